@@ -1,9 +1,8 @@
 """Compiles the E-steps of vijax/xla/native while a wheel is built, also for an editable install.
 
-Without a C++ compiler, or where it fails, the wheel is without them, and XLA does their work: nobody needs a compiler.
-They are compiled for processors of three kinds, of which the library takes the best that it finds itself on, so that a
-wheel may be carried to another machine.
-"""
+Without a C++ compiler, or where it fails, the wheel is without them, and XLA does their work:
+nobody needs a compiler. They are compiled for processors of three kinds, of which the library takes
+the best that it finds itself on, so that a wheel may be carried to another machine."""
 
 from __future__ import annotations
 
@@ -20,9 +19,18 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The first that is supported: what is compiled for it runs with later ones, and not the other way round.
+# The first that is supported: what is compiled for it runs with later ones, and not the other way
+# round.
 HEADERS = "jaxlib==0.7.2; python_version < '3.15'"
-FLAGS = ("-O3", "-fPIC", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-Wno-psabi")
+FLAGS = (
+    "-O3",
+    "-fPIC",
+    "-std=c++17",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-Wno-psabi",
+)
 LEVELLED = ("kernels", "normals", "pairs", "gammas")
 X86 = {
     "baseline": (),
@@ -46,17 +54,25 @@ class CompiledESteps(BuildHookInterface):
         library.unlink(missing_ok=True)
         problem = compile_to(library)
         if problem:
-            self.app.display_warning(f"The E-steps of vijax are not compiled, and XLA does their work: {problem}")
+            self.app.display_warning(
+                f"The E-steps of vijax are not compiled, and XLA does their work: {problem}"
+            )
             return
         build_data["artifacts"].append("/vijax/xla/native/esteps.so")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = (
+            f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        )
 
 
 def compiler() -> str | None:
     """The user's, or the first that is found."""
     named = os.environ.get("CXX", "").split()
-    return shutil.which(named[0]) if named else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    return (
+        shutil.which(named[0])
+        if named
+        else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    )
 
 
 def compile_to(library: Path) -> str:
@@ -79,7 +95,19 @@ def compile_to(library: Path) -> str:
                 commands.append([found, *FLAGS, *more, *compiled])
         calls = Path(folder, "calls.o")
         defined = ["-DVIJAX_X86"] if is_x86 else []
-        commands += [[found, *FLAGS, *defined, "-isystem", str(include), "-c", source("calls.cc"), "-o", str(calls)]]
+        commands += [
+            [
+                found,
+                *FLAGS,
+                *defined,
+                "-isystem",
+                str(include),
+                "-c",
+                source("calls.cc"),
+                "-o",
+                str(calls),
+            ]
+        ]
         commands += [[found, "-shared", *map(str, [*objects, calls]), "-o", str(library)]]
         for command in commands:
             done = subprocess.run(command, capture_output=True, text=True)

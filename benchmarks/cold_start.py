@@ -1,11 +1,11 @@
-"""What a first fit costs: import, model, 20 steps and score, each in a process of its own, nothing compiled before.
+"""What a first fit costs: import, model, 20 steps and score, each in a process of its own, nothing
+compiled before.
 
     python benchmarks/cold_start.py [names] [--repeats 3] [--programs]
 
-CPU seconds (user and system, all threads; least and median), programs compiled, and the largest resident memory.
-`--programs` lists what was compiled, dearest first. A persistent compilation cache of the user's is not read; Python
-keeps its byte code, as it does for users.
-"""
+CPU seconds (user and system, all threads; least and median), programs compiled, and the largest
+resident memory. `--programs` lists what was compiled, dearest first. A persistent compilation cache
+of the user's is not read; Python keeps its byte code, as it does for users."""
 
 from __future__ import annotations
 
@@ -66,22 +66,31 @@ def lda_ssvi_a_cvb0(rng, vi):
 
 
 def ctm_em(rng, vi):
-    estep = vi.estep.proximal_gradient(vi.expectation.vector_monte_carlo(8, antithetic=True, matched=True))
+    estep = vi.estep.proximal_gradient(
+        vi.expectation.vector_monte_carlo(8, antithetic=True, matched=True)
+    )
     return vi.em(vi.models.ctm(5, 100, num_samples=16, estep=estep)), corpus(), {"transform": True}
 
 
 def ctm_300(rng, vi):
-    """300 documents of 80 words, K = 10, 50 steps: beside tomotopy's CTModel in results_speed.md."""
+    """300 documents of 80 words, K = 10, 50 steps: beside tomotopy's CTModel in
+    results_speed.md."""
     from vijax.data import synthetic
 
     documents, _ = synthetic.lda_corpus(300, num_topics=10, vocab_size=500, document_length=80.0)
-    return vi.em(vi.models.ctm(10, 500)), documents, {"transform": True, "score": False, "num_steps": 50}
+    return (
+        vi.em(vi.models.ctm(10, 500)),
+        documents,
+        {"transform": True, "score": False, "num_steps": 50},
+    )
 
 
 def gp_pg_svi(rng, vi):
     x = rng.uniform(0, 10, size=60)
     y = rng.poisson(2 + x % 3)
-    model = vi.models.gp(x, y, "rbf", vi.likelihood.poisson_log(), hyper={"scale": 1.0, "length": 1.0})
+    model = vi.models.gp(
+        x, y, "rbf", vi.likelihood.poisson_log(), hyper={"scale": 1.0, "length": 1.0}
+    )
     return vi.pg_svi(model), model.data, {"score": False}
 
 
@@ -126,7 +135,13 @@ def run(name: str) -> dict:
         phases["score"] = time.process_time()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     spent = {k: b - a for (k, b), a in zip(phases.items(), [0.0, *phases.values()], strict=False)}
-    return {"cpu": time.process_time(), "phases": spent, "programs": compiled, "memory": memory, **said}
+    return {
+        "cpu": time.process_time(),
+        "phases": spent,
+        "programs": compiled,
+        "memory": memory,
+        **said,
+    }
 
 
 def fresh(name: str) -> dict:
@@ -165,6 +180,9 @@ if __name__ == "__main__":
     if arguments.inside:
         print(json.dumps(run(arguments.inside)))
         sys.exit()
-    print("| script | CPU s | programs | MB | its phases, first run | its numbers |\n|---|---|---|---|---|---|")
+    print(
+        "| script | CPU s | programs | MB | its phases, first run | its numbers "
+        "|\n|---|---|---|---|---|---|"
+    )
     for name in arguments.names:
         show(name, [fresh(name) for _ in range(arguments.repeats)], arguments.programs)

@@ -1,12 +1,14 @@
-"""CPU time per document of every E-step with its message (the gradient in the topics), on batches of 256 documents.
+"""CPU time per document of every E-step with its message (the gradient in the topics), on batches
+of 256 documents.
 
-    XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" python benchmarks/esteps.py
+    XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" python
+    benchmarks/esteps.py
 
-Documents are those of the Associated Press corpus where `$VIJAX_DATA/ap.npz` or `../shared/data/ap.npz` exists (2,246
-documents, 134 different words and 194 tokens on average), else synthetic ones of the same lengths. Topics are those of
-a few passes of mean-field SVI, since random topics need other numbers of iterations than learnt ones. Times are CPU
-seconds of the process, compilation excluded.
-"""
+Documents are those of the Associated Press corpus where `$VIJAX_DATA/ap.npz` or
+`../shared/data/ap.npz` exists (2,246 documents, 134 different words and 194 tokens on average),
+else synthetic ones of the same lengths. Topics are those of a few passes of mean-field SVI, since
+random topics need other numbers of iterations than learnt ones. Times are CPU seconds of the
+process, compilation excluded."""
 
 from __future__ import annotations
 
@@ -44,15 +46,22 @@ def synthetic_corpus(rng, num_docs=2246, vocab_size=10473, num_topics=100, mean_
     topics = rng.gamma(0.1, size=(num_topics, vocab_size)) * popularity
     topics /= topics.sum(axis=1, keepdims=True)
     rows = []
-    for length in np.maximum(1, mean_tokens * np.exp(0.6 * rng.normal(size=num_docs) - 0.18)).astype(int):
+    for length in np.maximum(
+        1, mean_tokens * np.exp(0.6 * rng.normal(size=num_docs) - 0.18)
+    ).astype(int):
         mixed = rng.dirichlet(np.full(num_topics, 0.1)) @ topics
-        rows.append(np.unique(rng.choice(vocab_size, size=length, p=mixed / mixed.sum()), return_counts=True))
+        rows.append(
+            np.unique(
+                rng.choice(vocab_size, size=length, p=mixed / mixed.sum()), return_counts=True
+            )
+        )
     indptr = np.concatenate([[0], np.cumsum([len(words) for words, _ in rows])])
     return indptr, np.concatenate([w for w, _ in rows]), np.concatenate([c for _, c in rows])
 
 
 def make_batches(corpus, batch_size, num_buckets=6, seed=0):
-    """Batches, each a tuple of one `Documents` per length bucket; all batches have the same shapes."""
+    """Batches, each a tuple of one `Documents` per length bucket; all batches have the same
+    shapes."""
     indptr, _, counts = corpus
     lengths = np.diff(indptr)
     tokens = np.add.reduceat(counts, indptr[:-1])
@@ -60,7 +69,9 @@ def make_batches(corpus, batch_size, num_buckets=6, seed=0):
     rng = np.random.default_rng(seed)
     batches = [[] for _ in range(num_batches)]
     for bucket in length_buckets(lengths, tokens, num_buckets, num_batches):
-        for batch, part in zip(batches, np.array_split(rng.permutation(bucket.rows), num_batches), strict=True):
+        for batch, part in zip(
+            batches, np.array_split(rng.permutation(bucket.rows), num_batches), strict=True
+        ):
             size = -(-len(bucket.rows) // num_batches)
             batch.append(pad_documents(corpus, part, size, bucket.slots, bucket.max_tokens))
     return [tuple(batch) for batch in batches]
@@ -77,9 +88,12 @@ def pad_documents(corpus, rows, size, slots, max_tokens):
 
 
 def chunk_energy(step, rows, alpha, docs, key):
-    """An energy whose gradient in the rows is the message of the E-step over the rows: expected counts / likelihood."""
+    """An energy whose gradient in the rows is the message of the E-step over the rows: expected
+    counts / likelihood."""
     fixed = jax.lax.stop_gradient(rows)
-    local = jax.lax.stop_gradient(step.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens))
+    local = jax.lax.stop_gradient(
+        step.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens)
+    )
     if local.token_topics is not None:
         return jnp.sum(local.token_topics / fixed * rows), local.gamma
     weights = digamma(local.gamma)
@@ -101,10 +115,14 @@ def messages(step, log_topics, alpha, batch, key, chunk_rule=None):
 def learn_topics(batches, num_docs, vocab_size, num_topics, alpha, eta, passes, batch_size):
     """E log topics, (V, K), after some passes of mean-field SVI."""
     step = jax.jit(functools.partial(messages, estep.mean_field()))
-    posterior = jnp.asarray(np.random.default_rng(0).gamma(100.0, 0.01, (vocab_size, num_topics)), jnp.float32)
+    posterior = jnp.asarray(
+        np.random.default_rng(0).gamma(100.0, 0.01, (vocab_size, num_topics)), jnp.float32
+    )
     for t, batch in enumerate(b for _ in range(passes) for b in batches):
         rate = (1.0 + t) ** -0.75
-        counts, _ = step(digamma(posterior) - digamma(posterior.sum(0)), alpha, batch, jax.random.key(t))
+        counts, _ = step(
+            digamma(posterior) - digamma(posterior.sum(0)), alpha, batch, jax.random.key(t)
+        )
         posterior = (1 - rate) * posterior + rate * (eta + num_docs / batch_size * counts)
     return digamma(posterior) - digamma(posterior.sum(0))
 
@@ -134,7 +152,9 @@ ESTEPS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--alpha", type=float, default=0.1)
@@ -149,13 +169,22 @@ def main():
     batches = make_batches(corpus, args.batch_size)
     alpha = jnp.full(args.topics, args.alpha)
     num_docs = len(corpus[0]) - 1
-    print(f"{num_docs} documents, batches: {[d.words.shape for d in batches[0]]}, V={vocab_size}, K={args.topics}")
+    print(
+        f"{num_docs} documents, batches: {[d.words.shape for d in batches[0]]}, V={vocab_size}, "
+        f"K={args.topics}"
+    )
     for passes in (0, args.passes):
-        topics = learn_topics(batches, num_docs, vocab_size, args.topics, alpha, args.eta, passes, args.batch_size)
+        topics = learn_topics(
+            batches, num_docs, vocab_size, args.topics, alpha, args.eta, passes, args.batch_size
+        )
         for name, step in ESTEPS.items():
             if args.only in name:
                 seconds = cpu_time_per_document(step, topics, alpha, batches, args.repeats)
-                print(f"topics of {passes} passes  {name:34s} {1e6 * seconds:8.0f} us CPU per document", flush=True)
+                print(
+                    f"topics of {passes} passes  {name:34s} {1e6 * seconds:8.0f} us CPU per "
+                    "document",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

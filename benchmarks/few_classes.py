@@ -1,10 +1,10 @@
-"""A step of `cavi` of mixtures of few components, their classes written out and not: CPU milliseconds, in one process.
+"""A step of `cavi` of mixtures of few components, their classes written out and not: CPU
+milliseconds, in one process.
 
     python benchmarks/few_classes.py
 
-100,000 rows of two columns. Both ways take turns; medians over seven turns of five steps. Figures are in
-`results_speed.md`.
-"""
+100,000 rows of two columns. Both ways take turns; medians over seven turns of five steps. Figures
+are in `results_speed.md`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ import vijax as vi
 from vijax.families.numeric import classes
 
 ROWS, STEPS, TURNS = 100_000, 5, 7
-EMISSIONS = {"full": vi.models.emission.full_gaussian, "diagonal": vi.models.emission.diagonal_gaussian}
+EMISSIONS = {
+    "full": vi.models.emission.full_gaussian,
+    "diagonal": vi.models.emission.diagonal_gaussian,
+}
 WAYS = {"axis": 0, "written out": classes.FEW}
 
 
@@ -43,10 +46,15 @@ def main() -> None:
     print("| covariances, components | " + " | ".join(WAYS) + " |\n|---|---|---|")
     for kind in EMISSIONS:
         for size in (2, 3, 5, 8):
-            y = np.float32(rng.normal(size=(ROWS, 2)) + 3.0 * rng.normal(size=(size, 2))[rng.integers(size, size=ROWS)])
+            y = np.float32(
+                rng.normal(size=(ROWS, 2))
+                + 3.0 * rng.normal(size=(size, 2))[rng.integers(size, size=ROWS)]
+            )
             steps = [compiled(kind, size, y, few) for few in WAYS.values()]
             taken = np.median([[milliseconds(*one, y) for one in steps] for _ in range(TURNS)], 0)
-            print(f"| {kind}, {size} | " + " | ".join(f"{ms:.1f}" for ms in taken) + " |", flush=True)
+            print(
+                f"| {kind}, {size} | " + " | ".join(f"{ms:.1f}" for ms in taken) + " |", flush=True
+            )
 
 
 if __name__ == "__main__":

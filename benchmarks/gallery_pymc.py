@@ -1,13 +1,14 @@
-"""Six models of PyMC's example gallery: `vijax.auto(vijax.from_pymc(model))` beside PyMC's own NUTS.
+"""Six models of PyMC's example gallery: `vijax.auto(vijax.from_pymc(model))` beside PyMC's own
+NUTS.
 
     pip install -e ".[pymc]"
     python benchmarks/gallery_pymc.py [--only rats baseball]
 
-Prints the table of benchmarks/results_pymc.md. CPU seconds are of the process and of the compilers that it starts, with
-all that is compiled. Errors are of the means and sds of the model's own variables in their supports, the worst over all
-numbers: (mean - NUTS's mean) / NUTS's sd, and the log of the ratio of sds. Three of the gallery's data sets are in this
-file; where its data are a file of its own, rows are made here from the model.
-"""
+Prints the table of benchmarks/results_pymc.md. CPU seconds are of the process and of the compilers
+that it starts, with all that is compiled. Errors are of the means and sds of the model's own
+variables in their supports, the worst over all numbers: (mean - NUTS's mean) / NUTS's sd, and the
+log of the ratio of sds. Three of the gallery's data sets are in this file; where its data are a
+file of its own, rows are made here from the model."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ import vijax as vi
 DRAWS = 40_000
 CHAINS, KEPT = 4, 2000  # of NUTS
 
-# --- data -------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 # Rats with a tumour, of those in 71 experiments (Tarone 1982; Gelman et al. 2013, p. 102).
 TUMOURS = """0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 2 2 2 2 2 2 2 2 2 1 5 2 5 3 2 7 7 3 3 2 9 10 4 4 4 4 4 4 4 10 4
 4 4 5 11 12 5 5 6 5 6 6 6 6 16 15 15 9 4"""
@@ -47,7 +48,7 @@ def numbers(text: str) -> np.ndarray:
     return np.array(text.split(), int)
 
 
-# --- models -----------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 def rats() -> None:
     """Hierarchical Binomial Model: Rat Tumor Example."""
     ab = pm.HalfNormal("ab", 10, shape=2)
@@ -83,22 +84,33 @@ def robust() -> None:
     y = np.append(1 + 2 * x + rng.normal(0, 0.5, 100), [8, 6, 9])
     x = np.append(x, [0.1, 0.15, 0.2])
     nu = pm.Gamma("nu", 2, 0.1)
-    intercept, slope, sd = pm.Normal("intercept", 0, 20), pm.Normal("slope", 0, 20), pm.HalfCauchy("sd", 10)
+    intercept, slope, sd = (
+        pm.Normal("intercept", 0, 20),
+        pm.Normal("slope", 0, 20),
+        pm.HalfCauchy("sd", 10),
+    )
     pm.StudentT("y", nu, intercept + slope * x, sigma=sd, observed=y)
 
 
 def rugby() -> None:
     """A Hierarchical model for Rugby prediction; four seasons of six teams, made here."""
     rng = np.random.default_rng(1)
-    home, away = (np.tile(x, 2) for x in np.array([(i, j) for i in range(6) for j in range(6) if i != j]).T)
+    home, away = (
+        np.tile(x, 2) for x in np.array([(i, j) for i in range(6) for j in range(6) if i != j]).T
+    )
     strong, weak = rng.normal(0, 0.25, 6), rng.normal(0, 0.3, 6)
-    made = [rng.poisson(np.exp(2.9 + h + strong[i] + weak[j])) for h, i, j in ((0.2, home, away), (0, away, home))]
+    made = [
+        rng.poisson(np.exp(2.9 + h + strong[i] + weak[j]))
+        for h, i, j in ((0.2, home, away), (0, away, home))
+    ]
     advantage, level = pm.Normal("home", 0, 1), pm.Normal("intercept", 3, 1)
     attacks = pm.Normal("atts_star", 0, pm.HalfNormal("sd_att", 2), shape=6)
     defences = pm.Normal("defs_star", 0, pm.HalfNormal("sd_def", 2), shape=6)
     attack = pm.Deterministic("atts", attacks - attacks.mean())
     defence = pm.Deterministic("defs", defences - defences.mean())
-    pm.Poisson("home_points", pt.exp(level + advantage + attack[home] + defence[away]), observed=made[0])
+    pm.Poisson(
+        "home_points", pt.exp(level + advantage + attack[home] + defence[away]), observed=made[0]
+    )
     pm.Poisson("away_points", pt.exp(level + attack[away] + defence[home]), observed=made[1])
 
 
@@ -108,14 +120,16 @@ def volatility() -> None:
     walk = -1 + np.cumsum(rng.normal(0, 0.15, 200))
     returns = np.exp(walk) * rng.standard_t(10, 200)
     step, nu = pm.Exponential("step_size", 10), pm.Exponential("nu", 0.1)
-    levels = pm.GaussianRandomWalk("volatility", sigma=step, init_dist=pm.Normal.dist(0, 100), shape=200)
+    levels = pm.GaussianRandomWalk(
+        "volatility", sigma=step, init_dist=pm.Normal.dist(0, 100), shape=200
+    )
     pm.StudentT("returns", nu, lam=pt.exp(-2 * levels), observed=returns)
 
 
 GALLERY = {of.__name__: of for of in (rats, baseball, groups, robust, rugby, volatility)}
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 def built(of: Callable[[], None]) -> pm.Model:
     with pm.Model() as model:
         of()
@@ -130,7 +144,15 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 
 def by_nuts(model: pm.Model) -> Any:
     with model:
-        return pm.sample(KEPT, tune=1000, chains=CHAINS, cores=1, target_accept=0.95, random_seed=0, progressbar=False)
+        return pm.sample(
+            KEPT,
+            tune=1000,
+            chains=CHAINS,
+            cores=1,
+            target_accept=0.95,
+            random_seed=0,
+            progressbar=False,
+        )
 
 
 def row(name: str) -> tuple[list[str], str]:
@@ -145,7 +167,12 @@ def row(name: str) -> tuple[list[str], str]:
     off = {x: (np.abs(found[x].mean(0) - r.mean(0)) / r.std(0)).max() for x, r in reference.items()}
     wide = {x: np.abs(np.log(found[x].std(0) / r.std(0))).max() for x, r in reference.items()}
     own = max(
-        float((pm.stats.mcse(trace, var_names=[x])[x] / trace.posterior[x].std(("chain", "draw"))).max()) for x in names
+        float(
+            (
+                pm.stats.mcse(trace, var_names=[x])[x] / trace.posterior[x].std(("chain", "draw"))
+            ).max()
+        )
+        for x in names
     )
     at = max(off, key=off.get)
     at_sd = max(wide, key=wide.get)
@@ -170,12 +197,17 @@ HEAD = [
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--only", nargs="+", choices=GALLERY, default=list(GALLERY))
     a = p.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    print(f"PyMC {pm.__version__}, jax {jax.__version__}\n\n| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    print(
+        f"PyMC {pm.__version__}, jax {jax.__version__}\n\n| {' | '.join(HEAD)} "
+        f"|\n|{'---|' * len(HEAD)}"
+    )
     verdicts = {}
     for name in a.only:
         cells, verdicts[name] = row(name)

@@ -8,10 +8,9 @@
     python benchmarks/glmm.py crossed-million  # a million rows of as many
     python benchmarks/glmm.py bambi            # sleepstudy by Bambi itself, where it is installed
 
-`vijax.glmm` by `vijax.auto`, and the same model with all group effects as unknowns (non-centred) by NumPyro's NUTS,
-four chains of 1,000 warm-up steps and 2,500 draws. Of each unknown of the formula: the difference of means in
-posterior sds, and the ratio of sds.
-"""
+`vijax.glmm` by `vijax.auto`, and the same model with all group effects as unknowns (non-centred) by
+NumPyro's NUTS, four chains of 1,000 warm-up steps and 2,500 draws. Of each unknown of the formula:
+the difference of means in posterior sds, and the ratio of sds."""
 
 import resource
 import sys
@@ -34,9 +33,14 @@ CHAINS, WARM, DRAWS = 4, 1000, 2500
 
 
 def made(seed, groups, size, law, slopes=False):
-    """A table of groups with a column x, a category h, and effects of sd 0.7 (and 0.4 of the slopes)."""
+    """A table of groups with a column x, a category h, and effects of sd 0.7 (and 0.4 of the
+    slopes)."""
     rng = np.random.default_rng(seed)
-    g, x, h = np.repeat(np.arange(groups), size), rng.normal(size=groups * size), rng.integers(3, size=groups * size)
+    g, x, h = (
+        np.repeat(np.arange(groups), size),
+        rng.normal(size=groups * size),
+        rng.integers(3, size=groups * size),
+    )
     u = rng.normal(size=(groups, 2)) * [0.7, 0.4 * slopes]
     eta = 0.3 + 0.6 * x - 0.5 * (h == 1) + 0.4 * (h == 2) + u[g, 0] + u[g, 1] * x
     table = {"x": x, "h": np.array(list("abc"))[h], "g": g}
@@ -52,7 +56,11 @@ def ticks(seed=5):
     eta = 0.5 - 0.8 * height[place] + 0.6 * (years == 1) - 0.3 * (years == 2)
     eta = (eta + 0.5 * rng.normal(size=40)[place] + 0.6 * rng.normal(size=110))[brood]
     table = {"ticks": rng.poisson(np.exp(eta)), "brood": brood, "place": place[brood]}
-    return {**table, "year": np.array(["95", "96", "97"])[years[brood]], "height": height[place[brood]]}
+    return {
+        **table,
+        "year": np.array(["95", "96", "97"])[years[brood]],
+        "height": height[place[brood]],
+    }
 
 
 def crossed(seed=6):
@@ -60,7 +68,13 @@ def crossed(seed=6):
     rng = np.random.default_rng(seed)
     person, item = np.repeat(np.arange(60), 12), np.tile(np.arange(24), 30)
     x = rng.normal(size=720)
-    y = 3 + 0.5 * x + 0.8 * rng.normal(size=60)[person] + 0.5 * rng.normal(size=24)[item] + rng.normal(size=720)
+    y = (
+        3
+        + 0.5 * x
+        + 0.8 * rng.normal(size=60)[person]
+        + 0.5 * rng.normal(size=24)[item]
+        + rng.normal(size=720)
+    )
     return {"y": y, "x": x, "person": person, "item": item}
 
 
@@ -69,9 +83,14 @@ def choices(seed=11):
     rng = np.random.default_rng(seed)
     g, x, h = np.repeat(np.arange(15), 20), rng.normal(size=300), rng.integers(3, size=300)
     u = rng.normal(size=(15, 2)) * [0.8, 0.6]
-    of_bus, of_train = 0.3 + 0.6 * x - 0.5 * (h == 1) + u[g, 0], -0.2 - 0.4 * x + 0.4 * (h == 2) + u[g, 1]
+    of_bus, of_train = (
+        0.3 + 0.6 * x - 0.5 * (h == 1) + u[g, 0],
+        -0.2 - 0.4 * x + 0.4 * (h == 2) + u[g, 1],
+    )
     noise = rng.gumbel(size=(300, 3))
-    y = np.array(["a car", "bus", "train"])[(np.stack([0 * x, of_bus, of_train], 1) + noise).argmax(1)]
+    y = np.array(["a car", "bus", "train"])[
+        (np.stack([0 * x, of_bus, of_train], 1) + noise).argmax(1)
+    ]
     return {"y": y, "x": x, "h": np.array(list("abc"))[h], "g": g}
 
 
@@ -84,7 +103,11 @@ CASES = {
         made(1, 50, 6, lambda r, e: r.random(e.size) < expit(e)),
         "bernoulli",
     ),
-    "slopes": ("y ~ x + h + (x | g)", made(2, 40, 10, lambda r, e: r.poisson(np.exp(e)), True), "poisson"),
+    "slopes": (
+        "y ~ x + h + (x | g)",
+        made(2, 40, 10, lambda r, e: r.poisson(np.exp(e)), True),
+        "poisson",
+    ),
     "counts": (
         "y ~ x * h + (1 | g)",
         made(3, 40, 8, lambda r, e: r.poisson(np.exp(e) * r.gamma(2.0, 0.5, e.size))),
@@ -102,12 +125,22 @@ CASES = {
     ),
     "ratings": (
         "y ~ x + h + (1 | g)",
-        made(10, 40, 10, lambda r, e: np.searchsorted([-1.0, 0.5, 2.0], e + r.logistic(size=e.size))),
+        made(
+            10, 40, 10, lambda r, e: np.searchsorted([-1.0, 0.5, 2.0], e + r.logistic(size=e.size))
+        ),
         "cumulative",
     ),
     "choices": ("y ~ x + h + (1 | g)", choices(), "categorical"),
-    "times": ("y ~ x + h + (1 | g)", made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)), "gamma"),
-    "outliers": ("y ~ x + h + (1 | g)", made(12, 40, 8, lambda r, e: e + 0.5 * r.standard_t(3.0, e.size)), "t"),
+    "times": (
+        "y ~ x + h + (1 | g)",
+        made(4, 40, 8, lambda r, e: r.gamma(3.0, np.exp(e) / 3.0)),
+        "gamma",
+    ),
+    "outliers": (
+        "y ~ x + h + (1 | g)",
+        made(12, 40, 8, lambda r, e: e + 0.5 * r.standard_t(3.0, e.size)),
+        "t",
+    ),
     "shares": (
         "y ~ x + h + (1 | g)",
         made(13, 40, 8, lambda r, e: r.beta(8 * expit(e), 8 * expit(-e)).clip(1e-6, 1 - 1e-6)),
@@ -115,7 +148,14 @@ CASES = {
     ),
     "bursts": (
         "y ~ x + h + (1 | g)",
-        made(14, 40, 10, lambda r, e: r.poisson(np.exp(e + 1) * r.gamma(2.0, 0.5, e.size)) * (r.random(e.size) < 0.7)),
+        made(
+            14,
+            40,
+            10,
+            lambda r, e: (
+                r.poisson(np.exp(e + 1) * r.gamma(2.0, 0.5, e.size)) * (r.random(e.size) < 0.7)
+            ),
+        ),
         "zero_inflated_negativebinomial",
     ),
     "visits": (
@@ -130,7 +170,12 @@ CASES = {
 
 def with_effects(model):
     """The same model in NumPyro, its effects as unknowns."""
-    form, design, priors, law = model.density_form, model.design, model.priors, LAWS[model.density_form.law]
+    form, design, priors, law = (
+        model.density_form,
+        model.design,
+        model.priors,
+        LAWS[model.density_form.law],
+    )
     kinds = {
         "normal": dist.Normal,
         "half_normal": dist.HalfNormal,
@@ -143,7 +188,9 @@ def with_effects(model):
     def of(name):
         kind, *numbers = priors[name]
         if kind == "half_student_t":
-            raw = numpyro.sample(name, dist.FoldedDistribution(dist.StudentT(numbers[0], 0.0, numbers[1])))
+            raw = numpyro.sample(
+                name, dist.FoldedDistribution(dist.StudentT(numbers[0], 0.0, numbers[1]))
+            )
             return raw
         return numpyro.sample(name, kinds[kind](*numbers))
 
@@ -154,10 +201,14 @@ def with_effects(model):
         own = lambda label: at_level(label, level)
         beta = {label: of(own(label)) if label != "Intercept" else 0.0 for label in design.labels}
         if "Intercept" in beta:
-            at_centre = numpyro.sample(own("centred"), kinds["normal"](*priors[own("Intercept")][1:]))
+            at_centre = numpyro.sample(
+                own("centred"), kinds["normal"](*priors[own("Intercept")][1:])
+            )
             rest = sum(beta[label] * centre[label] for label in beta if label != "Intercept")
             beta["Intercept"] = numpyro.deterministic(own("Intercept"), at_centre - rest)
-        eta = design.rows.offset + design.rows.x @ jnp.stack([jnp.asarray(beta[label]) for label in design.labels])
+        eta = design.rows.offset + design.rows.x @ jnp.stack(
+            [jnp.asarray(beta[label]) for label in design.labels]
+        )
         for factor, z, group in zip(design.factors, design.rows.z, design.rows.groups, strict=True):
             d = len(factor.labels)
             sds = jnp.stack([of(own(f"{label}|{factor.name}_sigma")) for label in factor.labels])
@@ -165,24 +216,36 @@ def with_effects(model):
             if max(factor.blocks) > 1:
                 root = numpyro.sample(own(f"root|{factor.name}"), dist.LKJCholesky(d, 1.0))
                 numpyro.deterministic(own(f"corr(1, {factor.labels[1]}|{factor.name})"), root[1, 0])
-            v = numpyro.sample(own(f"v|{factor.name}"), dist.Normal().expand([len(factor.levels), d]).to_event(2))
+            v = numpyro.sample(
+                own(f"v|{factor.name}"), dist.Normal().expand([len(factor.levels), d]).to_event(2)
+            )
             eta = eta + jnp.sum(z * (v @ (sds[:, None] * root).T)[group], 1)
         return beta, eta
 
     def program():
         found = [predictor(level) for level in design.against or (None,)]
-        beta, eta = found[0][0], jnp.stack([eta for _, eta in found], 1) if design.against else found[0][1]
+        beta, eta = (
+            found[0][0],
+            jnp.stack([eta for _, eta in found], 1) if design.against else found[0][1],
+        )
         if form.cutpoints:  # normal laws where they increase, of predictors less their mean
             laws = [priors[f"threshold[{i}]"][1:] for i in range(form.cutpoints)]
-            cuts = numpyro.sample("cuts", dist.ImproperUniform(dist.constraints.ordered_vector, (), (form.cutpoints,)))
-            numpyro.factor("of cuts", sum(dist.Normal(*law).log_prob(cut) for law, cut in zip(laws, cuts, strict=True)))
+            cuts = numpyro.sample(
+                "cuts", dist.ImproperUniform(dist.constraints.ordered_vector, (), (form.cutpoints,))
+            )
+            numpyro.factor(
+                "of cuts",
+                sum(dist.Normal(*law).log_prob(cut) for law, cut in zip(laws, cuts, strict=True)),
+            )
             mean = sum(beta[label] * centre[label] for label in beta)
             aux = {"threshold": cuts + mean}
             for i in range(form.cutpoints):
                 numpyro.deterministic(f"threshold[{i}]", cuts[i] + mean)
         else:
             aux = {name: of(name) for name in law.aux}
-        numpyro.factor("rows", jnp.sum(jax.vmap(lambda n, y, e: law.log_prob(aux, n, y, e))(trials, y, eta)))
+        numpyro.factor(
+            "rows", jnp.sum(jax.vmap(lambda n, y, e: law.log_prob(aux, n, y, e))(trials, y, eta))
+        )
 
     return program
 
@@ -195,14 +258,25 @@ def compared(name):
     table = fit.summary(num_draws=20_000)
     ours = time.process_time() - begin
     begin = time.process_time()
-    kernel, sizes = NUTS(with_effects(model), target_accept_prob=0.9), {"num_warmup": WARM, "num_samples": DRAWS}
-    sampler = MCMC(kernel, **sizes, num_chains=CHAINS, chain_method="vectorized", progress_bar=False)
+    kernel, sizes = (
+        NUTS(with_effects(model), target_accept_prob=0.9),
+        {"num_warmup": WARM, "num_samples": DRAWS},
+    )
+    sampler = MCMC(
+        kernel, **sizes, num_chains=CHAINS, chain_method="vectorized", progress_bar=False
+    )
     sampler.run(jax.random.key(1))
     draws = {k: np.asarray(v) for k, v in sampler.get_samples(group_by_chain=True).items()}
     theirs = time.process_time() - begin
     print(f"\n## {name}: `{text}`, {family}, {len(model.design.y):,} rows\n")
-    print(f"CPU seconds {ours:.1f}, NUTS {theirs:.1f}: {theirs / ours:.1f} times as many. {fit.verdict}\n")
-    print("| unknown | mean | sd | NUTS mean | NUTS sd | means differ by (sds) | ratio of sds | NUTS n_eff |")
+    print(
+        f"CPU seconds {ours:.1f}, NUTS {theirs:.1f}: {theirs / ours:.1f} times as many. "
+        f"{fit.verdict}\n"
+    )
+    print(
+        "| unknown | mean | sd | NUTS mean | NUTS sd | means differ by (sds) | ratio of sds | "
+        "NUTS n_eff |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     worst = [0.0, 0.0]
     for label, mean, sd in zip(table.names, table.mean, table.sd, strict=True):
@@ -210,7 +284,10 @@ def compared(name):
         off, ratio = (mean - x.mean()) / x.std(), sd / x.std()
         effective = numpyro.diagnostics.effective_sample_size(x)
         worst = [max(worst[0], abs(off)), max(worst[1], abs(ratio - 1))]
-        numbers = f"{mean:.4g} | {sd:.3g} | {x.mean():.4g} | {x.std():.3g} | {off:+.2f} | {ratio:.3f} | {effective:.0f}"
+        numbers = (
+            f"{mean:.4g} | {sd:.3g} | {x.mean():.4g} | {x.std():.3g} | {off:+.2f} | {ratio:.3f} | "
+            f"{effective:.0f}"
+        )
         print(f"| {label} | {numbers} |")
     print(f"\nworst: means {worst[0]:.2f} sd, sds {worst[1]:.0%}", flush=True)
 
@@ -226,10 +303,19 @@ def rated(rows, seed=17, people=2000, items=100):
 MADE = {"Intercept": 0.3, "x": 0.6}
 BY_GROUPS = MADE | {"h[b]": -0.5, "h[c]": 0.4, "1|g_sigma": 0.7}
 BY_BOTH = MADE | {"1|p_sigma": 0.8, "1|i_sigma": 0.5, "sigma": 1.0}
-ONES = ("y ~ x + h + (1 | g)", lambda: made(16, 10_000, 100, lambda r, e: r.random(e.size) < expit(e)), "bernoulli")
-NORMAL = ("y ~ x + h + (x | g)", lambda: made(16, 10_000, 100, lambda r, e: r.normal(e), True), "gaussian")
+ONES = (
+    "y ~ x + h + (1 | g)",
+    lambda: made(16, 10_000, 100, lambda r, e: r.random(e.size) < expit(e)),
+    "bernoulli",
+)
+NORMAL = (
+    "y ~ x + h + (x | g)",
+    lambda: made(16, 10_000, 100, lambda r, e: r.normal(e), True),
+    "gaussian",
+)
 BOTH = "y ~ x + (1 | p) + (1 | i)"
-LARGE = {  # formula, a function that makes the table, law, the numbers that made it, whether by minibatches
+# formula, a function that makes the table, law, the numbers that made it, whether by minibatches
+LARGE = {
     "million": (*ONES, BY_GROUPS, False),
     "minibatches": (*ONES, BY_GROUPS, True),
     "million-normal": (*NORMAL, BY_GROUPS | {"x|g_sigma": 0.4, "sigma": 1.0}, False),
@@ -239,7 +325,8 @@ LARGE = {  # formula, a function that makes the table, law, the numbers that mad
 
 
 def large(name):
-    """CPU seconds to read and to fit, and how far the numbers that made the table are from the means, in sds."""
+    """CPU seconds to read and to fit, and how far the numbers that made the table are from the
+    means, in sds."""
     text, table, family, numbers, parts = LARGE[name]
     table, begin = table(), time.process_time()
     model = vi.glmm(text, table, family)
@@ -250,11 +337,16 @@ def large(name):
         fit = vi.auto(model, key=jax.random.key(0))
     verdict, fitted = fit.verdict, time.process_time() - begin
     table = fit.summary()
-    off = [(table.mean[table.names.index(name)] - x) / table.sd[table.names.index(name)] for name, x in numbers.items()]
+    off = [
+        (table.mean[table.names.index(name)] - x) / table.sd[table.names.index(name)]
+        for name, x in numbers.items()
+    ]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"\n## {name}: `{text}`, {family}, {len(model.design.y):,} rows\n")
     print(f"read {read:.1f}, fitted {fitted:.1f} CPU seconds.", end=" ")
-    print(verdict, "Off by", ", ".join(f"{x:+.1f}" for x in off), f"sds; {memory:.1f} GB", flush=True)
+    print(
+        verdict, "Off by", ", ".join(f"{x:+.1f}" for x in off), f"sds; {memory:.1f} GB", flush=True
+    )
 
 
 def bambi():

@@ -3,10 +3,9 @@
     python benchmarks/glmm_crossed.py [name ...]          # each in a process of its own, one thread
     python benchmarks/glmm_crossed.py --no-lmer million   # without R
 
-`InstEval` is that of lme4, where R with lme4 is installed; `made` has its sizes, and numbers that are known. lmer reads
-the same table from a file; the time is that of `lmer` alone, ours of `vi.glmm`, `vi.auto` and `fit.summary` with all
-compilation.
-"""
+`InstEval` is that of lme4, where R with lme4 is installed; `made` has its sizes, and numbers that
+are known. lmer reads the same table from a file; the time is that of `lmer` alone, ours of
+`vi.glmm`, `vi.auto` and `fit.summary` with all compilation."""
 
 import contextlib
 import os
@@ -43,7 +42,8 @@ def insteval():
 
 
 def crossed(rows, people, items, seed=0, sds=(0.325, 0.521, 1.178), even=True):
-    """Ratings of items by people, some items rated more than others; and some people rating more, where not `even`."""
+    """Ratings of items by people, some items rated more than others; and some people rating more,
+    where not `even`."""
     rng = np.random.default_rng(seed)
     activity = np.ones(people) if even else rng.gamma(0.8, size=people) + 0.1
     popularity = rng.gamma(0.8, size=items) + 0.01
@@ -51,14 +51,23 @@ def crossed(rows, people, items, seed=0, sds=(0.325, 0.521, 1.178), even=True):
     d = rng.choice(items, rows, p=popularity / popularity.sum())
     x = (rng.random(rows) < 0.43).astype(float)
     effects = sds[0] * rng.normal(size=people)[s] + sds[1] * rng.normal(size=items)[d]
-    return {"y": 3.28 - 0.09 * x + effects + sds[2] * rng.normal(size=rows), "service": x, "s": s, "d": d}
+    return {
+        "y": 3.28 - 0.09 * x + effects + sds[2] * rng.normal(size=rows),
+        "service": x,
+        "s": s,
+        "d": d,
+    }
 
 
 def one_factor(rows=1_000_000, groups=125_000, seed=0):
     """Rows of many groups with an intercept each."""
     rng = np.random.default_rng(seed)
     g, x = rng.integers(groups, size=rows), rng.normal(size=rows)
-    return {"y": 1 + 0.5 * x + 0.7 * rng.normal(size=groups)[g] + rng.normal(size=rows), "x": x, "g": g}
+    return {
+        "y": 1 + 0.5 * x + 0.7 * rng.normal(size=groups)[g] + rng.normal(size=rows),
+        "x": x,
+        "g": g,
+    }
 
 
 class Case(NamedTuple):
@@ -95,12 +104,18 @@ def ours(case):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"vijax: read {read:.1f}, fitted {fitted:.1f} CPU seconds, {peak:.2f} GB. {fit.verdict}")
     estimates = zip(summary.names, summary.mean, summary.sd, strict=True)
-    print("  " + "; ".join(f"{name} {mean:.4f} ({sd:.4f})" for name, mean, sd in estimates), flush=True)
+    print(
+        "  " + "; ".join(f"{name} {mean:.4f} ({sd:.4f})" for name, mean, sd in estimates),
+        flush=True,
+    )
     begin = time.process_time()
     vi.auto(model, key=jax.random.key(1))
     again, begin = time.process_time() - begin, time.process_time()
     model.draws(fit, jax.random.key(1), 200)
-    print(f"  again, compiled {again:.1f}; 200 draws of all effects {time.process_time() - begin:.1f} CPU seconds")
+    print(
+        f"  again, compiled {again:.1f}; 200 draws of all effects "
+        f"{time.process_time() - begin:.1f} CPU seconds"
+    )
 
 
 LMER = """
@@ -124,11 +139,22 @@ def theirs(case):
     factors = [name for name in ("s", "d", "dept", "g") if f"| {name})" in case.formula]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
-        np.savetxt(path, np.stack(list(table.values()), 1), "%.9g", ",", header=",".join(table), comments="")
-        script = LMER.format(path=path, factors=", ".join(f'"{name}"' for name in factors), formula=case.formula)
+        np.savetxt(
+            path,
+            np.stack(list(table.values()), 1),
+            "%.9g",
+            ",",
+            header=",".join(table),
+            comments="",
+        )
+        script = LMER.format(
+            path=path, factors=", ".join(f'"{name}"' for name in factors), formula=case.formula
+        )
         environment = os.environ | THREADS
         try:
-            done = subprocess.run(["Rscript", "-e", script], env=environment, capture_output=True, timeout=LONGEST)
+            done = subprocess.run(
+                ["Rscript", "-e", script], env=environment, capture_output=True, timeout=LONGEST
+            )
         except subprocess.TimeoutExpired:
             print(f"lmer: not ended after {LONGEST} s", flush=True)
             return
@@ -141,7 +167,9 @@ def main(names):
     for name in [name for name in names if name in CASES] or CASES:
         case = CASES[name]
         print(f"\n## {name}: `{case.formula}`\n", flush=True)
-        subprocess.run([sys.executable, __file__, "--own", name], env=os.environ | THREADS, check=True)
+        subprocess.run(
+            [sys.executable, __file__, "--own", name], env=os.environ | THREADS, check=True
+        )
         if with_lmer:
             with contextlib.suppress(FileNotFoundError):  # no R
                 theirs(case)

@@ -2,10 +2,10 @@
 
     python benchmarks/gpu.py limits esteps steps fits peers [--most 65536]
 
-Documents are synthetic (`vijax.data.synthetic.lda_corpus`: 8,000 words, 100 tokens a document); they lie on the device
-before the clock starts, but in `fits`, which is `vijax.fit` from arrays on the host. Every time is a median of several
-runs that wait for the device; compiling is not in it. It was not run on a GPU yet: see `results_scale.md`.
-"""
+Documents are synthetic (`vijax.data.synthetic.lda_corpus`: 8,000 words, 100 tokens a document);
+they lie on the device before the clock starts, but in `fits`, which is `vijax.fit` from arrays on
+the host. Every time is a median of several runs that wait for the device; compiling is not in it.
+It was not run on a GPU yet: see `results_scale.md`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def timed(run: Callable[[], Any], repeats: int = 5) -> float:
     return statistics.median(found)
 
 
-# --- what the device can do ------------------------------------------------------------------------------------------
+# --- what the device can do -----------------------------------------------------------------------
 def bandwidth() -> float:
     """Bytes a second, read and written, of a sum of two large arrays."""
     size = 2**28 if jax.default_backend() != "cpu" else 2**24
@@ -56,13 +56,18 @@ def limits(a: argparse.Namespace) -> None:
     product = jax.jit(functools.partial(jnp.matmul, precision="highest"))
     flops = 2 * n**3 / timed(lambda: product(x, x))
     print(f"device: {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    print(f"a sum moves {1e-12 * bandwidth():.2f} TB/s; a product of float32: {1e-12 * flops:.1f} TFLOP/s")
+    print(
+        f"a sum moves {1e-12 * bandwidth():.2f} TB/s; a product of float32: {1e-12 * flops:.1f} "
+        "TFLOP/s"
+    )
 
 
-# --- topics ----------------------------------------------------------------------------------------------------------
+# --- topics ---------------------------------------------------------------------------------------
 @functools.cache
 def documents(num_topics: int, most: int) -> data.Corpus:
-    return synthetic.lda_corpus(most, num_topics, VOCABULARY, LENGTH, alpha=5 / num_topics, eta=0.02)[0]
+    return synthetic.lda_corpus(
+        most, num_topics, VOCABULARY, LENGTH, alpha=5 / num_topics, eta=0.02
+    )[0]
 
 
 def lda(num_topics: int) -> vi.Model:
@@ -85,10 +90,17 @@ ESTEPS = {
 
 
 def esteps(a: argparse.Namespace) -> None:
-    """Rounds of E-steps alone: the locals of a batch at fixed topics. The limit is of two reads of a row of K numbers
-    for each pair of a document and a word in each round."""
+    """Rounds of E-steps alone: the locals of a batch at fixed topics. The limit is of two reads of
+    a row of K numbers for each pair of a document and a word in each round."""
     speed = bandwidth()
-    table("K", "documents", "E-step", "pairs x rounds a second", "documents a second", "share of the limit from bytes")
+    table(
+        "K",
+        "documents",
+        "E-step",
+        "pairs x rounds a second",
+        "documents a second",
+        "share of the limit from bytes",
+    )
     for num_topics, size, batch in batches(a):
         pairs = sum(int(np.count_nonzero(docs.counts)) for docs in batch.data)
         for name, estep in ESTEPS.items():
@@ -111,12 +123,16 @@ def of_estep(estep: Any, num_topics: int, batch: vi.Minibatch) -> float:
     @jax.jit
     def run(topics: Any, groups: Any, key: Any) -> Any:
         def locals_of(docs: vi.Documents) -> Any:
-            return estep.mixed_membership(topics[docs.words], docs.counts, alpha, key, docs.max_tokens).gamma
+            return estep.mixed_membership(
+                topics[docs.words], docs.counts, alpha, key, docs.max_tokens
+            ).gamma
 
         cut = lambda docs: split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics))
         return [jax.lax.map(locals_of, cut(docs)) for docs in groups]
 
-    topics = jax.random.dirichlet(jax.random.key(1), jnp.full(VOCABULARY, 0.02), (num_topics,)).T + 1e-6
+    topics = (
+        jax.random.dirichlet(jax.random.key(1), jnp.full(VOCABULARY, 0.02), (num_topics,)).T + 1e-6
+    )
     return timed(lambda: run(topics, batch.data, jax.random.key(0)))
 
 
@@ -162,7 +178,9 @@ def fits(a: argparse.Namespace) -> None:
     for num_topics in a.topics:
         corpus = documents(num_topics, a.most)
         for name in ("`svi`, mean field", "`ssvi_a`, CVB0"):
-            fit = functools.partial(vi.fit, ROWS[name](lda(num_topics)), corpus, key=jax.random.key(0), num_epochs=1)
+            fit = functools.partial(
+                vi.fit, ROWS[name](lda(num_topics)), corpus, key=jax.random.key(0), num_epochs=1
+            )
             for size in (size for size in BATCHES if 4 * size <= a.most):
                 with said_where_it_fails(f"{name}, {num_topics}, {size}"):
                     seconds = timed(functools.partial(of_state, fit, size), 1)
@@ -182,7 +200,7 @@ def row(*cells: Any) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-# --- peers -----------------------------------------------------------------------------------------------------------
+# --- peers ----------------------------------------------------------------------------------------
 STEPS, LATENT, HIDDEN, PIXELS, COLUMNS = 1_000, 50, 400, 784, 100
 
 
@@ -193,7 +211,10 @@ def scanned(step: Callable[[Any], Any], state: Any) -> Callable[[], Any]:
 
 def by_vijax(alg: vi.Algorithm, x: Any) -> Callable[[], Any]:
     batch, key = vi.Minibatch(x, None), jax.random.key(0)
-    return scanned(lambda s: alg.step(jax.random.fold_in(key, s.step), s, batch)[0], jax.jit(alg.init)(key, batch))
+    return scanned(
+        lambda s: alg.step(jax.random.fold_in(key, s.step), s, batch)[0],
+        jax.jit(alg.init)(key, batch),
+    )
 
 
 def by_numpyro(model: Any, guide: Any, rate: float, *given: Any) -> Callable[[], Any]:
@@ -217,7 +238,10 @@ def layers(sizes: list[int]) -> list[Any]:
 
 def autoencoder_ours(rows: int) -> Callable[[], Any]:
     halves = lambda weights, x: tuple(jnp.split(dense(weights, x), 2, axis=-1))
-    encoder, decoder = (halves, layers([PIXELS, HIDDEN, 2 * LATENT])), (dense, layers([LATENT, HIDDEN, PIXELS]))
+    encoder, decoder = (
+        (halves, layers([PIXELS, HIDDEN, 2 * LATENT])),
+        (dense, layers([LATENT, HIDDEN, PIXELS])),
+    )
     model = vi.models.vae(encoder, decoder, vi.models.observed.bernoulli(), latent_dim=LATENT)
     return by_vijax(vi.aevb(model, learning_rate=1e-3), pixels(rows))
 
@@ -236,7 +260,9 @@ def autoencoder_numpyro(rows: int) -> Callable[[], Any]:
             numpyro.sample("x", dist.Bernoulli(logits=dense(decoder, z)).to_event(1), obs=x)
 
     def guide(x: Any) -> None:
-        mean, log_sd = jnp.split(dense(weights("encoder", [PIXELS, HIDDEN, 2 * LATENT]), x), 2, axis=-1)
+        mean, log_sd = jnp.split(
+            dense(weights("encoder", [PIXELS, HIDDEN, 2 * LATENT]), x), 2, axis=-1
+        )
         with numpyro.plate("rows", len(x)):
             numpyro.sample("z", dist.Normal(mean, jnp.exp(log_sd)).to_event(1))
 
@@ -258,7 +284,9 @@ def autoencoder_by_hand(rows: int) -> Callable[[], Any]:
 
     def step(state: Any) -> Any:
         weights, memory, t = state
-        change, memory = adam.update(jax.grad(loss)(weights, jax.random.fold_in(key, t)), memory, weights)
+        change, memory = adam.update(
+            jax.grad(loss)(weights, jax.random.fold_in(key, t)), memory, weights
+        )
         return optax.apply_updates(weights, change), memory, t + 1
 
     return scanned(step, (start, adam.init(start), jnp.int32(0)))
@@ -319,7 +347,11 @@ def process(side: str, rows: int) -> Callable[[], Any]:
 
 PEERS: dict[str, tuple[dict[str, Callable[[int], Any]], int, tuple[int, ...]]] = {
     "autoencoder of 784-400-50, rows": (
-        {"vijax `aevb`": autoencoder_ours, "NumPyro": autoencoder_numpyro, "by hand, optax": autoencoder_by_hand},
+        {
+            "vijax `aevb`": autoencoder_ours,
+            "NumPyro": autoencoder_numpyro,
+            "by hand, optax": autoencoder_by_hand,
+        },
         STEPS,
         (128, 4_096),
     ),
@@ -341,7 +373,10 @@ PEERS: dict[str, tuple[dict[str, Callable[[int], Any]], int, tuple[int, ...]]] =
     ),
     "the same, `vijax.auto` whole, rows": ({"vijax": auto_ours}, 1, (1_000, 100_000)),
     "Gaussian process, 200 inducing inputs, rows": (
-        {"vijax `pg_svi`": functools.partial(process, "ours"), "GPJax, Adam": functools.partial(process, "gpjax")},
+        {
+            "vijax `pg_svi`": functools.partial(process, "ours"),
+            "GPJax, Adam": functools.partial(process, "gpjax"),
+        },
         1,
         (20_000, 200_000),
     ),
@@ -377,7 +412,9 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--most", type=int, default=65_536, help="documents of the largest batch")
     parser.add_argument("--topics", type=int, nargs="+", default=[100, 1_000])

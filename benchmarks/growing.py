@@ -1,11 +1,12 @@
-"""Mixtures of as many components as the data ask for: what `vijax.grow` finds, beside restarts of `cavi`.
+"""Mixtures of as many components as the data ask for: what `vijax.grow` finds, beside restarts of
+`cavi`.
 
     python benchmarks/growing.py > benchmarks/results_growing.md
 
-Prints the tables of benchmarks/results_growing.md. Bounds of different numbers of slots cannot be compared, because the
-last stick of a truncated process takes all. So each fit is put into as many slots as components are in use, or as are
-true, and goes on by `cavi` there. CPU seconds have compilation in them.
-"""
+Prints the tables of benchmarks/results_growing.md. Bounds of different numbers of slots cannot be
+compared, because the last stick of a truncated process takes all. So each fit is put into as many
+slots as components are in use, or as are true, and goes on by `cavi` there. CPU seconds have
+compilation in them."""
 
 from __future__ import annotations
 
@@ -51,10 +52,15 @@ def star(seed: int, num: int = 2000) -> np.ndarray:
 
 
 def bars(seed: int, num: int = 2000) -> np.ndarray:
-    """Pictures of 25 pixels with one of ten bars each: pixels of the bar are on with .9, the others with .1."""
+    """Pictures of 25 pixels with one of ten bars each: pixels of the bar are on with .9, the others
+    with .1."""
     rng = np.random.default_rng(seed)
-    shapes = np.concatenate([np.kron(np.eye(5), np.ones((1, 5))), np.kron(np.ones((1, 5)), np.eye(5))]).reshape(10, 25)
-    return (rng.uniform(size=(num, 25)) < 0.1 + 0.8 * shapes[rng.integers(10, size=num)]).astype(float)
+    shapes = np.concatenate(
+        [np.kron(np.eye(5), np.ones((1, 5))), np.kron(np.ones((1, 5)), np.eye(5))]
+    ).reshape(10, 25)
+    return (rng.uniform(size=(num, 25)) < 0.1 + 0.8 * shapes[rng.integers(10, size=num)]).astype(
+        float
+    )
 
 
 def digits() -> np.ndarray:
@@ -82,7 +88,11 @@ def data_sets() -> list[Data]:
         Data("star of 8 Gaussians", star(0), star(1), gaussians, 8),
         Data("10 bars", bars(0), bars(1), bernoullis(25), 10),
         Data("digits", x[:1500], x[1500:], bernoullis(64), None),
-        *([Data("faithful", eruptions[:200], eruptions[200:], gaussians, 2)] if eruptions is not None else []),
+        *(
+            [Data("faithful", eruptions[:200], eruptions[200:], gaussians, 2)]
+            if eruptions is not None
+            else []
+        ),
     ]
 
 
@@ -115,17 +125,25 @@ def table_of_mixtures(keys: int, only: str) -> None:
         for number in sorted({*found, *([] if data.true is None else [data.true])}):
             began = time.process_time()
             best = vi.fit(
-                vi.cavi(data.make(number)), data.train, restarts=10, num_steps=500, tol=1e-7, key=jax.random.key(0)
+                vi.cavi(data.make(number)),
+                data.train,
+                restarts=10,
+                num_steps=500,
+                tol=1e-7,
+                key=jax.random.key(0),
             )
             row(data, "best of ten restarts of cavi", number, best, time.process_time() - began)
 
 
-def row(data: Data, how: str, used: int, fit: vi.Fit, spent: float, grown: vi.Fit | None = None) -> None:
+def row(
+    data: Data, how: str, used: int, fit: vi.Fit, spent: float, grown: vi.Fit | None = None
+) -> None:
     score = fit.score(data.test, key=jax.random.key(0)).mean
     whole = "" if grown is None else f"{grown.elbo:,.1f}"
     steps = "" if grown is None else int(grown.trace["step"][-1])
     print(
-        f"| {data.name} | {how} | {used} | {whole} | {fit.elbo:,.1f} | {score:.3f} | {steps} | {spent:.0f} |",
+        f"| {data.name} | {how} | {used} | {whole} | {fit.elbo:,.1f} | {score:.3f} | {steps} | "
+        f"{spent:.0f} |",
         flush=True,
     )
 
@@ -152,22 +170,33 @@ def table_of_chains() -> None:
         fit = vi.grow(make, data, start=start, slots=16, most=16, key=jax.random.key(0))
         spent = time.process_time() - began
         print(
-            f"| grow from {start} | {fit.trace['in_use'][-1]} | {fit.trace['elbo'][-1]:,.1f} | {spent:.0f} |",
+            f"| grow from {start} | {fit.trace['in_use'][-1]} | {fit.trace['elbo'][-1]:,.1f} | "
+            f"{spent:.0f} |",
             flush=True,
         )
     began = time.process_time()
-    fit = vi.fit(vi.cavi(make(16)), data, restarts=10, num_steps=200, tol=1e-7, key=jax.random.key(0))
+    fit = vi.fit(
+        vi.cavi(make(16)), data, restarts=10, num_steps=200, tol=1e-7, key=jax.random.key(0)
+    )
     used = int(np.sum(np.sum(np.asarray(fit.posterior["transition"].concentration), 0) - 6 >= 0.5))
-    print(f"| best of ten restarts of cavi | {used} | {fit.elbo:,.1f} | {time.process_time() - began:.0f} |")
+    print(
+        f"| best of ten restarts of cavi | {used} | {fit.elbo:,.1f} | "
+        f"{time.process_time() - began:.0f} |"
+    )
 
 
 def table_of_the_finite_mixture(sets: int) -> None:
     """The mixture of Hoffman and Blei 2015, section 4.2, as in benchmarks/quality/finite_dp.py."""
     import finite_dp as paper
 
-    print("| data set | components, true | in use | bound | bound from the true labels | KL - oracle | CPU s |")
+    print(
+        "| data set | components, true | in use | bound | bound from the true labels | KL - "
+        "oracle | CPU s |"
+    )
     print("|---|---|---|---|---|---|---|")
-    make = lambda k: vi.models.mixture(emission.bernoulli(k, paper.DIM), concentration=paper.ALPHA / paper.K)
+    make = lambda k: vi.models.mixture(
+        emission.bernoulli(k, paper.DIM), concentration=paper.ALPHA / paper.K
+    )
     gaps = []
     for seed in range(sets):
         y, truth = synthetic.bernoulli_mixture(1000, paper.K, paper.DIM, paper.ALPHA, seed)
@@ -179,7 +208,8 @@ def table_of_the_finite_mixture(sets: int) -> None:
         true, used = len(np.unique(truth.labels)), int(fit.trace["in_use"][-1])
         best = from_labels(make(paper.K), truth.labels, y)
         print(
-            f"| {seed} | {true} | {used} | {fit.trace['elbo'][-1]:,.1f} | {best:,.1f} | {gaps[-1]:.3f} | {spent:.0f} |",
+            f"| {seed} | {true} | {used} | {fit.trace['elbo'][-1]:,.1f} | {best:,.1f} | "
+            f"{gaps[-1]:.3f} | {spent:.0f} |",
             flush=True,
         )
     print(f"\nKL - oracle: mean {np.mean(gaps):.3f}, {np.min(gaps):.3f} to {np.max(gaps):.3f}.")
@@ -202,14 +232,27 @@ def from_labels(model: Any, labels: np.ndarray, y: np.ndarray) -> float:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--keys", type=int, default=2, help="random keys of each start")
     p.add_argument("--sets", type=int, default=8, help="data sets of the finite mixture")
-    p.add_argument("--only", default="", help="part of the name of a data set: the others are left out")
-    p.add_argument("--export", help="write the data to this file, for benchmarks/peers_growing.py, and end")
+    p.add_argument(
+        "--only", default="", help="part of the name of a data set: the others are left out"
+    )
+    p.add_argument(
+        "--export", help="write the data to this file, for benchmarks/peers_growing.py, and end"
+    )
     a = p.parse_args()
     if a.export:
-        np.savez(a.export, **{f"{d.name}|{part}": getattr(d, part) for d in data_sets() for part in ("train", "test")})
+        np.savez(
+            a.export,
+            **{
+                f"{d.name}|{part}": getattr(d, part)
+                for d in data_sets()
+                for part in ("train", "test")
+            },
+        )
         return
     if a.keys:
         table_of_mixtures(a.keys, a.only)

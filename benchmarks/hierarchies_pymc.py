@@ -3,12 +3,12 @@
     pip install -e ".[pymc,numpyro]"
     python benchmarks/hierarchies_pymc.py [--only radon tadpoles]
 
-Prints the table of benchmarks/results_hierarchies_pymc.md. Nothing is set: effects are written centred, as textbooks
-do, but in `noncentred`. CPU seconds of a fit have all compilation in them. Errors are of the means and sds of the
-model's own variables in their supports, the worst over all numbers: (mean - NUTS's mean) / NUTS's sd, and the log of
-the ratio of sds. NUTS is NumPyro's, in double precision, in the coordinates that the fit found, because it is stuck in
-those of many of these models; `--free` takes PyMC's own coordinates. Data are made here.
-"""
+Prints the table of benchmarks/results_hierarchies_pymc.md. Nothing is set: effects are written
+centred, as textbooks do, but in `noncentred`. CPU seconds of a fit have all compilation in them.
+Errors are of the means and sds of the model's own variables in their supports, the worst over all
+numbers: (mean - NUTS's mean) / NUTS's sd, and the log of the ratio of sds. NUTS is NumPyro's, in
+double precision, in the coordinates that the fit found, because it is stuck in those of many of
+these models; `--free` takes PyMC's own coordinates. Data are made here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DRAWS = 40_000
 CHAINS, WARMUP, KEPT = 2, 700, 1500  # of NUTS
 
 
-# --- models -----------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 def _homes(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     houses = np.ceil(np.exp(rng.normal(1.4, 1.1, 85))).clip(1, 120).astype(int)
     county = np.repeat(np.arange(85), houses)
@@ -38,7 +38,10 @@ def _homes(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 def schools() -> None:
     """Eight schools, centred (Rubin 1981)."""
-    effect, error = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    effect, error = (
+        np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+        np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+    )
     mu, tau = pm.Normal("mu", 0, 5), pm.HalfCauchy("tau", 5)
     theta = pm.Normal("theta", mu, tau, shape=8)
     pm.Normal("y", theta, error, observed=effect)
@@ -94,8 +97,14 @@ def rats() -> None:
     """Weights of 30 rats in five weeks (after Gelfand et al. 1990)."""
     rng = np.random.default_rng(3)
     day = np.array([8.0, 15, 22, 29, 36]) - 22
-    y = rng.normal(242, 14, 30)[:, None] + rng.normal(6.2, 0.5, 30)[:, None] * day + rng.normal(0, 6, (30, 5))
-    alpha = pm.Normal("alpha", pm.Normal("mu_alpha", 250, 100), pm.HalfNormal("sd_alpha", 50), shape=30)
+    y = (
+        rng.normal(242, 14, 30)[:, None]
+        + rng.normal(6.2, 0.5, 30)[:, None] * day
+        + rng.normal(0, 6, (30, 5))
+    )
+    alpha = pm.Normal(
+        "alpha", pm.Normal("mu_alpha", 250, 100), pm.HalfNormal("sd_alpha", 50), shape=30
+    )
     beta = pm.Normal("beta", pm.Normal("mu_beta", 0, 10), pm.HalfNormal("sd_beta", 5), shape=30)
     pm.Normal("y", alpha[:, None] + beta[:, None] * day, pm.HalfNormal("sigma", 20), observed=y)
 
@@ -124,7 +133,9 @@ def nested() -> None:
     rng = np.random.default_rng(6)
     school = np.repeat(np.arange(10), 4)
     pupil = np.repeat(np.arange(40), rng.integers(3, 20, 40))
-    y = (rng.normal(0, 1, 10)[school] + rng.normal(0, 0.5, 40))[pupil] + rng.normal(0, 1.2, len(pupil))
+    y = (rng.normal(0, 1, 10)[school] + rng.normal(0, 0.5, 40))[pupil] + rng.normal(
+        0, 1.2, len(pupil)
+    )
     schools = pm.Normal("school", pm.Normal("mean", 0, 5), pm.HalfNormal("between", 2), shape=10)
     classes = pm.Normal("class", schools[school], pm.HalfNormal("within", 2), shape=40)
     pm.Normal("y", classes[pupil], pm.HalfNormal("sigma", 3), observed=y)
@@ -147,7 +158,9 @@ def autoregression() -> None:
         level[t] = 0.7 * level[t - 1] + rng.normal(0, 0.4)
     rho, sigma = pm.Uniform("rho", -1, 1), pm.HalfNormal("sigma", 1)
     mean = pm.Normal("mean", 1, 2)
-    latent = pm.AR("latent", pm.math.stack([rho]), sigma=sigma, init_dist=pm.Normal.dist(0, 1), steps=79)
+    latent = pm.AR(
+        "latent", pm.math.stack([rho]), sigma=sigma, init_dist=pm.Normal.dist(0, 1), steps=79
+    )
     pm.Poisson("y", pm.math.exp(mean + latent), observed=rng.poisson(np.exp(1.2 + level)))
 
 
@@ -168,9 +181,16 @@ def items() -> None:
     logits = rng.normal(0, 1.2, 40)[:, None] - rng.normal(0.2, 0.9, 15)
     pm.modelcontext(None).add_coords({"person": np.arange(40), "item": np.arange(15)})
     ability = pm.Normal("ability", 0, pm.HalfNormal("sd_ability", 2), dims="person")
-    difficulty = pm.Normal("difficulty", pm.Normal("mean", 0, 2), pm.HalfNormal("sd_item", 2), dims="item")
+    difficulty = pm.Normal(
+        "difficulty", pm.Normal("mean", 0, 2), pm.HalfNormal("sd_item", 2), dims="item"
+    )
     logit = ability[:, None] - difficulty[None, :]
-    pm.Bernoulli("y", logit_p=logit, observed=rng.binomial(1, 1 / (1 + np.exp(-logits))), dims=("person", "item"))
+    pm.Bernoulli(
+        "y",
+        logit_p=logit,
+        observed=rng.binomial(1, 1 / (1 + np.exp(-logits))),
+        dims=("person", "item"),
+    )
 
 
 def horseshoe() -> None:
@@ -208,7 +228,12 @@ def zero_sum() -> None:
     y = 3 + rng.normal(0, 0.5, 12)[day] + rng.normal(0, 0.2, 20)[shop] + rng.normal(0, 1, 240)
     days = pm.ZeroSumNormal("day", pm.HalfNormal("sd_day", 1), shape=12)
     shops = pm.ZeroSumNormal("shop", pm.HalfNormal("sd_shop", 1), shape=20)
-    pm.Normal("y", pm.Normal("mean", 0, 5) + days[day] + shops[shop], pm.HalfNormal("sigma", 2), observed=y)
+    pm.Normal(
+        "y",
+        pm.Normal("mean", 0, 5) + days[day] + shops[shop],
+        pm.HalfNormal("sigma", 2),
+        observed=y,
+    )
 
 
 MODELS = {
@@ -220,7 +245,7 @@ MODELS = {
 }  # fmt: skip
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 def by_nuts(model: pm.Model, reference: Any) -> tuple[dict[str, np.ndarray], float, int]:
     """Draws by name, the worst R-hat of coordinates, and the number of divergences."""
     with jax.enable_x64(True):
@@ -290,13 +315,18 @@ HEAD = [
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS))
     p.add_argument("--free", action="store_true", help="NUTS in PyMC's own coordinates")
     a = p.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    print(f"PyMC {pm.__version__}, jax {jax.__version__}\n\n| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    print(
+        f"PyMC {pm.__version__}, jax {jax.__version__}\n\n| {' | '.join(HEAD)} "
+        f"|\n|{'---|' * len(HEAD)}"
+    )
     verdicts = {}
     for name in a.only:
         cells, verdicts[name] = row(name, a.free)

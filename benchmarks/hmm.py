@@ -2,10 +2,10 @@
 
     python benchmarks/hmm.py [--steps 10000] [--states 20] [--dim 2]
 
-A hidden Markov model with diagonal Gaussian emissions by EM, one core: ours in float32, hmmlearn's GaussianHMM
-(float64, compiled loops) in both of its implementations, "log" its default, from the same start. Medians of CPU seconds
-per iteration after the first, the ratio in one run, and ours to the first step, compilation included.
-"""
+A hidden Markov model with diagonal Gaussian emissions by EM, one core: ours in float32, hmmlearn's
+GaussianHMM (float64, compiled loops) in both of its implementations, "log" its default, from the
+same start. Medians of CPU seconds per iteration after the first, the ratio in one run, and ours to
+the first step, compilation included."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def sequence(steps: int, states: int, dim: int) -> np.ndarray:
 
 
 def ours(y: np.ndarray, states: int, iterations: int) -> tuple[float, list[float], float, dict]:
-    """Time of the first step and of later ones, the last log likelihood, and the parameters at the start."""
+    """Time of the first step and of later ones, the last log likelihood, and the parameters at the
+    start."""
     alg = vi.em(vi.models.hmm(vi.models.emission.diagonal_gaussian(states, y.shape[1], shape=2.0)))
     data = jnp.asarray(y)[None], jnp.ones((1, len(y)), bool)
     state = alg.init(jax.random.key(0), data)
@@ -53,7 +54,13 @@ def hmmlearn(
 
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
     model = GaussianHMM(
-        states, init_params="", n_iter=1, tol=-np.inf, min_covar=0.0, covars_prior=0.0, implementation=implementation
+        states,
+        init_params="",
+        n_iter=1,
+        tol=-np.inf,
+        min_covar=0.0,
+        covars_prior=0.0,
+        implementation=implementation,
     )
     model.startprob_ = start["initial"] / start["initial"].sum()
     model.transmat_ = start["transition"] / start["transition"].sum(1, keepdims=True)
@@ -67,7 +74,9 @@ def hmmlearn(
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--steps", type=int, default=10_000)
     p.add_argument("--states", type=int, default=20)
     p.add_argument("--dim", type=int, default=2)
@@ -76,13 +85,20 @@ def main() -> None:
     y = sequence(a.steps, a.states, a.dim)
     first, later, elbo, start = ours(y, a.states, a.iterations)
     mine = float(np.median(later))
-    row = {"method": "vijax", "cpu_s_per_iteration": round(mine, 4), "first_step_cpu_s": round(first, 2)}
+    row = {
+        "method": "vijax",
+        "cpu_s_per_iteration": round(mine, 4),
+        "first_step_cpu_s": round(first, 2),
+    }
     print(json.dumps({**row, "log_likelihood": round(elbo, 1)}), flush=True)
     for implementation in ("log", "scaling"):
         times, value = hmmlearn(y, a.states, a.iterations, implementation, start)
         peer = float(np.median(times))
         row = {"method": f"hmmlearn, {implementation}", "cpu_s_per_iteration": round(peer, 4)}
-        print(json.dumps({**row, "log_likelihood": round(value, 1), "ratio": round(peer / mine, 2)}), flush=True)
+        print(
+            json.dumps({**row, "log_likelihood": round(value, 1), "ratio": round(peer / mine, 2)}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

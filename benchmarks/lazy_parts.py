@@ -1,11 +1,12 @@
-"""Where the time of a step by words goes, beside what it cannot do without, and beside tomotopy on the same documents.
+"""Where the time of a step by words goes, beside what it cannot do without, and beside tomotopy on
+the same documents.
 
     python benchmarks/lazy_parts.py [--words 20000] [--topics 100] [--batch 256] [--peer PYTHON]
 
-Documents have 30 words by Zipf's law (`lazy.documents`). Each part is a program of its own on the arrays of one batch,
-on one thread; least CPU milliseconds of some ten calls. `--peer` is a Python that has tomotopy: its sweeps run in a
-process of their own between the parts' first and second half.
-"""
+Documents have 30 words by Zipf's law (`lazy.documents`). Each part is a program of its own on the
+arrays of one batch, on one thread; least CPU milliseconds of some ten calls. `--peer` is a Python
+that has tomotopy: its sweeps run in a process of their own between the parts' first and second
+half."""
 
 from __future__ import annotations
 
@@ -66,14 +67,23 @@ def rate_of_tomotopy(python: str, corpus: Any, topics: int) -> float:
     """Documents a CPU second."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/corpus.npz"
-        np.savez(path, indptr=corpus.indptr, indices=corpus.indices, counts=np.asarray(corpus.counts, int))
-        done = subprocess.run([python, "-c", SWEEPS, path, str(topics)], check=True, stdout=subprocess.PIPE, text=True)
+        np.savez(
+            path,
+            indptr=corpus.indptr,
+            indices=corpus.indices,
+            counts=np.asarray(corpus.counts, int),
+        )
+        done = subprocess.run(
+            [python, "-c", SWEEPS, path, str(topics)], check=True, stdout=subprocess.PIPE, text=True
+        )
     return float(done.stdout)
 
 
 def main() -> None:
     """Prints a table."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--words", type=int, default=20_000)
     p.add_argument("--topics", type=int, default=100)
     p.add_argument("--batch", type=int, default=256)
@@ -92,7 +102,10 @@ def main() -> None:
     words = len(np.unique(np.concatenate([d.words[d.counts > 0] for d in inner.data])))
     batch = vi.topics.renumbered(inner, vocab_size=a.words, size=words)
     batch = jax.tree.map(jnp.asarray, batch)
-    own, state = OwnWords(batch.data.words, batch.data.documents), jax.tree.map(jnp.asarray, fit.state)
+    own, state = (
+        OwnWords(batch.data.words, batch.data.documents),
+        jax.tree.map(jnp.asarray, fit.state),
+    )
     pairs = int(sum(jnp.sum(d.counts > 0) for d in own.documents))
     print(f"{words} words, {pairs} pairs, K = {a.topics}, batches of {a.batch}")
 
@@ -107,10 +120,14 @@ def main() -> None:
     columns = seen.posterior["topics"]
     rows["rows gathered"] = least(lambda s: _columns(model, s, own).state.posterior, state)
     rows["gammas drawn"] = least(lambda q: sample_offset(KEY, q.concentration, ()), columns)
-    rows["gammas, divided by their sums, logarithms"] = least(lambda q: q.sample_stats(KEY), columns)
+    rows["gammas, divided by their sums, logarithms"] = least(
+        lambda q: q.sample_stats(KEY), columns
+    )
     rows["digammas, in place of gammas (svi)"] = least(lambda q: q.expected_stats(), columns)
     stats = {**seen.posterior.expected_stats(), "topics": columns.sample_stats(KEY)}
-    rows["table of the words' likelihoods"] = least(lambda s: likelihood_table(s)[0], stats["topics"])
+    rows["table of the words' likelihoods"] = least(
+        lambda s: likelihood_table(s)[0], stats["topics"]
+    )
     data = vi.Minibatch(own.documents, batch.num_groups)
 
     def bound(estep: Any) -> Any:
@@ -119,7 +136,9 @@ def main() -> None:
 
     rows["bound and gradient, with E-step and table"] = bound(vi.estep.cvb0())
     rows["E-step, bound and gradient, one iteration"] = bound(vi.estep.cvb0(max_iters=1))
-    moved = lambda s, c: s.posterior["topics"].moved(own.words, c, jnp.float32(0.9), jnp.bool_(True))
+    moved = lambda s, c: s.posterior["topics"].moved(
+        own.words, c, jnp.float32(0.9), jnp.bool_(True)
+    )
     program = jax.jit(moved, donate_argnums=0).lower(state, columns).compile(usable(STEP))
     times = []
     for _ in range(12):
@@ -134,7 +153,10 @@ def main() -> None:
     for name, spent in rows.items():
         print(f"| {name.strip()} | {spent:.2f} |")
     for rate in peer:
-        print(f"tomotopy: {rate:,.0f} documents a second; a quarter of it is {4e3 * a.batch / rate:.2f} ms a batch")
+        print(
+            f"tomotopy: {rate:,.0f} documents a second; a quarter of it is "
+            f"{4e3 * a.batch / rate:.2f} ms a batch"
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""CPU time per element of log-gamma draws, their derivative and V, against jax.random and TFP, in one run on one core.
+"""CPU time per element of log-gamma draws, their derivative and V, against jax.random and TFP, in
+one run on one core.
 
     taskset -c 0 python benchmarks/log_gamma.py            # all; about 3 minutes, most of it TFP
     taskset -c 0 python benchmarks/log_gamma.py --no-peers
 
-Times are medians of process CPU time, so other load on the machine disturbs little; on several cores they still add
-up all threads. Shapes: constants, and the "LDA mix" of 100 topics by 8000 words, 0.1 plus a heavy tail.
-"""
+Times are medians of process CPU time, so other load on the machine disturbs little; on several
+cores they still add up all threads. Shapes: constants, and the "LDA mix" of 100 topics by 8000
+words, 0.1 plus a heavy tail."""
 
 from __future__ import annotations
 
@@ -80,10 +81,19 @@ def ours(key: jax.Array) -> float:
     report("whole V step, LDA mix", step, f"{step * TOPICS * WORDS / 1e6:.1f} ms")
     report("expected_stats, LDA mix", nanoseconds(lambda a: Dirichlet(a).expected_stats(), a))
     report(
-        "kl to a constant prior, LDA mix", nanoseconds(lambda a: Dirichlet(a).kl(Dirichlet(jnp.full_like(a, 0.1))), a)
+        "kl to a constant prior, LDA mix",
+        nanoseconds(lambda a: Dirichlet(a).kl(Dirichlet(jnp.full_like(a, 0.1))), a),
     )
-    report("log_gamma, LDA mix", nanoseconds(special.log_gamma, a), f"lax.lgamma {nanoseconds(jax.lax.lgamma, a):.2f}")
-    report("digamma, LDA mix", nanoseconds(special.digamma, a), f"lax.digamma {nanoseconds(jax.lax.digamma, a):.2f}")
+    report(
+        "log_gamma, LDA mix",
+        nanoseconds(special.log_gamma, a),
+        f"lax.lgamma {nanoseconds(jax.lax.lgamma, a):.2f}",
+    )
+    report(
+        "digamma, LDA mix",
+        nanoseconds(special.digamma, a),
+        f"lax.digamma {nanoseconds(jax.lax.digamma, a):.2f}",
+    )
     bits = lambda key, a: jax.random.bits(key, (2, *a.shape), jnp.uint32)
     report("two words per element by jax.random.bits, alone", nanoseconds(bits, key, a))
     return both
@@ -94,12 +104,18 @@ def peers(key: jax.Array, both: float) -> None:
     other = nanoseconds(tfp_draw_with_derivative, key, a)
     report("TFP ExpGamma draw + derivative, LDA mix", other, f"{other / both:.0f} times ours")
     other = nanoseconds(jax_draw_with_derivative, key, a)
-    report("jax.random.loggamma draw + derivative, LDA mix", other, f"{other / both:.0f} times ours")
+    report(
+        "jax.random.loggamma draw + derivative, LDA mix", other, f"{other / both:.0f} times ours"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-peers", action="store_true", help="leave out jax.random.loggamma and TFP")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--no-peers", action="store_true", help="leave out jax.random.loggamma and TFP"
+    )
     arguments = parser.parse_args()
     key = jax.random.key(0)
     both = ours(key)

@@ -1,9 +1,10 @@
-"""A logistic regression of many rows by `vijax.auto`, held against Newton's steps in float64 (NumPy).
+"""A logistic regression of many rows by `vijax.auto`, held against Newton's steps in float64
+(NumPy).
 
     python benchmarks/many_rows.py [--rows 1000000] [--columns 20]
 
-Prints CPU seconds of the first fit, of the second, and of Newton; how far means are from the mode, in standard
-deviations, and sds from those of the curvature there, as log ratios; and the verdict.
+Prints CPU seconds of the first fit, of the second, and of Newton; how far means are from the mode,
+in standard deviations, and sds from those of the curvature there, as log ratios; and the verdict.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def newton(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> None:
     """Prints the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=20)
     given = parser.parse_args()

@@ -1,15 +1,16 @@
-"""Natural gradients for GP classification beside GPflow's: the same bound after the same steps, and the time of a step.
+"""Natural gradients for GP classification beside GPflow's: the same bound after the same steps, and
+the time of a step.
 
     python benchmarks/peers_gp.py ours --out ours.json
     /path/to/gpflow/bin/python benchmarks/peers_gp.py gpflow --out gpflow.json    # an environment of its own: numpy < 2
     python benchmarks/peers_gp.py compare ours.json gpflow.json
 
-Ionosphere (N = 280), the settings of quality/gp.py, full data, the same Gauss-Hermite points on both sides, float64,
-one core, natural-gradient steps of size rho from the prior. GPflow: `VGP` under `NaturalGradient(gamma=rho)`, its step
-compiled by `tf.function`. The derivatives differ on the way: GPflow differentiates the quadrature, vijax integrates
-the derivatives; with enough points both are those of the bound. CPU time of the process, the best of several runs of
-steps after compilation.
-"""
+Ionosphere (N = 280), the settings of quality/gp.py, full data, the same Gauss-Hermite points on
+both sides, float64, one core, natural-gradient steps of size rho from the prior. GPflow: `VGP`
+under `NaturalGradient(gamma=rho)`, its step compiled by `tf.function`. The derivatives differ on
+the way: GPflow differentiates the quadrature, vijax integrates the derivatives; with enough points
+both are those of the bound. CPU time of the process, the best of several runs of steps after
+compilation."""
 
 from __future__ import annotations
 
@@ -20,9 +21,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+for name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+):
     os.environ.setdefault(name, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import numpy as np  # noqa: E402  (after the thread counts)
 
@@ -56,10 +64,14 @@ def ours(rho: float, steps: int, repeats: int) -> dict:
 
     def kernel(a, b):  # type: ignore[no-untyped-def]
         distance = jnp.sum(a**2, 1)[:, None] + jnp.sum(b**2, 1)[None] - 2 * a @ b.T
-        return np.exp(2 * LOG_SCALE) * jnp.exp(-jnp.maximum(distance, 0.0) / (2 * np.exp(2 * LOG_LENGTH)))
+        return np.exp(2 * LOG_SCALE) * jnp.exp(
+            -jnp.maximum(distance, 0.0) / (2 * np.exp(2 * LOG_LENGTH))
+        )
 
     expectation = vi.expectation.gauss_hermite(POINTS)
-    model = vi.models.gp(x, y, kernel, vi.likelihood.bernoulli_logit(), jitter=JITTER, expectation=expectation)
+    model = vi.models.gp(
+        x, y, kernel, vi.likelihood.bernoulli_logit(), jitter=JITTER, expectation=expectation
+    )
     alg = vi.pg_svi(model, step_size=vi.step_size.constant(rho))
     step = jax.jit(lambda state: alg.step(jax.random.key(0), state, model.data))
     elbo, state = [], alg.init(jax.random.key(0))
@@ -83,11 +95,14 @@ def gpflow_side(rho: float, steps: int, repeats: int) -> dict:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     x, y = load()
-    kernel = gpflow.kernels.SquaredExponential(variance=np.exp(2 * LOG_SCALE), lengthscales=np.exp(LOG_LENGTH))
+    kernel = gpflow.kernels.SquaredExponential(
+        variance=np.exp(2 * LOG_SCALE), lengthscales=np.exp(LOG_LENGTH)
+    )
     kernel += gpflow.kernels.White(JITTER - gpflow.config.default_jitter())
 
     class Logit(gpflow.likelihoods.ScalarLikelihood):
-        """Bernoulli(invlink=tf.sigmoid) takes the logarithm of a sigmoid that has underflowed, and gives NaN here."""
+        """Bernoulli(invlink=tf.sigmoid) takes the logarithm of a sigmoid that has underflowed, and
+        gives NaN here."""
 
         def _scalar_log_prob(self, X, F, Y):  # type: ignore[no-untyped-def]
             return tf.math.log_sigmoid(Y * F)
@@ -136,12 +151,20 @@ def compare(paths: list[Path]) -> None:
     gaps = np.abs(np.array(a["elbo"]) / np.array(b["elbo"]) - 1)
     first, gap = gaps[0], np.max(gaps)
     last = [f"{side['elbo'][-1]:.6f}" for side in (a, b)]
-    print(f"{a['name']}: {a['ms']:.2f} CPU ms a step; {b['name']}: {b['ms']:.2f}; ratio {b['ms'] / a['ms']:.1f}")
-    print(f"ELBO of {len(a['elbo'])} steps: first relative difference {first:.1e}, largest {gap:.1e}; last {last}")
+    print(
+        f"{a['name']}: {a['ms']:.2f} CPU ms a step; {b['name']}: {b['ms']:.2f}; ratio "
+        f"{b['ms'] / a['ms']:.1f}"
+    )
+    print(
+        f"ELBO of {len(a['elbo'])} steps: first relative difference {first:.1e}, largest "
+        f"{gap:.1e}; last {last}"
+    )
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("side", choices=["ours", "gpflow", "compare"])
     p.add_argument("paths", nargs="*", type=Path)
     p.add_argument("--rho", type=float, default=0.5)
@@ -153,7 +176,11 @@ def main() -> None:
         compare(a.paths)
         return
     result = (ours if a.side == "ours" else gpflow_side)(a.rho, a.steps, a.repeats)
-    print(result["name"], f"{result['ms']:.2f} CPU ms a step, ELBO after {a.steps - 1} steps {result['elbo'][-1]:.8f}")
+    print(
+        result["name"],
+        f"{result['ms']:.2f} CPU ms a step, ELBO after {a.steps - 1} steps "
+        f"{result['elbo'][-1]:.8f}",
+    )
     if a.out:
         a.out.write_text(json.dumps(result))
 

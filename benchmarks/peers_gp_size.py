@@ -1,14 +1,15 @@
-"""GP classification beside scikit-learn, GPflow and GPJax: from nothing, at N = 1,000, and with inducing inputs.
+"""GP classification beside scikit-learn, GPflow and GPJax: from nothing, at N = 1,000, and with
+inducing inputs.
 
     python benchmarks/peers_gp_size.py cold ours            # or sklearn: N = 200, import, fit and prediction
     python benchmarks/peers_gp_size.py fit ours             # or sklearn: N = 1,000, programs compiled before
     python benchmarks/peers_gp_size.py inducing ours --inducing 200     # or gpflow, gpjax: N = 20,000
 
-One process for each line, one thread. Labels of a smooth function of two columns with noise; kernel 4 exp(-d^2 / 2),
-fixed; logistic likelihood. GPflow 2.9.2 and GPJax 1.0.0 want environments of their own. `inducing` times a step on
-all data, and of a pass in minibatches of 200: natural gradients in vijax and GPflow (`SVGP`, whitened, 20 Gauss-Hermite
-points), Adam on the whitened bound in GPJax. CPU seconds; medians.
-"""
+One process for each line, one thread. Labels of a smooth function of two columns with noise; kernel
+4 exp(-d^2 / 2), fixed; logistic likelihood. GPflow 2.9.2 and GPJax 1.0.0 want environments of their
+own. `inducing` times a step on all data, and of a pass in minibatches of 200: natural gradients in
+vijax and GPflow (`SVGP`, whitened, 20 Gauss-Hermite points), Adam on the whitened bound in GPJax.
+CPU seconds; medians."""
 
 from __future__ import annotations
 
@@ -19,9 +20,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+for _name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+):
     os.environ.setdefault(_name, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import numpy as np  # noqa: E402  (after the thread counts)
 
@@ -76,7 +84,9 @@ def step_ours(n: int, m: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     state, key = jax.jit(alg.init)(jax.random.key(0)), jax.random.key(0)
     step = jax.jit(lambda state: alg.step(key, state, model.data))
     parts = vi.pg_svi(model)
-    run = lambda: vi.fit(parts, model.data, num_steps=n // BATCH, batch_size=BATCH, key=key).posterior
+    run = lambda: (
+        vi.fit(parts, model.data, num_steps=n // BATCH, batch_size=BATCH, key=key).posterior
+    )
     return lambda: jax.block_until_ready(step(state)), lambda: jax.block_until_ready(run())
 
 
@@ -111,7 +121,9 @@ def step_gpflow(n: int, m: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
         natural.minimize(lambda: model.training_loss((a, b)), [(model.q_mu, model.q_sqrt)])
 
     whole = tf.constant(x), tf.constant(y)
-    parts = [(tf.constant(x[i : i + BATCH]), tf.constant(y[i : i + BATCH])) for i in range(0, n, BATCH)]
+    parts = [
+        (tf.constant(x[i : i + BATCH]), tf.constant(y[i : i + BATCH])) for i in range(0, n, BATCH)
+    ]
     return lambda: step(*whole), lambda: [step(a, b) for a, b in parts]
 
 
@@ -125,14 +137,18 @@ def step_gpjax(n: int, m: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     x, y = x.astype(np.float32), (y[:, None] > 0).astype(np.float32)
     kernel = gpx.kernels.RBF(lengthscale=1.0, variance=4.0)
     prior = gpx.gps.Prior(mean_function=gpx.mean_functions.Zero(), kernel=kernel)
-    q = gpx.variational_families.WhitenedVariationalGaussian(prior * gpx.likelihoods.Bernoulli(), x[:m])
+    q = gpx.variational_families.WhitenedVariationalGaussian(
+        prior * gpx.likelihoods.Bernoulli(), x[:m]
+    )
     params, rest = eqx.partition(q, eqx.is_inexact_array)
     adam = optax.adam(0.01)
     opt = adam.init(params)
 
     @jax.jit
     def step(params: Any, opt: Any, a: Any, b: Any) -> Any:
-        loss = lambda p: -gpx.objectives.elbo(eqx.combine(p, rest), gpx.Dataset(X=a, y=b, n_total=n))
+        loss = lambda p: (
+            -gpx.objectives.elbo(eqx.combine(p, rest), gpx.Dataset(X=a, y=b, n_total=n))
+        )
         moves, opt = adam.update(jax.grad(loss)(params), opt, params)
         return optax.apply_updates(params, moves), opt
 
@@ -156,7 +172,9 @@ def timed(function: Callable[[], Any], repeats: int) -> float:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("case", choices=["cold", "fit", "inducing"])
     p.add_argument("side", choices=["ours", "sklearn", "gpflow", "gpjax"])
     p.add_argument("--inducing", type=int, default=200)
@@ -166,11 +184,19 @@ def main() -> None:
         found = {"ours": ours, "sklearn": sklearn}[a.side](200)()
         print(f"{a.side}: {time.process_time():.2f} CPU s, probabilities {np.round(found, 3)}")
     elif a.case == "fit":
-        print(f"{a.side}: {timed({'ours': ours, 'sklearn': sklearn}[a.side](1000), a.repeats):.2f} CPU s")
+        print(
+            f"{a.side}: {timed({'ours': ours, 'sklearn': sklearn}[a.side](1000), a.repeats):.2f} "
+            "CPU s"
+        )
     else:
-        steps = {"ours": step_ours, "gpflow": step_gpflow, "gpjax": step_gpjax}[a.side](20_000, a.inducing)
+        steps = {"ours": step_ours, "gpflow": step_gpflow, "gpjax": step_gpjax}[a.side](
+            20_000, a.inducing
+        )
         whole, a_pass = (timed(step, a.repeats) for step in steps)
-        print(f"{a.side}: M = {a.inducing}: a step on all data {1e3 * whole:.1f} CPU ms, a pass {1e3 * a_pass:.0f}")
+        print(
+            f"{a.side}: M = {a.inducing}: a step on all data {1e3 * whole:.1f} CPU ms, a pass "
+            f"{1e3 * a_pass:.0f}"
+        )
 
 
 if __name__ == "__main__":

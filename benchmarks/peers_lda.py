@@ -1,12 +1,13 @@
 """Speed of LDA beside the libraries in common use, one core, CPU seconds, in one run.
 
-    python benchmarks/peers_lda.py [--passes 6] [--peers sklearn gensim] [--eta 0.1] [--seed 0] [--out peers.jsonl]
+    python benchmarks/peers_lda.py [--passes 6] [--peers sklearn gensim] [--eta 0.1] [--seed 0]
+    [--out peers.jsonl]
 
-Reads the AP corpus from the folder named by VIJAX_DATA; K = 100, batch 256, alpha = 0.1, (t + 1)^-0.75. The peers
-are installed into build/peers, never into vijax's environment, and run there in a process of their own. Each method
-reports documents per CPU second after its first pass (compilation apart) and the CPU seconds, compilation included, by
-which document completion on the held-out tenth first reaches -7.92 nats per word. The last line is a cold start.
-"""
+Reads the AP corpus from the folder named by VIJAX_DATA; K = 100, batch 256, alpha = 0.1, (t +
+1)^-0.75. The peers are installed into build/peers, never into vijax's environment, and run there in
+a process of their own. Each method reports documents per CPU second after its first pass
+(compilation apart) and the CPU seconds, compilation included, by which document completion on the
+held-out tenth first reaches -7.92 nats per word. The last line is a cold start."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ import time
 from pathlib import Path
 
 FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
+ONE_CORE = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": FLAGS,
+}
 TOPICS, BATCH, ALPHA, TARGET = 100, 256, 0.1, -7.92
 OURS = {
     "vijax svi mean_field": ("svi", "mean_field"),
@@ -30,7 +36,7 @@ OURS = {
 }
 
 
-# --- in the peers' environment: needs no vijax ------------------------------------------------------------------------
+# --- in the peers' environment: needs no vijax ----------------------------------------------------
 def sklearn_passes(counts, passes, eta, seed):
     """Yields (cpu seconds of this pass, topics) of scikit-learn's online LDA."""
     import numpy as np
@@ -79,7 +85,7 @@ def peer_worker(name: str, folder: Path, passes: int, eta: float, seed: int) -> 
         print(json.dumps({"seconds": seconds}), flush=True)
 
 
-# --- in vijax's environment -------------------------------------------------------------------------------------------
+# --- in vijax's environment -----------------------------------------------------------------------
 def ours_worker(name: str, passes: int, eta: float, seed: int) -> None:
     import jax
 
@@ -93,7 +99,13 @@ def ours_worker(name: str, passes: int, eta: float, seed: int) -> None:
     for i in range(passes):
         started = time.process_time()
         fit = vi.fit(
-            alg, train, key=jax.random.key(seed), num_epochs=i + 1, batch_size=BATCH, state=state, steps_per_chunk=8
+            alg,
+            train,
+            key=jax.random.key(seed),
+            num_epochs=i + 1,
+            batch_size=BATCH,
+            state=state,
+            steps_per_chunk=8,
         )
         seconds, state = time.process_time() - started, fit.state
         score = float(fit.score(test, key=jax.random.key(1)).mean)
@@ -116,13 +128,26 @@ def peers_python() -> Path:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
         subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", "scikit-learn", "gensim", "scipy", "tomotopy"], check=True
+            [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "scikit-learn",
+                "gensim",
+                "scipy",
+                "tomotopy",
+            ],
+            check=True,
         )
     return python
 
 
 def lines_of(command: list[str]) -> list[dict]:
-    done = subprocess.run(command, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        command, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -163,7 +188,8 @@ def cold_start() -> dict:
         "import time, sys; sys.path.insert(0, 'benchmarks')\n"
         "import jax, vijax as vi, peers_lda as p\n"
         "train, _ = p.corpora()\n"
-        "alg = vi.ssvi_a(vi.models.lda(p.TOPICS, train.vocab_size, .1, .1), estep=vi.estep.cvb0())\n"
+        "alg = vi.ssvi_a(vi.models.lda(p.TOPICS, train.vocab_size, .1, .1), "
+        "estep=vi.estep.cvb0())\n"
         "vi.fit(alg, train, key=jax.random.key(0), num_steps=1, batch_size=p.BATCH)\n"
         "print(time.process_time())"
     )
@@ -171,11 +197,16 @@ def cold_start() -> dict:
         [sys.executable, "-c", code], env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True,
         cwd=Path(__file__).parent.parent,
     )  # fmt: skip
-    return {"method": "vijax cold first step (import, data, compile, one step)", "cpu_s": round(float(done.stdout), 1)}
+    return {
+        "method": "vijax cold first step (import, data, compile, one step)",
+        "cpu_s": round(float(done.stdout), 1),
+    }
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--passes", type=int, default=6)
     p.add_argument("--peers", nargs="*", default=["sklearn", "gensim"])
     p.add_argument("--ours", nargs="*", default=list(OURS))

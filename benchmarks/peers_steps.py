@@ -1,10 +1,11 @@
-"""A step of a network and of a mean-field guide, beside hand-written flax and NumPyro's: CPU time, each in a process.
+"""A step of a network and of a mean-field guide, beside hand-written flax and NumPyro's: CPU time,
+each in a process.
 
     python benchmarks/peers_steps.py [--repeats 5]
 
-Reads usps.npz and a1a.npz from the folder named by VIJAX_DATA. The sides take turns, so that other work on the machine
-meets all of them; medians over the repeats of the medians of seven runs. Figures are in `results_speed.md`.
-"""
+Reads usps.npz and a1a.npz from the folder named by VIJAX_DATA. The sides take turns, so that other
+work on the machine meets all of them; medians over the repeats of the medians of seven runs.
+Figures are in `results_speed.md`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def design() -> tuple[np.ndarray, np.ndarray]:
         return np.c_[x, np.ones(len(x), np.float32)], (file["y_train"] > 0).astype(np.float32)
 
 
-# --- an autoencoder --------------------------------------------------------------------------------------------------
+# --- an autoencoder -------------------------------------------------------------------------------
 def flax_network() -> Callable[[], Any]:
     """A hand-written step, called from Python with the rows of each batch."""
     import flax.linen as nn
@@ -69,7 +70,9 @@ def flax_network() -> Callable[[], Any]:
         order = np.random.default_rng(0).permutation(len(x))
         for t in range(NETWORK_STEPS):
             first = t % (len(x) // BATCH) * BATCH
-            kept["now"], loss = step(*kept["now"], x[order[first : first + BATCH]], jax.random.fold_in(key, t))
+            kept["now"], loss = step(
+                *kept["now"], x[order[first : first + BATCH]], jax.random.fold_in(key, t)
+            )
         return jax.block_until_ready(loss)
 
     return run
@@ -82,14 +85,17 @@ def vijax_network() -> Callable[[], Any]:
     from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of
 
     net, x = Perceptron("tanh"), pixels()
-    encoder = Halves(net, lambda mean, log_sd: (mean, log_sd)), layers_of([256, HIDDEN, 2 * LATENT], (0, 0))
+    encoder = (
+        Halves(net, lambda mean, log_sd: (mean, log_sd)),
+        layers_of([256, HIDDEN, 2 * LATENT], (0, 0)),
+    )
     decoder = net, layers_of([LATENT, HIDDEN, 256], (0, 1))
     model = vi.models.vae(encoder, decoder, vi.models.observed.bernoulli(), latent_dim=LATENT)
     alg = vi.aevb(model, learning_rate=1e-3)
     return lambda: vi.fit(alg, x, num_steps=NETWORK_STEPS, batch_size=BATCH, key=jax.random.key(0))
 
 
-# --- logistic regression ---------------------------------------------------------------------------------------------
+# --- logistic regression --------------------------------------------------------------------------
 def numpyro_guide() -> Callable[[], Any]:
     """NumPyro's own update, in one compiled scan."""
     import jax
@@ -106,12 +112,17 @@ def numpyro_guide() -> Callable[[], Any]:
 
     svi = SVI(model, autoguide.AutoNormal(model), Adam(0.01), Trace_ELBO())
     state = svi.init(jax.random.key(0))
-    scanned = jax.jit(lambda s: jax.lax.scan(lambda s, _: (svi.update(s)[0], None), s, None, length=GUIDE_STEPS)[0])
+    scanned = jax.jit(
+        lambda s: jax.lax.scan(lambda s, _: (svi.update(s)[0], None), s, None, length=GUIDE_STEPS)[
+            0
+        ]
+    )
     return lambda: jax.block_until_ready(svi.get_params(scanned(state)))
 
 
 def gradient_alone() -> Callable[[], Any]:
-    """Gradient descent: two products with the data a step, which no method of gradients is without."""
+    """Gradient descent: two products with the data a step, which no method of gradients is
+    without."""
     import jax
     import jax.numpy as jnp
 
@@ -146,8 +157,13 @@ def vijax_scan() -> Callable[[], Any]:
     import vijax as vi
 
     alg, data = regression()
-    batch, keys = vi.Minibatch(jax.tree.map(jnp.asarray, data), None), jax.random.split(jax.random.key(1), GUIDE_STEPS)
-    scanned = jax.jit(lambda s, keys: jax.lax.scan(lambda s, k: (alg.step(k, s, batch)[0], None), s, keys)[0])
+    batch, keys = (
+        vi.Minibatch(jax.tree.map(jnp.asarray, data), None),
+        jax.random.split(jax.random.key(1), GUIDE_STEPS),
+    )
+    scanned = jax.jit(
+        lambda s, keys: jax.lax.scan(lambda s, k: (alg.step(k, s, batch)[0], None), s, keys)[0]
+    )
     state = alg.init(jax.random.key(0))
     return lambda: jax.block_until_ready(scanned(state, keys))
 

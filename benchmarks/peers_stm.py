@@ -3,9 +3,9 @@
     python benchmarks/peers_stm.py usual many short        # simulated corpora of benchmarks/stm.py, the first of each
     python benchmarks/peers_stm.py poliblog5k --topics 20  # the 5,000 posts that come with `stm` (Roberts et al. 2019)
 
-`Rscript` with package stm is needed. Both start from anchor words. `stm` ends by its own rule; ours take 100 steps, and
-are run twice: the second time is without compilation. Effects are those at fitted topics (`sweeps=0`).
-"""
+`Rscript` with package stm is needed. Both start from anchor words. `stm` ends by its own rule; ours
+take 100 steps, and are run twice: the second time is without compilation. Effects are those at
+fitted topics (`sweeps=0`)."""
 
 import argparse
 import subprocess
@@ -66,7 +66,9 @@ def posts(folder):
     words = pd.read_csv(folder / "words.csv").word.astype(str).tolist()
     rows, ids, numbers = (counts[name].to_numpy() for name in ("doc", "word", "count"))
     shape = (len(table), len(words))
-    return Corpus.from_counts(sp.csr_array((numbers, (rows - 1, ids - 1)), shape=shape), words), table
+    return Corpus.from_counts(
+        sp.csr_array((numbers, (rows - 1, ids - 1)), shape=shape), words
+    ), table
 
 
 def fitted_in_r(folder, corpus, table, topics, formula, row):
@@ -77,7 +79,9 @@ def fitted_in_r(folder, corpus, table, topics, formula, row):
     for name, x in {"counts": counts, "table": pd.DataFrame(table), "words": words}.items():
         x.to_csv(folder / f"{name}.csv", index=False)
     in_r(folder, FITS, str(topics), formula, row)
-    found, effects, times = (pd.read_csv(folder / f"{name}.csv") for name in ("topics", "effects", "times"))
+    found, effects, times = (
+        pd.read_csv(folder / f"{name}.csv") for name in ("topics", "effects", "times")
+    )
     return found.to_numpy(), effects.to_numpy(), times.iloc[0]
 
 
@@ -106,12 +110,23 @@ def matched(topics, beside):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("names", nargs="+", choices=[*CASES, "poliblog5k"])
     p.add_argument("--topics", type=int, default=20, help="of the posts")
     p.add_argument("--held-out", type=int, default=500, help="posts held out")
     a = p.parse_args()
-    columns = "data", "library", "CPU s (first)", "iterations", "effects, CPU s", "held-out", "coherence", "exclusivity"
+    columns = (
+        "data",
+        "library",
+        "CPU s (first)",
+        "iterations",
+        "effects, CPU s",
+        "held-out",
+        "coherence",
+        "exclusivity",
+    )
     print(f"| {' | '.join((*columns, 'effects'))} |\n|{'---|' * (len(columns) + 1)}")
     for name in a.names:
         with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +139,10 @@ def one(folder, name, topics, held_out):
         corpus, table = posts(folder)
         rows = split_ids(corpus.num_documents, held_out, 0)
         (corpus, test), table = (corpus[part] for part in rows), table.iloc[rows[0]]
-        formulas, names = ("~ rating + bs(day, df=10)", "~ rating + s(day)"), ("rating[Liberal]", "ratingLiberal")
+        formulas, names = (
+            ("~ rating + bs(day, df=10)", "~ rating + s(day)"),
+            ("rating[Liberal]", "ratingLiberal"),
+        )
         beta, truth, eta = None, None, 0.01
     else:
         corpus, table, beta, _, effects = simulated(1000, *CASES[name])
@@ -136,11 +154,17 @@ def one(folder, name, topics, held_out):
     found = ours(corpus, table, topics, formulas[0], names[0], eta)
     order, apart = matched(found[0], theirs[0])
     for library, (words, effects, times, *first) in {"stm": theirs, "vijax": found}.items():
-        score = "" if test is None else f"{document_completion(words, 0.1, test, jax.random.key(2)).mean:.3f}"
+        score = (
+            ""
+            if test is None
+            else f"{document_completion(words, 0.1, test, jax.random.key(2)).mean:.3f}"
+        )
         said = [f"{semantic_coherence(words, corpus).mean:.2f}", f"{exclusivity(words).mean:.3f}"]
         if truth is not None:
             true = truth[matched(beta[:, occurs], words)[0]]
-            said.append(f"{np.mean(np.abs(effects[:, 0] - true) < 1.645 * effects[:, 1]):.2f} covered")
+            said.append(
+                f"{np.mean(np.abs(effects[:, 0] - true) < 1.645 * effects[:, 1]):.2f} covered"
+            )
         elif library == "stm":
             said.append("")
         else:
@@ -148,7 +172,11 @@ def one(folder, name, topics, held_out):
             alike, ratio = np.corrcoef(mean, other)[0, 1], np.median(sd / other_sd)
             said.append(f"correlation {alike:.2f}, sds {ratio:.2f} times")
         seconds = [f"{times[of]:.2f}" for of in ("fit", "effects")]
-        seconds = [f"{again} ({one:.1f})" for again, one in zip(seconds, first, strict=True)] if first else seconds
+        seconds = (
+            [f"{again} ({one:.1f})" for again, one in zip(seconds, first, strict=True)]
+            if first
+            else seconds
+        )
         row = name, library, seconds[0], f"{times['iterations']:.0f}", seconds[1], score, *said
         print(f"| {' | '.join(row)} |", flush=True)
     print(f"\nTopics are {apart:.2f} apart (of 2).\n")

@@ -1,4 +1,5 @@
-"""Times and memory of `vijax prepare` and of fits to rows and documents in Parquet files, each in a process of its own.
+"""Times and memory of `vijax prepare` and of fits to rows and documents in Parquet files, each in a
+process of its own.
 
 python benchmarks/shards.py
 """
@@ -21,7 +22,10 @@ DOCUMENTS, ROWS = 50_000, 500_000
 def texts(number):
     """Documents of 100 words, drawn from 20,000 with Zipf's frequencies."""
     words = np.array(
-        ["".join(letters) for letters in itertools.islice(itertools.product("abcdefghijkl", repeat=4), 20_000)]
+        [
+            "".join(letters)
+            for letters in itertools.islice(itertools.product("abcdefghijkl", repeat=4), 20_000)
+        ]
     )
     shares = 1 / np.arange(1, len(words) + 1)
     rng = np.random.default_rng(0)
@@ -52,10 +56,15 @@ def rows(number, held):
         for i in range(number // 100_000):
             values = np.random.default_rng(i).normal(size=(100_000, 10)).astype(np.float32)
             table = pyarrow.table({f"x{j}": values[:, j] for j in range(10)})
-            pyarrow.parquet.write_table(table, f"{folder}/part-{i:03}.parquet", row_group_size=20_000)
+            pyarrow.parquet.write_table(
+                table, f"{folder}/part-{i:03}.parquet", row_group_size=20_000
+            )
         model = vi.model(
             prior=vi.Product({"mean": vi.Normal.from_mean_variance(jnp.zeros(10), 1.0)}),
-            local_elbo=lambda s, y, key: ((y * s["mean"].value - 0.5 * s["mean"].square).sum(-1), None),
+            local_elbo=lambda s, y, key: (
+                (y * s["mean"].value - 0.5 * s["mean"].square).sum(-1),
+                None,
+            ),
         )
         begun = time.perf_counter()
         table = vi.data.rows(folder, held_bytes=held)
@@ -73,11 +82,17 @@ def documents(number, held):
     with tempfile.TemporaryDirectory() as folder:
         for i in range(number // 50_000):
             rng = np.random.default_rng(i)
-            ids = np.sort(rng.integers(0, 100, (50_000, 50)) + 100 * np.arange(50), 1).astype(np.int32)
+            ids = np.sort(rng.integers(0, 100, (50_000, 50)) + 100 * np.arange(50), 1).astype(
+                np.int32
+            )
             offsets = np.arange(0, ids.size + 1, 50, dtype=np.int32)
-            lists = (pyarrow.ListArray.from_arrays(offsets, x.ravel()) for x in (ids, np.ones_like(ids)))
+            lists = (
+                pyarrow.ListArray.from_arrays(offsets, x.ravel()) for x in (ids, np.ones_like(ids))
+            )
             table = pyarrow.table(dict(zip(("ids", "counts"), lists, strict=True)))
-            pyarrow.parquet.write_table(table, f"{folder}/part-{i:03}.parquet", row_group_size=10_000)
+            pyarrow.parquet.write_table(
+                table, f"{folder}/part-{i:03}.parquet", row_group_size=10_000
+            )
         begun = time.perf_counter()
         shards = vi.data.shards(folder, held_bytes=held)
         alg = vi.svi(vi.models.lda(10, shards.vocab_size))
@@ -95,7 +110,10 @@ if __name__ == "__main__" and len(sys.argv) == 1:
     for job in jobs:
         print(
             subprocess.run(
-                [sys.executable, __file__, *map(str, job)], check=True, capture_output=True, text=True
+                [sys.executable, __file__, *map(str, job)],
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout,
             end="",
             flush=True,
@@ -107,5 +125,9 @@ elif __name__ == "__main__":
     wall = time.perf_counter() - begun if fitted is None else fitted
     used = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu, most = sum(u.ru_utime + u.ru_stime for u in used), max(u.ru_maxrss for u in used) / 1024
-    by = f"documents, {how} worker{'s' * (how > 1)}" if what == "prepare" else f"{what}, {how / 2**20:g} MB held"
+    by = (
+        f"documents, {how} worker{'s' * (how > 1)}"
+        if what == "prepare"
+        else f"{what}, {how / 2**20:g} MB held"
+    )
     print(f"| {what}: {number:,} {by} | {wall:.1f} | {cpu:.1f} | {most:.0f} |")

@@ -1,12 +1,13 @@
-"""Held-out log density of Gaussian mixtures, ours and scikit-learn's at equal restarts, on scikit-learn's data.
+"""Held-out log density of Gaussian mixtures, ours and scikit-learn's at equal restarts, on
+scikit-learn's data.
 
     python benchmarks/sklearn_mixtures.py
 
-Five folds, three seeds; columns are standardised on the training rows (pixels of digits are divided by 16, some of
-them being constant). Both get the same numbers of components, starts and steps, and the same `reg_covar`. Of the
-variational mixtures our score is the exact predictive density, scikit-learn's another expression; so the densities at
-the point estimates of both are there too, which compare fit with fit.
-"""
+Five folds, three seeds; columns are standardised on the training rows (pixels of digits are divided
+by 16, some of them being constant). Both get the same numbers of components, starts and steps, and
+the same `reg_covar`. Of the variational mixtures our score is the exact predictive density,
+scikit-learn's another expression; so the densities at the point estimates of both are there too,
+which compare fit with fit."""
 
 import argparse
 import time
@@ -19,7 +20,11 @@ from sklearn.model_selection import KFold
 
 import vijax.sklearn as ours
 
-SETS = {"iris": (datasets.load_iris, 3), "wine": (datasets.load_wine, 3), "digits": (datasets.load_digits, 10)}
+SETS = {
+    "iris": (datasets.load_iris, 3),
+    "wine": (datasets.load_wine, 3),
+    "digits": (datasets.load_digits, 10),
+}
 KINDS = ("full", "tied", "diag", "spherical")
 
 
@@ -43,10 +48,15 @@ def at_point(estimator, X):
 
 
 def log_normal(X, mean, covariance):
-    """By a Cholesky factor: SciPy's own refuses covariances as uneven as those of constant pixels."""
+    """By a Cholesky factor: SciPy's own refuses covariances as uneven as those of constant
+    pixels."""
     factor = np.linalg.cholesky(covariance)
     z = linalg.solve_triangular(factor, (X - mean).T, lower=True)
-    return -0.5 * np.sum(z**2, 0) - np.sum(np.log(np.diagonal(factor))) - 0.5 * len(mean) * np.log(2 * np.pi)
+    return (
+        -0.5 * np.sum(z**2, 0)
+        - np.sum(np.log(np.diagonal(factor)))
+        - 0.5 * len(mean) * np.log(2 * np.pi)
+    )
 
 
 def compare(name, make, kind, n_init, seeds, folds):
@@ -57,7 +67,12 @@ def compare(name, make, kind, n_init, seeds, folds):
     for seed in range(seeds):
         for train, test in KFold(folds, shuffle=True, random_state=seed).split(X):
             train, test = scaled(name, X[train], X[test])
-            settings = {"n_components": size, "covariance_type": kind, "n_init": n_init, "random_state": seed}
+            settings = {
+                "n_components": size,
+                "covariance_type": kind,
+                "n_init": n_init,
+                "random_state": seed,
+            }
             settings |= {"reg_covar": 1e-3, "max_iter": 300, "tol": 1e-4}
             for who, module in (("ours", ours), ("theirs", mixture)):
                 begun = time.process_time()
@@ -83,11 +98,14 @@ if __name__ == "__main__":
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--kinds", nargs="*", default=KINDS)
-    parser.add_argument("--estimators", nargs="*", default=["GaussianMixture", "BayesianGaussianMixture"])
+    parser.add_argument(
+        "--estimators", nargs="*", default=["GaussianMixture", "BayesianGaussianMixture"]
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     print(
-        "| data | estimator | covariance | ours | theirs | ours, point | theirs, point | difference | CPU s | theirs |"
+        "| data | estimator | covariance | ours | theirs | ours, point | theirs, point | "
+        "difference | CPU s | theirs |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name in given.sets:

@@ -1,13 +1,14 @@
-"""Effects of the structural topic model on simulated corpora: how often 90 % intervals cover the truth.
+"""Effects of the structural topic model on simulated corpora: how often 90 % intervals cover the
+truth.
 
     python benchmarks/stm.py [number of corpora] [case ...] [starts] [figure.png]
     python benchmarks/stm.py ap    # anchor words and documents as starts, on $VIJAX_DATA/ap.npz
 
-Documents of two parties and a day; K topics whose log proportions are linear in both, with correlated noise. The truth
-is least squares of the shares of 200,000 further documents on party and day. Beside intervals by a chain stand those at
-fitted topics (`sweeps=0`) and those of plain regression of the expected shares, which know nothing of the shares'
-uncertainty, and of the true ones. With `starts` the fit is that of the best bound of five starts.
-"""
+Documents of two parties and a day; K topics whose log proportions are linear in both, with
+correlated noise. The truth is least squares of the shares of 200,000 further documents on party and
+day. Beside intervals by a chain stand those at fitted topics (`sweeps=0`) and those of plain
+regression of the expected shares, which know nothing of the shares' uncertainty, and of the true
+ones. With `starts` the fit is that of the best bound of five starts."""
 
 import os
 import sys
@@ -40,7 +41,10 @@ CASES = {  # documents, mean of the Poisson law of words a document, topics, voc
 def simulated(seed, docs, length, topics, words):
     rng = np.random.default_rng(seed)
     beta = rng.dirichlet(np.full(words, 0.1), topics)
-    table = {"party": np.array(["L", "R"])[rng.integers(0, 2, docs)], "day": rng.uniform(0, 10, docs)}
+    table = {
+        "party": np.array(["L", "R"])[rng.integers(0, 2, docs)],
+        "day": rng.uniform(0, 10, docs),
+    }
     x = np.column_stack([np.ones(docs), table["party"] == "R", table["day"] - 5])
     coefficients = np.array([0.3, 0.7, 0.1])[:, None] * rng.normal(size=(3, topics))
     mixing = 0.3 * rng.normal(size=(topics, topics))
@@ -48,8 +52,12 @@ def simulated(seed, docs, length, topics, words):
     z = lambda x: x @ coefficients + rng.normal(size=(len(x), topics)) @ half.T
     shares = special.softmax(z(x), 1)
     sizes = rng.poisson(length, docs) + MORE
-    counts = np.array([rng.multinomial(n, share @ beta) for n, share in zip(sizes, shares, strict=True)])
-    far = np.column_stack([np.ones(200_000), rng.integers(0, 2, 200_000), rng.uniform(-5, 5, 200_000)])
+    counts = np.array(
+        [rng.multinomial(n, share @ beta) for n, share in zip(sizes, shares, strict=True)]
+    )
+    far = np.column_stack(
+        [np.ones(200_000), rng.integers(0, 2, 200_000), rng.uniform(-5, 5, 200_000)]
+    )
     effects = np.linalg.lstsq(far, special.softmax(z(far), 1), rcond=None)[0].T[:, 1:]
     return Corpus.from_counts(counts), table, beta, shares, effects
 
@@ -63,17 +71,21 @@ def plain(shares, x):
 
 
 def fitted(corpus, table, topics, seed, starts):
-    """Model and fit from anchor words; with `starts` the best of it and of four from documents, by the bound."""
+    """Model and fit from anchor words; with `starts` the best of it and of four from documents, by
+    the bound."""
     found = []
     for start, restarts in (("anchors", 1), ("documents", 4))[: 1 + starts]:
         model = vi.stm(topics, corpus, table, "~ party + day", eta=0.1, start=start)
-        fit = vi.fit(vi.cavi(model), model.data, num_steps=100, key=jax.random.key(seed), restarts=restarts)
+        fit = vi.fit(
+            vi.cavi(model), model.data, num_steps=100, key=jax.random.key(seed), restarts=restarts
+        )
         found.append((model, fit))
     return max(found, key=lambda pair: pair[1].trace["elbo"][-1])
 
 
 def run(name, seed, starts=False):
-    """Of one corpus: coverage (by chain; at fitted topics; plain on expected and on true shares), and more."""
+    """Of one corpus: coverage (by chain; at fitted topics; plain on expected and on true shares),
+    and more."""
     corpus, table, beta, true_shares, effects = simulated(seed, *CASES[name])
     begun = time.process_time()
     model, fit = fitted(corpus, table, len(beta), seed, starts)
@@ -101,29 +113,44 @@ def run(name, seed, starts=False):
 
 
 def main(number=20, *more):
-    print("| corpora | documents | words | topics | covered | `sweeps=0` | expected shares ", end="")
+    print(
+        "| corpora | documents | words | topics | covered | `sweeps=0` | expected shares ", end=""
+    )
     print("| known shares | topics off | CPU s |\n|---|---|---|---|---|---|---|---|---|---|")
     names = [name for name in more if name in CASES] or list(CASES)
     for name in names:
         docs, length, topics, _ = CASES[name]
         all_of = [run(name, 1000 + seed, "starts" in more) for seed in range(number)]
-        cover = {of: 100 * np.mean([one[of] for one in all_of]) for of in ("ours", "fixed", "plain", "known")}
-        error = {of: 100 * np.std([one[of].mean() for one in all_of]) / np.sqrt(number) for of in cover}
+        cover = {
+            of: 100 * np.mean([one[of] for one in all_of])
+            for of in ("ours", "fixed", "plain", "known")
+        }
+        error = {
+            of: 100 * np.std([one[of].mean() for one in all_of]) / np.sqrt(number) for of in cover
+        }
         said = " | ".join(f"{cover[of]:.1f} ± {error[of]:.1f} %" for of in cover)
         gap, seconds = (np.mean([one[of] for one in all_of]) for of in ("gap", "seconds"))
-        print(f"| {name} | {docs} | {length + MORE} | {topics} | {said} | {gap:.2f} | {seconds:.1f} |", flush=True)
+        print(
+            f"| {name} | {docs} | {length + MORE} | {topics} | {said} | {gap:.2f} | {seconds:.1f} "
+            "|",
+            flush=True,
+        )
         clear = [one for one in all_of if one["gap"] < MERGED]
         for some, of in ((all_of, "all"), (clear, "no topics merged")):
             parts = ", ".join(f"{100 * np.mean([one[of] for one in some]):.1f}" for of in cover)
             chain, fixed = np.std([one["errors"] for one in some], (0, 2, 3))
-            print(f"{name}, {of} ({len(some)}): {parts} %; sd of error / sd {chain:.2f}, {fixed:.2f}", flush=True)
+            print(
+                f"{name}, {of} ({len(some)}): {parts} %; sd of error / sd {chain:.2f}, {fixed:.2f}",
+                flush=True,
+            )
         for path in more:
             if path.endswith(".png"):
                 drawn(all_of, path)
 
 
 def two_starts():
-    """Bounds, held-out scores and coherence of two starts on the documents of the Associated Press."""
+    """Bounds, held-out scores and coherence of two starts on the documents of the Associated
+    Press."""
     corpus = vi.data.read(str(Path(os.environ.get("VIJAX_DATA", ".")) / "ap.npz"))
     train, test = (corpus[rows] for rows in split_ids(corpus.num_documents, 200, 0))
     print("| start | bound per word | held-out nats per word | NPMI |\n|---|---|---|---|")

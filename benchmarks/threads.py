@@ -2,9 +2,9 @@
 
     python benchmarks/threads.py
 
-Wall and CPU seconds of a second fit, in a process of its own each, on an otherwise idle machine with few cores. The
-last row is no fit: two products and a Cholesky factor of a matrix of 1,500 rows, five times.
-"""
+Wall and CPU seconds of a second fit, in a process of its own each, on an otherwise idle machine
+with few cores. The last row is no fit: two products and a Cholesky factor of a matrix of 1,500
+rows, five times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ import numpy as np
 
 def clusters(rng: np.random.Generator, size: int, count: int, dim: int) -> np.ndarray:
     centres = rng.normal(0, 3, (count, dim))
-    return (centres[rng.integers(count, size=size)] + rng.normal(size=(size, dim))).astype(np.float32)
+    return (centres[rng.integers(count, size=size)] + rng.normal(size=(size, dim))).astype(
+        np.float32
+    )
 
 
 def regression(rng, vi):
@@ -33,11 +35,17 @@ def regression(rng, vi):
         z = data["x"] @ v["w"]
         return jnp.sum(data["y"] * z - jnp.logaddexp(0, z)) - 0.5 * jnp.sum(v["w"] ** 2)
 
-    return vi.advi(vi.density({"w": vi.free(124)}, log_density)), {"x": x, "y": y}, {"num_steps": 5000}
+    return (
+        vi.advi(vi.density({"w": vi.free(124)}, log_density)),
+        {"x": x, "y": y},
+        {"num_steps": 5000},
+    )
 
 
 def topics(rng, vi):
-    corpus = vi.data.synthetic.lda_corpus(2000, num_topics=50, vocab_size=8000, document_length=150.0)[0]
+    corpus = vi.data.synthetic.lda_corpus(
+        2000, num_topics=50, vocab_size=8000, document_length=150.0
+    )[0]
     return vi.svi(vi.models.lda(100, 8000)), corpus, {"num_epochs": 4, "batch_size": 256}
 
 
@@ -53,13 +61,19 @@ def mixture(rng, vi):
 
 def chains(rng, vi):
     model = vi.models.hmm(vi.models.emission.diagonal_gaussian(10, 2))
-    return vi.cavi(model), vi.models.pad([rng.normal(size=(200, 2)) for _ in range(50)]), {"num_steps": 30}
+    return (
+        vi.cavi(model),
+        vi.models.pad([rng.normal(size=(200, 2)) for _ in range(50)]),
+        {"num_steps": 30},
+    )
 
 
 def process(rng, vi):
     x = rng.normal(size=(600, 5))
     y = np.sign(x[:, 0] + 0.3 * rng.normal(size=600))
-    model = vi.models.gp(x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper={"scale": 1.0, "length": 1.0})
+    model = vi.models.gp(
+        x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper={"scale": 1.0, "length": 1.0}
+    )
     return vi.pg_svi(model), model.data, {"num_steps": 20}
 
 
@@ -95,7 +109,9 @@ def seconds(name: str) -> tuple[float, float]:
 
 
 def measured(name: str, threads: dict[str, str]) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC")} | threads
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PJRT_NPROC", "NPROC")
+    } | threads
     command = [sys.executable, __file__, "--inside", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     wall, cpu = map(float, done.stdout.split()[-2:])
@@ -111,7 +127,9 @@ def main() -> None:
         return
     print("| wall, CPU seconds | XLA's threads | one |\n|---|---|---|")
     for name in [*FITS, ALGEBRA]:
-        print(f"| {name} | {measured(name, {})} | {measured(name, {'PJRT_NPROC': '1'})} |", flush=True)
+        print(
+            f"| {name} | {measured(name, {})} | {measured(name, {'PJRT_NPROC': '1'})} |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What warm starts of E-steps save: CPU seconds a pass, and the objective, of fits with and without, side by side.
+"""What warm starts of E-steps save: CPU seconds a pass, and the objective, of fits with and
+without, side by side.
 
-    python benchmarks/warm_starts.py [lda-mean-field lda-cvb0 lda-ssvi-a ctm factorial-hmm] [--passes 10] [--topics 50]
+    python benchmarks/warm_starts.py [lda-mean-field lda-cvb0 lda-ssvi-a ctm factorial-hmm]
+    [--passes 10] [--topics 50]
 
-The corpus is the Associated Press in the folder named by VIJAX_DATA (`--corpus` takes another); the HMMs are synthetic.
-Passes of both fits alternate in one process, and the first, which compiles, is left out of the time.
-"""
+The corpus is the Associated Press in the folder named by VIJAX_DATA (`--corpus` takes another); the
+HMMs are synthetic. Passes of both fits alternate in one process, and the first, which compiles, is
+left out of the time."""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Case(NamedTuple):
     score: Callable[[Any], float]
 
 
-def of_topics(a: argparse.Namespace, model: Callable[[int], Any], row: Callable, **choices: Any) -> Case:
+def of_topics(
+    a: argparse.Namespace, model: Callable[[int], Any], row: Callable, **choices: Any
+) -> Case:
     """Held-out score, nats per word."""
     corpus = data.load_bag_of_words(a.corpus)
     train, test = corpus.split(held_out=0.1, seed=0)
@@ -85,19 +89,28 @@ def main() -> None:
         case = CASES[name](a)
         algs = {warm: case.make(warm) for warm in (False, True)}
         fits: dict[bool, Any] = {False: None, True: None}
-        print(f"{name}\n{'pass':>5} {'cold, s':>9} {'warm, s':>9} {'ratio':>6} {'cold':>10} {'warm':>10}")
+        print(
+            f"{name}\n{'pass':>5} {'cold, s':>9} {'warm, s':>9} {'ratio':>6} {'cold':>10} "
+            f"{'warm':>10}"
+        )
         for epoch in range(1, a.passes + 1):
             seconds = {}
             for warm, alg in algs.items():
                 begun = time.process_time()
                 state = None if fits[warm] is None else fits[warm].state
                 fits[warm] = vi.fit(
-                    alg, case.data, key=jax.random.key(0), num_epochs=epoch, batch_size=BATCH, state=state
+                    alg,
+                    case.data,
+                    key=jax.random.key(0),
+                    num_epochs=epoch,
+                    batch_size=BATCH,
+                    state=state,
                 )
                 seconds[warm] = time.process_time() - begun
             scores = {warm: case.score(fit) for warm, fit in fits.items()}
             print(
-                f"{epoch:5} {seconds[False]:9.2f} {seconds[True]:9.2f} {seconds[False] / seconds[True]:6.2f} "
+                f"{epoch:5} {seconds[False]:9.2f} {seconds[True]:9.2f} "
+                f"{seconds[False] / seconds[True]:6.2f} "
                 f"{scores[False]:10.4f} {scores[True]:10.4f}",
                 flush=True,
             )

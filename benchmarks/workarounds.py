@@ -2,10 +2,10 @@
 
     python benchmarks/workarounds.py [--pairs 15]
 
-Both programs are compiled first; then they run in turn, in one process, and the ratio without : with is taken pair by
-pair (median and quartiles). Of settings that a process is started with, pairs of processes. The tests that fail when
-one of them buys nothing any more are in tests/xla/test_workarounds.py.
-"""
+Both programs are compiled first; then they run in turn, in one process, and the ratio without :
+with is taken pair by pair (median and quartiles). Of settings that a process is started with, pairs
+of processes. The tests that fail when one of them buys nothing any more are in
+tests/xla/test_workarounds.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def without(name: str) -> Iterator[None]:
 
     same = lambda key: key
     patches = {
-        "generator": [("vijax.inference.compose.in_one_piece", same), ("vijax.fitting.loop.in_one_piece", same)],
+        "generator": [
+            ("vijax.inference.compose.in_one_piece", same),
+            ("vijax.fitting.loop.in_one_piece", same),
+        ],
         "ordering": [
             ("vijax.xla.ordering.select", tree.select),
             ("vijax.xla.ordering.after", lambda condition, done: condition),
@@ -144,7 +147,8 @@ def whole_fit(make: Callable[[], tuple[Any, Any]], left_out: str) -> Run:
 
 
 def pairs(with_it: Run, without_it: Run, count: int) -> tuple[float, np.ndarray]:
-    """CPU seconds with it, the median, and the ratios without : with of pairs that take turns to be first."""
+    """CPU seconds with it, the median, and the ratios without : with of pairs that take turns to be
+    first."""
     seconds = np.zeros((count, 2))
     for i in range(count):
         for j in (0, 1) if i % 2 else (1, 0):
@@ -170,8 +174,8 @@ def small_steps(count: int) -> None:
 
 
 def unrolled(count: int) -> None:
-    """Threefry inside its consumer, beside `jax.random.bits`: the words that a sweep of Gibbs sampling turns into
-    uniform numbers."""
+    """Threefry inside its consumer, beside `jax.random.bits`: the words that a sweep of Gibbs
+    sampling turns into uniform numbers."""
     import jax
     import jax.numpy as jnp
 
@@ -181,7 +185,9 @@ def unrolled(count: int) -> None:
     words = jax.random.key_data(key)
     counters = jnp.arange(size // 2, dtype=jnp.uint32)
     as_uniform = lambda bits: jnp.sum((bits >> 9).astype(jnp.float32))
-    ours = jax.jit(lambda: sum(map(as_uniform, threefry2x32(words[0], words[1], counters, counters))))
+    ours = jax.jit(
+        lambda: sum(map(as_uniform, threefry2x32(words[0], words[1], counters, counters)))
+    )
     theirs = jax.jit(lambda: as_uniform(jax.random.bits(key, (size,))))
     runs = [lambda f=f: [jax.block_until_ready(f()) for _ in range(50)] for f in (ours, theirs)]
     for run in runs:
@@ -209,16 +215,26 @@ DEFAULT_TIMEOUT = "26"
 def in_process(environment: dict[str, str]) -> float:
     command = [sys.executable, "-c", COVARIANCES]
     return float(
-        subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            command, env=os.environ | environment, capture_output=True, text=True, check=True
+        ).stdout
     )
 
 
 def processes(count: int) -> None:
     seconds = np.array(
-        [[in_process({}), in_process({"OPENBLAS_THREAD_TIMEOUT": DEFAULT_TIMEOUT})] for _ in range(count)]
+        [
+            [in_process({}), in_process({"OPENBLAS_THREAD_TIMEOUT": DEFAULT_TIMEOUT})]
+            for _ in range(count)
+        ]
     )
     found = float(np.median(seconds[:, 0])), seconds[:, 1] / seconds[:, 0]
-    row("blas", "a mixture, 5,000 x 32, full covariances, `cavi`", f"{1e3 * found[0] / 20:.0f} ms a step", found)
+    row(
+        "blas",
+        "a mixture, 5,000 x 32, full covariances, `cavi`",
+        f"{1e3 * found[0] / 20:.0f} ms a step",
+        found,
+    )
 
 
 def main() -> None:

@@ -11,10 +11,18 @@ def model(data):
     num_columns = data["x"].shape[1]
 
     def log_prior(v):
-        return jnp.sum(norm.logpdf(v["weights"], 0, 5)) + norm.logpdf(v["intercept"], 0, 10) - v["scale"]
+        return (
+            jnp.sum(norm.logpdf(v["weights"], 0, 5))
+            + norm.logpdf(v["intercept"], 0, 10)
+            - v["scale"]
+        )
 
     def log_lik(v, row):  # of one row
         return t.logpdf(row["y"], 4.0, row["x"] @ v["weights"] + v["intercept"], v["scale"])
 
-    variables = {"weights": vi.free(num_columns), "intercept": vi.free(), "scale": vi.free(support="positive")}
+    variables = {
+        "weights": vi.free(num_columns),
+        "intercept": vi.free(),
+        "scale": vi.free(support="positive"),
+    }
     return vi.density(variables, log_prior=log_prior, log_lik=log_lik)

@@ -1,10 +1,10 @@
-"""`python docs/claims.py` writes `claims.md`, and the index in the README, from `claims.toml` and from the results that
-benchmarks wrote.
+"""`python docs/claims.py` writes `claims.md`, and the index in the README, from `claims.toml` and
+from the results that benchmarks wrote.
 
-A claim's `ours` takes figures from its `source`: `{row | column}` from a table, where the row is known by its first
-cells, `a & b`, and `{words}` the number that follows these. Every other number must occur in the source too. A source
-is a results page with a heading, `results_gp.md#Sizes`, or tests of one file, `tests/test_x.py::test_a test_b`.
-"""
+A claim's `ours` takes figures from its `source`: `{row | column}` from a table, where the row is
+known by its first cells, `a & b`, and `{words}` the number that follows these. Every other number
+must occur in the source too. A source is a results page with a heading, `results_gp.md#Sizes`, or
+tests of one file, `tests/test_x.py::test_a test_b`."""
 
 import re
 import tomllib
@@ -27,12 +27,15 @@ def read() -> dict[str, Any]:
 
 
 def section(claim: Claim) -> str:
-    """What stands under the heading of the source, up to the next one; the whole file where none is named."""
+    """What stands under the heading of the source, up to the next one; the whole file where none is
+    named."""
     name, _, heading = claim["source"].partition("::")[0].partition("#")
     text = (ROOT / (name if name.startswith("tests/") else f"benchmarks/{name}")).read_text()
     if not heading:
         return text
-    found = re.search(rf"^(#+) {re.escape(heading)}.*?(?=^#{{1,2}} |\Z)", text, re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^(#+) {re.escape(heading)}.*?(?=^#{{1,2}} |\Z)", text, re.DOTALL | re.MULTILINE
+    )
     if found is None:
         raise ValueError(f"{claim['source']}: there is no such heading")
     return found[0]
@@ -47,7 +50,9 @@ def cell(text: str, row: str, column: str) -> str:
     """What stands in a table, in the first row that begins with these cells, under this head."""
     first = [plain(part) for part in row.split("&")]
     for block in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
-        rows = [[plain(c) for c in line.strip().strip("|").split("|")] for line in block.splitlines()]
+        rows = [
+            [plain(c) for c in line.strip().strip("|").split("|")] for line in block.splitlines()
+        ]
         if plain(column) in rows[0]:
             for cells in rows[2:]:
                 if cells[: len(first)] == first:
@@ -69,7 +74,9 @@ def ours(claim: Claim) -> str:
         return claim["ours"]
     text = section(claim)
     said = re.sub(
-        r"\{([^{}]+)\}", lambda m: cell(text, *m[1].split(" | ")) if " | " in m[1] else after(text, m[1]), claim["ours"]
+        r"\{([^{}]+)\}",
+        lambda m: cell(text, *m[1].split(" | ")) if " | " in m[1] else after(text, m[1]),
+        claim["ours"],
     )
     missing = set(NUMBER.findall(said)) - set(NUMBER.findall(text))
     if missing:
@@ -104,7 +111,10 @@ def page() -> Iterator[str]:
 def index() -> str:
     """The table of the README."""
     data = read()
-    lines = ["| paper | claims | " + " | ".join(VERDICTS) + " |", "|---|" + "---|" * (1 + len(VERDICTS))]
+    lines = [
+        "| paper | claims | " + " | ".join(VERDICTS) + " |",
+        "|---|" + "---|" * (1 + len(VERDICTS)),
+    ]
     for name, paper in data["papers"].items():
         found = Counter(c["verdict"] for c in data["claim"] if c["paper"] == name)
         cells = [paper["title"], found.total(), *(found[v] for v in VERDICTS)]

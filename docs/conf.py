@@ -32,7 +32,9 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 # --- pages and notebooks --------------------------------------------------------------------------------------------
 HERE = Path(__file__).parent
 (HERE / "notebooks").mkdir(exist_ok=True)
-for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):  # Sphinx reads nothing from outside of its folder
+for notebook in (HERE.parent / "notebooks").glob(
+    "*.ipynb"
+):  # Sphinx reads nothing from outside of its folder
     shutil.copyfile(notebook, HERE / "notebooks" / notebook.name)
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
@@ -57,7 +59,11 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 html_theme = "pydata_sphinx_theme"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": True, "secondary_sidebar_items": ["page-toc"]}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": True,
+    "secondary_sidebar_items": ["page-toc"],
+}
 html_show_sourcelink = False
 html_copy_source = False
 
@@ -65,8 +71,8 @@ _SPECIAL = re.compile(r"([*|]|(?<=\w)_(?=\W|$))")
 
 
 def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings here are plain text with code between backticks; to Sphinx stars, bars and final underscores outside
-    of code would be markup."""
+    """Docstrings here are plain text with code between backticks; to Sphinx stars, bars and final
+    underscores outside of code would be markup."""
     del app, name, obj, options
     if what == "property" and lines:  # else "kappa: how strong" would be read as "type: what it is"
         lines[0] = lines[0].replace(": ", ", ", 1)
@@ -83,8 +89,8 @@ def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[st
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Fields of named tuples are described by the docstring of the class; scikit-learn's `set_..._request` by its own
-    documentation."""
+    """Fields of named tuples are described by the docstring of the class; scikit-learn's
+    `set_..._request` by its own documentation."""
     del app, what, options
     return True if type(obj).__name__ == "_tuplegetter" or name.endswith("_request") else None
 

@@ -1,4 +1,5 @@
-"""`python docs/rooms.py` draws `images/rooms.svg`: the rooms of the package, and which room imports which."""
+"""`python docs/rooms.py` draws `images/rooms.svg`: the rooms of the package, and which room imports
+which."""
 
 import ast
 import sys
@@ -31,10 +32,16 @@ def summary(name: str) -> str:
 
 def picture() -> str:
     """A matrix as SVG: a square in row A and column B where room A imports room B."""
-    uses = {(room(name), room(target)) for name, found in graph().items() for target, late in found if not late}
+    uses = {
+        (room(name), room(target))
+        for name, found in graph().items()
+        for target, late in found
+        if not late
+    }
     height = ROW * (len(ROOMS) + 1) + 90
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH * len(ROOMS) + 20}" height="{height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH * len(ROOMS) + 20}" '
+        f'height="{height}">',
         f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>',
     ]
     for j, name in enumerate(ROOMS):

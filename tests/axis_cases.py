@@ -1,5 +1,5 @@
-"""What `tests/inference/test_axis.py` runs over an axis: every row of the algorithms' table, on tiny models of every
-kind."""
+"""What `tests/inference/test_axis.py` runs over an axis: every row of the algorithms' table, on
+tiny models of every kind."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,11 @@ COUNTED = np.float32(np.arange(16) < 13)
 X = np.linspace(0.0, 3.0, 16)
 LABELS = np.where(np.sin(3 * X) > 0, 1.0, -1.0)
 SEQUENCES = (RNG.normal(size=(16, 5, 2)), np.arange(5) < RNG.integers(2, 6, (16, 1)))
-ROWS = (RNG.normal(size=(16, 3, 2)), RNG.normal(size=(16, 3)), np.arange(3) < RNG.integers(1, 4, (16, 1)))
+ROWS = (
+    RNG.normal(size=(16, 3, 2)),
+    RNG.normal(size=(16, 3)),
+    np.arange(3) < RNG.integers(1, 4, (16, 1)),
+)
 
 
 class Case(NamedTuple):
@@ -40,9 +44,10 @@ class Case(NamedTuple):
     draws_locals: bool = False
 
 
-# --- models ---------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 def hierarchy():
-    """y_n ~ N(mean, I), mean ~ N(0, 1 / tau), tau ~ gamma: a term couples the two globals, which no group has."""
+    """y_n ~ N(mean, I), mean ~ N(0, 1 / tau), tau ~ gamma: a term couples the two globals, which no
+    group has."""
 
     def energy(s, y):
         return -0.5 * jnp.sum(y**2 - 2 * y * s["mean"].value + s["mean"].square)
@@ -79,7 +84,8 @@ def density():
 
 
 def free_beside_conjugate():
-    """y ~ N(tanh(w x + shift), 1 / tau): w free under a prior with a point of its own, tau conjugate."""
+    """y ~ N(tanh(w x + shift), 1 / tau): w free under a prior with a point of its own, tau
+    conjugate."""
 
     def energy(s, y, hyper):
         gap = y[1] - jnp.tanh(s["w"] * y[0] + hyper["shift"])
@@ -88,7 +94,9 @@ def free_beside_conjugate():
     return vi.energy_model(
         globals={"w": vi.free(), "tau": vi.Gamma.from_shape_rate(2.0, 1.0)},
         energy=energy,
-        prior_energy=lambda s, hyper: 0.5 * (jnp.log(hyper["ridge"]) - hyper["ridge"] * s["w"] ** 2),
+        prior_energy=lambda s, hyper: (
+            0.5 * (jnp.log(hyper["ridge"]) - hyper["ridge"] * s["w"] ** 2)
+        ),
         hyper={"ridge": 2.0},
         points={"shift": jnp.asarray(0.1)},
         example=np.zeros(2),
@@ -96,7 +104,8 @@ def free_beside_conjugate():
 
 
 def coupled_locals():
-    """Locals that depend on each other, of a hierarchy: the E-step of a group goes on from where it was."""
+    """Locals that depend on each other, of a hierarchy: the E-step of a group goes on from where it
+    was."""
     return vi.models.hierarchical_probit_regression(2)
 
 
@@ -105,7 +114,9 @@ def autoencoder(bayesian):
     weights = 0.3 * jnp.ones((2, 1)), 0.3 * jnp.ones((1, 2))
     observed = vi.models.observed.gaussian(sd=0.5)
     decode = lambda w, z: z @ w
-    return vi.models.vae((encode, weights[0]), (decode, weights[1]), observed, latent_dim=1, bayesian=bayesian)
+    return vi.models.vae(
+        (encode, weights[0]), (decode, weights[1]), observed, latent_dim=1, bayesian=bayesian
+    )
 
 
 def documents(num_docs):
@@ -137,10 +148,12 @@ def lda():
 
 def gp(kernel=rbf):
     inducing = X[::3]
-    return vi.models.gp(X, LABELS, kernel, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=inducing)
+    return vi.models.gp(
+        X, LABELS, kernel, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=inducing
+    )
 
 
-# --- cases ----------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 BATCH = (vi.Minibatch(Y, N),)
 PADDED = (vi.Minibatch(Y, N, COUNTED),)
 PARTS = tuple(vi.Minibatch(Y[8 * i : 8 * i + 8], 16.0, part=i) for i in range(2))
@@ -165,7 +178,11 @@ CASES = {
     "lda, mean field": Case(vi.svi, lda, DOCUMENTS, {"step_size": HALF, "learn": ("alpha",)}),
     "lda, cvb0": Case(vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.cvb0()}),
     "lda, gibbs": Case(
-        vi.svi, lda, DOCUMENTS, {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)}, True
+        vi.svi,
+        lda,
+        DOCUMENTS,
+        {"step_size": HALF, "estep": vi.estep.gibbs(num_sweeps=3, burn_in=1)},
+        True,
     ),
     "lda by ssvi_a": Case(vi.ssvi_a, lda, DOCUMENTS, {"step_size": HALF}),
     "lda by sgrld": Case(vi.sgrld, lda, DOCUMENTS, {"step_size": HALF}),
@@ -175,7 +192,9 @@ CASES = {
     "gp": Case(vi.pg_svi, gp, SITES, {"step_size": HALF}),
     "gp, backtracking": Case(vi.pg_svi, gp, SITES, {}),
     "gp, memory": Case(vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True}),
-    "gp, inner steps": Case(vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True, "inner_steps": 3}),
+    "gp, inner steps": Case(
+        vi.pg_svi, gp, SITES, {"step_size": HALF, "memory": True, "inner_steps": 3}
+    ),
     "gp, padded": Case(vi.pg_svi, gp, PADDED_SITES, {"step_size": HALF, "memory": True}),
     "gp, padded, without memory": Case(vi.pg_svi, gp, PADDED_SITES, {"step_size": HALF}),
     "gp, learnt": Case(vi.pg_svi, lambda: gp("rbf"), SITES, {"learn": ("scale", "length")}),
@@ -205,14 +224,22 @@ CASES = {
     "density by advi, mixture": Case(vi.advi, density, BATCH, {"guide": vi.guides.mixture(2)}),
     "density by bbvi": Case(vi.bbvi, density, BATCH, {"optimizer": FAST}),
     "density by pg_svi": Case(vi.pg_svi, density, BATCH, {"update": vi.update.within(1.0)}),
-    "free and conjugate by svi": Case(vi.svi, free_beside_conjugate, PAIRS, {"learn": ("ridge", "shift")}),
-    "free and conjugate by aevb": Case(vi.aevb, free_beside_conjugate, PAIRS, {"learning_rate": 0.05}),
-    "autoencoder by aevb": Case(vi.aevb, lambda: autoencoder(False), PADDED, {"learning_rate": 0.05}, True),
-    "autoencoder with weights by aevb": Case(vi.aevb, lambda: autoencoder(True), BATCH, {"learning_rate": 0.05}, True),
+    "free and conjugate by svi": Case(
+        vi.svi, free_beside_conjugate, PAIRS, {"learn": ("ridge", "shift")}
+    ),
+    "free and conjugate by aevb": Case(
+        vi.aevb, free_beside_conjugate, PAIRS, {"learning_rate": 0.05}
+    ),
+    "autoencoder by aevb": Case(
+        vi.aevb, lambda: autoencoder(False), PADDED, {"learning_rate": 0.05}, True
+    ),
+    "autoencoder with weights by aevb": Case(
+        vi.aevb, lambda: autoencoder(True), BATCH, {"learning_rate": 0.05}, True
+    ),
 }
 
 
-# --- the two ways ---------------------------------------------------------------------------------------------------
+# --- the two ways ---------------------------------------------------------------------------------
 def cut(data, count):
     """A leading axis of so many pieces before that of the groups."""
     return jax.tree.map(lambda x: jnp.reshape(x, (count, -1, *jnp.shape(x)[1:])), data)
@@ -230,11 +257,14 @@ def pieces_of(batch, count):
 
 
 def by_group(model):
-    """The model whose bound of a batch is the sum of those of its groups, each by a key of its own."""
+    """The model whose bound of a batch is the sum of those of its groups, each by a key of its
+    own."""
 
     def local_elbo(hyper, stats, batch, key, estep):
         count = jax.tree.leaves(batch.data)[0].shape[0]
-        key = key if model.form.documents is None else jax.random.fold_in(key, 0)  # of documents of one length
+        key = (
+            key if model.form.documents is None else jax.random.fold_in(key, 0)
+        )  # of documents of one length
         pieces, axes = pieces_of(batch, count)
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count))
         one = lambda batch, key: model.local_elbo(hyper, stats, batch, key, estep)
@@ -245,13 +275,18 @@ def by_group(model):
 
 
 def by_vmap(step, batch, count):
-    """The groups, and locals of a state, in parts along an axis that `vmap` names; what every part returns."""
+    """The groups, and locals of a state, in parts along an axis that `vmap` names; what every part
+    returns."""
 
     def split(key, state, batch):
         pieces, axes = pieces_of(batch, count)
-        kept = jax.tree.map(lambda _: None, state)._replace(local=None if state.local is None else 0)
+        kept = jax.tree.map(lambda _: None, state)._replace(
+            local=None if state.local is None else 0
+        )
         state = state._replace(local=cut(state.local, count))
-        return jax.vmap(step, in_axes=(None, kept, axes), axis_name="data", axis_size=count)(key, state, pieces)
+        return jax.vmap(step, in_axes=(None, kept, axes), axis_name="data", axis_size=count)(
+            key, state, pieces
+        )
 
     return split
 
@@ -259,7 +294,9 @@ def by_vmap(step, batch, count):
 def by_devices(step, batch, count):
     """The groups, and locals of a state, on so many devices; what every device returns."""
     P, batched = jax.sharding.PartitionSpec, jax.sharding.PartitionSpec("data")
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:count]), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    mesh = jax.sharding.Mesh(
+        np.array(jax.devices()[:count]), ("data",), axis_types=(jax.sharding.AxisType.Auto,)
+    )
     specs = vi.Minibatch(batched, P(), None if batch.weights is None else batched, part=P())
 
     def run(key, state, batch):
@@ -267,15 +304,17 @@ def by_devices(step, batch, count):
 
     def split(key, state, batch):
         kept = jax.tree.map(lambda _: P(), state)._replace(local=batched)
-        each = jax.shard_map(run, mesh=mesh, in_specs=(P(), kept, specs), out_specs=batched, check_vma=False)
+        each = jax.shard_map(
+            run, mesh=mesh, in_specs=(P(), kept, specs), out_specs=batched, check_vma=False
+        )
         return each(key, state, batch)
 
     return split
 
 
 def differences(name, split, counts, steps=3):
-    """What differs between a run with the batch whole and one with it in parts, by 1e-5: a line for each number of
-    devices and each leaf, on any of them."""
+    """What differs between a run with the batch whole and one with it in parts, by 1e-5: a line for
+    each number of devices and each leaf, on any of them."""
     row, make, batches, choices, draws_locals = CASES[name]
     model = make()
     keys = jax.random.split(jax.random.key(0), steps)
@@ -292,18 +331,26 @@ def differences(name, split, counts, steps=3):
     alone = lambda model: run(row(model, **choices).step, lambda state: state)
     found, whole = [], alone(by_group(model) if draws_locals else model)
     for count in counts:
-        first = lambda state: jax.tree.map(lambda x: x[0], state)._replace(local=joined(state.local))
+        first = lambda state: jax.tree.map(lambda x: x[0], state)._replace(
+            local=joined(state.local)
+        )
         apart = run(split(parts.step, batches[0], count), first)
-        found += [f"{name} on {count}: {line}" for line in _unlike(whole, apart, batches[0].weights)]
+        found += [
+            f"{name} on {count}: {line}" for line in _unlike(whole, apart, batches[0].weights)
+        ]
     return found
 
 
 def _unlike(whole, apart, weights):
-    """Where a state and what is reported differ; of locals and bounds by group each device has its part, and padding
-    is anything."""
+    """Where a state and what is reported differ; of locals and bounds by group each device has its
+    part, and padding is anything."""
     known = lambda told: (told[0]._replace(local=None), told[1]._replace(per_group=None))
-    for (path, a), b in zip(jax.tree.leaves_with_path(known(whole)), jax.tree.leaves(known(apart)), strict=True):
-        if not np.allclose(b, np.broadcast_to(a, np.shape(b)), rtol=1e-5, atol=1e-8, equal_nan=True):
+    for (path, a), b in zip(
+        jax.tree.leaves_with_path(known(whole)), jax.tree.leaves(known(apart)), strict=True
+    ):
+        if not np.allclose(
+            b, np.broadcast_to(a, np.shape(b)), rtol=1e-5, atol=1e-8, equal_nan=True
+        ):
             yield f"{jax.tree_util.keystr(path)} is {np.asarray(b).tolist()}, for {np.asarray(a).tolist()}"
     if whole[1].per_group is None:
         return

@@ -29,7 +29,10 @@ def perceptron(key: Any, sizes: list[int]) -> Layers:
     """Weights and shifts of layers of these sizes."""
     keys = jax.random.split(key, len(sizes) - 1)
     pairs = itertools.pairwise(sizes)
-    return [(jax.random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, pairs, strict=True)]
+    return [
+        (jax.random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1]))
+        for k, s in zip(keys, pairs, strict=True)
+    ]
 
 
 def network(layers: Layers, h: Any) -> Any:

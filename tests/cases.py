@@ -1,4 +1,5 @@
-"""The registry: one row per family and regime; every law of tests/families/test_laws.py runs on every row."""
+"""The registry: one row per family and regime; every law of tests/families/test_laws.py runs on
+every row."""
 
 from __future__ import annotations
 
@@ -47,14 +48,16 @@ from vijax.families import (
 from vijax.families.construction import constructor
 
 Recipe = run_skeleton(
-    "How to add a family", {**vars(typing), **vars(base), "constructor": constructor, "require": checks.require}
+    "How to add a family",
+    {**vars(typing), **vars(base), "constructor": constructor, "require": checks.require},
 )["Exponential"]
 """The family that docs/extending.md writes down."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity
 class Case:
-    """A batch of members of one family (one leading batch axis), and what is known of them from elsewhere."""
+    """A batch of members of one family (one leading batch axis), and what is known of them from
+    elsewhere."""
 
     name: str
     constructor: Callable[..., Family]
@@ -69,7 +72,8 @@ class Case:
     support: str | None = None
     """'real', 'positive' or 'unit' where log_prob can be integrated by quadrature."""
     values: Any = None
-    """All values of a discrete x (of an unbounded one, all that have a probability), with a batch axis of length 1."""
+    """All values of a discrete x (of an unbounded one, all that have a probability), with a batch
+    axis of length 1."""
     has_flat: bool = True
     """Whether some member is constant in x; `flat` raises NotImplementedError elsewhere."""
     invalid: tuple[tuple[Callable[..., Family], Mapping[str, Any], str], ...] = ()
@@ -81,9 +85,11 @@ class Case:
     peaked: Callable[[Any], Any] = lambda q: True
     """Which members have a bounded density, hence a mode that nothing exceeds."""
     optimise: bool = False
-    """Compile the draws of V with optimisation: without it XLA's CPU backend (jaxlib 0.10.2) never returns."""
+    """Compile the draws of V with optimisation: without it XLA's CPU backend (jaxlib 0.10.2) never
+    returns."""
     extreme: bool = False
-    """Finite, and right in float64; too ill-conditioned for float32 Fisher solves and for quadrature."""
+    """Finite, and right in float64; too ill-conditioned for float32 Fisher solves and for
+    quadrature."""
 
     def build(self) -> Family:
         """The family, in the working precision; made once."""
@@ -97,7 +103,8 @@ class Case:
 
 @functools.cache
 def built(case: Case, double: bool) -> Family:
-    # A test may ask for it in a function that is traced. Elsewhere jax 0.7 cannot run a mapped scan in this way.
+    # A test may ask for it in a function that is traced. Elsewhere jax 0.7 cannot run a mapped scan
+    # in this way.
     traced = isinstance(jax.numpy.zeros(()) + 0.0, jax.core.Tracer)
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext():
         return case.constructor(**case.params)
@@ -117,7 +124,9 @@ def symmetrised(q: Family, v: Family) -> Family:
     """A direction in which every leaf that is a square matrix is symmetric."""
     is_square = lambda x, n: n == 2 and x.shape[-1] == x.shape[-2]
     leaves = zip(jax.tree.leaves(v), v.event_ndims, strict=True)
-    return v.with_naturals([0.5 * (x + jnp.swapaxes(x, -1, -2)) if is_square(x, n) else x for x, n in leaves])
+    return v.with_naturals(
+        [0.5 * (x + jnp.swapaxes(x, -1, -2)) if is_square(x, n) else x for x, n in leaves]
+    )
 
 
 def centred(q: Categorical, v: Categorical) -> Categorical:
@@ -126,7 +135,9 @@ def centred(q: Categorical, v: Categorical) -> Categorical:
 
 def compositions(total: int, parts: int) -> np.ndarray:
     """All tuples of `parts` counts that sum to `total`."""
-    counts = np.stack(np.meshgrid(*[np.arange(total + 1)] * parts, indexing="ij"), -1).reshape(-1, parts)
+    counts = np.stack(np.meshgrid(*[np.arange(total + 1)] * parts, indexing="ij"), -1).reshape(
+        -1, parts
+    )
     return counts[counts.sum(-1) == total]
 
 
@@ -141,14 +152,18 @@ def in_range_of_fisher(q: Family, v: Family) -> Family:
 
     def one(q: Family, v: Family) -> Family:
         vector, unravel = ravel_pytree(q)
-        values, vectors = jnp.linalg.eigh(jax.hessian(lambda x: unravel(x).log_normalizer())(vector))
+        values, vectors = jnp.linalg.eigh(
+            jax.hessian(lambda x: unravel(x).log_normalizer())(vector)
+        )
         kept = jnp.where(values > 1e-5, 1.0, 0.0)
         return unravel(vectors @ (kept * (vectors.T @ ravel_pytree(v)[0])))
 
     return jax.jit(jax.vmap(one))(q, v)
 
 
-def potentials(seed: int, size: int, scale: float, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+def potentials(
+    seed: int, size: int, scale: float, **shapes: tuple[int, ...]
+) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {name: scale * rng.normal(size=(size, *shape)) for name, shape in shapes.items()}
 
@@ -187,7 +202,13 @@ CHAIN = {
     "negative_half_precision": np.broadcast_to(-0.5 * EYE, (3, 2, 2)),
     "coupling": np.zeros((2, 2, 2)),
 }
-DYNAMICS = {"initial_mean": np.zeros(2), "initial_cov": EYE, "transition": EYE, "noise_cov": EYE, "num_steps": 3}
+DYNAMICS = {
+    "initial_mean": np.zeros(2),
+    "initial_cov": EYE,
+    "transition": EYE,
+    "noise_cov": EYE,
+    "num_steps": 3,
+}
 
 
 def end_to_end_variance(q: LinearGaussianChain) -> Any:
@@ -219,7 +240,9 @@ DIRICHLET = {
     "moment": (
         lambda x: x[0] ** 2,
         lambda q: (
-            q.concentration[0] * (q.concentration[0] + 1) / (jnp.sum(q.concentration) * (jnp.sum(q.concentration) + 1))
+            q.concentration[0]
+            * (q.concentration[0] + 1)
+            / (jnp.sum(q.concentration) * (jnp.sum(q.concentration) + 1))
         ),
     ),
 }
@@ -285,7 +308,9 @@ NORMALS_WISHART = {
 TRUNCATED_NORMAL = {
     "constructor": TruncatedNormal.from_mean_variance,
     "reference_entropy": False,  # SciPy's is NaN for an infinite end
-    "reference": lambda location, spread: sps.truncnorm(-location / spread**0.5, np.inf, location, spread**0.5),
+    "reference": lambda location, spread: sps.truncnorm(
+        -location / spread**0.5, np.inf, location, spread**0.5
+    ),
     "moment": (
         lambda x: jnp.exp(-x),
         lambda q: jnp.exp(
@@ -325,7 +350,10 @@ FAMILIES = [
         **GAMMA,
     ),
     Case(
-        "gamma_extreme", params={"shape": array(1e-3, 0.02, 1e6), "rate": array(1.0, 1e4, 1e-3)}, extreme=True, **GAMMA
+        "gamma_extreme",
+        params={"shape": array(1e-3, 0.02, 1e6), "rate": array(1.0, 1e4, 1e-3)},
+        extreme=True,
+        **GAMMA,
     ),
     Case(
         "beta",
@@ -338,10 +366,19 @@ FAMILIES = [
         outside=((-1.0, 1.0), (1.0, 0.0)),
         **BETA,
     ),
-    Case("beta_extreme", params={"alpha": array(0.01, 1e5, 0.05), "beta": array(0.02, 1e6, 1e4)}, extreme=True, **BETA),
+    Case(
+        "beta_extreme",
+        params={"alpha": array(0.01, 1e5, 0.05), "beta": array(0.02, 1e6, 1e4)},
+        extreme=True,
+        **BETA,
+    ),
     Case(
         "dirichlet",
-        params={"concentration": array([0.5, 1.0, 2.0, 7.0], [30.0, 0.9, 0.3, 1.5], [1.0, 1.0, 1.0, 1.0])},
+        params={
+            "concentration": array(
+                [0.5, 1.0, 2.0, 7.0], [30.0, 0.9, 0.3, 1.5], [1.0, 1.0, 1.0, 1.0]
+            )
+        },
         invalid=(
             (Dirichlet.from_concentration, {"concentration": [1.0, 0.0]}, "concentration"),
             (Dirichlet.from_concentration, {"concentration": 1.0}, "concentration"),
@@ -352,7 +389,11 @@ FAMILIES = [
     ),
     Case(
         "dirichlet_extreme",
-        params={"concentration": array([0.01, 0.01, 0.01, 0.001], [1e7, 1e-2, 1.0, 50.0], [1e-2, 1e4, 1e4, 1e5])},
+        params={
+            "concentration": array(
+                [0.01, 0.01, 0.01, 0.001], [1e7, 1e-2, 1.0, 50.0], [1e-2, 1e4, 1e4, 1e5]
+            )
+        },
         extreme=True,
         **DIRICHLET,
     ),
@@ -378,14 +419,33 @@ FAMILIES = [
         "multivariate_normal",
         params={"mean": array([1.0, -0.5, 0.3], [0.0, 2.0, -1.0]), "cov": spd(0, 2, 3)},
         invalid=(
-            (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0], "cov": [[1.0, 2.0], [2.0, 1.0]]}, "cov"),
-            (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0], "cov": [[1.0, 0.5], [0.0, 1.0]]}, "cov"),
+            (
+                MultivariateNormal.from_mean_cov,
+                {"mean": [0.0, 0.0], "cov": [[1.0, 2.0], [2.0, 1.0]]},
+                "cov",
+            ),
+            (
+                MultivariateNormal.from_mean_cov,
+                {"mean": [0.0, 0.0], "cov": [[1.0, 0.5], [0.0, 1.0]]},
+                "cov",
+            ),
             (MultivariateNormal.from_mean_cov, {"mean": [0.0, NAN], "cov": np.eye(2)}, "mean"),
             (MultivariateNormal.from_mean_cov, {"mean": [0.0, 0.0, 0.0], "cov": np.eye(2)}, "cov"),
-            (MultivariateNormal.from_mean_precision, {"mean": [0.0, 0.0], "precision": -np.eye(2)}, "precision"),
-            (MultivariateNormal.from_mean_precision, {"mean": [0.0], "precision": [[NAN]]}, "precision"),
+            (
+                MultivariateNormal.from_mean_precision,
+                {"mean": [0.0, 0.0], "precision": -np.eye(2)},
+                "precision",
+            ),
+            (
+                MultivariateNormal.from_mean_precision,
+                {"mean": [0.0], "precision": [[NAN]]},
+                "precision",
+            ),
         ),
-        outside=(([0.0, 0.0, 0.0], np.diag([-1.0, -1.0, 0.1])), ([0.0, 0.0, 0.0], np.zeros((3, 3)))),
+        outside=(
+            ([0.0, 0.0, 0.0], np.diag([-1.0, -1.0, 0.1])),
+            ([0.0, 0.0, 0.0], np.zeros((3, 3))),
+        ),
         **MULTIVARIATE_NORMAL,
     ),
     Case(
@@ -469,7 +529,12 @@ FAMILIES = [
                 {**dict.fromkeys(("location", "strength", "shape", "rate"), 1.0), name: bad},
                 name,
             )
-            for name, bad in (("location", NAN), ("strength", 0.0), ("shape", -1.0), ("rate", float("inf")))
+            for name, bad in (
+                ("location", NAN),
+                ("strength", 0.0),
+                ("shape", -1.0),
+                ("rate", float("inf")),
+            )
         ),
         outside=((0.0, 0.0, -1.0, 1.0), (2.0, -0.5, -1.0, 1.0), (0.0, -0.5, -1.0, 0.0)),
         **NORMAL_GAMMA,
@@ -490,7 +555,11 @@ FAMILIES = [
         params={"degrees": array(4.5, 30.0), "scale": spd(2, 2, 3) / 5},
         invalid=(
             (Wishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
-            (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 2.0], [2.0, 1.0]]}, "scale"),
+            (
+                Wishart.from_degrees_scale,
+                {"degrees": 3.0, "scale": [[1.0, 2.0], [2.0, 1.0]]},
+                "scale",
+            ),
             (Wishart.from_degrees_scale, {"degrees": 3.0, "scale": 1.0}, "scale"),
         ),
         outside=((-np.eye(3), 1.0), (np.eye(3), 3.0), (np.zeros((3, 3)), 3.0)),
@@ -503,14 +572,21 @@ FAMILIES = [
             "scale": np.stack([np.diag([1e-3, 1.0, 1e2]) + 1e-4, 1e-4 * (np.eye(3) + 0.9)]),
         },
         extreme=True,
-        **{**WISHART, "reference": None},  # SciPy refuses draws that are singular when rounded to float32
+        **{
+            **WISHART,
+            "reference": None,
+        },  # SciPy refuses draws that are singular when rounded to float32
     ),
     Case(
         "inverse_wishart",
         params={"degrees": array(6.0, 30.0), "scale": spd(3, 2, 3)},
         invalid=(
             (InverseWishart.from_degrees_scale, {"degrees": 1.0, "scale": np.eye(2)}, "degrees"),
-            (InverseWishart.from_degrees_scale, {"degrees": 3.0, "scale": [[1.0, 0.5], [0.0, 1.0]]}, "scale"),
+            (
+                InverseWishart.from_degrees_scale,
+                {"degrees": 3.0, "scale": [[1.0, 0.5], [0.0, 1.0]]},
+                "scale",
+            ),
         ),
         outside=((-np.eye(3), -1.0), (np.eye(3), -3.0)),
         **INVERSE_WISHART,
@@ -529,7 +605,13 @@ FAMILIES = [
         invalid=tuple(
             (
                 MultivariateNormalGamma.from_parameters,
-                {"location": [0.0, 0.0], "strength": np.eye(2), "shape": 1.0, "rate": 1.0, name: bad},
+                {
+                    "location": [0.0, 0.0],
+                    "strength": np.eye(2),
+                    "shape": 1.0,
+                    "rate": 1.0,
+                    name: bad,
+                },
                 name,
             )
             for name, bad in (
@@ -551,7 +633,10 @@ FAMILIES = [
         constructor=MatrixNormalWishart.from_parameters,
         params={
             "location": np.stack(
-                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7])]
+                [
+                    array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]),
+                    array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7]),
+                ]
             ),
             "strength": spd(6, 2, 3),
             "degrees": array(3.5, 30.0),
@@ -562,7 +647,13 @@ FAMILIES = [
         invalid=tuple(
             (
                 MatrixNormalWishart.from_parameters,
-                {"location": np.zeros((3, 2)), "strength": np.eye(3), "degrees": 3.0, "scale": np.eye(2), name: bad},
+                {
+                    "location": np.zeros((3, 2)),
+                    "strength": np.eye(3),
+                    "degrees": 3.0,
+                    "scale": np.eye(2),
+                    name: bad,
+                },
                 name,
             )
             for name, bad in (
@@ -590,7 +681,13 @@ FAMILIES = [
         invalid=tuple(
             (
                 NormalWishart.from_parameters,
-                {"location": [0.0, 0.0], "strength": 1.0, "degrees": 3.0, "scale": np.eye(2), name: bad},
+                {
+                    "location": [0.0, 0.0],
+                    "strength": 1.0,
+                    "degrees": 3.0,
+                    "scale": np.eye(2),
+                    name: bad,
+                },
                 name,
             )
             for name, bad in (
@@ -623,7 +720,10 @@ FAMILIES = [
         "normals_wishart",
         params={
             "location": np.stack(
-                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7])]
+                [
+                    array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]),
+                    array([0.2, 0.1], [1.0, 0.0], [0.0, -0.7]),
+                ]
             ),
             "strength": array([0.7, 5.0, 1.0], [2.0, 0.4, 9.0]),
             "degrees": array(3.5, 30.0),
@@ -632,7 +732,13 @@ FAMILIES = [
         invalid=tuple(
             (
                 NormalsWishart.from_parameters,
-                {"location": np.zeros((3, 2)), "strength": np.ones(3), "degrees": 3.0, "scale": np.eye(2), name: bad},
+                {
+                    "location": np.zeros((3, 2)),
+                    "strength": np.ones(3),
+                    "degrees": 3.0,
+                    "scale": np.eye(2),
+                    name: bad,
+                },
                 name,
             )
             for name, bad in (
@@ -654,7 +760,10 @@ FAMILIES = [
         "normals_wishart_extreme",
         params={
             "location": np.stack(
-                [array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]), array([0.0, 1e-3], [1e-3, 0.0], [0.0, 0.0])]
+                [
+                    array([1.0, -0.5], [0.0, 2.0], [-1.0, 0.3]),
+                    array([0.0, 1e-3], [1e-3, 0.0], [0.0, 0.0]),
+                ]
             ),
             "strength": array([1e-2, 1.0, 3.0], [1e5, 1e3, 1e4]),
             "degrees": array(1.5, 1e5),
@@ -715,11 +824,31 @@ FAMILIES = [
         values=paths(3, 4)[:, None],
         gauge=in_range_of_fisher,
         invalid=(
-            (MarkovChain.from_potentials, {"initial": [0.0, NAN], "transition": EYE, "unary": EYE}, "initial"),
-            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE[:1], "unary": EYE}, "transition"),
-            (MarkovChain.from_potentials, {"initial": [0.0, 0.0], "transition": EYE, "unary": EYE[0]}, "unary"),
-            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE, "num_steps": 0}, "num_steps"),
-            (MarkovChain.from_probs, {"initial": [1.0, 0.0], "transition": EYE + 1, "num_steps": 1}, "probs"),
+            (
+                MarkovChain.from_potentials,
+                {"initial": [0.0, NAN], "transition": EYE, "unary": EYE},
+                "initial",
+            ),
+            (
+                MarkovChain.from_potentials,
+                {"initial": [0.0, 0.0], "transition": EYE[:1], "unary": EYE},
+                "transition",
+            ),
+            (
+                MarkovChain.from_potentials,
+                {"initial": [0.0, 0.0], "transition": EYE, "unary": EYE[0]},
+                "unary",
+            ),
+            (
+                MarkovChain.from_probs,
+                {"initial": [1.0, 0.0], "transition": EYE, "num_steps": 0},
+                "num_steps",
+            ),
+            (
+                MarkovChain.from_probs,
+                {"initial": [1.0, 0.0], "transition": EYE + 1, "num_steps": 1},
+                "probs",
+            ),
         ),
         outside=((np.full(3, NAN), np.zeros((3, 3)), np.zeros((4, 3))),),
     ),
@@ -744,15 +873,31 @@ FAMILIES = [
         optimise=True,
         moment=(
             lambda x: jnp.cos(x[0, 0] + x[2, 1]),
-            lambda q: jnp.exp(-0.5 * end_to_end_variance(q)) * jnp.cos(q.mean()[0, 0] + q.mean()[2, 1]),
+            lambda q: (
+                jnp.exp(-0.5 * end_to_end_variance(q)) * jnp.cos(q.mean()[0, 0] + q.mean()[2, 1])
+            ),
         ),
         gauge=lambda q, v: dataclasses.replace(
-            v, negative_half_precision=0.5 * (v.negative_half_precision + v.negative_half_precision.swapaxes(-1, -2))
+            v,
+            negative_half_precision=0.5
+            * (v.negative_half_precision + v.negative_half_precision.swapaxes(-1, -2)),
         ),
         invalid=(
-            (LinearGaussianChain.from_potentials, {**CHAIN, "linear": np.full((3, 2), NAN)}, "linear"),
-            (LinearGaussianChain.from_potentials, {**CHAIN, "coupling": np.zeros((3, 2, 2))}, "coupling"),
-            (LinearGaussianChain.from_potentials, {**CHAIN, "coupling": np.ones((2, 2, 2))}, "negative_half_precision"),
+            (
+                LinearGaussianChain.from_potentials,
+                {**CHAIN, "linear": np.full((3, 2), NAN)},
+                "linear",
+            ),
+            (
+                LinearGaussianChain.from_potentials,
+                {**CHAIN, "coupling": np.zeros((3, 2, 2))},
+                "coupling",
+            ),
+            (
+                LinearGaussianChain.from_potentials,
+                {**CHAIN, "coupling": np.ones((2, 2, 2))},
+                "negative_half_precision",
+            ),
             (LinearGaussianChain.from_dynamics, {**DYNAMICS, "num_steps": 0}, "num_steps"),
             (LinearGaussianChain.from_dynamics, {**DYNAMICS, "noise_cov": -EYE}, "noise_cov"),
             (LinearGaussianChain.from_dynamics, {**DYNAMICS, "transition": [[1.0]]}, "transition"),
@@ -789,7 +934,9 @@ FAMILIES = [
         outside=((1.0,), (NAN,), (-float("inf"),)),
         **polya_gamma(1),
     ),
-    Case("polya_gamma_extreme", params={"c": array(1e-3, 100.0, 1e4)}, extreme=True, **polya_gamma(2)),
+    Case(
+        "polya_gamma_extreme", params={"c": array(1e-3, 100.0, 1e4)}, extreme=True, **polya_gamma(2)
+    ),
     Case(
         "recipe",
         constructor=Recipe.from_rate,
@@ -797,16 +944,24 @@ FAMILIES = [
         reference=lambda rate: sps.expon(scale=1 / rate),
         support="positive",
         moment=(lambda x: jnp.cos(x), lambda q: q.rate**2 / (1 + q.rate**2)),
-        invalid=((Recipe.from_rate, {"rate": -1.0}, "rate"), (Recipe.from_rate, {"rate": NAN}, "rate")),
+        invalid=(
+            (Recipe.from_rate, {"rate": -1.0}, "rate"),
+            (Recipe.from_rate, {"rate": NAN}, "rate"),
+        ),
         outside=((0.0,), (1.0,)),
     ),
     Case(
         "product",
         constructor=product,
         params={
-            "levels": {"mean": array([0.5, 1.0], [2.0, -7.0]), "variance": array([3.0, 0.9], [0.3, 1.5])},
+            "levels": {
+                "mean": array([0.5, 1.0], [2.0, -7.0]),
+                "variance": array([3.0, 0.9], [0.3, 1.5]),
+            },
             "weights": {"mean": array([1.0, -0.5], [0.0, 2.0]), "cov": spd(1, 2, 2)},
         },
-        gauge=lambda q, v: Product({**v, "weights": symmetrised(q["weights"], v["weights"])}, v.batch_ndim),
+        gauge=lambda q, v: Product(
+            {**v, "weights": symmetrised(q["weights"], v["weights"])}, v.batch_ndim
+        ),
     ),
 ]

@@ -1,5 +1,5 @@
-"""What the tests cost: CPU seconds of this process and those it starts, which other load on the machine changes little,
-and the most memory a test process has held."""
+"""What the tests cost: CPU seconds of this process and those it starts, which other load on the
+machine changes little, and the most memory a test process has held."""
 
 import os
 import resource
@@ -10,13 +10,16 @@ from typing import NamedTuple
 
 import pytest
 
-TABLE = "VIJAX_TEST_COSTS"  # a file to which every test's cost is written (an option would have to reach the workers)
-BOUND = "VIJAX_TEST_GB"  # a run fails in which a test process comes to hold more; without it, it is only printed
+# a file to which every test's cost is written (an option would have to reach the workers)
+TABLE = "VIJAX_TEST_COSTS"
+# a run fails in which a test process comes to hold more; without it, it is only printed
+BOUND = "VIJAX_TEST_GB"
 BYTES = 1 if sys.platform == "darwin" else 1024  # the unit of ru_maxrss
 
 
 class Cost(NamedTuple):
-    """Of one test: CPU seconds of set-up, call and tear-down; bytes at the peak of its process so far."""
+    """Of one test: CPU seconds of set-up, call and tear-down; bytes at the peak of its process so
+    far."""
 
     test: str
     seconds: float
@@ -32,7 +35,8 @@ def peak_bytes() -> int:
 
 
 class Meter:
-    """Measures where the tests run (each worker), adds up where the summary is printed (the controller)."""
+    """Measures where the tests run (each worker), adds up where the summary is printed (the
+    controller)."""
 
     def __init__(self, config: pytest.Config):
         self.config, self.tests, self.processes = config, [], []
@@ -52,7 +56,9 @@ class Meter:
         try:
             return (yield)
         finally:
-            item.user_properties.append(("cost", [item.nodeid, cpu_seconds() - item.stash[START], peak_bytes()]))
+            item.user_properties.append(
+                ("cost", [item.nodeid, cpu_seconds() - item.stash[START], peak_bytes()])
+            )
 
     def pytest_runtest_logreport(self, report):
         if report.when == "teardown" and not hasattr(self.config, "workerinput"):
@@ -85,9 +91,13 @@ class Meter:
             return
         seconds, peak = sum(s for s, _ in self.processes), max(p for _, p in self.processes)
         processes = f"{len(self.processes)} test process{'es' if len(self.processes) > 1 else ''}"
-        terminalreporter.write_line(f"{seconds:.0f} CPU s in {processes}, at most {peak / 1e9:.2f} GB each")
+        terminalreporter.write_line(
+            f"{seconds:.0f} CPU s in {processes}, at most {peak / 1e9:.2f} GB each"
+        )
         if self.too_large():
-            terminalreporter.write_line(f"too large: {BOUND} allows {self.most / 1e9:g} GB", red=True)
+            terminalreporter.write_line(
+                f"too large: {BOUND} allows {self.most / 1e9:g} GB", red=True
+            )
         if self.table:
             files = defaultdict(float)
             for c in self.tests:

@@ -1,9 +1,10 @@
-"""`pytest --first-cases`: of every test function the first and the last of the cases that the run has of it, for a run
-that asks whether all works, not whether all is right: the oldest or the newest jax lacks a function or it does not. So
-.ci/run has the dear ones too, whose middle cases differ by the family, the model or the E-step.
+"""`pytest --first-cases`: of every test function the first and the last of the cases that the run
+has of it, for a run that asks whether all works, not whether all is right: the oldest or the newest
+jax lacks a function or it does not. So .ci/run has the dear ones too, whose middle cases differ by
+the family, the model or the E-step.
 
-`--part 0/4`, `--part 1/4`, ...: every fourth test function, from the first, the second, ..., for a run that has not the
-time for all; other parts at other commits (.ci/run) have them all in turn."""
+`--part 0/4`, `--part 1/4`, ...: every fourth test function, from the first, the second, ..., for a
+run that has not the time for all; other parts at other commits (.ci/run) have them all in turn."""
 
 import argparse
 
@@ -30,13 +31,17 @@ def fraction(text: str) -> tuple[int, int]:
 
 def part(names: list[str], which: int, of: int) -> list[int]:
     """Where the cases of every `of`-th test function are, from function number `which` on."""
-    functions = {name: place for place, name in enumerate(dict.fromkeys(name.partition("[")[0] for name in names))}
+    functions = {
+        name: place
+        for place, name in enumerate(dict.fromkeys(name.partition("[")[0] for name in names))
+    }
     return [i for i, name in enumerate(names) if functions[name.partition("[")[0]] % of == which]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """After pytest has chosen by marks, so that a function whose first case is slow keeps one that is not."""
+    """After pytest has chosen by marks, so that a function whose first case is slow keeps one that
+    is not."""
     if config.option.part is not None:
         _keep(config, items, part([item.nodeid for item in items], *config.option.part))
     if config.option.first_cases:

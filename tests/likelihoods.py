@@ -1,5 +1,6 @@
-"""The registry of likelihoods: one row each, with its derivatives by hand and in SciPy. Every row's density,
-expectations, support and settings are checked (tests/inference/likelihood/test_likelihood.py and
+"""The registry of likelihoods: one row each, with its derivatives by hand and in SciPy. Every row's
+density, expectations, support and settings are checked
+(tests/inference/likelihood/test_likelihood.py and
 tests/inference/expectation/test_expectation.py)."""
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def probit(y, z):
     t = -y * z
     ratio = np.sqrt(2 / np.pi) / special.erfcx(t / np.sqrt(2))
     far = np.maximum(t, 300)
-    gap = np.where(t > 300, 1 / far - 2 / far**3 + 10 / far**5, ratio - t)  # the difference would cancel
+    gap = np.where(
+        t > 300, 1 / far - 2 / far**3 + 10 / far**5, ratio - t
+    )  # the difference would cancel
     return value, y * ratio, -ratio * gap
 
 
@@ -70,7 +73,11 @@ def gaussian(y, z):
 
 
 def gamma(y, z):
-    return stats.gamma.logpdf(y, K, scale=np.exp(z) / K), K * (y * np.exp(-z) - 1), -K * y * np.exp(-z)
+    return (
+        stats.gamma.logpdf(y, K, scale=np.exp(z) / K),
+        K * (y * np.exp(-z) - 1),
+        -K * y * np.exp(-z),
+    )
 
 
 def student(y, z):

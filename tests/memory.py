@@ -1,4 +1,5 @@
-"""Keeps a test process small: compiled programs stay in memory for as long as their functions are known to jax."""
+"""Keeps a test process small: compiled programs stay in memory for as long as their functions are
+known to jax."""
 
 import ctypes
 import gc
@@ -9,20 +10,26 @@ from pathlib import Path
 import jax
 import pytest
 
-BOUND = 1.2e9  # bytes, below the 2 GB that a test process may reach, by what compiling the largest program takes
-ROOM = 0.4e9  # bytes above what is left after letting go, so that little is not let go of again and again
-MOST_MAPS = 25_000  # every program takes some of the 65,530 memory maps of Linux; without one more XLA dies
+# bytes, below the 2 GB that a test process may reach, by what compiling the largest program takes
+BOUND = 1.2e9
+# bytes above what is left after letting go, so that little is not let go of again and again
+ROOM = 0.4e9
+MOST_MAPS = (
+    25_000  # every program takes some of the 65,530 memory maps of Linux; without one more XLA dies
+)
 LINUX = sys.platform == "linux"
 
 
 class Memory:
-    """After a test that leaves the process large, lets go of all programs and gives the memory back to the system."""
+    """After a test that leaves the process large, lets go of all programs and gives the memory back
+    to the system."""
 
     def __init__(self):
         self.bound = BOUND
 
     def pytest_collection_finish(self):
-        """Python's collector looks no more at what was imported, and less often at what jax makes while it traces."""
+        """Python's collector looks no more at what was imported, and less often at what jax makes
+        while it traces."""
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
 
@@ -30,7 +37,9 @@ class Memory:
     def pytest_runtest_protocol(self, item, nextitem):
         result = yield
         last_of_file = nextitem is None or nextitem.path != item.path
-        if LINUX and (resident_bytes() > self.bound or (last_of_file and memory_maps() > MOST_MAPS)):
+        if LINUX and (
+            resident_bytes() > self.bound or (last_of_file and memory_maps() > MOST_MAPS)
+        ):
             let_go()
             self.bound = max(BOUND, resident_bytes() + ROOM)
         return result

@@ -1,5 +1,5 @@
-"""What `tests/scale/test_mesh.py` fits on meshes: every row of the algorithms' table, on models of every kind, with
-data that no number of devices divides."""
+"""What `tests/scale/test_mesh.py` fits on meshes: every row of the algorithms' table, on models of
+every kind, with data that no number of devices divides."""
 
 import functools
 from typing import Any, NamedTuple
@@ -17,7 +17,11 @@ Y = RNG.normal(np.repeat([-3.0, 0.0, 4.0], [15, 14, 14])[:, None], 1.0, (N, 2))
 COUNTS = RNG.poisson(0.15 * RNG.gamma(0.3, 3.0, (N, 40)))
 COUNTS[:, 0] += 1  # no empty document
 SEQUENCES = (RNG.normal(size=(N, 5, 2)), np.arange(5) < RNG.integers(2, 6, (N, 1)))
-GROUPS = (RNG.normal(size=(N, 3, 2)), RNG.normal(size=(N, 3)), np.arange(3) < RNG.integers(1, 4, (N, 1)))
+GROUPS = (
+    RNG.normal(size=(N, 3, 2)),
+    RNG.normal(size=(N, 3)),
+    np.arange(3) < RNG.integers(1, 4, (N, 1)),
+)
 SIGNED = (GROUPS[0], np.where(GROUPS[1] > 0, 1.0, -1.0), GROUPS[2])
 X = np.linspace(0.0, 3.0, N)
 LABELS = np.where(np.sin(3 * X) > 0, 1.0, -1.0)
@@ -46,7 +50,9 @@ def lda():
 
 
 def sites():
-    return vi.models.gp(X, LABELS, axis_cases.rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=X[::6])
+    return vi.models.gp(
+        X, LABELS, axis_cases.rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=X[::6]
+    )
 
 
 def of(row, make, **choices):
@@ -67,14 +73,18 @@ CASES = {
     "lda by svi": Case(of(vi.svi, lda, learn=("alpha",)), COUNTS, FEW),
     "lda by svi, by words": Case(of(vi.svi, lda, lazy=True), COUNTS, FEW),
     "lda by svi, warm": Case(of(vi.svi, lda, warm_starts=True, average_after=5), COUNTS, FEW),
-    "lda by svi, warm and by words": Case(of(vi.svi, lda, warm_starts=True, lazy=True), COUNTS, FEW),
+    "lda by svi, warm and by words": Case(
+        of(vi.svi, lda, warm_starts=True, lazy=True), COUNTS, FEW
+    ),
     "lda by svi, gibbs": Case(of(vi.svi, lda, estep=GIBBS), COUNTS, FEW, True),
     "lda by svi, gibbs, by words": Case(of(vi.svi, lda, estep=GIBBS, lazy=True), COUNTS, FEW, True),
     "lda by ssvi": Case(of(vi.ssvi, lda), COUNTS, FEW),
     "lda by ssvi_a": Case(of(vi.ssvi_a, lda), COUNTS, FEW),
     "lda by ssvi_a, by words": Case(of(vi.ssvi_a, lda, lazy=True), COUNTS, FEW),
     "lda by sgrld, gibbs": Case(of(vi.sgrld, lda, estep=GIBBS), COUNTS, FEW, True),
-    "lda by svi, a message of 8 MB": Case(of(vi.svi, lambda: vi.models.lda(100, 10_000)), COUNTS, FEW),
+    "lda by svi, a message of 8 MB": Case(
+        of(vi.svi, lambda: vi.models.lda(100, 10_000)), COUNTS, FEW
+    ),
     "lda by memoized": Case(of(vi.memoized, lda, num_parts=4), COUNTS),
     "ctm by cavi": Case(of(vi.cavi, lambda: vi.models.ctm(3, 40)), COUNTS, None, True),
     # Mixtures, chains, hierarchies.
@@ -92,20 +102,28 @@ CASES = {
     "groups by cavi": Case(of(vi.cavi, axis_cases.in_groups), GROUPS),
     "groups by svi": Case(of(vi.svi, axis_cases.in_groups), GROUPS, FEW),
     "locals that go on by cavi": Case(of(vi.cavi, axis_cases.coupled_locals), SIGNED),
-    "locals by svi, warm": Case(of(vi.svi, axis_cases.coupled_locals, warm_starts=True), SIGNED, FEW),
-    "locals by svi, gibbs": Case(of(vi.svi, axis_cases.coupled_locals, estep=GIBBS), SIGNED, FEW, True),
+    "locals by svi, warm": Case(
+        of(vi.svi, axis_cases.coupled_locals, warm_starts=True), SIGNED, FEW
+    ),
+    "locals by svi, gibbs": Case(
+        of(vi.svi, axis_cases.coupled_locals, estep=GIBBS), SIGNED, FEW, True
+    ),
     # Sites.
     "gp by pg_svi": Case(of(vi.pg_svi, sites), SITES),
     "gp by pg_svi, memory": Case(of(vi.pg_svi, sites, memory=True), SITES, FEW),
     "gp by pg_svi, inner steps": Case(of(vi.pg_svi, sites, memory=True, inner_steps=3), SITES, FEW),
     "gp by pg_svi, a share": Case(of(vi.pg_svi, sites), SITES, FEW),
-    "gp by pg_svi, drawn": Case(of(vi.pg_svi, sites, expectation=SAMPLED, **AT_HALF), SITES, FEW, True),
+    "gp by pg_svi, drawn": Case(
+        of(vi.pg_svi, sites, expectation=SAMPLED, **AT_HALF), SITES, FEW, True
+    ),
     # Free variables.
     "density by ngvi": Case(of(vi.ngvi, density), Y, THIRD),
     "density by bam": Case(of(vi.bam, density), Y),
     "density by advi": Case(of(vi.advi, density, optimizer=FAST), Y, FEW),
     "density by bbvi": Case(of(vi.bbvi, density, optimizer=FAST), Y, FEW),
-    "autoencoder by aevb": Case(of(vi.aevb, lambda: axis_cases.autoencoder(False), learning_rate=0.05), Y, FEW, True),
+    "autoencoder by aevb": Case(
+        of(vi.aevb, lambda: axis_cases.autoencoder(False), learning_rate=0.05), Y, FEW, True
+    ),
     "autoencoder with weights by aevb": Case(
         of(vi.aevb, lambda: axis_cases.autoencoder(True), learning_rate=0.05), Y, None, True
     ),
@@ -121,10 +139,13 @@ def fitted(name, num_devices, **more):
 
 
 def apart(one, other):
-    """The largest difference of two fits' states and objectives, relative to the largest number of each array."""
+    """The largest difference of two fits' states and objectives, relative to the largest number of
+    each array."""
     kept = lambda fit: (fit.state._replace(watch=None, checked=None), fit.trace["elbo"])
     pairs = zip(jax.tree.leaves_with_path(kept(one)), jax.tree.leaves(kept(other)), strict=True)
-    return max((_distance(a, b), jax.tree_util.keystr(path)) for (path, a), b in pairs if np.size(a))
+    return max(
+        (_distance(a, b), jax.tree_util.keystr(path)) for (path, a), b in pairs if np.size(a)
+    )
 
 
 def _distance(a, b):
@@ -135,8 +156,8 @@ def _distance(a, b):
 
 
 def report(names, counts=(2, 8)):
-    """A line for each case: the largest difference of fits on meshes from that on one device; where they draw, on a
-    mesh of one."""
+    """A line for each case: the largest difference of fits on meshes from that on one device; where
+    they draw, on a mesh of one."""
     for name in names:
         first = fitted(name, 1 if CASES[name].draws else None)
         worst = max(apart(first, fitted(name, count)) for count in counts)

@@ -1,4 +1,5 @@
-"""Real processes on this machine that make one fit: how tests start them, and what they are given."""
+"""Real processes on this machine that make one fit: how tests start them, and what they are
+given."""
 
 import json
 import os
@@ -71,7 +72,9 @@ def free_port():
 
 def _spawn(command, **environment):
     environment = os.environ | {"JAX_PLATFORMS": "cpu"} | environment
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def in_python(code, count, **environment):
@@ -83,13 +86,27 @@ def in_python(code, count, **environment):
 
 def vijax(arguments, count, **environment):
     """Processes that run `vijax ARGUMENTS --distributed`."""
-    cluster = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(count)]
-    command = [sys.executable, "-m", "vijax.app.cli", *map(str, arguments), *cluster, "--process-id"]
+    cluster = [
+        "--distributed",
+        "--coordinator",
+        f"127.0.0.1:{free_port()}",
+        "--num-processes",
+        str(count),
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "vijax.app.cli",
+        *map(str, arguments),
+        *cluster,
+        "--process-id",
+    ]
     return [_spawn([*command, str(k)], **environment) for k in range(count)]
 
 
 def ends(processes, seconds=300.0):
-    """Exit code, output and errors of each, within so many seconds; what has not ended then is killed: code None."""
+    """Exit code, output and errors of each, within so many seconds; what has not ended then is
+    killed: code None."""
     end, found = time.monotonic() + seconds, []
     for process in processes:
         try:

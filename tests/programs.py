@@ -11,7 +11,8 @@ def compiled() -> int:
 
 
 def names_since(count: int) -> list[str]:
-    """Of the functions that were compiled after so many, where jax says so: `add` is an operation outside of any."""
+    """Of the functions that were compiled after so many, where jax says so: `add` is an operation
+    outside of any."""
     return [name.removeprefix("jit(").removesuffix(")") for name in _NAMES[count:]]
 
 

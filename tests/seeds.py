@@ -11,4 +11,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Sets a file's generator to a state of the test's own."""
     generator = getattr(getattr(item, "module", None), "RNG", None)
     if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = np.random.default_rng(zlib.crc32(item.name.encode())).bit_generator.state
+        generator.bit_generator.state = np.random.default_rng(
+            zlib.crc32(item.name.encode())
+        ).bit_generator.state

@@ -1,4 +1,5 @@
-"""Variational inference by automatic differentiation, in JAX. To try it, two clusters of a mixture of five rows:
+"""Variational inference by automatic differentiation, in JAX. To try it, two clusters of a mixture
+of five rows:
 
 >>> import jax, numpy as np, vijax as vi
 >>> y = np.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -7,18 +8,19 @@
 >>> print(np.sort(fit.posterior["components"].mean()[:, 0]).round(1))
 [-4.5  3.2]
 
-`print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it. The names by group:
+`print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it.
+The names by group:
 
-a model: models (ready ones), glmm, stm (by formulas), energy_model, conditional, free, density, model, from_numpyro,
-  from_pymc, from_tfp, check_energy, Model, LocalElbo
-its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product, constrain, likelihood,
-  init, sites
-an algorithm: auto (chooses), grow (finds the number of components), cavi, em, map, memoized, svi, ssvi, ssvi_a, sgrld,
-  pg_svi; of any density ngvi, bam, advi, bbvi, dadvi; of networks aevb
-its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages, objective, learn,
-  Algorithm, State, Info, Result
-around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
-a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
+a model: models (ready ones), glmm, stm (by formulas), energy_model, conditional, free, density,
+  model, from_numpyro, from_pymc, from_tfp, check_energy, Model, LocalElbo
+its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product,
+  constrain, likelihood, init, sites
+an algorithm: auto (chooses), grow (finds the number of components), cavi, em, map, memoized, svi,
+  ssvi, ssvi_a, sgrld, pg_svi; of any density ngvi, bam, advi, bbvi, dadvi; of networks aevb
+its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages,
+  objective, learn, Algorithm, State, Info, Result
+around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices) a run: fit, Fit,
+Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
   SkippedStepsWarning, FarFromPriorWarning
 what it is worth: trust, evaluate, plots, reference, linear_response, at
 for scikit-learn: sklearn
@@ -221,7 +223,8 @@ ON_FIRST_USE = {
 """Modules in the list above that are imported when they are first used, by their places."""
 
 
-# Rooms inside `vijax.inference` and `vijax.contract` whose names users know: `import vijax.estep` finds them too.
+# Rooms inside `vijax.inference` and `vijax.contract` whose names users know: `import vijax.estep`
+# finds them too.
 for _room in (
     estep,
     estimand,
@@ -251,4 +254,8 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted(name for name in __all__ if name == "Family" or name == "Product" or not hasattr(families, name))
+    return sorted(
+        name
+        for name in __all__
+        if name == "Family" or name == "Product" or not hasattr(families, name)
+    )

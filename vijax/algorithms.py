@@ -1,4 +1,5 @@
-"""The algorithms by their names in the literature, each a row of arguments to `vijax.inference.compose.compose`.
+"""The algorithms by their names in the literature, each a row of arguments to
+`vijax.inference.compose.compose`.
 
 | name | estimand | estimator | step size | data |
 |---|---|---|---|---|
@@ -17,10 +18,10 @@
 | `aevb` | points (networks), or distributions of their weights | reparameterised | an optax optimiser's | any |
 | `pg_svi` | distribution | mean field, of Gaussian predictors; else reparameterised | backtracking | any |
 
-Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for some globals by
-name; the other globals keep the row's own. The stochastic algorithms, whose reported ELBO is an estimate anyway,
-evaluate its KL term at every tenth step; by words about once a pass. Each takes short arguments for wrappers
-too:
+Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for
+some globals by name; the other globals keep the row's own. The stochastic algorithms, whose
+reported ELBO is an estimate anyway, evaluate its KL term at every tenth step; by words about once a
+pass. Each takes short arguments for wrappers too:
 
 | argument | wrapper |
 |---|---|
@@ -44,7 +45,13 @@ from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.per_variable import PerVariable, per_variable
 from vijax.families import Dirichlet
-from vijax.inference.compatibility import check_memory, check_model, check_no_sites, check_sites, sites_of
+from vijax.inference.compatibility import (
+    check_memory,
+    check_model,
+    check_no_sites,
+    check_sites,
+    sites_of,
+)
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import Estimand, distribution, draw, maximum_likelihood, mode
 from vijax.inference.estimator import Estimator, langevin, mean_field, reparameterised
@@ -69,38 +76,52 @@ from vijax.row import row
 from vijax.topics.decision import USUAL_PENALTY_EVERY
 
 
-def em(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Expectation maximisation: maximum likelihood in the globals, whose priors are ignored (Pei 2019, section 2).
+def em(
+    model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
+    """Expectation maximisation: maximum likelihood in the globals, whose priors are ignored (Pei
+    2019, section 2).
 
-    Step size 1 on full data never decreases the bound; with minibatches give a decreasing `step_size` (online EM).
-    Models with symmetric components must not start at the prior: see the model's `init`.
+    Step size 1 on full data never decreases the bound; with minibatches give a decreasing
+    `step_size` (online EM). Models with symmetric components must not start at the prior: see the
+    model's `init`.
 
-    The likelihood of Gaussian components grows without limit where one narrows onto a few observations, so their
-    covariances have a floor: a thousandth of the average covariance within components at the start
-    (`vijax.update.floored`). A fit whose components are all wider is that without a floor, bit for bit;
-    `fit.verdict` says where some are not. `update=vijax.update.kl()` takes the floor away.
-    """
+    The likelihood of Gaussian components grows without limit where one narrows onto a few
+    observations, so their covariances have a floor: a thousandth of the average covariance within
+    components at the start (`vijax.update.floored`). A fit whose components are all wider is that
+    without a floor, bit for bit; `fit.verdict` says where some are not. `update=vijax.update.kl()`
+    takes the floor away."""
     choices["estimand"] = _estimand(choices, maximum_likelihood())
     globals_ = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
-    choices.setdefault("update", {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)})
+    choices.setdefault(
+        "update", {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)}
+    )
     return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 
-def map(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
+def map(
+    model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
     """Variational EM to the posterior mode of the globals (Hoffman and Blei 2015, section 2.5)."""
     choices["estimand"] = _estimand(choices, mode())
     return _full("map", model, choices, estep=estep, step_size=step_size or constant())
 
 
 def cavi(
-    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+    model: Model,
+    *,
+    points: Sequence[str] = (),
+    estep: Any = None,
+    step_size: Schedule | None = None,
+    **choices: Any,
 ) -> Algorithm:
-    """Coordinate-ascent mean-field variational inference (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): step size
-    1 on full data.
+    """Coordinate-ascent mean-field variational inference (Blei, Kucukelbir and McAuliffe 2017,
+    Algorithm 1): step size 1 on full data.
 
     Args:
       model: the model.
-      points: globals of which only the posterior mode is found (variational EM), not a distribution.
+      points: globals of which only the posterior mode is found (variational EM), not a
+          distribution.
       estep: treatment of local variables (`vijax.estep`); None takes the model's own.
       step_size: rho_t; 1 never decreases the ELBO.
       **choices: the other arguments of `compose`.
@@ -110,36 +131,45 @@ def cavi(
 
 
 def memoized(
-    model: Model, num_parts: int | None = None, *, points: Sequence[str] = (), estep: Any = None, **choices: Any
+    model: Model,
+    num_parts: int | None = None,
+    *,
+    points: Sequence[str] = (),
+    estep: Any = None,
+    **choices: Any,
 ) -> Algorithm:
-    """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes and Sudderth 2013).
+    """Incremental coordinate ascent (Neal and Hinton 1998; memoized variational inference of Hughes
+    and Sudderth 2013).
 
-    The data are cut once into parts, and a step visits one: it replaces the message of this part and keeps the others
-    (`vijax.messages.by_part` says how). So there is no step size, and every step uses all the data. Its fixed points
-    are those of `cavi`, in about a quarter of the passes where `cavi` takes many, the globals can be updated at once
-    and the E-step ascends.
+    The data are cut once into parts, and a step visits one: it replaces the message of this part
+    and keeps the others (`vijax.messages.by_part` says how). So there is no step size, and every
+    step uses all the data. Its fixed points are those of `cavi`, in about a quarter of the passes
+    where `cavi` takes many, the globals can be updated at once and the E-step ascends.
 
-    From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not fall under mean-field
-    E-steps, where the globals can be updated at once (`model.blocks` is None or has one block): mixtures, topic models,
-    hidden Markov models. Where the density couples the globals, a part's bound counts as it was when last visited.
-    Under E-steps that sample, and under `cvb0`, the bound is an estimate. For a hand-written `vijax.model` it assumes
-    that `local_elbo` is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
+    From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not
+    fall under mean-field E-steps, where the globals can be updated at once (`model.blocks` is None
+    or has one block): mixtures, topic models, hidden Markov models. Where the density couples the
+    globals, a part's bound counts as it was when last visited. Under E-steps that sample, and under
+    `cvb0`, the bound is an estimate. For a hand-written `vijax.model` it assumes that `local_elbo`
+    is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
     same, and the reported bound is not.
 
-    A fit goes on from its state with any key: the data alone say how they are cut. With other data, another E-step or
-    another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning` says, and the posterior stays.
+    A fit goes on from its state with any key: the data alone say how they are cut. With other data,
+    another E-step or another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning`
+    says, and the posterior stays.
 
     Args:
       model: the model.
-      num_parts: number of parts. `vijax.fit` cuts the data into them, at random but always alike, and takes no
-        `batch_size`. The state holds the natural parameters of the globals so many times, twice that where locals are
-        found ahead.
+      num_parts: number of parts. `vijax.fit` cuts the data into them, at random but always alike,
+        and takes no `batch_size`. The state holds the natural parameters of the globals so many
+        times, twice that where locals are found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: as for `cavi`.
       **choices: the other arguments of `compose`.
 
     Raises:
-      ValueError: a log density, `learn`, an estimator that draws, or parts that the data cannot be cut into.
+      ValueError: a log density, `learn`, an estimator that draws, or parts that the data cannot be
+          cut into.
 
     >>> import jax, numpy as np, vijax as vi
     >>> y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (50, 1)) for m in (-4.0, 4.0)])
@@ -150,36 +180,63 @@ def memoized(
     """
     remedy = "Nothing of a density is conjugate: use vijax.auto, vijax.ngvi or vijax.advi."
     conjugate = "a model with conjugate variables, whose messages can be remembered"
-    require(getattr(model, "log_density", None) is None, "model", conjugate, "a log density (vijax.density)", remedy)
+    require(
+        getattr(model, "log_density", None) is None,
+        "model",
+        conjugate,
+        "a log density (vijax.density)",
+        remedy,
+    )
     remedy = "Such as vijax.memoized(model, num_parts=10)."
-    require(num_parts is not None, "num_parts", "the number of parts that data are cut into", "none", remedy)
+    require(
+        num_parts is not None,
+        "num_parts",
+        "the number of parts that data are cut into",
+        "none",
+        remedy,
+    )
     assert num_parts is not None
     choices["estimand"] = _estimand(choices, distribution(), points)
-    own = {"name": "memoized", "blocks": model.blocks, "step_size": constant(), "messages": by_part(num_parts)}
+    own = {
+        "name": "memoized",
+        "blocks": model.blocks,
+        "step_size": constant(),
+        "messages": by_part(num_parts),
+    }
     return row(model, {**own, "estep": estep}, choices)
 
 
 def svi(
-    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+    model: Model,
+    *,
+    points: Sequence[str] = (),
+    estep: Any = None,
+    step_size: Schedule | None = None,
+    **choices: Any,
 ) -> Algorithm:
-    """Stochastic variational inference: mean-field natural gradients from minibatches (Blei, Kucukelbir and McAuliffe
-    2017, Algorithm 3).
+    """Stochastic variational inference: mean-field natural gradients from minibatches (Blei,
+    Kucukelbir and McAuliffe 2017, Algorithm 3).
 
-    The default schedule is (t + 10)^-0.6, by measurement (`benchmarks/quality/schedules.py`); `points` as for `cavi`.
-    """
+    The default schedule is (t + 10)^-0.6, by measurement (`benchmarks/quality/schedules.py`);
+    `points` as for `cavi`."""
     choices["estimand"] = _estimand(choices, distribution(), points)
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
     return _stochastic("svi", model, choices, estep=estep, step_size=schedule)
 
 
 def ssvi_a(
-    model: Model, *, points: Sequence[str] = (), estep: Any = None, step_size: Schedule | None = None, **choices: Any
+    model: Model,
+    *,
+    points: Sequence[str] = (),
+    estep: Any = None,
+    step_size: Schedule | None = None,
+    **choices: Any,
 ) -> Algorithm:
     """Structured SVI with V approximated by the identity (Hoffman and Blei 2015, eq. 10).
 
-    The default schedule is (t + 1)^-0.6: SSVI-A needs hundreds of updates and keeps improving while steps are large. On
-    full data it wants one that holds rho near 1 first (`hold_then_decay`). `points` as for `cavi`.
-    """
+    The default schedule is (t + 1)^-0.6: SSVI-A needs hundreds of updates and keeps improving while
+    steps are large. On full data it wants one that holds rho near 1 first (`hold_then_decay`).
+    `points` as for `cavi`."""
     choices["estimand"] = _estimand(choices, distribution(), points)
     choices["estimator"] = _estimator(choices, at_draw(), model)
     schedule = step_size or robbins_monro(kappa=0.6)
@@ -197,44 +254,54 @@ def ssvi(
     sweeps_of_ramp: float = 0.0,
     **choices: Any,
 ) -> Algorithm:
-    """Structured SVI (Hoffman and Blei 2015, Algorithm 1): restores the dependence between globals and locals.
+    """Structured SVI (Hoffman and Blei 2015, Algorithm 1): restores the dependence between globals
+    and locals.
 
     Args:
       model: the model.
       points: as for `cavi`.
       estep: as for `cavi`.
       step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
-      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`. Only tau = 1 tends
-        to the maximum of the structured ELBO as steps decrease, but its noise outweighs the bias that it removes (0.08
-        nats per word on AP after 35 passes). For tau < 1 the fixed point lies between those of SSVI-A and SSVI.
+      damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`.
+        Only tau = 1 tends to the maximum of the structured ELBO as steps decrease, but its noise
+        outweighs the bias that it removes (0.08 nats per word on AP after 35 passes). For tau < 1
+        the fixed point lies between those of SSVI-A and SSVI.
       control_variate: eq. (9); less noise, same expectation.
-      sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the ramp off.
+      sweeps_of_ramp: N_t = min(t, N) reaches N after this many passes (Algorithm 1); 0 switches the
+          ramp off.
       **choices: the other arguments of `compose`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    choices["estimator"] = _estimator(choices, through_v(damping=damping, control_variate=control_variate), model)
+    choices["estimator"] = _estimator(
+        choices, through_v(damping=damping, control_variate=control_variate), model
+    )
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
     schedule = step_size or robbins_monro(kappa=0.6)
     return _stochastic("ssvi", model, choices, estep=estep, step_size=schedule)
 
 
-def sgrld(model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any) -> Algorithm:
-    """Stochastic gradient Riemannian Langevin dynamics of Dirichlet globals, topics above all (Patterson and Teh 2013,
-    section 4): a Markov chain that draws from the posterior as steps decrease.
+def sgrld(
+    model: Model, *, estep: Any = None, step_size: Schedule | None = None, **choices: Any
+) -> Algorithm:
+    """Stochastic gradient Riemannian Langevin dynamics of Dirichlet globals, topics above all
+    (Patterson and Teh 2013, section 4): a Markov chain that draws from the posterior as steps
+    decrease.
 
-    The state holds theta, topics times gamma variables of total mass sum(eta), in the place of concentrations. So
-    `fit.posterior["topics"].mean()` is the present draw of the topics, and `fit.sample` repeats it: a point. The spread
-    of draws along the chain is that of the posterior. The average of theta over steps, normalised, tends to the
-    posterior mean of the topics (`average_after=t`, `fit.average`), because topics and the mass of theta are
-    independent. The reported objective is the bound of the log joint density at the draw. Draws are right under
-    `vijax.estep.gibbs()`, the E-step of the paper; under a mean-field E-step the chain is that of its bound.
+    The state holds theta, topics times gamma variables of total mass sum(eta), in the place of
+    concentrations. So `fit.posterior["topics"].mean()` is the present draw of the topics, and
+    `fit.sample` repeats it: a point. The spread of draws along the chain is that of the posterior.
+    The average of theta over steps, normalised, tends to the posterior mean of the topics
+    (`average_after=t`, `fit.average`), because topics and the mass of theta are independent. The
+    reported objective is the bound of the log joint density at the draw. Draws are right under
+    `vijax.estep.gibbs()`, the E-step of the paper; under a mean-field E-step the chain is that of
+    its bound.
 
     Args:
       model: a model whose globals are all Dirichlet.
       estep: as for `cavi`.
-      step_size: rho_t = epsilon_t / 2; by default a (1 + t/b)^-c with a = 0.01, b = 1000, c = 0.55, as in the program
-        that its authors published.
+      step_size: rho_t = epsilon_t / 2; by default a (1 + t/b)^-c with a = 0.01, b = 1000, c = 0.55,
+        as in the program that its authors published.
       **choices: the other arguments of `compose`.
 
     Raises:
@@ -253,10 +320,23 @@ def sgrld(model: Model, *, estep: Any = None, step_size: Schedule | None = None,
     """
     check_model(model)
     globals_ = jax.eval_shape(model.prior, dict(model.hyper))
-    others = {name: type(q).__name__ for name, q in globals_.items() if not isinstance(q, Dirichlet)}
-    require(not others, "model", "one whose globals are all Dirichlet", others, "Use vijax.ssvi, or vijax.svi.")
+    others = {
+        name: type(q).__name__ for name, q in globals_.items() if not isinstance(q, Dirichlet)
+    }
+    require(
+        not others,
+        "model",
+        "one whose globals are all Dirichlet",
+        others,
+        "Use vijax.ssvi, or vijax.svi.",
+    )
     searched = isinstance(step_size, backtracking | by_share)
-    require(not searched, "step_size", "a schedule, such as vijax.step_size.robbins_monro()", repr(step_size))
+    require(
+        not searched,
+        "step_size",
+        "a schedule, such as vijax.step_size.robbins_monro()",
+        repr(step_size),
+    )
     choices.setdefault("estimand", draw())
     choices.setdefault("estimator", langevin())
     choices.setdefault("update", reflected())
@@ -275,31 +355,38 @@ def pg_svi(
     mean: str = "current",
     **choices: Any,
 ) -> Algorithm:
-    """Proximal-gradient SVI: natural-gradient steps in closed form for models that are not conjugate (Khan et al. 2016,
-    eq. 9 and 19; appendices D and E).
+    """Proximal-gradient SVI: natural-gradient steps in closed form for models that are not
+    conjugate (Khan et al. 2016, eq. 9 and 19; appendices D and E).
 
         lambda <- argmin <grad f_hat(lambda_t), lambda> + h(lambda) + D(lambda || lambda_t) / beta,   -ELBO = f + h
 
-    f = -E_q[log p(y | z)] is linearised in the mean parameters, from an expectation that is exact, sampled or bounded,
-    on all data or a minibatch; h = KL(q || p) is kept. With D = KL the step is (1 - rho) lambda + rho (prior +
-    message), rho = beta / (1 + beta). For sites it is (1 - rho) (a, g) + rho message.
+    f = -E_q[log p(y | z)] is linearised in the mean parameters, from an expectation that is exact,
+    sampled or bounded, on all data or a minibatch; h = KL(q || p) is kept. With D = KL the step is
+    (1 - rho) lambda + rho (prior + message), rho = beta / (1 + beta). For sites it is (1 - rho) (a,
+    g) + rho message.
 
     Args:
-      model: one of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus sites; or any other,
-        whose message is then that of `vijax.estimator.reparameterised`.
-      expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the model's own.
-      update: the rule by which q moves (`vijax.update`): a proximal step in some divergence D; None is `kl()`.
-      step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`, the default on
-        full data, whose steps never lower the ELBO. With minibatches the default moves the batch's sites a third of the
-        way to their messages: rho = 1/3 with `memory`, else (S/N)/3, decaying as (1 + passes)^-0.6.
-      memory: keep every site's last message: large steps with small batches then converge. Those of the batch are
-        replaced, instead of estimating all of them from the batch; the noise then vanishes at the optimum. Globals
-        beside the sites have no memory: they want a decreasing `step_size`.
-      inner_steps: with memory, steps on the batch's sites before all is factorised again. They have size rho, and the
-        other sites are held (`vijax.update.block`).
-      mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural gradient; "exact",
-        the exact-m form of appendix D, has the same fixed points and is undamped while the sites are weak.
-      **choices: the other arguments of `compose`, `learn` among them, and short ones, as `average_after`.
+      model: one of Gaussian predictors (`vijax.models.gp`, `glm`), whose posterior is prior plus
+        sites; or any other, whose message is then that of `vijax.estimator.reparameterised`.
+      expectation: E_q[log p(y | z)] and its derivatives (`vijax.expectation`); None takes the
+          model's own.
+      update: the rule by which q moves (`vijax.update`): a proximal step in some divergence D; None
+          is `kl()`.
+      step_size: rho_t (`vijax.step_size`, `proximal(beta)` for a given beta), or `backtracking()`,
+        the default on full data, whose steps never lower the ELBO. With minibatches the default
+        moves the batch's sites a third of the way to their messages: rho = 1/3 with `memory`, else
+        (S/N)/3, decaying as (1 + passes)^-0.6.
+      memory: keep every site's last message: large steps with small batches then converge. Those of
+        the batch are replaced, instead of estimating all of them from the batch; the noise then
+        vanishes at the optimum. Globals beside the sites have no memory: they want a decreasing
+        `step_size`.
+      inner_steps: with memory, steps on the batch's sites before all is factorised again. They have
+        size rho, and the other sites are held (`vijax.update.block`).
+      mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural
+        gradient; "exact", the exact-m form of appendix D, has the same fixed points and is undamped
+        while the sites are weak.
+      **choices: the other arguments of `compose`, `learn` among them, and short ones, as
+          `average_after`.
 
     Raises:
       ValueError: an argument that makes no sense; at a step, a batch of the wrong size.
@@ -320,11 +407,20 @@ def pg_svi(
             mean=(mean, "current"),
         )
         choices["estimator"] = _estimator(choices, reparameterised())
-        return row(model, {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro()}, choices)
+        return row(
+            model,
+            {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro()},
+            choices,
+        )
     names, others = sites_of(model)
     check_sites(update, memory, inner_steps, mean)
     check_memory(memory, choices.get("estimator"), step_size, others)
-    require("estep" not in choices, "estep", "it left out: expectation= says how a site is treated", "it")
+    require(
+        "estep" not in choices,
+        "estep",
+        "it left out: expectation= says how a site is treated",
+        "it",
+    )
     choices["estimator"] = _estimator(choices, mean_field(memory=memory))
     own = block(inner_steps) if inner_steps > 1 else exact_mean() if mean == "exact" else None
     moves = update if own is None else dict.fromkeys(names, own)
@@ -334,30 +430,41 @@ def pg_svi(
 
 
 def a_third(share: float) -> Schedule:
-    """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled by it."""
+    """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled
+    by it."""
     return constant(1 / 3)
 
 
-def _estimand(choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()) -> PerVariable[Estimand]:
+def _estimand(
+    choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()
+) -> PerVariable[Estimand]:
     """Estimands by the user's choice, else the row's own; `points` is short for modes."""
     chosen = per_variable("estimand", choices.get("estimand"), default, Estimand, "vijax.estimand")
     named = {**dict.fromkeys(points, mode()), **dict(chosen.named)}
     return PerVariable(chosen.default, tuple(sorted(named.items())))
 
 
-def _estimator(choices: Mapping[str, Any], default: Estimator, serves: Model | None = None) -> PerVariable[Any]:
-    """Estimators by the user's choice, else the row's own; free variables of `serves`, which that cannot serve, keep
-    theirs."""
-    chosen = per_variable("estimator", choices.get("estimator"), default, Estimator, "vijax.estimator")
+def _estimator(
+    choices: Mapping[str, Any], default: Estimator, serves: Model | None = None
+) -> PerVariable[Any]:
+    """Estimators by the user's choice, else the row's own; free variables of `serves`, which that
+    cannot serve, keep theirs."""
+    chosen = per_variable(
+        "estimator", choices.get("estimator"), default, Estimator, "vijax.estimator"
+    )
     if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
         return chosen
-    return PerVariable(default, tuple(sorted({**dict.fromkeys(serves.free_names), **dict(chosen.named)}.items())))
+    return PerVariable(
+        default, tuple(sorted({**dict.fromkeys(serves.free_names), **dict(chosen.named)}.items()))
+    )
 
 
 def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
     """Coordinate ascent; bare data are the whole data set, unless `num_groups` was given."""
     full_data = choices.get("num_groups") is None
-    return row(model, {"name": name, "full_data": full_data, "blocks": model.blocks, **own}, choices)
+    return row(
+        model, {"name": name, "full_data": full_data, "blocks": model.blocks, **own}, choices
+    )
 
 
 def _stochastic(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:

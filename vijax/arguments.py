@@ -1,13 +1,14 @@
-"""Meaning, default and limit of a constructor's arguments, each said in one place and read from there.
+"""Meaning, default and limit of a constructor's arguments, each said in one place and read from
+there.
 
-The meaning stands under `Args:` in the docstring. Default, choices (a `Literal`) and limit stand in the signature:
+The meaning stands under `Args:` in the docstring. Default, choices (a `Literal`) and limit stand in
+the signature:
 
     @checked
     def lda(num_topics: Size, vocab_size: Size, alpha: Positives = 0.1) -> Model: ...
 
-The decorator checks every call. `arguments_of(lda)` reads all of it back: settings of the command line and checks of
-estimators are made from it.
-"""
+The decorator checks every call. `arguments_of(lda)` reads all of it back: settings of the command
+line and checks of estimators are made from it."""
 
 from __future__ import annotations
 
@@ -77,10 +78,17 @@ def inside(interval: str) -> Limit:
     ValueError: rho: expected a number above 0 and at most 1, got 0.0.
     """
     low, high = map(float, interval[1:-1].split(","))
-    above, first = (operator.ge, "from {:g} to") if interval[0] == "[" else (operator.gt, "above {:g} and")
-    below, last = (operator.le, "at most {:g}") if interval[-1] == "]" else (operator.lt, "below {:g}")
+    above, first = (
+        (operator.ge, "from {:g} to") if interval[0] == "[" else (operator.gt, "above {:g} and")
+    )
+    below, last = (
+        (operator.le, "at most {:g}") if interval[-1] == "]" else (operator.lt, "below {:g}")
+    )
     expected = f"a number {first.format(low)} {last.format(high)}"
-    return Limit(lambda x: above(np.asarray(x), low) & below(np.asarray(x), high), expected.replace("to at most", "to"))
+    return Limit(
+        lambda x: above(np.asarray(x), low) & below(np.asarray(x), high),
+        expected.replace("to at most", "to"),
+    )
 
 
 POSITIVE = Limit(_within(lambda x: x > 0), "a positive number")
@@ -94,10 +102,11 @@ Positives = Annotated[Any, POSITIVE]
 NotNegative = Annotated[float, at_least(0)]
 
 
-# --- checking --------------------------------------------------------------------------------------------------------
+# --- checking -------------------------------------------------------------------------------------
 def checked(make: Make) -> Make:
-    """Decorates a function, or a class with a constructor: each call is checked against the limits and the choices of
-    the signature. None passes where the signature allows it, and so does a function.
+    """Decorates a function, or a class with a constructor: each call is checked against the limits
+    and the choices of the signature. None passes where the signature allows it, and so does a
+    function.
 
     >>> @checked
     ... def grid(size: Size, form: Literal["open", "closed"] = "open"): ...
@@ -137,11 +146,18 @@ def check_values(make: Callable, values: Mapping[str, Any]) -> None:
 
 
 def _check_choice(name: str, value: Any, argument: Argument) -> None:
-    known, others = argument.choices, [one for one in members_of(argument.hint) if get_origin(one) is not Literal]
+    known, others = (
+        argument.choices,
+        [one for one in members_of(argument.hint) if get_origin(one) is not Literal],
+    )
     if (isinstance(value, str | int) and value in known) or (others and not isinstance(value, str)):
         return
     function = ", or a function" if any(get_origin(one) is Callable for one in others) else ""
-    close = [SYNONYMS[str(value)]] if SYNONYMS.get(str(value)) in known else _close(str(value), [*map(str, known)])
+    close = (
+        [SYNONYMS[str(value)]]
+        if SYNONYMS.get(str(value)) in known
+        else _close(str(value), [*map(str, known)])
+    )
     remedy = f'Did you mean "{close[0]}"?' if close else ""
     require(False, name, said_choices(known) + function, repr(value), remedy)
 
@@ -167,7 +183,7 @@ def said_choices(choices: tuple) -> str:
     return " or ".join(quoted) if len(quoted) < 3 else f"one of {', '.join(quoted)}"
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 class Argument(NamedTuple):
     """An argument of a constructor."""
 
@@ -180,7 +196,10 @@ class Argument(NamedTuple):
     def choices(self) -> tuple:
         """Allowed values, those of a `Literal`."""
         return tuple(
-            choice for one in members_of(self.hint) if get_origin(one) is Literal for choice in typing.get_args(one)
+            choice
+            for one in members_of(self.hint)
+            if get_origin(one) is Literal
+            for choice in typing.get_args(one)
         )
 
     @property
@@ -205,14 +224,21 @@ def arguments_of(make: Callable) -> Mapping[str, Argument]:
     hints, plain = (typing.get_type_hints(make, include_extras=extras) for extras in (True, False))
     meanings = meanings_of(make)
     return {
-        name: Argument(plain.get(name, Any), one.default, meanings.get(name, ""), _limit_of(hints.get(name)))
+        name: Argument(
+            plain.get(name, Any), one.default, meanings.get(name, ""), _limit_of(hints.get(name))
+        )
         for name, one in _signature(make).parameters.items()
         if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and name != "self"
     }
 
 
 def _limit_of(hint: Any) -> Limit | None:
-    said = [x for one in members_of(hint) for x in getattr(one, "__metadata__", ()) if isinstance(x, Limit)]
+    said = [
+        x
+        for one in members_of(hint)
+        for x in getattr(one, "__metadata__", ())
+        if isinstance(x, Limit)
+    ]
     return said[0] if said else None
 
 
@@ -240,4 +266,8 @@ def members_of(hint: Any) -> tuple:
     (<class 'int'>, <class 'NoneType'>)
     """
     union = get_origin(hint) in (typing.Union, types.UnionType)
-    return tuple(one for part in typing.get_args(hint) for one in members_of(part)) if union else (hint,)
+    return (
+        tuple(one for part in typing.get_args(hint) for one in members_of(part))
+        if union
+        else (hint,)
+    )

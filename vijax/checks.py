@@ -1,4 +1,5 @@
-"""Checks of arguments: errors that name the argument, what was expected, what came, and the remedy."""
+"""Checks of arguments: errors that name the argument, what was expected, what came, and the
+remedy."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ class RowError(ValueError):
 
 
 def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
-    """Raises ValueError naming the argument where `ok` is false, has a false entry, or is an empty list; traced values
-    pass.
+    """Raises ValueError naming the argument where `ok` is false, has a false entry, or is an empty
+    list; traced values pass.
 
     >>> require(np.array([2.0, -1.0]) > 0, "rate", "positive numbers", np.array([2.0, -1.0]))
     Traceback (most recent call last):
@@ -50,12 +51,17 @@ def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -
     if isinstance(ok, jax.core.Tracer):
         return
     is_empty = isinstance(ok, list | tuple) and not ok  # whose entries are all true
-    if is_empty or not np.all(np.asarray(ok)):  # NumPy, not jnp: under jit even a constant would become a tracer
-        raise ValueError(f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else ""))
+    if is_empty or not np.all(
+        np.asarray(ok)
+    ):  # NumPy, not jnp: under jit even a constant would become a tracer
+        raise ValueError(
+            f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else "")
+        )
 
 
 def require_arrays(argument: str, tree: Any) -> None:
-    """Raises ValueError naming the argument where a leaf of a tree is a function: a module's activation, say.
+    """Raises ValueError naming the argument where a leaf of a tree is a function: a module's
+    activation, say.
 
     >>> require_arrays("points['net']", {"weights": np.ones(2), "activation": np.tanh})
     Traceback (most recent call last):
@@ -66,7 +72,8 @@ eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where 
     functions = [x for x in jax.tree.leaves(tree) if callable(x)]
     name = getattr(functions[0], "__name__", type(functions[0]).__name__) if functions else ""
     remedy = (
-        "Equinox: params, static = eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it "
+        "Equinox: params, static = eqx.partition(net, eqx.is_inexact_array), and "
+        "eqx.combine(params, static) where it "
         "is called. Flax NNX: nnx.split."
     )
     require(not functions, argument, "a tree of arrays", f"one with the function {name}", remedy)
@@ -82,12 +89,17 @@ def require_integers(least: int = 1, **sizes: Any) -> None:
     """
     for name, size in sizes.items():
         whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-        require(whole and size >= least, name, f"an integer >= {least}", repr(size) if isinstance(size, str) else size)
+        require(
+            whole and size >= least,
+            name,
+            f"an integer >= {least}",
+            repr(size) if isinstance(size, str) else size,
+        )
 
 
 def require_positive(**values: Any) -> None:
-    """Raises ValueError naming the first argument that is no positive finite number (or array of them); traced values
-    pass.
+    """Raises ValueError naming the first argument that is no positive finite number (or array of
+    them); traced values pass.
 
     >>> require_positive(scale=2.0, alpha="0.1")
     Traceback (most recent call last):
@@ -107,13 +119,17 @@ def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> N
         if isinstance(value, str | bytes):
             remedy = "Write the number without quotes."
             require(False, argument, expected, f"the string {value!r}", remedy)
-        leaves = [value] if hasattr(value, "dtype") else jax.tree.leaves(value, is_leaf=lambda x: x is None)
+        leaves = (
+            [value]
+            if hasattr(value, "dtype")
+            else jax.tree.leaves(value, is_leaf=lambda x: x is None)
+        )
         require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
 
 
 def require_on_host(function: str, *arguments: Any) -> None:
-    """Raises ValueError where a function that runs a whole fit is traced, by `jax.jit`, `vmap`, `grad` or `scan`: its
-    arguments, or the program in which it is called."""
+    """Raises ValueError where a function that runs a whole fit is traced, by `jax.jit`, `vmap`,
+    `grad` or `scan`: its arguments, or the program in which it is called."""
     here = jax.numpy.add(0, 1)  # traced within a program, whatever the arguments are
     traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((here, arguments)))
     require(
@@ -121,8 +137,10 @@ def require_on_host(function: str, *arguments: Any) -> None:
         function,
         "to be called with numbers, outside of jax.jit, vmap, grad and scan",
         "values that JAX traces",
-        "It stops, checks and chooses on the host. Pure, and made to be traced, are the steps: state = "
-        "alg.init(key, batch), then state, info = alg.step(key, state, batch). For several starts side by side: "
+        "It stops, checks and chooses on the host. Pure, and made to be traced, are the steps: "
+        "state = "
+        "alg.init(key, batch), then state, info = alg.step(key, state, batch). For several starts "
+        "side by side: "
         "restarts=.",
     )
 
@@ -137,7 +155,7 @@ def _is_typed_key(x: Any) -> bool:
     return isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-# --- functions of the user --------------------------------------------------------------------------------------------
+# --- functions of the user ------------------------------------------------------------------------
 UNTRACED = {
     jax.errors.TracerBoolConversionError: (
         "a Python condition (if, while, and, or, not)",
@@ -168,19 +186,25 @@ LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *INS
 
 @contextlib.contextmanager
 def traceable(argument: str) -> Iterator[None]:
-    """Calls a function of the user's that JAX traces: where it cannot, a ValueError names the function, its line and
-    the remedy."""
+    """Calls a function of the user's that JAX traces: where it cannot, a ValueError names the
+    function, its line and the remedy."""
     try:
         yield
     except tuple(UNTRACED) as error:
         what, remedy = next(words for kind, words in UNTRACED.items() if isinstance(error, kind))
         got = f"{what} of values that JAX traces{_place_of(error)}"
-        raise ValueError(f"{argument}: expected operations that JAX can trace, got {got}. {remedy}") from error
+        raise ValueError(
+            f"{argument}: expected operations that JAX can trace, got {got}. {remedy}"
+        ) from error
 
 
 def _place_of(error: BaseException) -> str:
     """Returns the last line of the user's own code that led to an error."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(LIBRARIES)]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(LIBRARIES)
+    ]
     if not own:
         return ""
     frame = own[-1]
@@ -189,7 +213,8 @@ def _place_of(error: BaseException) -> str:
 
 
 def finite_array(argument: str, x: Any) -> np.ndarray:
-    """Returns numbers as a float64 array; raises ValueError naming the argument where one is not finite."""
+    """Returns numbers as a float64 array; raises ValueError naming the argument where one is not
+    finite."""
     x = np.asarray(x, np.float64)
     require(np.isfinite(x), argument, "finite numbers", x)
     return x
@@ -213,4 +238,6 @@ def brief(x: Any) -> str:
     if not finite.size:
         return f"an array of shape {x.shape}, none finite"
     bad = f", {x.size - finite.size} not finite" if finite.size < x.size else ""
-    return f"an array of shape {x.shape} with values in [{finite.min():.6g}, {finite.max():.6g}]{bad}"
+    return (
+        f"an array of shape {x.shape} with values in [{finite.min():.6g}, {finite.max():.6g}]{bad}"
+    )

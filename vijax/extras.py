@@ -1,4 +1,5 @@
-"""Optional dependencies: imported where they are used, and named with their remedy when they are missing."""
+"""Optional dependencies: imported where they are used, and named with their remedy when they are
+missing."""
 
 from __future__ import annotations
 
@@ -8,7 +9,11 @@ import sys
 import warnings
 from types import ModuleType
 
-PACKAGES = {"sklearn": "scikit-learn", "contourpy": "matplotlib", "python_calamine": "python-calamine"}
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "contourpy": "matplotlib",
+    "python_calamine": "python-calamine",
+}
 """Packages whose names are not those of their modules."""
 
 
@@ -23,8 +28,8 @@ def missing(name: str, packages: str, extra: str) -> str:
 
 
 def require_extra(module: str, extra: str = "cli") -> ModuleType:
-    """Imports an optional dependency. Warnings at its first import are not shown: they are about the package, and the
-    user of vijax can do nothing about them.
+    """Imports an optional dependency. Warnings at its first import are not shown: they are about
+    the package, and the user of vijax can do nothing about them.
 
     Args:
       module: the module's dotted name, "sklearn.feature_extraction.text" say.

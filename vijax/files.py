@@ -1,8 +1,8 @@
 """Files of a run: written wholly or not at all, and never through a symbolic link.
 
-A run folder may come from somebody else, and a link in it must not lead a write to another place. So a file is written
-under a new name, and then replaces whatever has its name: a link itself, not the file that it points to.
-"""
+A run folder may come from somebody else, and a link in it must not lead a write to another place.
+So a file is written under a new name, and then replaces whatever has its name: a link itself, not
+the file that it points to."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PERMISSIONS = 0o666  # less the user's umask
 
 
 def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced. Raises OSError: it
-    could not be written; a file that was at `target` before is as it was."""
+    """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced.
+    Raises OSError: it could not be written; a file that was at `target` before is as it was."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # of a process of the same number that was killed
@@ -41,11 +41,13 @@ def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as .npz, as `write_atomically` does. It never pickles: NumPy before 2.2 cannot be told not to.
-    Raises TypeError: an array of Python objects."""
+    """Writes arrays as .npz, as `write_atomically` does. It never pickles: NumPy before 2.2 cannot
+    be told not to. Raises TypeError: an array of Python objects."""
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
-            raise TypeError(f"{name} holds Python objects, which no file takes: make it numbers or text")
+            raise TypeError(
+                f"{name} holds Python objects, which no file takes: make it numbers or text"
+            )
     write_atomically(target, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
@@ -56,7 +58,8 @@ MOST_EMPTY = 1_000_000
 
 
 def check_declared_sizes(file: BinaryIO) -> None:
-    """Looks at what the headers of a .npy or .npz say, before memory is taken for it; the file is then at its start.
+    """Looks at what the headers of a .npy or .npz say, before memory is taken for it; the file is
+    then at its start.
 
     Raises:
       ValueError: an array is said to be larger than what is in the file.
@@ -72,7 +75,9 @@ def check_declared_sizes(file: BinaryIO) -> None:
         with zipfile.ZipFile(file) as parts:
             total = sum(_declared_part(parts, part) for part in parts.infolist())
     if total > free_bytes():
-        raise MemoryError(f"its arrays take {in_words(total)}, and {in_words(free_bytes())} are free")
+        raise MemoryError(
+            f"its arrays take {in_words(total)}, and {in_words(free_bytes())} are free"
+        )
     file.seek(0)
 
 
@@ -85,11 +90,18 @@ def _declared_part(parts: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
 
 
 def _declared_size(file: Any, most: int, name: str) -> int:
-    """The bytes of an array by its header; a file that is no array is read as bytes, or refused, by others."""
+    """The bytes of an array by its header; a file that is no array is read as bytes, or refused, by
+    others."""
     if file.read(6) != np.lib.format.MAGIC_PREFIX:
         return most
-    is_first_version = file.read(2) == b"\1\0"  # the others differ in how names of fields are written
-    read_header = np.lib.format.read_array_header_1_0 if is_first_version else np.lib.format.read_array_header_2_0
+    is_first_version = (
+        file.read(2) == b"\1\0"
+    )  # the others differ in how names of fields are written
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if is_first_version
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(file)
     if any(length < 0 for length in shape):
         raise ValueError(f"{name} is said to have the shape {shape}")
@@ -97,14 +109,16 @@ def _declared_size(file: Any, most: int, name: str) -> int:
     size = number * dtype.itemsize
     if size > most or (size == 0 and math.prod(max(length, 1) for length in shape) > MOST_EMPTY):
         raise ValueError(
-            f"{name} is said to have the shape {shape} and the type {dtype}, {in_words(size)}, where the file holds "
+            f"{name} is said to have the shape {shape} and the type {dtype}, {in_words(size)}, "
+            "where the file holds "
             f"{in_words(most)} at most"
         )
     return size
 
 
 def storable(dtype: np.dtype) -> np.dtype:
-    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not restore."""
+    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not
+    restore."""
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
@@ -114,22 +128,28 @@ def checksum(array: np.ndarray) -> str:
 
 
 def write_text(target: Path, text: str) -> None:
-    r"""Writes a text in UTF-8, as `write_atomically` does. Half a surrogate pair (a cut emoji of a JSON file, a byte of
-    a file name), which UTF-8 lacks, is written as JSON writes it, `\ud83d`: no run is lost for a letter of a title.
-    """
-    write_atomically(target, lambda file: file.write(text.encode("utf-8", errors="backslashreplace")))
+    r"""Writes a text in UTF-8, as `write_atomically` does. Half a surrogate pair (a cut emoji of a
+    JSON file, a byte of a file name), which UTF-8 lacks, is written as JSON writes it, `\ud83d`: no
+    run is lost for a letter of a title."""
+    write_atomically(
+        target, lambda file: file.write(text.encode("utf-8", errors="backslashreplace"))
+    )
 
 
 def open_to_append(path: Path) -> int:
-    """Opens a file to append to; returns its descriptor. Raises OSError: it cannot be opened, or is a link."""
+    """Opens a file to append to; returns its descriptor. Raises OSError: it cannot be opened, or is
+    a link."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, PERMISSIONS)
 
 
 def own_folder(path: Path) -> Path:
-    """Returns the folder, which is made if it is missing. Raises OSError: it cannot be made, or is a link to another
-    one."""
+    """Returns the folder, which is made if it is missing. Raises OSError: it cannot be made, or is
+    a link to another one."""
     if path.is_symlink():
-        raise OSError(f"{path} is a link to another folder, and a run writes into its own folder only; remove the link")
+        raise OSError(
+            f"{path} is a link to another folder, and a run writes into its own folder only; "
+            "remove the link"
+        )
     path.mkdir(parents=True, exist_ok=True)
     return path
 

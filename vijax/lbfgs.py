@@ -1,12 +1,13 @@
-"""Searches for the maxima of a function from several starts side by side, by L-BFGS (Liu and Nocedal 1989).
+"""Searches for the maxima of a function from several starts side by side, by L-BFGS (Liu and
+Nocedal 1989).
 
-A search is a generator: it yields a point and is sent the value and the gradient there. So all searches share each call
-of the density. The algebra is in float64, also around a float32 density, and every evaluated point is counted.
+A search is a generator: it yields a point and is sent the value and the gradient there. So all
+searches share each call of the density. The algebra is in float64, also around a float32 density,
+and every evaluated point is counted.
 
-`optax.lbfgs` does not do the same. Its line search runs inside the compiled program, so that searches side by side wait
-for the longest one. On six posteriors it took 1.5 to 11 times as many gradients, and in a third of the runs a search
-ended far below the best one.
-"""
+`optax.lbfgs` does not do the same. Its line search runs inside the compiled program, so that
+searches side by side wait for the longest one. On six posteriors it took 1.5 to 11 times as many
+gradients, and in a third of the runs a search ended far below the best one."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Slopes = Callable[[Float[np.ndarray, "points D"]], tuple[np.ndarray, np.ndarray]
 """A function from points to values and gradients."""
 MEMORY = 20
 ENOUGH, NEARLY = 1e-3, 1.0
-"""A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit need not be exact.
-Below `NEARLY` it is checked whether it climbs the same hill as another search."""
+"""A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit
+need not be exact. Below `NEARLY` it is checked whether it climbs the same hill as another
+search."""
 LOOKS = 5  # evaluations of each search between two such checks
 
 
@@ -31,7 +33,9 @@ class Mode(NamedTuple):
 
     x: Float[np.ndarray, " D"]  # the point
     value: float  # log density there
-    sds: Float[np.ndarray, " D"]  # rough standard deviations, from the curvature that the search has seen
+    sds: Float[
+        np.ndarray, " D"
+    ]  # rough standard deviations, from the curvature that the search has seen
 
 
 class Point(NamedTuple):
@@ -55,11 +59,11 @@ def maximise(
     stopped: Callable[[], bool] = never,
     on_one_hill: Callable[[Point, Point], bool] | None = None,
 ) -> list[Mode]:
-    """Returns the ends of the searches from these starts, best first. Searches that begin where the density is zero are
-    left out.
+    """Returns the ends of the searches from these starts, best first. Searches that begin where the
+    density is zero are left out.
 
-    A search ends where it promises less than `enough` nats, or when it is `stopped`. Near its end it also ends where
-    it is `on_one_hill` with a higher search; it then has the end of that one.
+    A search ends where it promises less than `enough` nats, or when it is `stopped`. Near its end
+    it also ends where it is `on_one_hill` with a higher search; it then has the end of that one.
     """
     searches = [_Search(x, max_steps, enough, stopped) for x in starts]
     joined: dict[int, int] = {}
@@ -82,9 +86,12 @@ def maximise(
 def _joined(
     searches: list[_Search], joined: dict[int, int], on_one_hill: Callable[[Point, Point], bool]
 ) -> dict[int, int]:
-    """Finds for each search near its end a higher search on the same hill. The two nearest higher ones are tried."""
+    """Finds for each search near its end a higher search on the same hill. The two nearest higher
+    ones are tried."""
     found: dict[int, int] = {}
-    own = [i for i in range(len(searches)) if i not in joined and np.isfinite(searches[i].now.value)]
+    own = [
+        i for i in range(len(searches)) if i not in joined and np.isfinite(searches[i].now.value)
+    ]
     for i in own:
         now = searches[i].now
         if searches[i].end is not None or not now.promised < NEARLY:
@@ -124,7 +131,8 @@ class _Search:
 def _ascent(
     search: _Search, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]
 ) -> Generator[np.ndarray, tuple[float, np.ndarray], Mode]:
-    """The steps of a search: each along the L-BFGS direction, shortened until the value rises enough."""
+    """The steps of a search: each along the L-BFGS direction, shortened until the value rises
+    enough."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):
@@ -139,8 +147,13 @@ def _ascent(
             gain = new_value - value
             if gain >= 1e-4 * size * promised:
                 break
-            # The maximum of the parabola through both values and the slope here, within [0.1, 0.5] of the step.
-            top = 0.5 * size * promised / max(size * promised - gain, 1e-300) if np.isfinite(gain) else 0.1
+            # The maximum of the parabola through both values and the slope here, within [0.1, 0.5]
+            # of the step.
+            top = (
+                0.5 * size * promised / max(size * promised - gain, 1e-300)
+                if np.isfinite(gain)
+                else 0.1
+            )
             size *= min(max(top, 0.1), 0.5)
         else:
             break
@@ -153,7 +166,8 @@ def _ascent(
 
 
 def _applied(pairs: list[tuple[np.ndarray, np.ndarray]], slope: np.ndarray) -> np.ndarray:
-    """Returns H slope, H the approximate inverse of minus the Hessian (the two loops of Nocedal 1980)."""
+    """Returns H slope, H the approximate inverse of minus the Hessian (the two loops of Nocedal
+    1980)."""
     q, kept = slope.copy(), []
     for s, y in reversed(pairs):
         a = (s @ q) / (s @ y)
@@ -168,7 +182,8 @@ def _applied(pairs: list[tuple[np.ndarray, np.ndarray]], slope: np.ndarray) -> n
 
 
 def _diagonal(pairs: list[tuple[np.ndarray, np.ndarray]], dim: int) -> np.ndarray:
-    """Returns the diagonal of H, in O(D m^2) for m pairs (Byrd, Nocedal and Schnabel 1994, theorem 2.2)."""
+    """Returns the diagonal of H, in O(D m^2) for m pairs (Byrd, Nocedal and Schnabel 1994, theorem
+    2.2)."""
     if not pairs:
         return np.ones(dim)
     s, y = (np.stack(part) for part in zip(*pairs, strict=True))

@@ -1,4 +1,5 @@
-"""Free memory, to which data are compared before they are read: some say that they are larger than they are."""
+"""Free memory, to which data are compared before they are read: some say that they are larger than
+they are."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ UNKNOWN = 64 * GIB
 
 
 def free_bytes() -> int:
-    """Bytes of memory that this process can still have: of the machine, of its container and below its own limit."""
+    """Bytes of memory that this process can still have: of the machine, of its container and below
+    its own limit."""
     bounds = [_of_machine(), _of_container(), _below_own_limit()]
     return max(0, min((bound for bound in bounds if bound is not None), default=UNKNOWN))
 
@@ -59,5 +61,7 @@ def _below_own_limit() -> int | None:
     if limit == resource.RLIM_INFINITY:
         return None
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return limit - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        return limit - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
     return limit

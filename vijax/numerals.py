@@ -9,11 +9,13 @@ DIGITS = 4
 MOST_DIGITS = 15
 """Digits that float64 has for certain."""
 LARGE = 15
-"""Powers of ten from which on a number is written with an exponent; and small ones from -4 down, as Python does."""
+"""Powers of ten from which on a number is written with an exponent; and small ones from -4 down, as
+Python does."""
 
 
 def digits_of(value: float, spread: float = 0.0, least: int = DIGITS, of_spread: int = 2) -> int:
-    """Significant digits of a value that show this many digits of a spread beside it, and never fewer than `least`.
+    """Significant digits of a value that show this many digits of a spread beside it, and never
+    fewer than `least`.
 
     >>> digits_of(2_020_000.012, 0.097), digits_of(0.5, 0.097), digits_of(7.0)
     (10, 4, 4)
@@ -26,7 +28,8 @@ def digits_of(value: float, spread: float = 0.0, least: int = DIGITS, of_spread:
 
 
 def told(value: float, spread: float = 0.0, separator: str = "", least: int = DIGITS) -> str:
-    """A number for reading, with two digits or more of its spread (a standard deviation, or half of an interval).
+    """A number for reading, with two digits or more of its spread (a standard deviation, or half of
+    an interval).
 
     Args:
       value: the number.

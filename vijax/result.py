@@ -8,5 +8,10 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if not name[:1].isupper():  # no class: whoever looks at modules asks for other names
         raise AttributeError(name)
-    remedy = "Fit again, or read it with the vijax that pickled it. Fits last in run folders (`vijax fit`, vijax.load)."
-    raise ImportError(f"this pickle holds a fit of an older vijax, whose {name} was made otherwise. {remedy}")
+    remedy = (
+        "Fit again, or read it with the vijax that pickled it. Fits last in run folders (`vijax "
+        "fit`, vijax.load)."
+    )
+    raise ImportError(
+        f"this pickle holds a fit of an older vijax, whose {name} was made otherwise. {remedy}"
+    )

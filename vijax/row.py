@@ -1,4 +1,5 @@
-"""The function that makes an algorithm of the table: it calls `compose`, and adds wrappers by short arguments."""
+"""The function that makes an algorithm of the table: it calls `compose`, and adds wrappers by short
+arguments."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "average_after": averaged,
 }
 SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
-"""Arguments that every named algorithm takes, each short for a wrapper. Those outside `WITH_ARGUMENT` are short for
-`vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`; `lazy=False` is short for
-`vijax.topics.all_words`."""
+"""Arguments that every named algorithm takes, each short for a wrapper. Those outside
+`WITH_ARGUMENT` are short for `vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active`
+and `left_out`; `lazy=False` is short for `vijax.topics.all_words`."""
 
 
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
-    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`). Raises TypeError: an
-    unknown argument."""
+    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`).
+    Raises TypeError: an unknown argument."""
     check_names(choices, [*inspect.signature(compose).parameters, *SHORT], MOVED)
     both = {**own, **choices}
     short = {name: both.pop(name) for name in SHORT if name in both}

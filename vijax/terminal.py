@@ -1,8 +1,8 @@
 r"""Safe text for a terminal: control characters from data are shown, never obeyed.
 
-A word, a title or a file name may hold an escape sequence (which colours, moves, renames or worse), a sign that turns
-the direction of writing, or half a surrogate pair, which cannot be sent to a terminal.
-"""
+A word, a title or a file name may hold an escape sequence (which colours, moves, renames or worse),
+a sign that turns the direction of writing, or half a surrogate pair, which cannot be sent to a
+terminal."""
 
 from __future__ import annotations
 

@@ -16,10 +16,12 @@ Tree = TypeVar("Tree")
 
 
 def register(cls: T) -> T:
-    """Registers a dataclass as a pytree of its fields; those with metadata `static` are part of its structure.
+    """Registers a dataclass as a pytree of its fields; those with metadata `static` are part of its
+    structure.
 
-    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes with equally many
-    fields compare equal, and once in a while `jit` hands a normal the function that it compiled for a beta.
+    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes
+    with equally many fields compare equal, and once in a while `jit` hands a normal the function
+    that it compiled for a beta.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
@@ -29,8 +31,8 @@ def register(cls: T) -> T:
     >>> jax.tree.map(lambda x: 2 * x, Line([1, 2], "a"))
     Line(points=[2, 4], name='a')
 
-    Fields with metadata `context` are children too, and come last, but no arithmetic of this module changes them.
-    """
+    Fields with metadata `context` are children too, and come last, but no arithmetic of this module
+    changes them."""
     fields = dataclasses.fields(cls)
     static = tuple(field.name for field in fields if field.metadata.get("static"))
     context = tuple(field.name for field in fields if field.metadata.get("context"))
@@ -39,7 +41,10 @@ def register(cls: T) -> T:
     keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
     def flatten(x: Any) -> tuple[tuple, tuple]:
-        children = (*(getattr(x, name) for name in own), *(Context(getattr(x, name)) for name in context))
+        children = (
+            *(getattr(x, name) for name in own),
+            *(Context(getattr(x, name)) for name in context),
+        )
         return children, tuple(getattr(x, name) for name in static)
 
     def flatten_with_keys(x: Any) -> tuple[tuple, tuple]:
@@ -48,7 +53,9 @@ def register(cls: T) -> T:
 
     def unflatten(structure: tuple, children: Any) -> Any:
         values = (child.value if isinstance(child, Context) else child for child in children)
-        return cls(**dict(zip(names, values, strict=True)), **dict(zip(static, structure, strict=True)))
+        return cls(
+            **dict(zip(names, values, strict=True)), **dict(zip(static, structure, strict=True))
+        )
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
@@ -57,8 +64,8 @@ def register(cls: T) -> T:
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Arrays beside the parameters: a kernel, a mask. Arithmetic takes them from its first operand unchanged; `jit`,
-    `vmap` and checkpoints treat them like other arrays."""
+    """Arrays beside the parameters: a kernel, a mask. Arithmetic takes them from its first operand
+    unchanged; `jit`, `vmap` and checkpoints treat them like other arrays."""
 
     value: Any
 
@@ -88,7 +95,9 @@ def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
     >>> apply(lambda x, y: x + y, Masked(1.0, True), Masked(2.0, None))
     Masked(x=3.0, mask=True)
     """
-    return jax.tree.map(lambda x, *ys: x if is_context(x) else f(x, *ys), a, *rest, is_leaf=is_context)
+    return jax.tree.map(
+        lambda x, *ys: x if is_context(x) else f(x, *ys), a, *rest, is_leaf=is_context
+    )
 
 
 def parameters(a: PyTree) -> list[Any]:
@@ -102,12 +111,15 @@ def with_parameters(a: Tree, leaves: Sequence[Any]) -> Tree:
     given = iter(leaves)
     filled = [x if is_context(x) else next(given) for x in flat]
     if len(leaves) + sum(map(is_context, flat)) != len(flat):
-        raise ValueError(f"expected {len(flat) - sum(map(is_context, flat))} parameters, got {len(leaves)}.")
+        raise ValueError(
+            f"expected {len(flat) - sum(map(is_context, flat))} parameters, got {len(leaves)}."
+        )
     return jax.tree.unflatten(structure, filled)
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:
-    """a + b, of the same structure (natural and mean parameters differ in structure, and do not add)."""
+    """a + b, of the same structure (natural and mean parameters differ in structure, and do not
+    add)."""
     return apply(jnp.add, a, b)
 
 
@@ -131,12 +143,17 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
 
 
 def on_device(x: Any) -> Any:
-    """Returns x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy array (jax 0.10.2).
+    """Returns x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy
+    array (jax 0.10.2).
 
     >>> on_device(np.ones(2))
     Array([1., 1.], dtype=float32)
     """
-    return jax.device_put(x) if isinstance(x, np.ndarray | np.generic | int | float) else jnp.asarray(x)
+    return (
+        jax.device_put(x)
+        if isinstance(x, np.ndarray | np.generic | int | float)
+        else jnp.asarray(x)
+    )
 
 
 def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,14 +172,18 @@ def count_non_finite(a: PyTree) -> Int[Array, ""]:
     >>> int(count_non_finite({"x": jnp.array([1.0, jnp.nan, jnp.inf]), "n": jnp.arange(3)}))
     2
     """
-    counts = lambda xs: sum((jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in xs), jnp.zeros((), jnp.int32))
+    counts = lambda xs: sum(
+        (jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in xs), jnp.zeros((), jnp.int32)
+    )
     small, large = _floats(a)
     return counts(small) + _unless_finite(large, jnp.zeros((), jnp.int32), counts)
 
 
 def all_finite(a: PyTree) -> Bool[Array, ""]:
     """Returns True where every entry of every floating leaf is finite."""
-    every = lambda xs: jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in xs])) if xs else jnp.array(True)
+    every = lambda xs: (
+        jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in xs])) if xs else jnp.array(True)
+    )
     small, large = _floats(a)
     return every(small) & _unless_finite(large, jnp.array(True), every)
 
@@ -178,9 +199,12 @@ def _floats(a: PyTree) -> tuple[list[Array], list[Array]]:
     return [x for x in floats if not is_large(x)], [x for x in floats if is_large(x)]
 
 
-def _unless_finite(xs: list[Array], otherwise: Array, look: Callable[[list[Array]], Array]) -> Array:
-    """`otherwise` where all entries are finite, and else `look(xs)`. Sums over rows tell most of the time: they are not
-    finite where an entry is not. They are a product with ones, four times as fast on a CPU as a look at each entry."""
+def _unless_finite(
+    xs: list[Array], otherwise: Array, look: Callable[[list[Array]], Array]
+) -> Array:
+    """`otherwise` where all entries are finite, and else `look(xs)`. Sums over rows tell most of
+    the time: they are not finite where an entry is not. They are a product with ones, four times as
+    fast on a CPU as a look at each entry."""
     if not xs:
         return otherwise
     sums = [jnp.ones(x.size // x.shape[-1], x.dtype) @ x.reshape(-1, x.shape[-1]) for x in xs]

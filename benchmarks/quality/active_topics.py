@@ -1,11 +1,12 @@
-"""LDA by SSVI-A whose documents are held to few topics, by how few: document completion after some passes.
+"""LDA by SSVI-A whose documents are held to few topics, by how few: document completion after some
+passes.
 
-    python benchmarks/quality/active_topics.py [ap news20] [--topics 100] [--active 8 16 32:0.02] [--passes 1 5 10 20]
+    python benchmarks/quality/active_topics.py [ap news20] [--topics 100] [--active 8 16 32:0.02]
+    [--passes 1 5 10 20]
 
-32:0.02 stands for `active_topics=32, left_out=0.02`; all topics are run too, unless --no-dense is said. The score is
-of a held-out tenth, nats per word, and CPU seconds with compilation. Reads the corpora in the folder named by
-VIJAX_DATA.
-"""
+32:0.02 stands for `active_topics=32, left_out=0.02`; all topics are run too, unless --no-dense is
+said. The score is of a held-out tenth, nats per word, and CPU seconds with compilation. Reads the
+corpora in the folder named by VIJAX_DATA."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ import vijax as vi
 
 def main() -> None:
     """A table."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("corpora", nargs="*", default=["ap"])
     p.add_argument("--topics", type=int, default=100)
     p.add_argument("--active", nargs="+", default=["8", "16", "32", "32:0.02"])
@@ -33,17 +36,24 @@ def main() -> None:
     a = p.parse_args()
     for name in a.corpora:
         train, test = corpora(name, a.limit)
-        print(f"\n{name}: {train}; K = {a.topics}, batches of {a.batch}; after {a.passes} passes", flush=True)
+        print(
+            f"\n{name}: {train}; K = {a.topics}, batches of {a.batch}; after {a.passes} passes",
+            flush=True,
+        )
         model = vi.models.lda(a.topics, train.vocab_size, 0.1, 0.1, estep=vi.estep.cvb0())
         for given in ([] if a.no_dense else ["all"]) + a.active:
             alg, state, seconds, said = vi.ssvi_a(model, lazy=True, **choice(given)), None, 0.0, []
             for passes in a.passes:
                 begin = time.process_time()
                 key = jax.random.key(0)
-                fit = vi.fit(alg, train, key=key, num_epochs=passes, batch_size=a.batch, state=state)
+                fit = vi.fit(
+                    alg, train, key=key, num_epochs=passes, batch_size=a.batch, state=state
+                )
                 state = jax.block_until_ready(fit.state)
                 seconds += time.process_time() - begin
-                said.append(f"{fit.score(test, key=jax.random.key(1)).mean:.4f} ({seconds:.0f} CPU s)")
+                said.append(
+                    f"{fit.score(test, key=jax.random.key(1)).mean:.4f} ({seconds:.0f} CPU s)"
+                )
             print(f"  {given} topics a document: {', '.join(said)}{at_the_end(fit)}", flush=True)
 
 

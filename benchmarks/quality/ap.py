@@ -1,11 +1,12 @@
 """Quality of LDA on the AP corpus: document completion by algorithm, E-step, eta and seed.
 
-    python benchmarks/quality/ap.py --algorithm ssvi_a --estep gibbs --eta 0.1 0.01 --passes 15 --seeds 0 1 2
+    python benchmarks/quality/ap.py --algorithm ssvi_a --estep gibbs --eta 0.1 0.01 --passes 15
+    --seeds 0 1 2
 
-Reads the AP corpus from the folder named by VIJAX_DATA. 10 % of the documents are held out, words unseen in training
-dropped, alpha = 0.1, step sizes (t + 1)^-0.75; scores are nats per word of the second half of each held-out document.
-One line of JSON per run goes to --out, beside the table on the screen.
-"""
+Reads the AP corpus from the folder named by VIJAX_DATA. 10 % of the documents are held out, words
+unseen in training dropped, alpha = 0.1, step sizes (t + 1)^-0.75; scores are nats per word of the
+second half of each held-out document. One line of JSON per run goes to --out, beside the table on
+the screen."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ ESTEPS = {
 
 
 def arguments() -> argparse.Namespace:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--corpus", default="ap")
     p.add_argument("--algorithm", default="ssvi_a", choices=["svi", "ssvi", "ssvi_a"])
     p.add_argument("--estep", default="gibbs", choices=sorted(ESTEPS))
@@ -35,7 +38,9 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--alpha", type=float, default=0.1)
     p.add_argument("--topics", type=int, default=100)
     p.add_argument("--batch", type=int, default=256)
-    p.add_argument("--passes", type=int, nargs="+", default=[15], help="scores are taken after each of these")
+    p.add_argument(
+        "--passes", type=int, nargs="+", default=[15], help="scores are taken after each of these"
+    )
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--kappa", type=float, default=0.75)
     p.add_argument("--offset", type=float, default=1.0)
@@ -45,7 +50,12 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--no-control-variate", action="store_true")
     p.add_argument("--ramp", type=float, default=None)
     p.add_argument("--learn", nargs="*", default=[])
-    p.add_argument("--then-cavi", type=int, default=0, help="mean-field iterations on all documents from the solution")
+    p.add_argument(
+        "--then-cavi",
+        type=int,
+        default=0,
+        help="mean-field iterations on all documents from the solution",
+    )
     p.add_argument("--out", default=None)
     return p.parse_args()
 
@@ -62,12 +72,16 @@ def algorithm(a: argparse.Namespace, model: vi.Model) -> vi.Algorithm:
     return getattr(vi, a.algorithm)(model, **choices)
 
 
-def run(a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: data.Corpus) -> None:
+def run(
+    a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: data.Corpus
+) -> None:
     alg = algorithm(a, vi.models.lda(a.topics, train.vocab_size, alpha=a.alpha, eta=eta))
     state, spent, retractions, skipped = None, 0.0, 0, 0
     for passes in a.passes:
         started = time.process_time()
-        fit = vi.fit(alg, train, key=jax.random.key(seed), num_epochs=passes, batch_size=a.batch, state=state)
+        fit = vi.fit(
+            alg, train, key=jax.random.key(seed), num_epochs=passes, batch_size=a.batch, state=state
+        )
         spent += time.process_time() - started
         state = fit.state
         retractions += int(fit.trace["retractions"].sum())
@@ -84,7 +98,11 @@ def run(a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: 
             "cpu_s": round(spent, 1),
             "retractions": retractions,
             "skipped": skipped,
-            "settings": {k: v for k, v in vars(a).items() if k not in ("eta", "seeds", "passes", "out", "algorithm")},
+            "settings": {
+                k: v
+                for k, v in vars(a).items()
+                if k not in ("eta", "seeds", "passes", "out", "algorithm")
+            },
         }
         if a.then_cavi and passes == a.passes[-1]:
             row |= polished(a, eta, state, train, test)
@@ -96,12 +114,19 @@ def run(a: argparse.Namespace, eta: float, seed: int, train: data.Corpus, test: 
                 file.write(json.dumps(row) + "\n")
 
 
-def polished(a: argparse.Namespace, eta: float, state: vi.State, train: data.Corpus, test: data.Corpus) -> dict:
-    """Which local optimum of the mean-field ELBO the solution lies at (Hoffman and Blei 2015, Figure 3), by coordinate
-    ascent."""
-    alg = vi.cavi(vi.models.lda(a.topics, train.vocab_size, alpha=a.alpha, eta=eta), estep=vi.estep.mean_field())
+def polished(
+    a: argparse.Namespace, eta: float, state: vi.State, train: data.Corpus, test: data.Corpus
+) -> dict:
+    """Which local optimum of the mean-field ELBO the solution lies at (Hoffman and Blei 2015,
+    Figure 3), by coordinate ascent."""
+    alg = vi.cavi(
+        vi.models.lda(a.topics, train.vocab_size, alpha=a.alpha, eta=eta),
+        estep=vi.estep.mean_field(),
+    )
     start = alg.init(jax.random.key(0))._replace(posterior=state.posterior)
-    fit = vi.fit(alg, train, key=jax.random.key(0), num_steps=a.then_cavi, state=start, steps_per_chunk=5)
+    fit = vi.fit(
+        alg, train, key=jax.random.key(0), num_steps=a.then_cavi, state=start, steps_per_chunk=5
+    )
     score = fit.score(test, key=jax.random.key(1234))
     return {
         "cavi_elbo_per_word": round(float(fit.trace["elbo"][-1]) / train.num_tokens, 4),

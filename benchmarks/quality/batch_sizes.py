@@ -1,9 +1,10 @@
 """LDA by SVI and SSVI-A after some passes, by batch size: on what the default of `vijax.fit` rests.
 
-    python benchmarks/quality/batch_sizes.py [ap bbc news20 dblp] [--topics 50] [--passes 10] [--limit 10000]
+    python benchmarks/quality/batch_sizes.py [ap bbc news20 dblp] [--topics 50] [--passes 10]
+    [--limit 10000]
 
-Document completion of a held-out tenth, nats per word. Reads the corpora in the folder named by VIJAX_DATA.
-"""
+Document completion of a held-out tenth, nats per word. Reads the corpora in the folder named by
+VIJAX_DATA."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ ROWS = {"svi": (vi.svi, vi.estep.mean_field(), 0.01), "ssvi_a": (vi.ssvi_a, vi.e
 
 def main() -> None:
     """A table."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("corpora", nargs="*", default=["ap", "bbc", "news20", "dblp"])
     p.add_argument("--rows", nargs="+", default=list(ROWS))
     p.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 256, 512, 1024])
@@ -38,7 +41,9 @@ def main() -> None:
             for size in [s for s in a.sizes if s <= train.num_documents]:
                 begin = time.process_time()
                 alg = make(model, lazy=size * 4 < train.num_documents)
-                fit = vi.fit(alg, train, key=jax.random.key(a.seed), num_epochs=a.passes, batch_size=size)
+                fit = vi.fit(
+                    alg, train, key=jax.random.key(a.seed), num_epochs=a.passes, batch_size=size
+                )
                 seconds = time.process_time() - begin
                 score = fit.score(test, key=jax.random.key(1)).mean
                 print(f"  {row}, batches of {size}: {score:.4f} ({seconds:.0f} CPU s)", flush=True)

@@ -1,8 +1,8 @@
 """Posteriors that no normal has the shape of, of 2 to 32 variables, with their means and sds.
 
-Those of the hierarchy, the funnel and the bent density are exact, or by quadrature; those of the epidemic and of the
-counts by four chains of the No-U-Turn sampler, kept in a folder once they have run.
-"""
+Those of the hierarchy, the funnel and the bent density are exact, or by quadrature; those of the
+epidemic and of the counts by four chains of the No-U-Turn sampler, kept in a folder once they have
+run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from vijax.trust import bulk_ess, rhat
 
 CASES = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4], float)
 PUPILS, SUBSTEPS = 763, 10
-"""Boys in bed on fourteen days of 1978 (British Medical Journal 1, 587), and steps of the integrator a day."""
+"""Boys in bed on fourteen days of 1978 (British Medical Journal 1, 587), and steps of the
+integrator a day."""
 
 
 def negative_binomial(y: jax.Array, mean: jax.Array, shape: jax.Array) -> jax.Array:
@@ -32,10 +33,10 @@ def negative_binomial(y: jax.Array, mean: jax.Array, shape: jax.Array) -> jax.Ar
     return binomial + shape * jnp.log(shape / (shape + mean)) + y * jnp.log(mean / (shape + mean))
 
 
-# --- an epidemic ------------------------------------------------------------------------------------------------
+# --- an epidemic ----------------------------------------------------------------------------------
 def epidemic() -> tuple[vi.Model, Any]:
-    """SIR: rates of infection and recovery, those infected at first, and the overdispersion of the counts (Grinsztajn
-    et al. 2021)."""
+    """SIR: rates of infection and recovery, those infected at first, and the overdispersion of the
+    counts (Grinsztajn et al. 2021)."""
 
     def in_bed(v: Any) -> jax.Array:
         def slope(state: jax.Array) -> jax.Array:
@@ -57,7 +58,11 @@ def epidemic() -> tuple[vi.Model, Any]:
         return jax.lax.scan(day, jnp.stack([PUPILS - v["first"], v["first"]]), None, len(CASES))[1]
 
     def log_density(v: Any, y: jax.Array) -> jax.Array:
-        prior = half_normal_at(v["beta"], 2.0, 1.0) + half_normal_at(v["gamma"], 0.4, 0.5) - 5.0 * v["over"]
+        prior = (
+            half_normal_at(v["beta"], 2.0, 1.0)
+            + half_normal_at(v["gamma"], 0.4, 0.5)
+            - 5.0 * v["over"]
+        )
         prior += stats.gamma.logpdf(v["first"], 2.0, scale=2.0)
         return prior + negative_binomial(y, in_bed(v) + 1e-9, 1 / v["over"]).sum()
 
@@ -70,16 +75,21 @@ def half_normal_at(x: jax.Array, location: float, scale: float) -> jax.Array:
     return norm.logpdf(x, location, scale)
 
 
-# --- counts of groups -------------------------------------------------------------------------------------------
+# --- counts of groups -----------------------------------------------------------------------------
 def counts() -> tuple[vi.Model, Any]:
-    """Negative binomial regression of 44 counts, an intercept for each of eleven groups, four rows each."""
+    """Negative binomial regression of 44 counts, an intercept for each of eleven groups, four rows
+    each."""
     rng = np.random.default_rng(3)
     group, x = np.repeat(np.arange(11), 4), rng.normal(size=44)
     mean = np.exp(0.7 + 0.4 * x + 0.5 * rng.normal(size=11)[group])
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, size=44)).astype(float)
 
     def log_density(v: Any, d: Any) -> jax.Array:
-        prior = norm.logpdf(v["intercept"], 0, 2) + norm.logpdf(v["slope"], 0, 1) + norm.logpdf(v["z"]).sum()
+        prior = (
+            norm.logpdf(v["intercept"], 0, 2)
+            + norm.logpdf(v["slope"], 0, 1)
+            + norm.logpdf(v["z"]).sum()
+        )
         prior += half_normal(v["tau"], 1.0) - v["over"]
         rate = jnp.exp(v["intercept"] + v["slope"] * d["x"] + v["tau"] * v["z"][d["group"]])
         return prior + negative_binomial(d["y"], rate, 1 / v["over"]).sum()
@@ -89,7 +99,7 @@ def counts() -> tuple[vi.Model, Any]:
     return vi.density(variables, log_density), {"x": x, "y": y, "group": group}
 
 
-# --- a hierarchy ------------------------------------------------------------------------------------------------
+# --- a hierarchy ----------------------------------------------------------------------------------
 GROUPS, MEAN_SD, TAU = 30, 5.0, 5.0
 """Means of groups, the prior's sd of their mean, and scale of their sd."""
 
@@ -101,7 +111,8 @@ def _measured() -> dict[str, np.ndarray]:
 
 
 def hierarchy() -> tuple[vi.Model, Any]:
-    """Thirty means of groups around a common one, as they are (centred): a funnel where their sd is small."""
+    """Thirty means of groups around a common one, as they are (centred): a funnel where their sd is
+    small."""
 
     def log_density(v: Any, d: Any) -> jax.Array:
         prior = norm.logpdf(v["mu"], 0, MEAN_SD) + half_cauchy(v["tau"], TAU)
@@ -120,7 +131,9 @@ def hierarchy_exactly() -> tuple[np.ndarray, np.ndarray]:
     precision = 1 / MEAN_SD**2 + (1 / variance).sum(1)
     mean = (d["y"] / variance).sum(1) / precision
     weigh = (
-        0.5 * mean**2 * precision - 0.5 * np.log(precision) - 0.5 * (np.log(variance) + d["y"] ** 2 / variance).sum(1)
+        0.5 * mean**2 * precision
+        - 0.5 * np.log(precision)
+        - 0.5 * (np.log(variance) + d["y"] ** 2 / variance).sum(1)
     )
     weigh += np.log(tau[:, 0]) - np.log1p((tau[:, 0] / TAU) ** 2)
     weigh = np.exp(weigh - weigh.max())
@@ -134,11 +147,13 @@ def hierarchy_exactly() -> tuple[np.ndarray, np.ndarray]:
     return first, np.sqrt(weigh @ (variances + means**2) - first**2)
 
 
-# --- densities whose moments are known --------------------------------------------------------------------------
+# --- densities whose moments are known ------------------------------------------------------------
 def funnel() -> tuple[vi.Model, Any]:
     """Neal's, of ten variables: v ~ N(0, 3), nine x ~ N(0, exp(v / 2))."""
     inside = lambda v: norm.logpdf(v["x"], 0.0, jnp.exp(0.5 * v["v"])).sum()
-    return vi.density({"v": vi.free(), "x": vi.free(9)}, lambda v: norm.logpdf(v["v"], 0.0, 3.0) + inside(v)), None
+    return vi.density(
+        {"v": vi.free(), "x": vi.free(9)}, lambda v: norm.logpdf(v["v"], 0.0, 3.0) + inside(v)
+    ), None
 
 
 def bent() -> tuple[vi.Model, Any]:
@@ -177,7 +192,8 @@ POSTERIORS: dict[str, Callable[[], tuple[vi.Model, Any]]] = {
 
 
 def posterior(name: str, folder: Path) -> Posterior:
-    """One of `POSTERIORS` or of `posterior_models`, with its reference, which is read from or left in a folder."""
+    """One of `POSTERIORS` or of `posterior_models`, with its reference, which is read from or left
+    in a folder."""
     if name not in POSTERIORS:
         return load(name)
     model, data = POSTERIORS[name]()
@@ -202,5 +218,8 @@ def _sampled(model: Any, data: Any, count: int = 10_000) -> dict[str, np.ndarray
     chains = vi.reference.nuts(model, data, key=jax.random.key(7), num_samples=count, warmup=2_000)
     draws = [np.asarray(x, np.float64) for x in chains.globals.values()]
     flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in draws], -1)
-    print(f"NUTS: R-hat {rhat(flat).max():.4f}, effective draws {bulk_ess(flat).min():.0f}", flush=True)
+    print(
+        f"NUTS: R-hat {rhat(flat).max():.4f}, effective draws {bulk_ess(flat).min():.0f}",
+        flush=True,
+    )
     return {"mean": flat.mean((0, 1)), "sd": flat.std((0, 1))}

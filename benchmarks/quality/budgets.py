@@ -1,11 +1,12 @@
-"""What each thousand gradients buys: `vijax.auto` on posteriors that want a mixture of normals, by `max_gradients`.
+"""What each thousand gradients buys: `vijax.auto` on posteriors that want a mixture of normals, by
+`max_gradients`.
 
     python benchmarks/quality/budgets.py [--seeds 2] [--only epidemic counts] [--references FOLDER]
 
-Float64. A cell has the worst error of a mean, in posterior sds, and the worst log ratio of an sd to the posterior's,
-each the median over seeds; n where one normal was kept. Below the limits, gradients that were taken where nobody sets
-one. References are those of `bent_posteriors.py` (long NUTS runs are kept in the folder) and of posteriordb.
-"""
+Float64. A cell has the worst error of a mean, in posterior sds, and the worst log ratio of an sd to
+the posterior's, each the median over seeds; n where one normal was kept. Below the limits,
+gradients that were taken where nobody sets one. References are those of `bent_posteriors.py` (long
+NUTS runs are kept in the folder) and of posteriordb."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def row(name: str, seeds: int, folder: Path) -> list[str]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--seeds", type=int, default=2)
     p.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     p.add_argument("--references", type=Path, default=Path("references"))

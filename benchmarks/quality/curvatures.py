@@ -2,9 +2,9 @@
 
     python benchmarks/quality/curvatures.py
 
-Documents of 30, 100 and 300 words, of 20 known topics. Errors are of the E-step of `vijax.estep.proximal_gradient` over
-six keys, beside 1,024 draws averaged over nine: of means in standard deviations, and of the logarithm of these.
-"""
+Documents of 30, 100 and 300 words, of 20 known topics. Errors are of the E-step of
+`vijax.estep.proximal_gradient` over six keys, beside 1,024 draws averaged over nine: of means in
+standard deviations, and of the logarithm of these."""
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +32,15 @@ WAYS = {
 
 def problem(words, rng):
     """Documents of so many words, in the slots of those that they have."""
-    topics, root = rng.dirichlet(np.full(WORDS, 0.05), TOPICS), 0.5 * rng.normal(size=(TOPICS, TOPICS))
+    topics, root = (
+        rng.dirichlet(np.full(WORDS, 0.05), TOPICS),
+        0.5 * rng.normal(size=(TOPICS, TOPICS)),
+    )
     cov = 4 / TOPICS * root @ root.T + 0.5 * np.eye(TOPICS)
     odds = np.exp(rng.multivariate_normal(np.zeros(TOPICS), cov, DOCUMENTS))
-    counts = np.stack([rng.multinomial(words, share @ topics) for share in odds / odds.sum(1, keepdims=True)])
+    counts = np.stack(
+        [rng.multinomial(words, share @ topics) for share in odds / odds.sum(1, keepdims=True)]
+    )
     slots = np.argsort(counts == 0, axis=1, kind="stable")[:, : (counts > 0).sum(1).max()]
     likelihood = topics.T[slots]
     likelihood /= likelihood.max(2, keepdims=True)
@@ -46,7 +51,9 @@ def problem(words, rng):
 def found(problem, expectation, key, refine=0):
     """Means and standard deviations of q(z)."""
     zeros = jnp.zeros((DOCUMENTS, TOPICS))
-    cold = GaussianLocals(zeros, jnp.zeros((DOCUMENTS, TOPICS, TOPICS)), jnp.zeros(DOCUMENTS, jnp.int32))
+    cold = GaussianLocals(
+        zeros, jnp.zeros((DOCUMENTS, TOPICS, TOPICS)), jnp.zeros(DOCUMENTS, jnp.int32)
+    )
     estep = vi.estep.proximal_gradient(expectation, refine=refine)
     local = jax.jit(estep.logistic_normal)(problem, cold, jax.random.key(key))
     cov = np.linalg.inv(np.asarray(local.site + problem.precision, float))
@@ -55,12 +62,17 @@ def found(problem, expectation, key, refine=0):
 
 def main():
     rms = lambda x: np.sqrt(np.mean(x**2))
-    print("| words | expectation | error of means | its bias | of log sds | its bias |\n|---|---|---|---|---|---|")
+    print(
+        "| words | expectation | error of means | its bias | of log sds | its bias "
+        "|\n|---|---|---|---|---|---|"
+    )
     for words in (30, 100, 300):
         documents = problem(words, np.random.default_rng(words))
         mean, sd = found(documents, drawn(1024), 99, refine=8)
         for name, expectation in WAYS.items():
-            means, sds = zip(*(found(documents, expectation, key) for key in range(KEYS)), strict=True)
+            means, sds = zip(
+                *(found(documents, expectation, key) for key in range(KEYS)), strict=True
+            )
             off, wide = (np.stack(means) - mean) / sd, np.log(np.stack(sds) / sd)
             errors = " | ".join(f"{rms(x):.3f} | {rms(x.mean(0)):.3f}" for x in (off, wide))
             print(f"| {words} | {name} | {errors} |", flush=True)

@@ -1,12 +1,14 @@
-"""LDA at equal CPU time: held-out score against CPU seconds, beside tomotopy's collapsed Gibbs and scikit-learn.
+"""LDA at equal CPU time: held-out score against CPU seconds, beside tomotopy's collapsed Gibbs and
+scikit-learn.
 
-    python benchmarks/quality/equal_time.py [ap news20 imdb] [--topics 100] [--seconds 60] [--limit 20000] [--seed 1]
+    python benchmarks/quality/equal_time.py [ap news20 imdb] [--topics 100] [--seconds 60] [--limit
+    20000] [--seed 1]
 
-Each method has one core and so many CPU seconds, compilation included, time spent on scores not; each of two fits has
-half of them. eta = alpha = 0.1 for all, and none of them learns either. Document completion of a held-out tenth, nats
-per word. Prints a table and writes benchmarks/figures/equal_time.png. Reads the corpora in the folder named by
-VIJAX_DATA. The peers are installed into build/peers, never into vijax's environment.
-"""
+Each method has one core and so many CPU seconds, compilation included, time spent on scores not;
+each of two fits has half of them. eta = alpha = 0.1 for all, and none of them learns either.
+Document completion of a held-out tenth, nats per word. Prints a table and writes
+benchmarks/figures/equal_time.png. Reads the corpora in the folder named by VIJAX_DATA. The peers
+are installed into build/peers, never into vijax's environment."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ GROWTH = 1.35
 """Of the CPU seconds from one score to the next."""
 
 
-# --- in the peers' environment: needs no vijax ----------------------------------------------------------------------
+# --- in the peers' environment: needs no vijax ----------------------------------------------------
 def tomotopy_sweeps(counts: Any, topics: int, seed: int) -> Iterator[Any]:
     """The topics after each sweep."""
     import tomotopy
@@ -54,7 +56,9 @@ def tomotopy_sweeps(counts: Any, topics: int, seed: int) -> Iterator[Any]:
     lda = tomotopy.LDAModel(k=topics, alpha=ALPHA, eta=ETA, seed=seed)
     lda.optim_interval = 0
     for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
-        lda.add_doc(np.repeat(counts.indices[start:end], counts.data[start:end]).astype(str).tolist())
+        lda.add_doc(
+            np.repeat(counts.indices[start:end], counts.data[start:end]).astype(str).tolist()
+        )
     lda.train(0)
     ids = np.array(lda.used_vocabs, dtype=int)
     while True:
@@ -64,7 +68,8 @@ def tomotopy_sweeps(counts: Any, topics: int, seed: int) -> Iterator[Any]:
 
 
 def tomotopy_means(counts: Any, topics: int, seed: int) -> Iterator[Any]:
-    """The mean topics of the last 20 samples, ten sweeps apart; of fewer, of those of the later half of the sweeps."""
+    """The mean topics of the last 20 samples, ten sweeps apart; of fewer, of those of the later
+    half of the sweeps."""
     samples: list[np.ndarray] = []
     for sweep, current in enumerate(tomotopy_sweeps(counts, topics, seed), 1):
         if sweep % 10 == 0:
@@ -84,7 +89,11 @@ def sklearn_batches(counts: Any, topics: int, seed: int) -> Iterator[Any]:
     from sklearn.decomposition import LatentDirichletAllocation
 
     lda = LatentDirichletAllocation(
-        topics, doc_topic_prior=ALPHA, topic_word_prior=ETA, total_samples=counts.shape[0], random_state=seed
+        topics,
+        doc_topic_prior=ALPHA,
+        topic_word_prior=ETA,
+        total_samples=counts.shape[0],
+        random_state=seed,
     )
     rng = np.random.default_rng(seed)
     while True:
@@ -111,9 +120,10 @@ def peer_worker(name: str, folder: Path, topics: int, seconds: float, seed: int)
             return
 
 
-# --- in vijax's environment -----------------------------------------------------------------------------------------
+# --- in vijax's environment -----------------------------------------------------------------------
 def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int, seed: int) -> None:
-    """Scores at growing CPU seconds; of several fits, one after the other, those of their average."""
+    """Scores at growing CPU seconds; of several fits, one after the other, those of their
+    average."""
     import jax
     from schedules import corpora
 
@@ -143,13 +153,25 @@ def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int, 
             return spent > seconds / fits
 
         vi.fit(
-            alg, train, key=jax.random.key(seed + 1000 * number), num_epochs=10_000, batch_size=256, callbacks=[look]
+            alg,
+            train,
+            key=jax.random.key(seed + 1000 * number),
+            num_epochs=10_000,
+            batch_size=256,
+            callbacks=[look],
         )
 
     def report(index: int) -> None:
         if all(index < len(each) for each in found):
-            score = document_completion([each[index][1] for each in found], ALPHA, test, jax.random.key(1)).mean
-            print(json.dumps({"seconds": sum(each[index][0] for each in found), "score": float(score)}), flush=True)
+            score = document_completion(
+                [each[index][1] for each in found], ALPHA, test, jax.random.key(1)
+            ).mean
+            print(
+                json.dumps(
+                    {"seconds": sum(each[index][0] for each in found), "score": float(score)}
+                ),
+                flush=True,
+            )
 
     for number in range(fits):
         run(number)
@@ -157,7 +179,9 @@ def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int, 
 
 def lines_of(command: list[str]) -> list[dict[str, Any]]:
     """What a process prints."""
-    done = subprocess.run(command, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        command, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -172,7 +196,16 @@ def peer_curve(name: str, corpus: str, a: argparse.Namespace) -> list[dict[str, 
     train, test = corpora(corpus, a.limit)
     with tempfile.TemporaryDirectory() as folder:
         scipy.sparse.save_npz(Path(folder) / "train.npz", train.to_scipy())
-        worker = ["--worker", PEERS[name], "--folder", folder, "--topics", str(a.topics), "--seconds", str(a.seconds)]
+        worker = [
+            "--worker",
+            PEERS[name],
+            "--folder",
+            folder,
+            "--topics",
+            str(a.topics),
+            "--seconds",
+            str(a.seconds),
+        ]
         worker += ["--seed", str(a.seed)]
         rows = lines_of([str(peers_python()), __file__, *worker])
         for row in rows:
@@ -199,7 +232,9 @@ def draw(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
     """One panel a corpus."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 4), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        1, len(curves), figsize=(5 * len(curves), 4), squeeze=False, layout="constrained"
+    )
     for ax, (corpus, methods) in zip(axes[0], curves.items(), strict=True):
         for name, rows in methods.items():
             ax.plot([r["seconds"] for r in rows], [r["score"] for r in rows], ".-", label=name)
@@ -213,7 +248,9 @@ def draw(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
 
 def main() -> None:
     """Tables and a figure."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("corpora", nargs="*", default=["ap", "news20", "imdb"])
     p.add_argument("--topics", type=int, default=100)
     p.add_argument("--seconds", type=float, default=60)

@@ -1,33 +1,39 @@
-"""Autoencoders and guides of log densities: bounds on digits after so many passes, and speed beside NumPyro's.
+"""Autoencoders and guides of log densities: bounds on digits after so many passes, and speed beside
+NumPyro's.
 
-    python benchmarks/quality/free.py [--out benchmarks/results_free.md] [--only digits guides many nuts] [--steps 5000]
+    python benchmarks/quality/free.py [--out benchmarks/results_free.md] [--only digits guides many
+    nuts] [--steps 5000]
 
-Writes one page, and prints it. Reads usps.npz and a1a.npz from the folder named by VIJAX_DATA. NumPyro is an optional
-peer: without it the page has our rows alone, and says so. Float32; CPU seconds of the process, all of its threads.
+Writes one page, and prints it. Reads usps.npz and a1a.npz from the folder named by VIJAX_DATA.
+NumPyro is an optional peer: without it the page has our rows alone, and says so. Float32; CPU
+seconds of the process, all of its threads.
 
-Digits: USPS, pixels above 0, 256-400-50 and back, tanh, Adam at 1e-3, batches of 128. The bound is the evidence lower
-bound, the mean over the test images, of ten draws each; the tighter one weighs a hundred draws of each.
+Digits: USPS, pixels above 0, 256-400-50 and back, tanh, Adam at 1e-3, batches of 128. The bound is
+the evidence lower bound, the mean over the test images, of ten draws each; the tighter one weighs a
+hundred draws of each.
 
-Classes: a mixture of ten behind the same networks with ten latent variables (`structured_digits.py`). A class is used
-where it is the likeliest of any test image; purity is the share of test images of the digit most frequent in their
-class. No label is seen.
+Classes: a mixture of ten behind the same networks with ten latent variables
+(`structured_digits.py`). A class is used where it is the likeliest of any test image; purity is the
+share of test images of the digit most frequent in their class. No label is seen.
 
-Guides: logistic regression of a1a (1,605 rows, 123 columns and an intercept, weights N(0, 1) a priori), all data at
-each step, one draw a step, Adam at 0.01; both sides the same number of steps from their own starts. A step's time is
-that of a compiled scan over all steps, the second call; "first" is a run as its users call it (`vijax.fit`,
-`SVI.run`), with all it compiles, and "bar" a second run that shows a bar of its progress. ELBOs are of 4,096 draws of
-what was fitted. Beside other work on the machine a step's time varies by half from run to run: compare within one.
+Guides: logistic regression of a1a (1,605 rows, 123 columns and an intercept, weights N(0, 1) a
+priori), all data at each step, one draw a step, Adam at 0.01; both sides the same number of steps
+from their own starts. A step's time is that of a compiled scan over all steps, the second call;
+"first" is a run as its users call it (`vijax.fit`, `SVI.run`), with all it compiles, and "bar" a
+second run that shows a bar of its progress. ELBOs are of 4,096 draws of what was fitted. Beside
+other work on the machine a step's time varies by half from run to run: compare within one.
 
-Many variables: `vijax.auto` beyond 300 of them, with the directions of dependence that it may take (`vijax/automatic/
-low_rank.py`) and with none. A normal of 500 variables with five common factors; linear regressions on 500 columns, of
-2,000 rows whose columns have a common factor, and of 100 rows; softmax regression of 2,000 USPS digits on 256 pixels.
-The last column is the root mean square of log ratios of sds to the exact ones, where these are known.
+Many variables: `vijax.auto` beyond 300 of them, with the directions of dependence that it may take
+(`vijax/automatic/ low_rank.py`) and with none. A normal of 500 variables with five common factors;
+linear regressions on 500 columns, of 2,000 rows whose columns have a common factor, and of 100
+rows; softmax regression of 2,000 USPS digits on 256 pixels. The last column is the root mean square
+of log ratios of sds to the exact ones, where these are known.
 
-NUTS: posteriors that no normal has the shape of (`hard_posteriors.py`). Errors of means are in posterior sds. R-hat is
-the worst and the effective number of draws the least of all quantities; beside them the share of divergent steps.
-An R-hat above 1.01 says that the chains themselves are not to be trusted, as in the neck of the funnel, whose standard
-deviations are known: 3 of v and e^(9/4) = 9.5 of each x.
-"""
+NUTS: posteriors that no normal has the shape of (`hard_posteriors.py`). Errors of means are in
+posterior sds. R-hat is the worst and the effective number of draws the least of all quantities;
+beside them the share of divergent steps. An R-hat above 1.01 says that the chains themselves are
+not to be trusted, as in the neck of the funnel, whose standard deviations are known: 3 of v and
+e^(9/4) = 9.5 of each x."""
 
 from __future__ import annotations
 
@@ -74,18 +80,23 @@ def timed(go: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.process_time() - started
 
 
-# --- digits ----------------------------------------------------------------------------------------------------------
+# --- digits ---------------------------------------------------------------------------------------
 def digits(a: argparse.Namespace) -> Rows:
     """The bounds of an autoencoder after so many passes."""
     with np.load(FOLDER / "usps.npz") as file:
         x, is_test = (file["X_milli"] > 0).astype(np.float32), file["is_test"]
     net = Perceptron("tanh")
-    encoder = Halves(net, lambda mean, log_sd: (mean, log_sd)), layers_of([256, HIDDEN, 2 * LATENT], (a.seed, 0))
+    encoder = (
+        Halves(net, lambda mean, log_sd: (mean, log_sd)),
+        layers_of([256, HIDDEN, 2 * LATENT], (a.seed, 0)),
+    )
     decoder = net, layers_of([LATENT, HIDDEN, 256], (a.seed, 1))
     model = vi.models.vae(encoder, decoder, vi.models.observed.bernoulli(), latent_dim=LATENT)
     weighted = vi.estep.amortised(8, objective=vi.objective.importance_weighted())
     for name, estep in (("evidence lower bound", None), ("importance-weighted, 8 draws", weighted)):
-        yield from _passes(name, vi.aevb(model, learning_rate=1e-3, estep=estep), model, x, is_test, a.seed)
+        yield from _passes(
+            name, vi.aevb(model, learning_rate=1e-3, estep=estep), model, x, is_test, a.seed
+        )
 
 
 def _passes(name: str, alg: Any, model: Any, x: np.ndarray, is_test: np.ndarray, seed: int) -> Rows:
@@ -94,7 +105,10 @@ def _passes(name: str, alg: Any, model: Any, x: np.ndarray, is_test: np.ndarray,
         began = time.process_time()
         fit = vi.fit(alg, x[~is_test], num_epochs=passes, batch_size=128, key=key, state=state)
         spent, state = spent + time.process_time() - began, fit.state
-        each = np.mean([model.bound(fit, x[is_test], key=k) for k in jax.random.split(jax.random.key(1), 10)], axis=0)
+        each = np.mean(
+            [model.bound(fit, x[is_test], key=k) for k in jax.random.split(jax.random.key(1), 10)],
+            axis=0,
+        )
         tight = model.bound(fit, x[is_test], key=key, num_samples=100)
         steps = -(-int((~is_test).sum()) // 128)
         train = fit.trace["elbo"][-steps:].mean() / int((~is_test).sum())
@@ -103,7 +117,7 @@ def _passes(name: str, alg: Any, model: Any, x: np.ndarray, is_test: np.ndarray,
         yield [name, str(passes), *bounds, f"{spent:.1f}"]
 
 
-# --- guides ----------------------------------------------------------------------------------------------------------
+# --- guides ---------------------------------------------------------------------------------------
 def design() -> tuple[np.ndarray, np.ndarray]:
     """Features with a column of ones, labels 0 and 1."""
     with np.load(FOLDER / "a1a.npz") as file:
@@ -122,14 +136,26 @@ def guides(a: argparse.Namespace) -> Rows:
     data = {"x": x, "y": y}
     for guide in (vi.guides.mean_field(), vi.guides.full_rank()):
         kind = "independent normals" if guide == vi.guides.mean_field() else "full covariance"
-        yield from _by_steps(kind, f"`vijax.advi`, {a.steps:,} steps", vi.advi(model, guide=guide), data, a.steps)
+        yield from _by_steps(
+            kind, f"`vijax.advi`, {a.steps:,} steps", vi.advi(model, guide=guide), data, a.steps
+        )
         yield from _by_numpyro(kind, x, y, a.steps)
         if guide == vi.guides.full_rank():
-            yield from _by_steps(kind, "`vijax.ngvi`, 200 steps of 32 draws", vi.ngvi(model), data, 200)
+            yield from _by_steps(
+                kind, "`vijax.ngvi`, 200 steps of 32 draws", vi.ngvi(model), data, 200
+            )
         method, name = (vi.dadvi, "dadvi") if guide == vi.guides.mean_field() else (vi.auto, "auto")
         run = lambda method=method: method(model, data, key=jax.random.key(0))
         (fit, first), (_, again) = _clocked(run), _clocked(run)
-        yield [kind, f"`vijax.{name}`, to its own end", "", f"{first:.1f}", f"{again:.2f}", "", _elbo(fit, model, data)]
+        yield [
+            kind,
+            f"`vijax.{name}`, to its own end",
+            "",
+            f"{first:.1f}",
+            f"{again:.2f}",
+            "",
+            _elbo(fit, model, data),
+        ]
 
 
 class Terminal(io.StringIO):
@@ -151,7 +177,9 @@ def _elbo(fit: Any, model: Any, data: Any) -> str:
 
 
 def _by_steps(kind: str, name: str, alg: Any, data: Any, steps: int) -> Rows:
-    run = lambda *callbacks: vi.fit(alg, data, num_steps=steps, key=jax.random.key(0), callbacks=callbacks)
+    run = lambda *callbacks: vi.fit(
+        alg, data, num_steps=steps, key=jax.random.key(0), callbacks=callbacks
+    )
     (fit, first), (_, again) = _clocked(run), _clocked(run)
     _, bar = _clocked(lambda: run(Printer(stream=Terminal(), unit="rows", per="row")))
     batch = Minibatch(jax.tree.map(jnp.asarray, data), None)
@@ -164,7 +192,15 @@ def _by_steps(kind: str, name: str, alg: Any, data: Any, steps: int) -> Rows:
     jax.block_until_ready(scanned(state, keys))
     _, seconds = timed(lambda: scanned(state, keys))
     elbo = _elbo(fit, alg.spec.model, data)
-    yield [kind, name, f"{1e6 * seconds / steps:.0f}", f"{first:.1f}", f"{again:.2f}", f"{bar:.2f}", elbo]
+    yield [
+        kind,
+        name,
+        f"{1e6 * seconds / steps:.0f}",
+        f"{first:.1f}",
+        f"{again:.2f}",
+        f"{bar:.2f}",
+        elbo,
+    ]
 
 
 def _by_numpyro(kind: str, x: np.ndarray, y: np.ndarray, steps: int) -> Rows:
@@ -191,7 +227,11 @@ def _by_numpyro(kind: str, x: np.ndarray, y: np.ndarray, steps: int) -> Rows:
         run(True)  # another program, to be compiled
         _, bar = timed(lambda: run(True).params)
     state = svi.init(jax.random.key(0))
-    scanned = jax.jit(lambda state: jax.lax.scan(lambda s, _: (svi.update(s)[0], None), state, None, length=steps)[0])
+    scanned = jax.jit(
+        lambda state: jax.lax.scan(
+            lambda s, _: (svi.update(s)[0], None), state, None, length=steps
+        )[0]
+    )
     jax.block_until_ready(svi.get_params(scanned(state)))
     _, seconds = timed(lambda: svi.get_params(scanned(state)))
     losses = jax.vmap(lambda key: Trace_ELBO().loss(key, result, model, guide))(
@@ -199,17 +239,36 @@ def _by_numpyro(kind: str, x: np.ndarray, y: np.ndarray, steps: int) -> Rows:
     )
     elbo = f"{-float(losses.mean()):.2f} ± {float(losses.std()) / np.sqrt(DRAWS):.2f}"
     label = f"NumPyro {numpyro.__version__}, `{name}`, {steps:,} steps"
-    yield [kind, label, f"{1e6 * seconds / steps:.0f}", f"{first:.1f}", f"{again:.2f}", f"{bar:.2f}", elbo]
+    yield [
+        kind,
+        label,
+        f"{1e6 * seconds / steps:.0f}",
+        f"{first:.1f}",
+        f"{again:.2f}",
+        f"{bar:.2f}",
+        elbo,
+    ]
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 TABLES: dict[str, tuple[str, Callable[[argparse.Namespace], Rows], list[str]]] = {
     "digits": (
         "Digits by an autoencoder: nats an image",
         digits,
-        ["objective", "passes", "objective, training", "bound, test", "test, 100 weighted draws", "CPU s so far"],
+        [
+            "objective",
+            "passes",
+            "objective, training",
+            "bound, test",
+            "test, 100 weighted draws",
+            "CPU s so far",
+        ],
     ),
-    "structured": ("Digits by a mixture behind two networks", lambda a: structured_rows(FOLDER, a.seed), STRUCTURED),
+    "structured": (
+        "Digits by a mixture behind two networks",
+        lambda a: structured_rows(FOLDER, a.seed),
+        STRUCTURED,
+    ),
     "guides": (
         "Guides of a log density: a1a",
         guides,
@@ -224,7 +283,9 @@ def page(a: argparse.Namespace) -> Iterator[str]:
     """Line by line, as it is computed."""
     number = len(os.sched_getaffinity(0))
     cores = "one core" if number == 1 else f"{number} cores"
-    command = "python benchmarks/quality/free.py" + ("" if a.steps == 5000 else f" --steps {a.steps}")
+    command = "python benchmarks/quality/free.py" + (
+        "" if a.steps == 5000 else f" --steps {a.steps}"
+    )
     yield f"# Autoencoders, and guides of log densities\n\n`{command}`; jax {jax.__version__}, {cores}, float32.\n"
     yield "\n\n".join((__doc__ or "").strip().split("\n\n")[3:]) + "\n"
     for name in a.only:
@@ -236,11 +297,18 @@ def page(a: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--out", type=Path, help="the page, as a file too")
     p.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES))
     p.add_argument("--steps", type=int, default=5000)
-    p.add_argument("--samples", type=int, default=4000, help="draws of each chain of NUTS, after as many of warmup")
+    p.add_argument(
+        "--samples",
+        type=int,
+        default=4000,
+        help="draws of each chain of NUTS, after as many of warmup",
+    )
     p.add_argument("--seed", type=int, default=0)
     a = p.parse_args()
     printed(page(a), a.out)

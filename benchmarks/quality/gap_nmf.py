@@ -1,14 +1,15 @@
-"""GaP-KL-NMF: how many spectra made a spectrogram, and which (Hoffman and Blei 2015, section 4.3, figures 4 and 5).
+"""GaP-KL-NMF: how many spectra made a spectrogram, and which (Hoffman and Blei 2015, section 4.3,
+figures 4 and 5).
 
     python benchmarks/quality/gap_nmf.py synthetic --figure benchmarks/figures/gap_nmf.png     # twelve minutes of CPU
     python benchmarks/quality/gap_nmf.py fsdd --figure benchmarks/figures/gap_nmf_fsdd.png     # spoken digits
 
-Synthetic: a speech-like dictionary of 257 x 50 (`vijax.data.synthetic.spectrogram`), 1000 frames, K = 50, a = 0.25,
-b = 0.2, alpha = c = 1; at scale 0.1 the mean of Y is 5, at scale 1 it is 50. A component is active when a thousandth of
-the counts are its own; a true spectrum is found when some active component's mean correlates with it above 0.9. Runs
-start from nearly flat spectra, or from those of columns of the data (`vijax.models.gap_nmf`, `init`).
-Spoken digits are read from the folder named by VIJAX_DATA. Prints the rows of benchmarks/results_gap_nmf.md.
-"""
+Synthetic: a speech-like dictionary of 257 x 50 (`vijax.data.synthetic.spectrogram`), 1000 frames, K
+= 50, a = 0.25, b = 0.2, alpha = c = 1; at scale 0.1 the mean of Y is 5, at scale 1 it is 50. A
+component is active when a thousandth of the counts are its own; a true spectrum is found when some
+active component's mean correlates with it above 0.9. Runs start from nearly flat spectra, or from
+those of columns of the data (`vijax.models.gap_nmf`, `init`). Spoken digits are read from the
+folder named by VIJAX_DATA. Prints the rows of benchmarks/results_gap_nmf.md."""
 
 from __future__ import annotations
 
@@ -37,14 +38,20 @@ Start = Product | Literal["flat", "columns"]
 
 def model(num_rows: int, num_components: int, start: Start = "flat", rounds: int = 5) -> vi.Model:
     init = (lambda key, prior: start) if isinstance(start, Product) else start
-    return vi.models.gap_nmf(num_rows, num_components, estep=vi.estep.mean_field(rounds, 1e-3), init=init)
+    return vi.models.gap_nmf(
+        num_rows, num_components, estep=vi.estep.mean_field(rounds, 1e-3), init=init
+    )
 
 
 def mean_field(y: np.ndarray, size: int, steps: int, start: Start = "flat", key: int = 0) -> vi.Fit:
-    return vi.fit(vi.cavi(model(y.shape[1], size, start)), y, num_steps=steps, key=jax.random.key(key))
+    return vi.fit(
+        vi.cavi(model(y.shape[1], size, start)), y, num_steps=steps, key=jax.random.key(key)
+    )
 
 
-def structured(y: np.ndarray, size: int, steps: int, start: Start = "flat", rounds: int = 20) -> vi.Fit:
+def structured(
+    y: np.ndarray, size: int, steps: int, start: Start = "flat", rounds: int = 20
+) -> vi.Fit:
     """SSVI-A on full data: rho = 1 for two thirds of the steps, then decreasing."""
     schedule = HOLD(2 * steps // 3)
     alg = vi.ssvi_a(model(y.shape[1], size, start, rounds), step_size=schedule, full_data=True)
@@ -97,11 +104,14 @@ def distinct(dictionary: np.ndarray, gains: np.ndarray, closest: float = 0.9) ->
 
 
 def pooled(y: np.ndarray, size: int, restarts: int, steps: int) -> Iterator[vi.Fit]:
-    """Mean field from several starts; again from the distinct spectra of all of them together; then pruned, smallest
-    first, to `size`. The fits before and after pruning."""
+    """Mean field from several starts; again from the distinct spectra of all of them together; then
+    pruned, smallest first, to `size`. The fits before and after pruning."""
     runs = [mean_field(y, size, steps, key=10 + r).posterior for r in range(restarts)]
     parts = [means(q, active(q)) for q in runs]
-    dictionary, gains = np.concatenate([w for w, _ in parts], 1), np.concatenate([g for _, g in parts]) / restarts
+    dictionary, gains = (
+        np.concatenate([w for w, _ in parts], 1),
+        np.concatenate([g for _, g in parts]) / restarts,
+    )
     chosen = distinct(dictionary, gains)
     fit = mean_field(y, len(chosen), steps, start=around(dictionary[:, chosen], gains[chosen]))
     yield fit
@@ -111,11 +121,17 @@ def pooled(y: np.ndarray, size: int, restarts: int, steps: int) -> Iterator[vi.F
     yield fit
 
 
-def report(name: str, seed: int, fit: vi.Fit, truth: synthetic.SpectrogramTruth, started: float) -> np.ndarray:
+def report(
+    name: str, seed: int, fit: vi.Fit, truth: synthetic.SpectrogramTruth, started: float
+) -> np.ndarray:
     correlations = best_correlations(truth.dictionary, fit.posterior)
     found = int(np.sum(correlations > 0.9))
     elbo, seconds = np.mean(fit.trace["elbo"][-10:]), time.process_time() - started
-    print(f"| {name} | {seed} | {len(active(fit.posterior))} | {found} | {elbo:,.0f} | {seconds:.0f} |", flush=True)
+    print(
+        f"| {name} | {seed} | {len(active(fit.posterior))} | {found} | {elbo:,.0f} | "
+        f"{seconds:.0f} |",
+        flush=True,
+    )
     return correlations
 
 
@@ -130,13 +146,19 @@ def synthetic_runs(seeds: list[int], restarts: int, figure: str | None) -> None:
                 for name, run in ALGORITHMS.items():
                     started = time.process_time()
                     values = report(
-                        f"scale {scale:g}, {name} from {words}", seed, run(y, 50, steps, start), truth, started
+                        f"scale {scale:g}, {name} from {words}",
+                        seed,
+                        run(y, 50, steps, start),
+                        truth,
+                        started,
                     )
                     if scale == 1:
                         curves.setdefault(f"{name} from {words}", values)
         for name, run in ALGORITHMS.items():
             started = time.process_time()
-            values = report(f"scale 1, {name} from the truth", seed, run(y, 50, 60, exact), truth, started)
+            values = report(
+                f"scale 1, {name} from the truth", seed, run(y, 50, 60, exact), truth, started
+            )
             curves.setdefault(f"{name} from the truth", values)
         started = time.process_time()
         for fit in pooled(y, 50, restarts, steps=250) if restarts else ():
@@ -153,7 +175,9 @@ def draw_correlations(curves: dict[str, np.ndarray], path: str) -> None:
 
     fig, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
     for name, values in curves.items():
-        axis.plot(np.sort(values)[::-1], label=name, linestyle="--" if name.startswith("SSVI-A") else "-")
+        axis.plot(
+            np.sort(values)[::-1], label=name, linestyle="--" if name.startswith("SSVI-A") else "-"
+        )
     axis.axhline(0.9, color="k", linewidth=0.6)
     axis.set_xlabel("true spectrum, sorted")
     axis.set_ylabel("best correlation")
@@ -186,8 +210,12 @@ def fsdd_runs(figure: str | None) -> None:
         runs |= {
             f"MF from {words}": lambda s=start: mean_field(train, 50, 200, s),
             f"SSVI-A from {words}": lambda s=start: structured(train, 50, 200, s, rounds=5),
-            f"SVI, batches of 256, from {words}": lambda m=own: vi.fit(vi.svi(m), train, **stochastic),
-            f"SSVI-A, batches of 256, from {words}": lambda m=own: vi.fit(vi.ssvi_a(m), train, **stochastic),
+            f"SVI, batches of 256, from {words}": lambda m=own: vi.fit(
+                vi.svi(m), train, **stochastic
+            ),
+            f"SSVI-A, batches of 256, from {words}": lambda m=own: vi.fit(
+                vi.ssvi_a(m), train, **stochastic
+            ),
         }
     for name, run in runs.items():
         started = time.process_time()
@@ -195,7 +223,8 @@ def fsdd_runs(figure: str | None) -> None:
         held = fit.score(test, key=jax.random.key(1))
         seconds = time.process_time() - started
         print(
-            f"| {name} | {len(active(fit.posterior))} | {held.mean:.1f} ± {held.standard_error:.1f} | {seconds:.0f} |",
+            f"| {name} | {len(active(fit.posterior))} | {held.mean:.1f} ± "
+            f"{held.standard_error:.1f} | {seconds:.0f} |",
             flush=True,
         )
         if name == "MF from columns" and figure:
@@ -210,7 +239,9 @@ def draw_dictionary(q: Product, path: str) -> None:
     w = np.asarray(q["dictionary"].mean())[:, chosen]
     w, share = w / w.max(axis=0), shares(q)[chosen]
     order = np.argsort((np.arange(len(w)) @ w) / w.sum(0))
-    fig, (top, bottom) = plt.subplots(2, 1, figsize=(6, 4.5), layout="constrained", height_ratios=[3, 1], sharex=True)
+    fig, (top, bottom) = plt.subplots(
+        2, 1, figsize=(6, 4.5), layout="constrained", height_ratios=[3, 1], sharex=True
+    )
     frequencies = (-0.5, len(chosen) - 0.5, 0.0, 4.0)
     top.imshow(
         20 * np.log10(w[:, order] + 1e-3),
@@ -228,10 +259,14 @@ def draw_dictionary(q: Product, path: str) -> None:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("data", choices=["synthetic", "fsdd"])
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    p.add_argument("--restarts", type=int, default=8, help="runs of mean field that are pooled; 0: none")
+    p.add_argument(
+        "--restarts", type=int, default=8, help="runs of mean field that are pooled; 0: none"
+    )
     p.add_argument("--figure", help="where to write the figure")
     a = p.parse_args()
     if a.data == "synthetic":

@@ -1,15 +1,15 @@
-"""GP classification by proximal-gradient SVI and by stochastic gradients (Khan et al. 2016, section 7.1, Figures 1 and
-2).
+"""GP classification by proximal-gradient SVI and by stochastic gradients (Khan et al. 2016, section
+7.1, Figures 1 and 2).
 
     python benchmarks/quality/gp.py                        # Ionosphere and Sonar, every method of ours
     python benchmarks/quality/gp.py --baselines --figures out   # optax on (m, Cholesky) too, and the two figures
     python benchmarks/quality/gp.py --data usps_3v5 --batch 20  # the larger problem
 
-Reads the data from the folder named by VIJAX_DATA. float64; kernel sigma^2 exp(-|x - x'|^2 / (2 l^2)), logistic
-likelihood, inputs as they are. Run it under OPENBLAS_NUM_THREADS=1 where other work shares the cores: Cholesky
-factors of this size lose a factor of ten and more to threads that wait for each other.
-A pass reads N sites. "gap" is |ELBO / best - 1| of the exact ELBO. Log-loss in bits.
-"""
+Reads the data from the folder named by VIJAX_DATA. float64; kernel sigma^2 exp(-|x - x'|^2 / (2
+l^2)), logistic likelihood, inputs as they are. Run it under OPENBLAS_NUM_THREADS=1 where other work
+shares the cores: Cholesky factors of this size lose a factor of ten and more to threads that wait
+for each other. A pass reads N sites. "gap" is |ELBO / best - 1| of the exact ELBO. Log-loss in
+bits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def make_model(name: str, x: np.ndarray, y: np.ndarray) -> vi.models.Predictors:
 
     def kernel(a: Any, b: Any) -> jax.Array:
         distance = jnp.sum(a**2, 1)[:, None] + jnp.sum(b**2, 1)[None] - 2 * a @ b.T
-        return np.exp(2 * log_scale) * jnp.exp(-jnp.maximum(distance, 0.0) / (2 * np.exp(2 * log_length)))
+        return np.exp(2 * log_scale) * jnp.exp(
+            -jnp.maximum(distance, 0.0) / (2 * np.exp(2 * log_length))
+        )
 
     return vi.models.gp(x, y, kernel, vi.likelihood.bernoulli_logit(), jitter=jitter)
 
@@ -72,7 +74,11 @@ def proximal_methods(name: str, n: int) -> dict[str, tuple[dict, bool, int]]:
         **batch,
         **plain,
         f"PG-SVI with memory, rho = {rho:.2g}": (memory, True, 30),
-        f"PG-SVI with memory, rho = {rho:.2g}, 8 inner steps": (memory | {"inner_steps": 8}, True, 20),
+        f"PG-SVI with memory, rho = {rho:.2g}, 8 inner steps": (
+            memory | {"inner_steps": 8},
+            True,
+            20,
+        ),
     }
 
 
@@ -83,7 +89,9 @@ def batches(key: jax.Array, n: int, size: int) -> tuple[jax.Array, jax.Array]:
     return rows, (jnp.arange(steps * size) < n).astype(float).reshape(steps, size)
 
 
-def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: int, seed: int) -> tuple[list, Any]:
+def run_proximal(
+    model: Any, choices: dict, minibatch: bool, passes: int, size: int, seed: int
+) -> tuple[list, Any]:
     """The ELBO before each pass and after the last, and the final sites."""
     n, y = model.num_sites, jnp.asarray(model.y)
     alg = vi.pg_svi(model, penalty_every=10**9, **choices)
@@ -95,7 +103,9 @@ def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: 
 
         def body(state: Any, batch: tuple) -> tuple:
             rows, weights = batch
-            return alg.step(key, state, vi.Minibatch({"site": rows, "y": y[rows]}, n, weights))[0], None
+            return alg.step(key, state, vi.Minibatch({"site": rows, "y": y[rows]}, n, weights))[
+                0
+            ], None
 
         return jax.lax.scan(body, state, (rows, weights))[0]
 
@@ -107,7 +117,8 @@ def run_proximal(model: Any, choices: dict, minibatch: bool, passes: int, size: 
 
 
 def gaussian_elbo(model: Any, whitened: bool) -> Callable[..., jax.Array]:
-    """(m, L), rows, weights -> (N/S) sum E log p(y | z) - KL, V = L L'; whitened: of w, z = C w, K = C C'."""
+    """(m, L), rows, weights -> (N/S) sum E log p(y | z) - KL, V = L L'; whitened: of w, z = C w, K
+    = C C'."""
     prior = model.prior(model.hyper)
     root, n, lik = prior.features, model.num_sites, vi.likelihood.bernoulli_logit()
     expect, y = vi.expectation.exact(), jnp.asarray(model.y)
@@ -116,9 +127,13 @@ def gaussian_elbo(model: Any, whitened: bool) -> Callable[..., jax.Array]:
         factor = jnp.tril(q["factor"])
         solve = lambda b: b if whitened else jax.scipy.linalg.solve_triangular(root, b, lower=True)
         w_mean, w_factor = solve(q["mean"]), solve(factor)
-        kl = 0.5 * (jnp.sum(w_factor**2) + w_mean @ w_mean - n) - jnp.sum(jnp.log(jnp.abs(jnp.diagonal(w_factor))))
+        kl = 0.5 * (jnp.sum(w_factor**2) + w_mean @ w_mean - n) - jnp.sum(
+            jnp.log(jnp.abs(jnp.diagonal(w_factor)))
+        )
         z_mean, z_factor = (
-            (root[rows] @ q["mean"], root[rows] @ factor) if whitened else (q["mean"][rows], factor[rows])
+            (root[rows] @ q["mean"], root[rows] @ factor)
+            if whitened
+            else (q["mean"][rows], factor[rows])
         )
         value = expect(lik, y[rows], z_mean, jnp.sum(z_factor**2, 1), None).value
         return n / jnp.sum(weights) * jnp.sum(weights * value) - kl
@@ -127,9 +142,15 @@ def gaussian_elbo(model: Any, whitened: bool) -> Callable[..., jax.Array]:
 
 
 def run_baseline(
-    model: Any, optimizer: optax.GradientTransformation, whitened: bool, passes: int, size: int, seed: int
+    model: Any,
+    optimizer: optax.GradientTransformation,
+    whitened: bool,
+    passes: int,
+    size: int,
+    seed: int,
 ) -> list[float]:
-    """The exact ELBO before each pass and after the last, by stochastic gradients of the same bound."""
+    """The exact ELBO before each pass and after the last, by stochastic gradients of the same
+    bound."""
     n, root = model.num_sites, model.prior(model.hyper).features
     elbo = gaussian_elbo(model, whitened)
     start = {"mean": jnp.zeros(n), "factor": jnp.eye(n) if whitened else root}
@@ -177,11 +198,15 @@ BASELINES = {
 }
 
 
-def best_rate(model: Any, baseline: Baseline, passes: int, size: int, seed: int) -> tuple[float, list[float]]:
-    """The rate whose last ELBO is highest, and its trace: the baselines are given the benefit of the search."""
+def best_rate(
+    model: Any, baseline: Baseline, passes: int, size: int, seed: int
+) -> tuple[float, list[float]]:
+    """The rate whose last ELBO is highest, and its trace: the baselines are given the benefit of
+    the search."""
     size = size if baseline.minibatch else model.num_sites
     traces = {
-        rate: run_baseline(model, baseline.make(rate), baseline.whitened, passes, size, seed) for rate in baseline.rates
+        rate: run_baseline(model, baseline.make(rate), baseline.whitened, passes, size, seed)
+        for rate in baseline.rates
     }
     best = max(traces, key=lambda rate: np.nan_to_num(traces[rate][-1], nan=-np.inf))
     return best, traces[best]
@@ -198,7 +223,9 @@ def first_below(gap: np.ndarray, bound: float) -> int | None:
     return int(np.argmax(gap < bound)) if np.any(gap < bound) else None
 
 
-def report(rows: list[dict], name: str, method: str, seed: int, trace: list, best: float, seconds: float) -> dict:
+def report(
+    rows: list[dict], name: str, method: str, seed: int, trace: list, best: float, seconds: float
+) -> dict:
     gap = np.abs(np.asarray(trace) / best - 1)
     row = {
         "data": name,
@@ -217,7 +244,8 @@ def report(rows: list[dict], name: str, method: str, seed: int, trace: list, bes
 
 
 def figures(rows: list[dict], name: str, best: float, folder: Path) -> None:
-    """ELBO gap against passes (Figure 2), and passes to 1e-2 against step size of batch PG (Figure 1)."""
+    """ELBO gap against passes (Figure 2), and passes to 1e-2 against step size of batch PG (Figure
+    1)."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -227,8 +255,15 @@ def figures(rows: list[dict], name: str, best: float, folder: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 5))
     for row in rows:
         if row["data"] == name and row["seed"] == 0:
-            axes.semilogy(np.maximum(np.abs(np.asarray(row["trace"]) / best - 1), 1e-9), label=row["method"])
-    axes.set(xlabel="passes over the data", ylabel="relative gap of the ELBO", title=name, ylim=(1e-6, None))
+            axes.semilogy(
+                np.maximum(np.abs(np.asarray(row["trace"]) / best - 1), 1e-9), label=row["method"]
+            )
+    axes.set(
+        xlabel="passes over the data",
+        ylabel="relative gap of the ELBO",
+        title=name,
+        ylim=(1e-6, None),
+    )
     axes.legend(fontsize=7)
     figure.savefig(folder / f"{name}_gap.png", dpi=120, bbox_inches="tight")
 
@@ -238,9 +273,15 @@ def against_step_size(model: Any, name: str, best: float, folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     betas = np.geomspace(0.05, 5.0, 8)
-    traces = [run_proximal(model, {"step_size": proximal(float(b))}, False, 80, 1, 0)[0] for b in betas]
+    traces = [
+        run_proximal(model, {"step_size": proximal(float(b))}, False, 80, 1, 0)[0] for b in betas
+    ]
     passes = [first_below(np.abs(np.asarray(t) / best - 1), 1e-2) for t in traces]
-    print(f"{name}: beta -> passes to 1e-2:", dict(zip(betas.round(3).tolist(), passes, strict=True)), flush=True)
+    print(
+        f"{name}: beta -> passes to 1e-2:",
+        dict(zip(betas.round(3).tolist(), passes, strict=True)),
+        flush=True,
+    )
     figure, axes = plt.subplots(figsize=(5, 4))
     shown = [(b, p * model.num_sites) for b, p in zip(betas, passes, strict=True) if p is not None]
     axes.loglog(*zip(*shown, strict=True), "o-")
@@ -249,7 +290,9 @@ def against_step_size(model: Any, name: str, best: float, folder: Path) -> None:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--data", nargs="+", default=["ionosphere", "sonar"], choices=sorted(SETTINGS))
     p.add_argument("--batch", type=int, default=5)
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

@@ -1,13 +1,13 @@
-"""Figures 1 and 2 of Khan et al. 2016, section 7.1: GP classification by proximal gradients and by stochastic
-gradients.
+"""Figures 1 and 2 of Khan et al. 2016, section 7.1: GP classification by proximal gradients and by
+stochastic gradients.
 
     python benchmarks/quality/gp_figures.py --data ionosphere sonar --out benchmarks/figures
 
-Figure 1: examples read until the gap of the ELBO is 1e-2, by step size, for gradient descent (GD), proximal gradients
-(PG), the same by Monte Carlo with 500 draws (PG-MC) and by minibatches of 5 (PG-SVI). Figure 2: gap of the ELBO and
-test log-loss against passes, the rate of each stochastic-gradient method the best of its list by its last ELBO.
-Settings and baselines are those of gp.py; all rates of a method share one compiled program.
-"""
+Figure 1: examples read until the gap of the ELBO is 1e-2, by step size, for gradient descent (GD),
+proximal gradients (PG), the same by Monte Carlo with 500 draws (PG-MC) and by minibatches of 5
+(PG-SVI). Figure 2: gap of the ELBO and test log-loss against passes, the rate of each
+stochastic-gradient method the best of its list by its last ELBO. Settings and baselines are those
+of gp.py; all rates of a method share one compiled program."""
 
 from __future__ import annotations
 
@@ -67,7 +67,12 @@ def proximal_run(problem: Problem, size: int | None, **choices: Any) -> Run:
 
     @jax.jit
     def one_pass(beta: jax.Array, key: jax.Array, state: Any) -> Any:
-        alg = vi.pg_svi(model, step_size=proximal(beta if size is None else beta / n), penalty_every=10**9, **choices)
+        alg = vi.pg_svi(
+            model,
+            step_size=proximal(beta if size is None else beta / n),
+            penalty_every=10**9,
+            **choices,
+        )
 
         def body(state: Any, batch: tuple) -> tuple:
             rows, weights = batch
@@ -77,7 +82,9 @@ def proximal_run(problem: Problem, size: int | None, **choices: Any) -> Run:
         return jax.lax.scan(body, state, batches(key, n, size or n))[0]
 
     start = vi.pg_svi(model, **choices).init(jax.random.key(0))
-    return lambda beta, passes, seed: follow(lambda k, s: one_pass(beta, k, s), start, measure, passes, seed)
+    return lambda beta, passes, seed: follow(
+        lambda k, s: one_pass(beta, k, s), start, measure, passes, seed
+    )
 
 
 def baseline_run(problem: Problem, baseline: Baseline, size: int) -> Run:
@@ -89,7 +96,9 @@ def baseline_run(problem: Problem, baseline: Baseline, size: int) -> Run:
     @jax.jit
     def measure(carry: tuple) -> tuple[jax.Array, jax.Array]:
         q = carry[0]
-        solve = lambda b: b if baseline.whitened else jax.scipy.linalg.solve_triangular(root, b, lower=True)
+        solve = lambda b: (
+            b if baseline.whitened else jax.scipy.linalg.solve_triangular(root, b, lower=True)
+        )
         factor = problem.features @ solve(jnp.tril(q["factor"]))
         mean = problem.features @ solve(q["mean"])
         loss = problem.log_loss(mean, jnp.sum(factor**2, 1) + problem.unexplained)
@@ -110,7 +119,9 @@ def baseline_run(problem: Problem, baseline: Baseline, size: int) -> Run:
         return jax.lax.scan(body, carry, batches(key, n, size if baseline.minibatch else n))[0]
 
     begin = (start, baseline.make(0.1).init(start))
-    return lambda rate, passes, seed: follow(lambda k, c: one_pass(rate, k, c), begin, measure, passes, seed)
+    return lambda rate, passes, seed: follow(
+        lambda k, c: one_pass(rate, k, c), begin, measure, passes, seed
+    )
 
 
 def follow(
@@ -133,7 +144,10 @@ def figure_1(problem: Problem, passes: int, folder: Path) -> dict:
     runs: dict[str, tuple[Run, tuple[float, ...]]] = {
         "GD": (baseline_run(problem, BASELINES["GD"], 5), RATES),
         "PG": (proximal_run(problem, None), BETAS),
-        "PG-MC, 500 draws": (proximal_run(problem, None, expectation=vi.expectation.bonnet_price(500)), BETAS),
+        "PG-MC, 500 draws": (
+            proximal_run(problem, None, expectation=vi.expectation.bonnet_price(500)),
+            BETAS,
+        ),
         "PG-SVI, batches of 5": (proximal_run(problem, 5), BETAS),
     }
     found: dict[str, dict[str, int | None]] = {}
@@ -142,7 +156,11 @@ def figure_1(problem: Problem, passes: int, folder: Path) -> dict:
         reached = {size: first_below(problem.gap(run(size, passes, 0)[0]), 1e-2) for size in sizes}
         found[name] = {f"{size:g}": count for size, count in reached.items()}
         print(problem.name, "figure 1", name, found[name], flush=True)
-        shown = [(size, count * problem.model.num_sites) for size, count in reached.items() if count is not None]
+        shown = [
+            (size, count * problem.model.num_sites)
+            for size, count in reached.items()
+            if count is not None
+        ]
         if shown:
             axes.loglog(*zip(*shown, strict=True), "o-", label=name)
     axes.set(
@@ -175,7 +193,9 @@ def figure_2(problem: Problem, passes: int, search: int, folder: Path) -> dict:
     return {name: {"elbo": elbo, "log_loss": loss} for name, (elbo, loss) in curves.items()}
 
 
-def draw(problem: Problem, curves: dict[str, tuple[list[float], list[float]]], folder: Path) -> None:
+def draw(
+    problem: Problem, curves: dict[str, tuple[list[float], list[float]]], folder: Path
+) -> None:
     """Both panels of figure 2, and their legend beneath."""
     import matplotlib.pyplot as plt
 
@@ -185,17 +205,34 @@ def draw(problem: Problem, curves: dict[str, tuple[list[float], list[float]]], f
         style = {"label": name, "color": colors[i], "ls": "-" if i < 3 else "--"}
         left.semilogy(np.maximum(problem.gap(elbo), 1e-8), **style)
         right.plot(np.clip(loss, None, 3.0), **style)
-    left.set(xlabel="passes over the data", ylabel="relative gap of the ELBO", title=problem.name, ylim=(1e-6, None))
+    left.set(
+        xlabel="passes over the data",
+        ylabel="relative gap of the ELBO",
+        title=problem.name,
+        ylim=(1e-6, None),
+    )
     right.set(xlabel="passes over the data", ylabel="test log-loss, bits (at most 3)")
-    figure.legend(*left.get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, fontsize=8)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=3,
+        fontsize=8,
+    )
     figure.savefig(folder / f"{problem.name}_gap.png", dpi=110, bbox_inches="tight")
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", nargs="+", default=["ionosphere", "sonar"], choices=["ionosphere", "sonar"])
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument(
+        "--data", nargs="+", default=["ionosphere", "sonar"], choices=["ionosphere", "sonar"]
+    )
     p.add_argument("--passes", type=int, default=100)
-    p.add_argument("--search", type=int, default=30, help="passes after which a baseline's rate is chosen")
+    p.add_argument(
+        "--search", type=int, default=30, help="passes after which a baseline's rate is chosen"
+    )
     p.add_argument("--figures", type=int, nargs="+", default=[1, 2])
     p.add_argument("--out", type=Path, default=Path("figures"))
     a = p.parse_args()

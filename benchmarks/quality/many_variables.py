@@ -1,4 +1,5 @@
-"""Beyond 300 variables: directions of dependence beside independent normals, for the table of `free.py`."""
+"""Beyond 300 variables: directions of dependence beside independent normals, for the table of
+`free.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ import vijax as vi
 from vijax.automatic import low_rank
 from vijax.automatic.curvature import normal
 
-HEAD = ["posterior", "variables", "directions", "ELBO", "gap, nats", "gradients", "log sd ratio, rms"]
+HEAD = [
+    "posterior",
+    "variables",
+    "directions",
+    "ELBO",
+    "gap, nats",
+    "gradients",
+    "log sd ratio, rms",
+]
 DIM = 500
 
 
@@ -33,13 +42,17 @@ def factors(folder: Path) -> Posterior:
     shared = rng.normal(size=(DIM, 5))
     precision = np.linalg.inv(np.eye(DIM) + shared @ shared.T)
     held = jnp.asarray(precision, jnp.float32)
-    return Posterior(vi.density({"w": vi.free(DIM)}, lambda v: -0.5 * v["w"] @ held @ v["w"]), None, precision)
+    return Posterior(
+        vi.density({"w": vi.free(DIM)}, lambda v: -0.5 * v["w"] @ held @ v["w"]), None, precision
+    )
 
 
 def regression(rows: int, share: float) -> Posterior:
     """Linear, of columns whose common factor has a share of their variance."""
     rng = np.random.default_rng(0)
-    x = np.sqrt(share) * rng.normal(size=(rows, 1)) + np.sqrt(1 - share) * rng.normal(size=(rows, DIM))
+    x = np.sqrt(share) * rng.normal(size=(rows, 1)) + np.sqrt(1 - share) * rng.normal(
+        size=(rows, DIM)
+    )
     y = x @ rng.normal(size=DIM) / np.sqrt(DIM) + rng.normal(size=rows)
     model = vi.density(
         {"w": vi.free(DIM)},
@@ -53,7 +66,10 @@ def digits(folder: Path) -> Posterior:
     """Softmax regression."""
     with np.load(folder / "usps.npz") as file:
         rows = np.flatnonzero(~file["is_test"])[:2000]
-        x, label = file["X_milli"][rows].astype(np.float32) / 1000, file["label"][rows].astype(np.int32)
+        x, label = (
+            file["X_milli"][rows].astype(np.float32) / 1000,
+            file["label"][rows].astype(np.int32),
+        )
     model = vi.density(
         {"w": vi.free((10, 256)), "b": vi.free(10)},
         log_prior=lambda v: norm.logpdf(v["w"]).sum() + norm.logpdf(v["b"]).sum(),
@@ -71,7 +87,8 @@ POSTERIORS: dict[str, Callable[[Path], Posterior]] = {
 
 
 def rows(folder: Path, seed: int) -> Iterator[list[str]]:
-    """Three rows a posterior: independent normals, with directions, and of full covariance, which is the default."""
+    """Three rows a posterior: independent normals, with directions, and of full covariance, which
+    is the default."""
     usual = low_rank.ROUNDS, normal.MOST_DIM
     for name, make in POSTERIORS.items():
         for low_rank.ROUNDS, normal.MOST_DIM in ((0, 0), (usual[0], 0), usual):
@@ -91,4 +108,12 @@ def row(name: str, posterior: Posterior, seed: int) -> list[str]:
         ratio = f"{np.sqrt(np.mean(np.log(draws.std(0) / sds) ** 2)):.2f}"
     report = fit.report
     size = f"{posterior.model.free.variables.dim:,}"
-    return [name, size, kind, str(report.elbo), f"{report.gap:.2f}", f"{report.num_gradients:,}", ratio]
+    return [
+        name,
+        size,
+        kind,
+        str(report.elbo),
+        f"{report.gap:.2f}",
+        f"{report.num_gradients:,}",
+        ratio,
+    ]

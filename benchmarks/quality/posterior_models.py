@@ -1,9 +1,9 @@
-"""Nine posteriors of posteriordb (Magnusson et al. 2025) as densities of named variables, with the numbers of long NUTS
-runs to hold a fit against.
+"""Nine posteriors of posteriordb (Magnusson et al. 2025) as densities of named variables, with the
+numbers of long NUTS runs to hold a fit against.
 
-Data and reference numbers are read from the folder posteriordb of the one named by VIJAX_DATA. Densities are those of
-the Stan programs, normalising constants of the priors included, and of truncated ones too.
-"""
+Data and reference numbers are read from the folder posteriordb of the one named by VIJAX_DATA.
+Densities are those of the Stan programs, normalising constants of the priors included, and of
+truncated ones too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from jax.scipy.stats import cauchy, norm
 
 import vijax as vi
 
-DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[3] / "shared" / "data")) / "posteriordb"
+DATA = (
+    Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    / "posteriordb"
+)
 Values = Any
 
 
@@ -56,7 +59,7 @@ def half_normal(x: jax.Array, scale: float) -> jax.Array:
     return jnp.log(2.0) + norm.logpdf(x, 0, scale)
 
 
-# --- regressions ------------------------------------------------------------------------------------------------
+# --- regressions ----------------------------------------------------------------------------------
 def ar() -> tuple[vi.Model, Any]:
     """Autoregression of order K, T = 200."""
     d = read("arK")
@@ -65,7 +68,9 @@ def ar() -> tuple[vi.Model, Any]:
     model = vi.density(
         {"alpha": vi.free(), "beta": vi.free(order), "sigma": vi.free(support="positive")},
         log_prior=lambda v: (
-            norm.logpdf(v["alpha"], 0, 10) + norm.logpdf(v["beta"], 0, 10).sum() + half_cauchy(v["sigma"], 2.5)
+            norm.logpdf(v["alpha"], 0, 10)
+            + norm.logpdf(v["beta"], 0, 10).sum()
+            + half_cauchy(v["sigma"], 2.5)
         ),
         log_lik=lambda v, g: norm.logpdf(g["y"], v["alpha"] + g["x"] @ v["beta"], v["sigma"]),
     )
@@ -102,7 +107,8 @@ def kilpisjarvi() -> tuple[vi.Model, Any]:
     model = vi.density(
         {"alpha": vi.free(), "beta": vi.free(), "sigma": vi.free(support="positive")},
         log_prior=lambda v: (
-            norm.logpdf(v["alpha"], d["pmualpha"], d["psalpha"]) + norm.logpdf(v["beta"], d["pmubeta"], d["psbeta"])
+            norm.logpdf(v["alpha"], d["pmualpha"], d["psalpha"])
+            + norm.logpdf(v["beta"], d["pmubeta"], d["psbeta"])
         ),
         log_lik=lambda v, g: norm.logpdf(g["y"], v["alpha"] + v["beta"] * g["x"], v["sigma"]),
     )
@@ -117,18 +123,24 @@ def wells() -> tuple[vi.Model, Any]:
         logit = v["beta"][0] + v["beta"][1] * g["dist"]
         return g["switched"] * logit - jax.nn.softplus(logit)
 
-    model = vi.density({"beta": vi.free(2)}, log_prior=lambda v: 0.0 * v["beta"][0], log_lik=log_lik)
+    model = vi.density(
+        {"beta": vi.free(2)}, log_prior=lambda v: 0.0 * v["beta"][0], log_lik=log_lik
+    )
     return model, {name: np.asarray(d[name], float) for name in ("dist", "switched")}
 
 
-# --- others -----------------------------------------------------------------------------------------------------
+# --- others ---------------------------------------------------------------------------------------
 def eight_schools() -> tuple[vi.Model, Any]:
     """Effects theta = mu + tau theta_trans."""
     d = read("eight_schools")
     effects = lambda v: v["mu"] + v["tau"] * v["theta_trans"]
 
     def log_density(v: Values, data: Any) -> jax.Array:
-        prior = norm.logpdf(v["theta_trans"]).sum() + norm.logpdf(v["mu"], 0, 5) + half_cauchy(v["tau"], 5.0)
+        prior = (
+            norm.logpdf(v["theta_trans"]).sum()
+            + norm.logpdf(v["mu"], 0, 5)
+            + half_cauchy(v["tau"], 5.0)
+        )
         return prior + norm.logpdf(data["y"], effects(v), data["sigma"]).sum()
 
     variables = {"theta_trans": vi.free(8), "mu": vi.free(), "tau": vi.free(support="positive")}
@@ -186,9 +198,15 @@ def gp_regr() -> tuple[vi.Model, Any]:
         kernel = v["alpha"] ** 2 * jnp.exp(-((x[:, None] - x) ** 2) / (2 * v["rho"] ** 2))
         cov = kernel + v["sigma"] * jnp.eye(len(x))
         prior = stats.gamma.logpdf(v["rho"], 25.0, scale=0.25) + half_normal(v["alpha"], 2.0)
-        return prior + half_normal(v["sigma"], 1.0) + stats.multivariate_normal.logpdf(y, jnp.zeros(len(x)), cov)
+        return (
+            prior
+            + half_normal(v["sigma"], 1.0)
+            + stats.multivariate_normal.logpdf(y, jnp.zeros(len(x)), cov)
+        )
 
-    model = vi.density({name: vi.free(support="positive") for name in ("rho", "alpha", "sigma")}, log_density)
+    model = vi.density(
+        {name: vi.free(support="positive") for name in ("rho", "alpha", "sigma")}, log_density
+    )
     return model, {"x": np.asarray(d["x"], float), "y": np.asarray(d["y"], float)}
 
 
@@ -211,7 +229,9 @@ def load(name: str) -> Posterior:
     file, make = POSTERIORS[name]
     reference = np.load(DATA / f"{file}.npz", allow_pickle=False)
     model, data = make()
-    return Posterior(model, data, list(map(str, reference["names"])), reference["mean"], reference["sd"])
+    return Posterior(
+        model, data, list(map(str, reference["names"])), reference["mean"], reference["sd"]
+    )
 
 
 def column(draws: dict[str, Any], name: str) -> np.ndarray:
@@ -239,4 +259,6 @@ def errors(posterior: Posterior, draws: dict[str, Any]) -> Errors:
     """How far draws are from the reference."""
     x = np.stack([column(draws, name) for name in posterior.names], 1)
     off = np.abs(x.mean(0) - posterior.mean) / posterior.sd
-    return Errors(off.max(), np.abs(np.log(x.std(0) / posterior.sd)).max(), posterior.names[int(off.argmax())])
+    return Errors(
+        off.max(), np.abs(np.log(x.std(0) / posterior.sd)).max(), posterior.names[int(off.argmax())]
+    )

@@ -1,4 +1,5 @@
-"""A page of results: printed line by line as it is computed, and written to a file if one is named."""
+"""A page of results: printed line by line as it is computed, and written to a file if one is
+named."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """LDA by SVI from the default start, by schedule, beside scikit-learn's online variational Bayes.
 
-    python benchmarks/quality/schedules.py [ap bbc news20] [--topics 50] [--passes 10] [--limit 5000] [--seed 0]
+    python benchmarks/quality/schedules.py [ap bbc news20] [--topics 50] [--passes 10] [--limit
+    5000] [--seed 0]
 
-Document completion of a held-out tenth, nats per word, at equal priors (alpha = 0.1, eta = 0.01). Reads the corpora in
-the folder named by VIJAX_DATA.
-"""
+Document completion of a held-out tenth, nats per word, at equal priors (alpha = 0.1, eta = 0.01).
+Reads the corpora in the folder named by VIJAX_DATA."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def main() -> None:
         train, test = corpora(name, a.limit)
         for method, weights in topics(a, train):
             rows = np.array(weights, np.float32)
-            score = document_completion(rows / rows.sum(1, keepdims=True), ALPHA, test, jax.random.key(1))
+            score = document_completion(
+                rows / rows.sum(1, keepdims=True), ALPHA, test, jax.random.key(1)
+            )
             print(f"{name}: {method}: {score.mean:.4f}", flush=True)
 
 

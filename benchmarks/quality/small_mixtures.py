@@ -1,10 +1,11 @@
-"""Small experiments on mixtures, about claims of Blei, Kucukelbir and McAuliffe 2017, Pei 2019, Hoffman and Blei 2015
-(section 4.2) and a tutorial on the univariate mixture.
+"""Small experiments on mixtures, about claims of Blei, Kucukelbir and McAuliffe 2017, Pei 2019,
+Hoffman and Blei 2015 (section 4.2) and a tutorial on the univariate mixture.
 
-    python benchmarks/quality/small_mixtures.py [--only evidence ...] [--out benchmarks/results_small_mixtures.md]
+    python benchmarks/quality/small_mixtures.py [--only evidence ...] [--out
+    benchmarks/results_small_mixtures.md]
 
-Needs no data: everything is drawn here. Each experiment takes less than a minute of CPU time; float64.
-"""
+Needs no data: everything is drawn here. Each experiment takes less than a minute of CPU time;
+float64."""
 
 from __future__ import annotations
 
@@ -31,8 +32,11 @@ WIDE = 100.0
 
 
 def univariate(k: int, known: bool = True, init: vi.init.Init | None = None) -> vi.Model:
-    """The mixture of the review's sections 2 and 3: unit variances, weights 1 / K where they are known."""
-    return vi.models.mixture(emission.unit_gaussian(k, 1, variance=WIDE), weights=1 / k if known else None, init=init)
+    """The mixture of the review's sections 2 and 3: unit variances, weights 1 / K where they are
+    known."""
+    return vi.models.mixture(
+        emission.unit_gaussian(k, 1, variance=WIDE), weights=1 / k if known else None, init=init
+    )
 
 
 def drawn(n: int, means: tuple[float, ...], seed: int) -> np.ndarray:
@@ -57,20 +61,25 @@ def head(*cells: str) -> Iterator[str]:
     yield from ("", row(*cells), "|" + "---|" * len(cells))
 
 
-# --- the bound and the evidence -------------------------------------------------------------------------------------
+# --- the bound and the evidence -------------------------------------------------------------------
 def log_evidence(y: np.ndarray, k: int) -> float:
     """By the sum over all K^n assignments (the review's eq. 9)."""
     n, terms = len(y), []
     for z in itertools.product(range(k), repeat=n):
         parts = [y[np.array(z) == j, 0] for j in range(k)]
         terms.append(
-            sum(stats.multivariate_normal(np.zeros(len(p)), np.eye(len(p)) + WIDE).logpdf(p) for p in parts if len(p))
+            sum(
+                stats.multivariate_normal(np.zeros(len(p)), np.eye(len(p)) + WIDE).logpdf(p)
+                for p in parts
+                if len(p)
+            )
         )
     return float(special.logsumexp(terms)) - n * np.log(k)
 
 
 def as_printed(y: np.ndarray, m: np.ndarray, s2: np.ndarray) -> float:
-    """The tutorial's ELBO by its letter: the expected log q of the means inside the sum over data, with a plus."""
+    """The tutorial's ELBO by its letter: the expected log q of the means inside the sum over data,
+    with a plus."""
     score = y * m - 0.5 * (m**2 + s2)
     phi = special.softmax(score, axis=1)
     log_prior = -0.5 * np.log(2 * np.pi * WIDE) - 0.5 * (m**2 + s2) / WIDE
@@ -96,10 +105,12 @@ def evidence() -> Iterator[str]:
         spent = time.process_time() - started
         fit = vi.fit(vi.cavi(univariate(2)), y, num_steps=100, restarts=10, key=KEY)
         bound = float(fit.trace["elbo"][-1])
-        yield row(n, 2**n, f"{spent:.1f}", exact, bound, exact - bound, as_printed(y, *moments(fit)))
+        yield row(
+            n, 2**n, f"{spent:.1f}", exact, bound, exact - bound, as_printed(y, *moments(fit))
+        )
 
 
-# --- spread and modes -----------------------------------------------------------------------------------------------
+# --- spread and modes -----------------------------------------------------------------------------
 def spread() -> Iterator[str]:
     yield from text("""
         60 points of a mixture of three (means -3, 0, 3): posterior standard deviations of the sorted
@@ -115,25 +126,34 @@ def spread() -> Iterator[str]:
             sd, exchanges = np.sqrt(s2[np.argsort(m)]), ""
         else:
             if name == "Gibbs":
-                draws = np.asarray(vi.reference.gibbs(model, y, key=KEY, num_samples=20_000).globals["components"])[
-                    None, ..., 0
-                ]
+                draws = np.asarray(
+                    vi.reference.gibbs(model, y, key=KEY, num_samples=20_000).globals["components"]
+                )[None, ..., 0]
             else:
-                chains = vi.reference.nuts(model, y, key=KEY, num_samples=2000, warmup=1000, chains=2)
+                chains = vi.reference.nuts(
+                    model, y, key=KEY, num_samples=2000, warmup=1000, chains=2
+                )
                 draws = np.asarray(chains.globals["components"])[..., 0]
             order = np.argsort(draws, axis=-1)
             exchanges = str(np.sum(np.any(order[:, 1:] != order[:, :-1], axis=-1)))
             sd = np.sort(draws, axis=-1).reshape(-1, 3).std(0)
-        yield row(name, ", ".join(f"{x:.3f}" for x in sd), exchanges, f"{time.process_time() - started:.1f}")
+        yield row(
+            name,
+            ", ".join(f"{x:.3f}" for x in sd),
+            exchanges,
+            f"{time.process_time() - started:.1f}",
+        )
 
 
-# --- large samples --------------------------------------------------------------------------------------------------
+# --- large samples --------------------------------------------------------------------------------
 def consistency() -> Iterator[str]:
     yield from text("""
         Two overlapping components (means -1 and 1, weights known): the variational posterior mean
         beside the maximum likelihood estimate (`em`), and q's variances beside the inverse Fisher
         information; worst of the two means.""")
-    yield from head("n", "distance to the truth", "mean - MLE", "n (mean - MLE)", "variance of q / of the MLE")
+    yield from head(
+        "n", "distance to the truth", "mean - MLE", "n (mean - MLE)", "variance of q / of the MLE"
+    )
     for n in (100, 1_000, 10_000, 100_000):
         y = drawn(n, (-1.0, 1.0), 1)
         fits = [vi.fit(make(univariate(2)), y, num_steps=400, key=KEY) for make in (vi.cavi, vi.em)]
@@ -157,7 +177,9 @@ def criterion() -> Iterator[str]:
         from K = 3 (means 3 apart), weights unknown; and of the held-out log predictive density of 300
         others.""")
     sizes = (1, 2, 3, 4, 5)
-    data = [(drawn(300, (-3.0, 0.0, 3.0), s), drawn(300, (-3.0, 0.0, 3.0), 100 + s)) for s in range(20)]
+    data = [
+        (drawn(300, (-3.0, 0.0, 3.0), s), drawn(300, (-3.0, 0.0, 3.0), 100 + s)) for s in range(20)
+    ]
     bound, held_out = np.zeros((2, len(sizes), len(data)))
     for i, k in enumerate(sizes):
         alg = vi.cavi(univariate(k, known=False))
@@ -191,7 +213,7 @@ def held_out() -> Iterator[str]:
         yield row(name, int(falls[:, i].sum()), int(np.sum(falls[:, i] > 0)))
 
 
-# --- the cost of a step ---------------------------------------------------------------------------------------------
+# --- the cost of a step ---------------------------------------------------------------------------
 def cost() -> Iterator[str]:
     yield from text("""
         CPU milliseconds of a step, compiled, K = 5, median of 20: coordinate ascent on all n points,
@@ -199,7 +221,10 @@ def cost() -> Iterator[str]:
     yield from head("n", "`cavi`", "`svi`")
     for n in (1_000, 10_000, 100_000, 1_000_000):
         y, spent = jnp.asarray(drawn(n, (-6.0, -3.0, 0.0, 3.0, 6.0), 2)), []
-        for alg, batch in ((vi.cavi(univariate(5)), y), (vi.svi(univariate(5), num_groups=n), y[:500])):
+        for alg, batch in (
+            (vi.cavi(univariate(5)), y),
+            (vi.svi(univariate(5), num_groups=n), y[:500]),
+        ):
             step, state, seconds = jax.jit(alg.step), alg.init(KEY, batch), []
             for t in range(21):
                 started = time.process_time()
@@ -209,7 +234,7 @@ def cost() -> Iterator[str]:
         yield row(n, *(f"{s:.2f}" for s in spent))
 
 
-# --- EM -------------------------------------------------------------------------------------------------------------
+# --- EM -------------------------------------------------------------------------------------------
 def em() -> Iterator[str]:
     yield from text("""
         EM of five Gaussians of full covariance in the plane, 300 points, 20 random starts, 200 steps;
@@ -217,9 +242,14 @@ def em() -> Iterator[str]:
         likeliest component is not their k-means cluster.""")
     rng = np.random.default_rng(4)
     y = rng.normal(scale=4.0, size=(5, 2))[rng.integers(5, size=300)] + rng.normal(size=(300, 2))
-    model = vi.models.mixture(emission.full_gaussian(5, 2), init=vi.init.random_responsibilities(0.1))
+    model = vi.models.mixture(
+        emission.full_gaussian(5, 2), init=vi.init.random_responsibilities(0.1)
+    )
     ends = np.array(
-        [vi.fit(vi.em(model), y, num_steps=200, key=jax.random.key(s), throw=False).trace["elbo"] for s in range(20)]
+        [
+            vi.fit(vi.em(model), y, num_steps=200, key=jax.random.key(s), throw=False).trace["elbo"]
+            for s in range(20)
+        ]
     )
     yield from head("measured", "value")
     yield row("largest log likelihood", f"{ends[:, -1].max():.1f}")
@@ -236,10 +266,12 @@ def em() -> Iterator[str]:
         state = alg.init(KEY, y)._replace(posterior=vi.Product({"components": begun}))
         fit = vi.fit(alg, y / np.sqrt(epsilon), num_steps=300, state=state, key=KEY)
         labels = np.asarray(fit.locals(y / np.sqrt(epsilon), key=KEY)["z"].probs).argmax(1)
-        yield row(f"not in their cluster, epsilon = {epsilon:g}", int(np.sum(labels != lloyd.labels_)))
+        yield row(
+            f"not in their cluster, epsilon = {epsilon:g}", int(np.sum(labels != lloyd.labels_))
+        )
 
 
-# --- starts of a Dirichlet-process mixture ----------------------------------------------------------------------------
+# --- starts of a Dirichlet-process mixture --------------------------------------------------------
 def starts() -> Iterator[str]:
     yield from text("""
         The mixture of Bernoullis of `finite_dp.py` (data set 1, float32), 500 steps from four starts:
@@ -253,11 +285,16 @@ def starts() -> Iterator[str]:
         "k-means++": vi.init.kmeans_plus_plus(),
     }
     for name, init in made.items():
-        model, used = vi.models.mixture(emission.bernoulli(100, 100), concentration=0.2, init=init), []
+        model, used = (
+            vi.models.mixture(emission.bernoulli(100, 100), concentration=0.2, init=init),
+            [],
+        )
         hold = vi.step_size.hold_then_decay(200)
         for alg in (vi.cavi(model), vi.ssvi_a(model, step_size=hold, full_data=True)):
             fit = vi.fit(alg, y, num_steps=500, key=jax.random.key(1))
-            used.append(int(np.sum(np.asarray(fit.posterior["weights"].concentration) - 0.2 >= 0.5)))
+            used.append(
+                int(np.sum(np.asarray(fit.posterior["weights"].concentration) - 0.2 >= 0.5))
+            )
         yield row(name, *used, len(np.unique(truth.labels)))
 
 
@@ -287,7 +324,9 @@ def page(names: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--only", nargs="*", choices=list(EXPERIMENTS), default=list(EXPERIMENTS))
     p.add_argument("--out", type=Path)
     a = p.parse_args()

@@ -1,11 +1,11 @@
-"""Small experiments on divergences, steps and printed formulas: claims of Khan et al. 2016, Hoffman and Blei 2015,
-Pei 2019 and Blei, Kucukelbir and McAuliffe 2017.
+"""Small experiments on divergences, steps and printed formulas: claims of Khan et al. 2016, Hoffman
+and Blei 2015, Pei 2019 and Blei, Kucukelbir and McAuliffe 2017.
 
-    python benchmarks/quality/small_steps.py [--only normals ...] [--out benchmarks/results_small_steps.md]
+    python benchmarks/quality/small_steps.py [--only normals ...] [--out
+    benchmarks/results_small_steps.md]
 
-`sizes` reads Ionosphere from the folder named by VIJAX_DATA; the rest is drawn here. Each takes less than a minute of
-CPU time; float64.
-"""
+`sizes` reads Ionosphere from the folder named by VIJAX_DATA; the rest is drawn here. Each takes
+less than a minute of CPU time; float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from vijax.inference.estimator.base import estimate
 KEY = jax.random.key(0)
 
 
-# --- distances of normals ---------------------------------------------------------------------------------------
+# --- distances of normals -------------------------------------------------------------------------
 def normals() -> Iterator[str]:
     yield from text("""
         The two pairs of normals by which Euclidean distance is said to mislead, the second number read as a variance
@@ -39,11 +39,15 @@ def normals() -> Iterator[str]:
             a, b = (vi.Normal.from_mean_variance(m, variance) for m in (0.0, apart))
             overlap = 2 * stats.norm.cdf(-apart / 2 / np.sqrt(variance))
             yield row(
-                f"N(0, {scale:g}), N({apart:g}, {scale:g})", name, f"{apart:g}", f"{a.kl(b):.2g}", f"{overlap:.2g}"
+                f"N(0, {scale:g}), N({apart:g}, {scale:g})",
+                name,
+                f"{apart:g}",
+                f"{a.kl(b):.2g}",
+                f"{overlap:.2g}",
             )
 
 
-# --- step sizes and batches of PG-SVI -----------------------------------------------------------------------------
+# --- step sizes and batches of PG-SVI -------------------------------------------------------------
 def sizes() -> Iterator[str]:
     yield from text("""
         GP classification of Ionosphere (N = 280), relative gap of the exact ELBO, seeds 0, 1 and 2 (mean). Above: 1,120
@@ -53,7 +57,10 @@ def sizes() -> Iterator[str]:
     n = len(y)
 
     def gap(step_size: vi.step_size.Schedule, passes: int, batch: int) -> np.ndarray:
-        runs = [run_proximal(model, {"step_size": step_size}, True, passes, batch, seed)[0] for seed in range(3)]
+        runs = [
+            run_proximal(model, {"step_size": step_size}, True, passes, batch, seed)[0]
+            for seed in range(3)
+        ]
         return np.abs(np.array(runs) / best - 1).mean(0)
 
     yield from head("batch", "gap")
@@ -63,15 +70,19 @@ def sizes() -> Iterator[str]:
     schedules = {
         "constant, beta = 1/N": vi.step_size.proximal(1 / n),
         "constant, beta = 0.5/N": vi.step_size.proximal(0.5 / n),
-        "2/N (1 + t / 560)^-0.5": vi.step_size.robbins_monro(scale=2 / n * 560**0.5, offset=560.0, kappa=0.5),
-        "2/N (1 + t / 56)^-0.75": vi.step_size.robbins_monro(scale=2 / n * 56**0.75, offset=56.0, kappa=0.75),
+        "2/N (1 + t / 560)^-0.5": vi.step_size.robbins_monro(
+            scale=2 / n * 560**0.5, offset=560.0, kappa=0.5
+        ),
+        "2/N (1 + t / 56)^-0.75": vi.step_size.robbins_monro(
+            scale=2 / n * 56**0.75, offset=56.0, kappa=0.75
+        ),
     }
     for name, schedule in schedules.items():
         found = gap(schedule, 40, 5)
         yield row(name, *(f"{found[t]:.1e}" for t in (5, 10, 20, 40)))
 
 
-# --- two estimators of a gradient ---------------------------------------------------------------------------------
+# --- two estimators of a gradient -----------------------------------------------------------------
 def noise() -> Iterator[str]:
     yield from text("""
         Standard deviation of one number of the message (natural gradient in a mean), 16 draws a message, of q = N(0, I)
@@ -82,7 +93,9 @@ def noise() -> Iterator[str]:
         found = []
         for estimator in (vi.estimator.reparameterised(16), vi.estimator.score_function(16)):
 
-            def one(key: jax.Array, estimator: vi.estimator.Estimator = estimator, q: vi.Product = q) -> jax.Array:
+            def one(
+                key: jax.Array, estimator: vi.estimator.Estimator = estimator, q: vi.Product = q
+            ) -> jax.Array:
                 bound = lambda s: jnp.sum(s["x"].value - 0.5 * s["x"].square)
                 rule, size = {"x": estimator}, jnp.asarray(0.0)
                 message = estimate(rule, ["x"], key, q, q, size, lambda s, _: (bound(s), None), {})
@@ -92,7 +105,7 @@ def noise() -> Iterator[str]:
         yield row(dim, *(f"{sd:.2f}" for sd in found))
 
 
-# --- regression: posterior means and the truth ----------------------------------------------------------------------
+# --- regression: posterior means and the truth ----------------------------------------------------
 def regression() -> Iterator[str]:
     yield from text("""
         Linear regression with relevance priors (`vi.models.ard_regression`, `cavi`), eight columns: distance of the
@@ -111,7 +124,7 @@ def regression() -> Iterator[str]:
         yield row(n, f"{distance:.4f}", f"{distance * np.sqrt(n):.2f}")
 
 
-# --- formulas as printed --------------------------------------------------------------------------------------------
+# --- formulas as printed --------------------------------------------------------------------------
 def formulas() -> Iterator[str]:
     yield from text("""
         Pei's formulas by their letter, beside a derivation: the M-step's covariance about the old mean; the forward
@@ -126,21 +139,31 @@ def covariance() -> str:
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.normal(-2, 1, (100, 2)), rng.normal(2, 1, (100, 2))])
     old, pi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.array([0.5, 0.5])
-    density = lambda m, s: np.stack([stats.multivariate_normal(m[k], s[k]).logpdf(y) for k in (0, 1)], 1)
+    density = lambda m, s: np.stack(
+        [stats.multivariate_normal(m[k], s[k]).logpdf(y) for k in (0, 1)], 1
+    )
     r = special.softmax(density(old, [np.eye(2)] * 2) + np.log(pi), axis=1)
     new = (r.T @ y) / r.sum(0)[:, None]
 
     def value(centre: np.ndarray) -> float:
-        spread = [(r[:, k, None] * (y - centre[k])).T @ (y - centre[k]) / r[:, k].sum() for k in (0, 1)]
+        spread = [
+            (r[:, k, None] * (y - centre[k])).T @ (y - centre[k]) / r[:, k].sum() for k in (0, 1)
+        ]
         return float(np.sum(r * density(new, spread)))
 
-    return row("M-step covariance", "objective of the M-step", f"{value(old):.1f}", f"{value(new):.1f}")
+    return row(
+        "M-step covariance", "objective of the M-step", f"{value(old):.1f}", f"{value(new):.1f}"
+    )
 
 
 def markov() -> Iterator[str]:
     rng = np.random.default_rng(1)
     k, steps = 3, 5
-    pi, xi, eta = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(4), k)
+    pi, xi, eta = (
+        rng.dirichlet(np.ones(k)),
+        rng.dirichlet(np.ones(k), k),
+        rng.dirichlet(np.ones(4), k),
+    )
     x = rng.integers(4, size=steps)
     paths = np.array(list(itertools.product(range(k), repeat=steps)))
     p = pi[paths[:, 0]] * np.prod(xi[paths[:, :-1], paths[:, 1:]], 1) * np.prod(eta[paths, x], 1)
@@ -154,7 +177,11 @@ def markov() -> Iterator[str]:
             alpha.append(eta[:, x[t]] * (move @ alpha[-1]))
         off.append(max(abs(a @ b / p.sum() - 1) for a, b in zip(alpha, beta, strict=True)))
         alphas.append(alpha)
-    yield row("forward recursion", "sum of alpha beta off p(x) by", *(f"{o:.1g}" if o > 1e-9 else "0" for o in off))
+    yield row(
+        "forward recursion",
+        "sum of alpha beta off p(x) by",
+        *(f"{o:.1g}" if o > 1e-9 else "0" for o in off),
+    )
     j = 2
     pair = alphas[1][j][:, None] * xi * (beta[j + 1] * eta[:, x[j + 1]])
     exact = lambda s: np.array(
@@ -168,8 +195,16 @@ def divergence() -> str:
     rng = np.random.default_rng(2)
     mu, sigma = rng.normal(size=6), rng.gamma(2.0, 0.5, 6)
     printed_ = -(6 / 2 + np.log(sigma).sum() - 0.5 * np.sum(mu**2 + sigma**2))
-    q, prior = vi.Normal.from_mean_variance(mu, sigma**2), vi.Normal.from_mean_variance(np.zeros(6), 1.0)
-    return row("divergence of an autoencoder", "nats, six variables", float(printed_), float(jnp.sum(q.kl(prior))))
+    q, prior = (
+        vi.Normal.from_mean_variance(mu, sigma**2),
+        vi.Normal.from_mean_variance(np.zeros(6), 1.0),
+    )
+    return row(
+        "divergence of an autoencoder",
+        "nats, six variables",
+        float(printed_),
+        float(jnp.sum(q.kl(prior))),
+    )
 
 
 EXPERIMENTS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
@@ -193,7 +228,9 @@ def page(names: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--only", nargs="*", choices=list(EXPERIMENTS), default=list(EXPERIMENTS))
     p.add_argument("--out", type=Path)
     a = p.parse_args()

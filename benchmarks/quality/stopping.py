@@ -1,13 +1,14 @@
 """Where `vijax.fit(tol=...)` stops on minibatches, and what was left to gain there.
 
-    python benchmarks/quality/stopping.py [--out benchmarks/results_stopping.md] [--only "topics of AP" ...]
+    python benchmarks/quality/stopping.py [--out benchmarks/results_stopping.md] [--only "topics of
+    AP" ...]
 
-Each problem is fitted with tol until it stops by itself (or its passes are spent), and the same run then goes on to
-four times as many steps. "Said" is what the rule's last look said that another window would bring at most, the window
-being the last half of the run; "window" is what it did bring; "four times" is what the last half of the run of four
-times the steps has more than the last half of the run that stopped. All are shares of the objective, as tol is. Reads
-ap.npz, bbc.npz, usps.npz and a1a.npz from the folder named by VIJAX_DATA. One page is written, and printed.
-"""
+Each problem is fitted with tol until it stops by itself (or its passes are spent), and the same run
+then goes on to four times as many steps. "Said" is what the rule's last look said that another
+window would bring at most, the window being the last half of the run; "window" is what it did
+bring; "four times" is what the last half of the run of four times the steps has more than the last
+half of the run that stopped. All are shares of the objective, as tol is. Reads ap.npz, bbc.npz,
+usps.npz and a1a.npz from the folder named by VIJAX_DATA. One page is written, and printed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ def mixture() -> tuple[Any, Any, int | None]:
     x -= x.mean(0)
     _, vectors = np.linalg.eigh(x.T @ x)
     emission = vi.models.emission.diagonal_gaussian(num_components=20, dim=10)
-    return vi.svi(vi.models.mixture(emission, concentration=0.1)), (x @ vectors[:, -10:]).astype(np.float32), 256
+    return (
+        vi.svi(vi.models.mixture(emission, concentration=0.1)),
+        (x @ vectors[:, -10:]).astype(np.float32),
+        256,
+    )
 
 
 def regression() -> tuple[Any, Any, int | None]:
@@ -88,14 +93,27 @@ def stopped(name: str, tol: float, most: int) -> list[str]:
     alg, data, size = PROBLEMS[name]()
     fit = vi.fit(alg, data, key=KEY, num_epochs=most, batch_size=size, tol=tol)
     steps, before = int(fit.state.step), fit.trace["elbo"].astype(float)
-    more = vi.fit(alg, data, key=KEY, num_steps=4 * steps, batch_size=size, state=fit.state).trace["elbo"].astype(float)
+    more = (
+        vi.fit(alg, data, key=KEY, num_steps=4 * steps, batch_size=size, state=fit.state)
+        .trace["elbo"]
+        .astype(float)
+    )
     half = steps // 2
     level = before[-half:].mean()
     share = lambda after: f"{(after.mean() - level) / abs(level):.1e}"
     passes = steps / max(1, round(steps_per_pass(alg, data, size)))
     ended = "converged" if fit.status is vi.Status.CONVERGED else "passes spent"
     said = f"{float(fit.state.watch.gain):.1e}"
-    return [name, f"{tol:g}", ended, f"{passes:.0f}", f"{steps:,}", said, share(more[:half]), share(more[-2 * steps :])]
+    return [
+        name,
+        f"{tol:g}",
+        ended,
+        f"{passes:.0f}",
+        f"{steps:,}",
+        said,
+        share(more[:half]),
+        share(more[-2 * steps :]),
+    ]
 
 
 def steps_per_pass(alg: Any, data: Any, size: int | None) -> float:
@@ -118,7 +136,9 @@ def page(a: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--out", type=Path, help="the page, as a file too")
     p.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     p.add_argument("--tol", type=float, nargs="+", default=[1e-3, 1e-4])

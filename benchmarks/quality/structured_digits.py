@@ -1,8 +1,9 @@
-"""Digits by a mixture of ten classes behind two networks, beside the plain autoencoder: a table of `free.py`.
+"""Digits by a mixture of ten classes behind two networks, beside the plain autoencoder: a table of
+`free.py`.
 
-Ten latent variables, else as there. "Classes used" are those that are the likeliest of any test image; purity is the
-share of test images that are of the digit most frequent in their class. No label is seen.
-"""
+Ten latent variables, else as there. "Classes used" are those that are the likeliest of any test
+image; purity is the share of test images that are of the digit most frequent in their class. No
+label is seen."""
 
 from __future__ import annotations
 
@@ -26,13 +27,24 @@ LATENT, HIDDEN, CLASSES, FIRST = 10, 400, 10, 5
 def rows(folder: Path, seed: int) -> Iterator[list[str]]:
     """A row a fit."""
     with np.load(folder / "usps.npz") as file:
-        x, label, is_test = (file["X_milli"] > 0).astype(np.float32), file["label"].astype(int), file["is_test"]
+        x, label, is_test = (
+            (file["X_milli"] > 0).astype(np.float32),
+            file["label"].astype(int),
+            file["is_test"],
+        )
     net = Perceptron("tanh")
-    nets = layers_of([256, HIDDEN, 2 * LATENT], (seed, 0)), layers_of([LATENT, HIDDEN, 256], (seed, 1))
+    nets = (
+        layers_of([256, HIDDEN, 2 * LATENT], (seed, 0)),
+        layers_of([LATENT, HIDDEN, 256], (seed, 1)),
+    )
     encoder = Halves(net, lambda mean, log_sd: (mean, log_sd))
-    plain = vi.models.vae((encoder, nets[0]), (net, nets[1]), vi.models.observed.bernoulli(), latent_dim=LATENT)
+    plain = vi.models.vae(
+        (encoder, nets[0]), (net, nets[1]), vi.models.observed.bernoulli(), latent_dim=LATENT
+    )
 
-    def fitted(name: str, begin: str, model: Any, passes: int, before: int = 0) -> tuple[Any, list[str]]:
+    def fitted(
+        name: str, begin: str, model: Any, passes: int, before: int = 0
+    ) -> tuple[Any, list[str]]:
         began = time.process_time()
         alg = vi.aevb(model, learning_rate=1e-3)
         fit = vi.fit(alg, x[~is_test], num_epochs=passes, batch_size=128, key=jax.random.key(seed))
@@ -51,7 +63,9 @@ def rows(folder: Path, seed: int) -> Iterator[list[str]]:
         yield fitted("`vae`", "at random", plain, passes)[1]
     random = _structured((Halves(net, potentials), nets[0]), (net, nets[1]))
     learnt = half.state.hyper
-    begun = _structured(vi.models.as_potentials((encoder, learnt["encoder"])), (net, learnt["decoder"]))
+    begun = _structured(
+        vi.models.as_potentials((encoder, learnt["encoder"])), (net, learnt["decoder"])
+    )
     for passes in (2 * FIRST, 4 * FIRST):
         yield fitted("`svae`", "at random", random, passes)[1]
         yield fitted("`svae`", f"as `vae` after {FIRST} passes", begun, passes - FIRST, FIRST)[1]

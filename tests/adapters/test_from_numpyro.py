@@ -1,4 +1,5 @@
-"""NumPyro models: their densities against NumPyro's potential energy and sums by hand, posteriors, and errors."""
+"""NumPyro models: their densities against NumPyro's potential energy and sums by hand, posteriors,
+and errors."""
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +22,22 @@ SUPPORTS = {  # a distribution, the constraint, and what of a value a density is
     "reals": (lambda: dist.MultivariateNormal(jnp.ones(3), jnp.eye(3)), constrain.real()),
     "positive": (lambda: dist.Gamma(2.0, 1.0).expand([2]).to_event(1), constrain.positive()),
     "half-normal": (lambda: dist.HalfNormal(2.0), constrain.positive()),
-    "softplus": (lambda: dist.ImproperUniform(constraints.softplus_positive, (), ()), constrain.positive()),
+    "softplus": (
+        lambda: dist.ImproperUniform(constraints.softplus_positive, (), ()),
+        constrain.positive(),
+    ),
     "above": (lambda: dist.TruncatedNormal(0.0, 1.0, low=0.5), constrain.above(0.5)),
     "below": (lambda: dist.TruncatedNormal(0.0, 1.0, high=0.5), constrain.below(0.5)),
     "unit interval": (lambda: dist.Beta(2.0, 3.0), constrain.unit_interval()),
     "interval": (lambda: dist.Uniform(-1.0, 3.0), constrain.interval(-1.0, 3.0)),
-    "simplex": (lambda: dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])).expand([2]).to_event(1), constrain.simplex()),
-    "ordered": (lambda: dist.ImproperUniform(constraints.ordered_vector, (), (3,)), constrain.ordered()),
+    "simplex": (
+        lambda: dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])).expand([2]).to_event(1),
+        constrain.simplex(),
+    ),
+    "ordered": (
+        lambda: dist.ImproperUniform(constraints.ordered_vector, (), (3,)),
+        constrain.ordered(),
+    ),
     "positive definite": (lambda: dist.Wishart(4.0, jnp.eye(2)), constrain.positive_definite()),
     "correlation": (lambda: dist.LKJCholesky(3, 2.0), constrain.correlation_cholesky()),
 }
@@ -35,7 +45,8 @@ SUPPORTS = {  # a distribution, the constraint, and what of a value a density is
 
 @pytest.mark.parametrize("name", SUPPORTS)
 def test_densities_of_coordinates_are_those_of_numpyro(name):
-    """minus NumPyro's potential energy, in its own coordinates, moved to ours by the determinant of the change."""
+    """minus NumPyro's potential energy, in its own coordinates, moved to ours by the determinant of
+    the change."""
     make, support = SUPPORTS[name]
 
     def model():
@@ -55,7 +66,9 @@ def test_densities_of_coordinates_are_those_of_numpyro(name):
 
     with jax.enable_x64(True):
         for seed in range(2):
-            one, two = both(jnp.asarray(np.random.default_rng(seed).normal(size=ours.free.variables.dim)))
+            one, two = both(
+                jnp.asarray(np.random.default_rng(seed).normal(size=ours.free.variables.dim))
+            )
             assert float(one) == pytest.approx(float(two), rel=1e-6, abs=1e-6)
 
 
@@ -71,7 +84,10 @@ def test_a_regression_is_that_in_closed_form():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20, 2))
     y = x @ [1.0, -1.0] + 0.5 * rng.normal(size=20)
-    fit = vi.auto(vi.from_numpyro(regression, jnp.asarray(x, jnp.float32), y=jnp.asarray(y, jnp.float32)), key=KEY)
+    fit = vi.auto(
+        vi.from_numpyro(regression, jnp.asarray(x, jnp.float32), y=jnp.asarray(y, jnp.float32)),
+        key=KEY,
+    )
     cov = np.linalg.inv(x.T @ x / 0.25 + np.eye(2) / 4)
     mean, sds = cov @ x.T @ y / 0.25, np.sqrt(np.diag(cov))
     draws = fit.sample(jax.random.key(1), 20_000)
@@ -97,7 +113,10 @@ def test_the_prior_alone_says_how_far_apart_searches_start():
     np.testing.assert_allclose([scales.middle, scales.width], [[3.0], [20.0]], rtol=0.05)
 
 
-EFFECTS, ERRORS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EFFECTS, ERRORS = (
+    np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+    np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+)
 
 
 def schools():
@@ -113,24 +132,34 @@ def schools():
 def schools_by_quadrature():
     """Means and standard deviations of mu and theta: given tau all is normal."""
     edges = np.linspace(0, 1, 4001)
-    tau = 5 * np.tan(np.pi / 2 * 0.5 * (edges[1:] + edges[:-1]))[:, None]  # equally probable under the prior
+    tau = (
+        5 * np.tan(np.pi / 2 * 0.5 * (edges[1:] + edges[:-1]))[:, None]
+    )  # equally probable under the prior
     precision = 1 / (ERRORS**2 + tau**2)
     v = 1 / (1 / 25 + precision.sum(1))
     m = v * (precision * EFFECTS).sum(1)
-    log_p = stats.norm.logpdf(EFFECTS, 0, np.sqrt(1 / precision)).sum(1) + 0.5 * np.log(v / 25) + 0.5 * m**2 / v
+    log_p = (
+        stats.norm.logpdf(EFFECTS, 0, np.sqrt(1 / precision)).sum(1)
+        + 0.5 * np.log(v / 25)
+        + 0.5 * m**2 / v
+    )
     p = special.softmax(log_p)
     shrunk = tau**2 * precision  # E[theta | mu, tau] = mu + shrunk (y - mu)
     theta = m[:, None] * (1 - shrunk) + shrunk * EFFECTS
     var = shrunk * ERRORS**2 + (1 - shrunk) ** 2 * v[:, None]
     both, vars_ = np.column_stack([m, theta]), np.column_stack([v, var])
     mean = p @ both
-    return mean, np.sqrt(p @ (vars_ + (both - mean) ** 2)), special.logsumexp(log_p) - np.log(len(p))
+    return (
+        mean,
+        np.sqrt(p @ (vars_ + (both - mean) ** 2)),
+        special.logsumexp(log_p) - np.log(len(p)),
+    )
 
 
 @pytest.mark.slow
 def test_eight_schools_are_those_by_quadrature():
-    """A reparameterised model: the variable that it replaced is among the draws. A product of two normals has bends
-    that q has not: its effects are shrunk by a tenth of an sd."""
+    """A reparameterised model: the variable that it replaced is among the draws. A product of two
+    normals has bends that q has not: its effects are shrunk by a tenth of an sd."""
     with jax.enable_x64(True):
         fit = vi.auto(vi.from_numpyro(schools), key=KEY)
         draws = fit.sample(jax.random.key(1), 40_000)
@@ -141,7 +170,7 @@ def test_eight_schools_are_those_by_quadrature():
     assert evidence - 0.3 < fit.elbo.value < evidence
 
 
-# --- discrete sites ---------------------------------------------------------------------------------------------
+# --- discrete sites -------------------------------------------------------------------------------
 def funsor():
     pytest.importorskip("numpyro.contrib.control_flow")
     return pytest.importorskip("numpyro.contrib.funsor")
@@ -162,9 +191,13 @@ def test_discrete_sites_in_a_plate_are_summed_out():
     assert model.free.variables.names == ["means", "share"]
     share, means = 0.3, np.array([-1.0, 1.5])
     each = (1 - share) * stats.norm.pdf(Y, means[0]) + share * stats.norm.pdf(Y, means[1])
-    exact = stats.beta.logpdf(share, 2, 2) + stats.norm.logpdf(means, 0, 3).sum() + np.log(each).sum()
+    exact = (
+        stats.beta.logpdf(share, 2, 2) + stats.norm.logpdf(means, 0, 3).sum() + np.log(each).sum()
+    )
     z = model.free.variables.coordinates({"share": share, "means": means})
-    assert float(jax.jit(model.free.log_prior_at)(z)) == pytest.approx(exact + np.log(share * (1 - share)), rel=1e-5)
+    assert float(jax.jit(model.free.log_prior_at)(z)) == pytest.approx(
+        exact + np.log(share * (1 - share)), rel=1e-5
+    )
 
 
 def test_discrete_sites_outside_plates_are_summed_out_together():
@@ -184,7 +217,9 @@ def test_discrete_sites_outside_plates_are_summed_out_together():
             q = [0.1, 0.5, 0.8][a]
             total += p * (q if b else 1 - q) * np.exp(stats.norm.logpdf(Y, mean + a - b).sum())
     exact = np.log(total) + stats.norm.logpdf(mean, 0, 3)
-    assert float(jax.jit(model.free.log_prior_at)(jnp.array([mean]))) == pytest.approx(exact, rel=1e-5)
+    assert float(jax.jit(model.free.log_prior_at)(jnp.array([mean]))) == pytest.approx(
+        exact, rel=1e-5
+    )
 
 
 def test_the_states_of_a_scan_are_summed_out():
@@ -216,10 +251,18 @@ def test_discrete_sites_that_cannot_be_summed_out_are_refused_by_name():
     def told(discrete, batch=False):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
         n = numpyro.sample("n", discrete(rate))
-        numpyro.sample("y", dist.Normal(0.0 * n, 1.0).expand([3] if batch else []), obs=Y if batch else 0.3)
+        numpyro.sample(
+            "y", dist.Normal(0.0 * n, 1.0).expand([3] if batch else []), obs=Y if batch else 0.3
+        )
 
-    refused(told, "discrete site 'n': expected finitely many values, got those of Poisson", dist.Poisson)
-    refused(told, "discrete site 'n': expected at most 1000", lambda rate: dist.Binomial(2000, rate / (1 + rate)))
+    refused(
+        told, "discrete site 'n': expected finitely many values, got those of Poisson", dist.Poisson
+    )
+    refused(
+        told,
+        "discrete site 'n': expected at most 1000",
+        lambda rate: dist.Binomial(2000, rate / (1 + rate)),
+    )
     refused(
         told,
         r"site 'y': expected plates for its batch, got a batch of shape \(3,\)",
@@ -228,16 +271,21 @@ def test_discrete_sites_that_cannot_be_summed_out_are_refused_by_name():
     )
 
 
-# --- what counts, and what is refused ---------------------------------------------------------------------------
+# --- what counts, and what is refused -------------------------------------------------------------
 def test_scales_masks_and_factors_count():
     def model():
         x = numpyro.sample("x", dist.ImproperUniform(constraints.real, (), ()))
-        with numpyro.handlers.scale(scale=3.0), numpyro.handlers.mask(mask=jnp.array([True, False, True])):
+        with (
+            numpyro.handlers.scale(scale=3.0),
+            numpyro.handlers.mask(mask=jnp.array([True, False, True])),
+        ):
             numpyro.sample("y", dist.Normal(x, 1.0), obs=Y)
         numpyro.factor("bonus", 2 * x)
 
     exact = 3 * stats.norm.logpdf([0.5, 2.5], 0.4, 1).sum() + 0.8
-    assert float(vi.from_numpyro(model).free.log_prior_at(jnp.array([0.4]))) == pytest.approx(exact, rel=1e-5)
+    assert float(vi.from_numpyro(model).free.log_prior_at(jnp.array([0.4]))) == pytest.approx(
+        exact, rel=1e-5
+    )
 
 
 def refused(model, match, *args):
@@ -247,14 +295,20 @@ def refused(model, match, *args):
 
 def test_models_that_are_no_densities_are_refused():
     refused(3, "model: expected a function that calls numpyro.sample, got int")
-    refused(lambda: numpyro.sample("y", dist.Normal(0, 1), obs=1.0), "model: expected unknown variables, got none")
+    refused(
+        lambda: numpyro.sample("y", dist.Normal(0, 1), obs=1.0),
+        "model: expected unknown variables, got none",
+    )
 
     def subsampled():
         x = numpyro.sample("x", dist.Normal(0, 1))
         with numpyro.plate("N", 3, subsample_size=2):
             numpyro.sample("y", dist.Normal(x, 1), obs=numpyro.subsample(Y, 0))
 
-    refused(subsampled, "plate 'N': expected all of 3, got a subsample of 2. Give the full plate.*vijax.density")
+    refused(
+        subsampled,
+        "plate 'N': expected all of 3, got a subsample of 2. Give the full plate.*vijax.density",
+    )
 
     def with_param():
         numpyro.sample("x", dist.Normal(numpyro.param("p", 0.0), 1))
@@ -273,8 +327,16 @@ def test_supports_that_are_none_are_refused_by_name():
         a = numpyro.sample("a", dist.Gamma(2.0, 1.0))
         numpyro.sample("b", dist.Uniform(0.0, a))
 
-    refused(dependent, "variable 'b': expected the same support in every run, got interval.*Write it as a function")
-    refused(lambda: numpyro.sample("c", dist.LKJ(3, 1.0)), "variable 'c': expected a support of real.*got .*of LKJ")
     refused(
-        lambda: numpyro.sample("u", dist.Uniform(jnp.zeros(2), jnp.array([1.0, 2.0]))), "'u': expected a support of"
+        dependent,
+        "variable 'b': expected the same support in every run, got interval.*Write it as a "
+        "function",
+    )
+    refused(
+        lambda: numpyro.sample("c", dist.LKJ(3, 1.0)),
+        "variable 'c': expected a support of real.*got .*of LKJ",
+    )
+    refused(
+        lambda: numpyro.sample("u", dist.Uniform(jnp.zeros(2), jnp.array([1.0, 2.0]))),
+        "'u': expected a support of",
     )

@@ -1,5 +1,5 @@
-"""PyMC models: their densities against PyMC's own, posteriors, batches, errors. PyMC is large, and in the extra `pymc`
-alone: without it these tests are skipped."""
+"""PyMC models: their densities against PyMC's own, posteriors, batches, errors. PyMC is large, and
+in the extra `pymc` alone: without it these tests are skipped."""
 
 import os
 
@@ -17,7 +17,10 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
 Y = X @ [1.0, -1.0] + 0.5 * RNG.normal(size=40)
 SIGNS = (Y > 0).astype(int)
-EFFECTS, ERRORS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EFFECTS, ERRORS = (
+    np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+    np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+)
 
 
 def regression():
@@ -40,7 +43,9 @@ def logistic():
 
 def mixture():
     p = pymc.Dirichlet("p", np.ones(2))
-    means = pymc.Normal("means", 0, 5, shape=2, transform=pymc.distributions.transforms.ordered, initval=[-1.0, 1.0])
+    means = pymc.Normal(
+        "means", 0, 5, shape=2, transform=pymc.distributions.transforms.ordered, initval=[-1.0, 1.0]
+    )
     pymc.NormalMixture("y", p, means, 1.0, observed=Y)
 
 
@@ -102,7 +107,9 @@ def test_draws_are_inference_data_with_the_names_of_the_model():
     assert list(posterior.coords["column"].values) == ["first", "second"]
     assert set(posterior.data_vars) == {"w", "sd", "doubled"}
     np.testing.assert_allclose(posterior.w.values.mean((0, 1)), np.linalg.lstsq(X, Y)[0], atol=0.1)
-    replicated = pymc.sample_posterior_predictive(trace, model=model, progressbar=False, random_seed=0)
+    replicated = pymc.sample_posterior_predictive(
+        trace, model=model, progressbar=False, random_seed=0
+    )
     y = replicated.posterior_predictive.y.values
     assert y.shape == (1, 500, 40)
     np.testing.assert_allclose(y.mean((0, 1)), X @ np.linalg.lstsq(X, Y)[0], atol=0.15)
@@ -119,7 +126,9 @@ def test_a_minibatch_is_dealt_by_vijax_and_all_rows_are_the_whole_density():
     point = {"w": jnp.array([0.5, -0.2]), "sd_log__": jnp.array(0.3)}
     of = parts.log_density
     rows = sum(float(of.log_lik(point, (x, y))) for x, y in zip(X, Y, strict=True))
-    assert rows + float(of.log_prior(point)) == pytest.approx(float(whole.compile_logp()(point)), rel=1e-5)
+    assert rows + float(of.log_prior(point)) == pytest.approx(
+        float(whole.compile_logp()(point)), rel=1e-5
+    )
     fit = vi.fit(vi.ngvi(parts), key=KEY, num_steps=400, batch_size=10)
     w = fit.sample(KEY, 500)["w"].mean(0)
     np.testing.assert_allclose(w, np.linalg.lstsq(X, Y)[0], atol=0.15)
@@ -129,7 +138,8 @@ def test_what_cannot_be_a_density_of_free_variables_is_refused_by_name():
     with pymc.Model() as counts:
         pymc.Normal("y", pymc.Poisson("n", 3.0), 1.0, observed=Y)
     with pytest.raises(
-        ValueError, match=r"model: variable 'n': expected a continuous variable, got a discrete one\. Sum"
+        ValueError,
+        match=r"model: variable 'n': expected a continuous variable, got a discrete one\. Sum",
     ):
         vi.from_pymc(counts)
     with pymc.Model() as seen:
@@ -143,6 +153,7 @@ def test_what_cannot_be_a_density_of_free_variables_is_refused_by_name():
         x, y = pymc.Minibatch(X, batch_size=4), pymc.Minibatch(Y, batch_size=4)
         pymc.Normal("y", x @ w, 1.0, observed=y, total_size=40)
     with pytest.raises(
-        ValueError, match=r"model: expected data of one pymc\.Minibatch, got 2 of them\. Give all data to"
+        ValueError,
+        match=r"model: expected data of one pymc\.Minibatch, got 2 of them\. Give all data to",
     ):
         vi.from_pymc(two)

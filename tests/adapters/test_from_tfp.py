@@ -1,4 +1,5 @@
-"""Joint distributions of TensorFlow Probability as models: their densities, supports, posteriors and errors."""
+"""Joint distributions of TensorFlow Probability as models: their densities, supports, posteriors
+and errors."""
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +51,9 @@ def test_the_density_is_scipys_for_every_kind_of_joint(kind):
     """At random coordinates, with the Jacobian of exp."""
     model = vi.from_tfp(JOINTS[kind](), {"y": Y})
     known = model.free.variables
-    assert {name: (v.shape, v.support) for name, v in zip(known.names, known.leaves, strict=True)} == {
+    assert {
+        name: (v.shape, v.support) for name, v in zip(known.names, known.leaves, strict=True)
+    } == {
         "mean": ((), constrain.real()),
         "scale": ((), constrain.positive()),
     }
@@ -65,7 +68,10 @@ def test_the_density_is_scipys_for_every_kind_of_joint(kind):
 PARTS = {
     "real": (lambda: tfd.StudentT(3.0, 0.0, 1.0), constrain.real()),
     "reals": (lambda: tfd.MultivariateNormalTriL(jnp.zeros(3), jnp.eye(3)), constrain.real()),
-    "moved": (lambda: transformed(tfd.Normal(0.0, 1.0), tfb.Shift(1.0), tfb.Scale(-2.0)), constrain.real()),
+    "moved": (
+        lambda: transformed(tfd.Normal(0.0, 1.0), tfb.Shift(1.0), tfb.Scale(-2.0)),
+        constrain.real(),
+    ),
     "half-normal": (lambda: tfd.HalfNormal(2.0), constrain.positive()),
     "log-normal": (lambda: tfd.LogNormal(0.0, 1.0), constrain.positive()),
     "inverse gamma": (lambda: tfd.InverseGamma(2.0, 1.0), constrain.positive()),
@@ -78,10 +84,19 @@ PARTS = {
     "beta": (lambda: tfd.Beta(2.0, 3.0), constrain.unit_interval()),
     "interval": (lambda: tfd.TruncatedNormal(0.0, 1.0, -1.0, 2.0), constrain.interval(-1.0, 2.0)),
     "simplex": (lambda: tfd.Sample(tfd.Dirichlet([1.0, 2.0, 3.0]), 2), constrain.simplex()),
-    "ordered": (lambda: transformed(tfd.Sample(tfd.Normal(0.0, 1.0), 3), tfb.Ascending()), constrain.ordered()),
-    "positive definite": (lambda: tfd.WishartTriL(4.0, scale_tril=jnp.eye(3)), constrain.positive_definite()),
+    "ordered": (
+        lambda: transformed(tfd.Sample(tfd.Normal(0.0, 1.0), 3), tfb.Ascending()),
+        constrain.ordered(),
+    ),
+    "positive definite": (
+        lambda: tfd.WishartTriL(4.0, scale_tril=jnp.eye(3)),
+        constrain.positive_definite(),
+    ),
     "correlation": (lambda: tfd.CholeskyLKJ(3, 2.0), constrain.correlation_cholesky()),
-    "logarithm": (lambda: transformed(tfd.Gamma(2.0, 1.0), tfb.Invert(tfb.Exp())), constrain.real()),
+    "logarithm": (
+        lambda: transformed(tfd.Gamma(2.0, 1.0), tfb.Invert(tfb.Exp())),
+        constrain.real(),
+    ),
 }
 
 
@@ -106,7 +121,8 @@ def test_the_density_of_a_part_is_tfps(name):
 
 
 def test_a_conjugate_posterior_is_found():
-    """Normal mean with known variance: the bound is the log evidence, and draws have the posterior's moments."""
+    """Normal mean with known variance: the bound is the log evidence, and draws have the
+    posterior's moments."""
     joint = tfd.JointDistributionNamed(
         {"mean": tfd.Normal(1.0, 2.0), "y": lambda mean: tfd.Sample(tfd.Normal(mean, 0.5), 3)}
     )
@@ -130,14 +146,16 @@ def test_the_prior_of_the_unknown_parts_is_known():
 
 
 def test_what_is_observed_may_be_whole_numbers():
-    joint = tfd.JointDistributionNamed({"p": tfd.Beta(1.0, 1.0), "y": lambda p: tfd.Binomial(10.0, probs=p)})
+    joint = tfd.JointDistributionNamed(
+        {"p": tfd.Beta(1.0, 1.0), "y": lambda p: tfd.Binomial(10.0, probs=p)}
+    )
     model = vi.from_tfp(joint, {"y": 3})
     z = model.free.variables.coordinates({"p": 0.4})
     exact = stats.binom.logpmf(3, 10, 0.4) + np.log(0.4 * 0.6)
     assert float(model.free.log_prior_at(z)) == pytest.approx(exact, rel=1e-5)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def refused(parts, match, observed=None):
     with pytest.raises(ValueError, match=match):
         vi.from_tfp(tfd.JointDistributionNamed(parts), observed)
@@ -149,16 +167,32 @@ def test_joints_that_are_no_densities_are_refused():
     normal = tfd.Normal(0.0, 1.0)
     refused({"x": normal}, r"observed: expected names among \['x'\], got \['y'\]", {"y": 1.0})
     refused({"x": normal}, "joint: expected unknown variables, got none", {"x": 1.0})
-    refused({"x": tfd.Normal(jnp.zeros(3), 1.0), "y": normal}, r"one number, got an array of shape \(3,\).*Independent")
     refused(
-        {"x": tfd.JointDistributionNamed({"y": normal})}, "'x': expected a distribution of one array, got JointDist"
+        {"x": tfd.Normal(jnp.zeros(3), 1.0), "y": normal},
+        r"one number, got an array of shape \(3,\).*Independent",
+    )
+    refused(
+        {"x": tfd.JointDistributionNamed({"y": normal})},
+        "'x': expected a distribution of one array, got JointDist",
     )
 
 
 def test_parts_that_are_no_variables_are_refused_by_name():
     scale = tfd.Gamma(2.0, 1.0)
-    refused({"n": tfd.Bernoulli(0.5)}, "variable 'n': expected a continuous variable, got one of int32")
-    refused({"a": scale, "b": lambda a: tfd.Uniform(0.0, a)}, "variable 'b': expected the same support in every run")
+    refused(
+        {"n": tfd.Bernoulli(0.5)}, "variable 'n': expected a continuous variable, got one of int32"
+    )
+    refused(
+        {"a": scale, "b": lambda a: tfd.Uniform(0.0, a)},
+        "variable 'b': expected the same support in every run",
+    )
     refused({"c": tfd.LKJ(3, 1.0)}, "variable 'c': expected a support of real.*got that of LKJ")
-    refused({"u": tfd.Independent(tfd.Uniform([0.0, 0.0], [1.0, 2.0]), 1)}, "variable 'u': expected a support of real")
-    refused({"p": scale, "y": tfd.Bernoulli(0.5)}, "observed: 'y': expected values of int32, got 0.5", {"y": 0.5})
+    refused(
+        {"u": tfd.Independent(tfd.Uniform([0.0, 0.0], [1.0, 2.0]), 1)},
+        "variable 'u': expected a support of real",
+    )
+    refused(
+        {"p": scale, "y": tfd.Bernoulli(0.5)},
+        "observed: 'y': expected values of int32, got 0.5",
+        {"y": 0.5},
+    )

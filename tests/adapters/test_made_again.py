@@ -38,13 +38,19 @@ def of_a_global(y):
 
 def centred(y):
     sd = numpyro.sample("sd", HalfNormal(1))
-    numpyro.sample("y", Normal(numpyro.sample("x", Normal(0, sd).expand([8]).to_event(1)), 1).to_event(1), obs=y)
+    numpyro.sample(
+        "y",
+        Normal(numpyro.sample("x", Normal(0, sd).expand([8]).to_event(1)), 1).to_event(1),
+        obs=y,
+    )
 
 
 def by_factor(y):
     """The same density; nothing says that the law of x depends on sd."""
     sd = numpyro.sample("sd", HalfNormal(1))
-    x = numpyro.sample("x", numpyro.distributions.ImproperUniform(numpyro.distributions.constraints.real, (), (8,)))
+    x = numpyro.sample(
+        "x", numpyro.distributions.ImproperUniform(numpyro.distributions.constraints.real, (), (8,))
+    )
     numpyro.factor("law", Normal(0, sd).log_prob(x).sum())
     numpyro.sample("y", Normal(x, 1).to_event(1), obs=y)
 
@@ -85,7 +91,9 @@ def test_what_a_function_reads_counts(monkeypatch):
     monkeypatch.setitem(globals(), "SCALE", 1.0)
     assert vi.from_numpyro(of_a_global, Y) is before
     shared = jnp.arange(8.0)
-    model = lambda: numpyro.sample("y", Normal(numpyro.sample("mean", Normal(0, 1)) * shared, 1), obs=Y)
+    model = lambda: numpyro.sample(
+        "y", Normal(numpyro.sample("mean", Normal(0, 1)) * shared, 1), obs=Y
+    )
     first = vi.from_numpyro(model)
     shared = 2 * shared
     assert vi.from_numpyro(model) is not first
@@ -131,6 +139,8 @@ def test_models_are_not_kept_for_ever():
 def test_a_density_without_derivatives_is_a_model_all_the_same():
     def counted():
         x = numpyro.sample("x", Normal(0, 1))
-        numpyro.factor("f", jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1 + 0 * jnp.abs(x), jnp.abs(x)))
+        numpyro.factor(
+            "f", jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1 + 0 * jnp.abs(x), jnp.abs(x))
+        )
 
     assert vi.from_numpyro(counted).log_density.variables.dim == 1

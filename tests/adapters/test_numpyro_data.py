@@ -1,4 +1,5 @@
-"""Data of NumPyro models: missing and impossible values are named by site and row, and the remedies work."""
+"""Data of NumPyro models: missing and impossible values are named by site and row, and the remedies
+work."""
 
 import jax
 import numpy as np
@@ -58,7 +59,11 @@ def nothing(y):
             (np.array([[0.0, 1.0], [1.0, np.nan]]),),
             r"'y': expected numbers, got missing values in row 1,",
         ),
-        (counts, (np.array([1.0, -2.0, 3.0]),), r"in the support of Poisson, .*, got -2.0 in row 1, counted from 0"),
+        (
+            counts,
+            (np.array([1.0, -2.0, 3.0]),),
+            r"in the support of Poisson, .*, got -2.0 in row 1, counted from 0",
+        ),
         (
             coin,
             (np.array(0.3),),
@@ -76,9 +81,13 @@ def test_what_is_missing_or_impossible_is_named(model, args, said):
 def test_parameters_that_are_no_numbers_are_told_from_data():
     def story(y):
         mean = numpyro.sample("mean", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Normal(mean + np.where(X == 3, np.nan, 0.0), 1.0, validate_args=False), obs=y)
+        numpyro.sample(
+            "y", dist.Normal(mean + np.where(X == 3, np.nan, 0.0), 1.0, validate_args=False), obs=y
+        )
 
-    with pytest.raises(ValueError, match=r"site 'y': expected a log density that is a number .* got none in row 3,"):
+    with pytest.raises(
+        ValueError, match=r"site 'y': expected a log density that is a number .* got none in row 3,"
+    ):
         vi.from_numpyro(story, X)
 
 

@@ -70,7 +70,9 @@ def story():
         county = numpyro.sample("county", dist.Normal(region[jnp.arange(6) // 2], spreads[1]))
     factor = numpyro.sample("factor", dist.LKJCholesky(2, 1.0))
     with numpyro.plate("pairs", 4):
-        numpyro.sample("pair", dist.MultivariateNormal(jnp.zeros(2), scale_tril=spreads[:, None] * factor))
+        numpyro.sample(
+            "pair", dist.MultivariateNormal(jnp.zeros(2), scale_tril=spreads[:, None] * factor)
+        )
     numpyro.sample("y", dist.Normal(county, 1.0), obs=jnp.arange(6.0))
 
 

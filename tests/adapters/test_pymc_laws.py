@@ -44,7 +44,12 @@ NORMAL = {
         "x", np.array([0.3, -0.2]), 0.5 * u, init_dist=pymc.Normal.dist(1.0, 2.0), shape=(2, 4)
     ),
     "AutoRegressiveRV": lambda u: pymc.AR(
-        "x", [0.1, 0.6, -0.3], 0.5 * u, constant=True, init_dist=pymc.Normal.dist(1.0, 2.0), shape=(2, 5)
+        "x",
+        [0.1, 0.6, -0.3],
+        0.5 * u,
+        constant=True,
+        init_dist=pymc.Normal.dist(1.0, 2.0),
+        shape=(2, 5),
     ),
     "CARRV": lambda u: pymc.CAR("x", np.ones(3), NEIGHBOURS * 1.0, 0.5, 2.0 * u),
     "ICARRV": lambda u: pymc.ICAR("x", NEIGHBOURS, sigma=2.0 * u, zero_sum_stdev=0.1),
@@ -52,7 +57,8 @@ NORMAL = {
 
 
 def law_at(build, u=1.0):
-    """The law of `x` at a value of `u`; PyMC's log density of each entry or vector of x; and the model."""
+    """The law of `x` at a value of `u`; PyMC's log density of each entry or vector of x; and the
+    model."""
     with pymc.Model() as model:
         build(pymc.Exponential("u", 1.0))
     with jax.enable_x64(True):
@@ -95,7 +101,8 @@ def test_mean_and_sd_are_those_of_the_value_variables(name):
 
 @pytest.mark.parametrize("name", NORMAL)
 def test_normal_laws_are_pymcs_own_densities(name):
-    """Up to a constant: that of an intrinsic field changes with its scale in vijax, where it is normalised."""
+    """Up to a constant: that of an intrinsic field changes with its scale in vijax, where it is
+    normalised."""
     rng = np.random.default_rng(0)
     apart = []
     for u in (1.0, 0.4):
@@ -112,7 +119,9 @@ def log_normal(law, x):
     if law.scale.ndim == x.ndim:
         return norm.logpdf(x, law.loc, law.scale).sum()
     noise = np.linalg.solve(law.scale, (x - law.loc)[..., None])
-    return norm.logpdf(noise).sum() - np.log(np.abs(np.diagonal(law.scale, axis1=-2, axis2=-1))).sum()
+    return (
+        norm.logpdf(noise).sum() - np.log(np.abs(np.diagonal(law.scale, axis1=-2, axis2=-1))).sum()
+    )
 
 
 def test_vectors_of_students_have_their_covariance():
@@ -125,18 +134,25 @@ def test_vectors_of_students_have_their_covariance():
 @pytest.mark.parametrize(
     "build",
     [
-        lambda u: pymc.Normal("x", 0, u, shape=3, transform=transforms.ordered, initval=np.arange(3)),
+        lambda u: pymc.Normal(
+            "x", 0, u, shape=3, transform=transforms.ordered, initval=np.arange(3)
+        ),
         lambda u: pymc.Exponential("x", u, transform=transforms.Interval(0, None)),
         lambda u: pymc.TruncatedNormal("x", 0, u, lower=0),
         lambda u: pymc.Dirichlet("x", u * np.ones(3)),
         lambda u: pymc.MvGaussianRandomWalk(
-            "x", np.zeros(2), chol=FACTOR * u, init_dist=pymc.MvNormal.dist(np.zeros(2), np.eye(2)), shape=(4, 2)
+            "x",
+            np.zeros(2),
+            chol=FACTOR * u,
+            init_dist=pymc.MvNormal.dist(np.zeros(2), np.eye(2)),
+            shape=(4, 2),
         ),
         lambda u: pymc.Normal("x", 0, 1, shape=3),
     ],
 )
 def test_what_has_no_law_stays_as_it_is(build):
-    """Under another transform the law would be of other numbers; and a law that reads no other variable is none."""
+    """Under another transform the law would be of other numbers; and a law that reads no other
+    variable is none."""
     with pymc.Model() as model:
         build(pymc.Exponential("u", 1.0))
     assert hierarchy_of(model, model.value_vars, model.initial_point(0))[1] == ()
@@ -172,9 +188,13 @@ def test_laws_given_others_are_read_off_the_model():
     np.testing.assert_allclose(laws["county"].loc, values["region"][jnp.arange(6) // 2], rtol=1e-5)
     np.testing.assert_allclose(laws["county"].scale, np.full(6, spreads[1]), rtol=1e-5)
     np.testing.assert_allclose(laws["region"].scale, np.full(3, spreads[0]), rtol=1e-5)
-    np.testing.assert_allclose(laws["pair"].loc, np.full((4, 2), jnp.exp(values["rate_log__"]).sum()), rtol=1e-5)
     np.testing.assert_allclose(
-        laws["rate_log__"].loc, np.full(4, float(jax.scipy.special.digamma(2.0) - values["mean"])), rtol=1e-4
+        laws["pair"].loc, np.full((4, 2), jnp.exp(values["rate_log__"]).sum()), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        laws["rate_log__"].loc,
+        np.full(4, float(jax.scipy.special.digamma(2.0) - values["mean"])),
+        rtol=1e-4,
     )
 
 
@@ -188,19 +208,25 @@ def test_laws_are_those_of_the_same_model_in_numpyro():
         with numpyro.plate("regions", 3):
             region = numpyro.sample("region", dist.Normal(mean, spreads[0]))
         with numpyro.plate("counties", 6):
-            county = numpyro.sample("county", dist.StudentT(4.0, region[jnp.arange(6) // 2], spreads[1]))
+            county = numpyro.sample(
+                "county", dist.StudentT(4.0, region[jnp.arange(6) // 2], spreads[1])
+            )
         numpyro.sample("walk", dist.GaussianRandomWalk(spreads[0], 4))
         numpyro.sample("y", dist.Normal(county, 1.0), obs=jnp.arange(6.0))
 
     with pymc.Model() as model:
         mean, spreads = pymc.Normal("mean", 0, 5), pymc.HalfNormal("spreads", 1.0, shape=2)
         region = pymc.Normal("region", mean, spreads[0], shape=3)
-        county = pymc.StudentT("county", 4.0, mu=region[np.arange(6) // 2], sigma=spreads[1], shape=6)
+        county = pymc.StudentT(
+            "county", 4.0, mu=region[np.arange(6) // 2], sigma=spreads[1], shape=6
+        )
         first = pymc.Normal.dist(0, spreads[0])
         pymc.GaussianRandomWalk("walk", sigma=spreads[0], init_dist=first, shape=4)
         pymc.Normal("y", county, 1.0, observed=np.arange(6.0))
     ours, other = vi.from_pymc(model).log_density, vi.from_numpyro(theirs).log_density
-    assert [set(level) for level in ours.hierarchy.levels] == [set(level) for level in other.hierarchy.levels]
+    assert [set(level) for level in ours.hierarchy.levels] == [
+        set(level) for level in other.hierarchy.levels
+    ]
     rng = np.random.default_rng(0)
     free = {name: rng.normal(size=n) for name, n in (("region", 3), ("county", 6), ("walk", 4))}
     free |= {"mean": np.array([0.4]), "spreads": rng.normal(size=2)}
@@ -209,9 +235,14 @@ def test_laws_are_those_of_the_same_model_in_numpyro():
         z = np.zeros(own.variables.dim, np.float32)
         for name, rows in own.variables.places.items():
             z[rows] = free[name.removesuffix("_log__")]
-        reference = Reference.fixed(np.full(own.variables.dim, 0.3), np.full(own.variables.dim, 2.0))
+        reference = Reference.fixed(
+            np.full(own.variables.dim, 0.3), np.full(own.variables.dim, 2.0)
+        )
         there = own.hierarchy.placed(reference, z)
-        x = {name.removesuffix("_log__"): np.asarray(there.free)[r] for name, r in own.variables.places.items()}
+        x = {
+            name.removesuffix("_log__"): np.asarray(there.free)[r]
+            for name, r in own.variables.places.items()
+        }
         placed.append((x, float(there.log_volume), float(own.log_prior_at(there.free))))
     (one, volume, log_density), (two, volume_2, log_density_2) = placed
     for name, x in one.items():
@@ -228,7 +259,10 @@ def counties(number=85):
     return 1.3 + 0.33 * rng.normal(size=number) + error * rng.normal(size=number), error
 
 
-EFFECTS, ERRORS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EFFECTS, ERRORS = (
+    np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+    np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +275,12 @@ def test_centred_groups_are_right_by_default(data, width, name, value):
     y, error = data
     with pymc.Model() as model:
         spread = pymc.HalfNormal("spread", width)
-        pymc.Normal("y", pymc.Normal("group", pymc.Normal("mean", 0, width), spread, shape=len(y)), error, observed=y)
+        pymc.Normal(
+            "y",
+            pymc.Normal("group", pymc.Normal("mean", 0, width), spread, shape=len(y)),
+            error,
+            observed=y,
+        )
     fit = vi.auto(vi.from_pymc(model), key=jax.random.key(0))
     draws = fit.sample(jax.random.key(1), 20_000)
     seen = np.stack([np.asarray(draws[one], float) for one in ("mean", name)], 1)

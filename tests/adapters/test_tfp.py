@@ -1,4 +1,5 @@
-"""Families against TensorFlow Probability, conversions both ways, and the errors of a broken installation."""
+"""Families against TensorFlow Probability, conversions both ways, and the errors of a broken
+installation."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from vijax.families import Categorical, Normal, Product
 tfp = pytest.importorskip("vijax.adapters.tfp")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-CONVERTIBLE = [case for case in FAMILIES if not case.extreme and isinstance(case.build(), tfp.FAMILIES)]
+CONVERTIBLE = [
+    case for case in FAMILIES if not case.extreme and isinstance(case.build(), tfp.FAMILIES)
+]
 CASES = pytest.mark.parametrize("case", CONVERTIBLE, ids=lambda case: case.name)
 SIMPLE = pytest.mark.parametrize(
     "case", [case for case in CONVERTIBLE if case.name != "product"], ids=lambda case: case.name
@@ -69,7 +72,10 @@ def test_conversion_there_and_back(case: Case, x64) -> None:
 @pytest.mark.parametrize("batch_ndim", [0, 1])
 def test_a_product_is_a_joint_distribution(batch_ndim: int) -> None:
     q = Product(
-        {"a": Normal.from_mean_variance([0.0, 1.0], 2.0), "b": Categorical.from_probs([[0.3, 0.7], [0.5, 0.5]])},
+        {
+            "a": Normal.from_mean_variance([0.0, 1.0], 2.0),
+            "b": Categorical.from_probs([[0.3, 0.7], [0.5, 0.5]]),
+        },
         batch_ndim,
     )
     x = {"a": jnp.array([0.5, -1.0]), "b": jnp.array([1, 0])}
@@ -81,7 +87,9 @@ def test_a_product_is_a_joint_distribution(batch_ndim: int) -> None:
 def test_other_parameterisations_convert() -> None:
     tfd = tfp.tfd
     assert tfp.from_tfp(tfd.Gamma(2.0, log_rate=0.0)).rate == 1
-    np.testing.assert_allclose(tfp.from_tfp(tfd.Categorical(probs=[0.2, 0.8])).probs, [0.2, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(
+        tfp.from_tfp(tfd.Categorical(probs=[0.2, 0.8])).probs, [0.2, 0.8], rtol=1e-6
+    )
     np.testing.assert_allclose(tfp.from_tfp(tfd.Bernoulli(probs=0.2)).probs, 0.2, rtol=1e-6)
     diagonal = tfp.from_tfp(tfd.MultivariateNormalDiag(loc=[1.0, 2.0], scale_diag=[1.0, 3.0]))
     np.testing.assert_allclose(jnp.diag(diagonal.cov), [1.0, 9.0], rtol=1e-6)
@@ -93,8 +101,12 @@ def test_unknown_types_are_named() -> None:
         tfp.from_tfp(tfp.tfd.Cauchy(0.0, 1.0))
     with pytest.raises(ValueError, match=r"^q: expected one of Gamma, .*, got float"):
         tfp.to_tfp(1.0)
-    dependent = tfp.tfd.JointDistributionNamed({"a": tfp.tfd.Normal(0.0, 1.0), "b": lambda a: tfp.tfd.Normal(a, 1.0)})
-    with pytest.raises(ValueError, match=r"expected independent parts, got functions of others for \['b'\]"):
+    dependent = tfp.tfd.JointDistributionNamed(
+        {"a": tfp.tfd.Normal(0.0, 1.0), "b": lambda a: tfp.tfd.Normal(a, 1.0)}
+    )
+    with pytest.raises(
+        ValueError, match=r"expected independent parts, got functions of others for \['b'\]"
+    ):
         tfp.from_tfp(dependent)
 
 
@@ -111,13 +123,17 @@ def test_a_stable_wheel_beside_the_nightly_is_an_error(monkeypatch) -> None:
     pretend(monkeypatch, {"tensorflow-probability": "0.25.0", "tfp-nightly": "0.26.0.dev1"})
     with pytest.raises(ImportError, match="both installed") as error:
         tfp.load()
-    assert str(error.value).endswith("pip uninstall -y tensorflow-probability tfp-nightly && pip install tfp-nightly")
+    assert str(error.value).endswith(
+        "pip uninstall -y tensorflow-probability tfp-nightly && pip install tfp-nightly"
+    )
 
 
 def test_a_wheel_that_does_not_import_is_an_error(monkeypatch) -> None:
     pretend(monkeypatch, {"tensorflow-probability": "0.25.0"})
     monkeypatch.setitem(sys.modules, "tensorflow_probability.substrates.jax", None)
-    with pytest.raises(ImportError, match=r"tensorflow-probability 0\.25\.0 does not import with this JAX") as error:
+    with pytest.raises(
+        ImportError, match=r"tensorflow-probability 0\.25\.0 does not import with this JAX"
+    ) as error:
         tfp.load()
     assert tfp.REPAIR in str(error.value)
 

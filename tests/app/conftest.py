@@ -1,4 +1,5 @@
-"""Figures of runs: drawing them takes as long as the rest of a small run, so that it is left out where none is read."""
+"""Figures of runs: drawing them takes as long as the rest of a small run, so that it is left out
+where none is read."""
 
 import contextlib
 

@@ -24,7 +24,9 @@ def config(tmp_path, *overrides, data=None):
 
 def words(number):
     """A corpus of that many words in one document."""
-    return Data(Corpus.from_counts(np.ones((1, number), int), [f"w{i}" for i in range(number)]), None)
+    return Data(
+        Corpus.from_counts(np.ones((1, number), int), [f"w{i}" for i in range(number)]), None
+    )
 
 
 ALGORITHMS = ("em", "map", "cavi", "svi", "ssvi", "ssvi_a")
@@ -33,7 +35,9 @@ ESTEPS = ("mean_field", "gibbs", "cvb0")
 
 @pytest.mark.parametrize(("algorithm", "estep"), itertools.product(ALGORITHMS, ESTEPS))
 def test_every_algorithm_with_every_estep_is_made(tmp_path, algorithm, estep):
-    chosen = config(tmp_path, f"algorithm.name={algorithm}", f"algorithm.estep.name={estep}", "num_topics=2")
+    chosen = config(
+        tmp_path, f"algorithm.name={algorithm}", f"algorithm.estep.name={estep}", "num_topics=2"
+    )
     made = Plan(chosen, words(5)).algorithm
     state = jax.eval_shape(made.init, jax.random.key(0))
     assert state.posterior["topics"].concentration.shape == (2, 5)
@@ -78,13 +82,21 @@ def test_documents_are_held_to_some_topics(tmp_path):
 
 
 def test_settings_reach_what_they_are_of(tmp_path):
-    overrides = ["algorithm.estep.name=gibbs", "num_sweeps=7", "burn_in=2", "alpha=0.3", "learn=['alpha']"]
+    overrides = [
+        "algorithm.estep.name=gibbs",
+        "num_sweeps=7",
+        "burn_in=2",
+        "alpha=0.3",
+        "learn=['alpha']",
+    ]
     schedule = ["algorithm.step_size.name=hold_then_decay", "hold=4", "rho=0.5", "kappa=1.0"]
     made = Plan(config(tmp_path, *overrides, *schedule, "ramp=2"), words(5)).algorithm
     assert made.spec.estep == vi.estep.gibbs(num_sweeps=7, burn_in=2)
     assert made.spec.learn == ("alpha",)
     np.testing.assert_allclose(made.spec.model.hyper["alpha"], 0.3)
-    np.testing.assert_allclose([made.spec.step_size(np.int32(t)) for t in (0, 4, 5)], [0.5, 0.5, 0.25])
+    np.testing.assert_allclose(
+        [made.spec.step_size(np.int32(t)) for t in (0, 4, 5)], [0.5, 0.5, 0.25]
+    )
     assert float(made.spec.ramp(np.int32(0), 100.0, 10.0)) == 5.0
 
 
@@ -99,12 +111,17 @@ def test_batches_by_default_suit_the_algorithm(tmp_path):
     assert Plan(of_seven, many).batch_size == 7
     assert Plan(of_seven, few).batch_size == 5
     assert Plan(of_seven, many).note_of_batch_size == ""
-    assert "batch_size is 7, and there are 5 training documents" in Plan(of_seven, few).note_of_batch_size
+    assert (
+        "batch_size is 7, and there are 5 training documents"
+        in Plan(of_seven, few).note_of_batch_size
+    )
 
 
 def test_a_pass_is_as_many_steps_as_the_rows_want(tmp_path):
     some = Data(Corpus.from_counts(np.full((100, 2), 10)), None)
-    assert [Plan(config(tmp_path, f"batch_size={n}"), some).steps_per_epoch for n in (7, 50, 100, 200)] == [15, 2, 1, 1]
+    assert [
+        Plan(config(tmp_path, f"batch_size={n}"), some).steps_per_epoch for n in (7, 50, 100, 200)
+    ] == [15, 2, 1, 1]
     assert Plan(config(tmp_path, "algorithm.name=cavi"), some).steps_per_epoch == 1
 
 
@@ -125,7 +142,12 @@ def test_a_fingerprint_tells_corpora_apart():
     counts, words = np.array([[1, 2], [3, 0]]), ["a", "b"]
     marks = [
         Plan(schema("lda")(), Data(Corpus.from_counts(changed, names), None)).fingerprint
-        for changed, names in ((counts, words), (counts, words), (counts[::-1], words), (counts, ["a", "c"]))
+        for changed, names in (
+            (counts, words),
+            (counts, words),
+            (counts[::-1], words),
+            (counts, ["a", "c"]),
+        )
     ]
     assert marks[0] == marks[1]
     assert len(set(marks)) == 3
@@ -145,7 +167,9 @@ def test_runs_of_topics_say_where_esteps_are_not_compiled(tmp_path, monkeypatch)
 
     def said(*overrides, data="texts.txt"):
         notes = []
-        run.read(config(tmp_path, "data.held_out=0", *overrides, data=str(tmp_path / data)), notes.append)
+        run.read(
+            config(tmp_path, "data.held_out=0", *overrides, data=str(tmp_path / data)), notes.append
+        )
         return [note for note in notes if "not compiled" in note]
 
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "none.so")

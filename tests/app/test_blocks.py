@@ -22,19 +22,53 @@ from vijax.topics.summary import Document, summarise
 
 CIRCLE = np.linspace(0, 2 * np.pi, 9)
 EXAMPLES = [
-    blocks.Table("Some <b>rows</b>", ["", "size", "what"], [[0, 0.5, "a & b"], [1, float("nan"), "c"]], "A note."),
-    blocks.Lines("Line", "t", "y", [0.0, 1.0, 2.0], [1.0, 3.0, 2.0], [0.0, 2.0, 1.0], [2.0, 400.0, 3.0], [0.5], [2.5]),
+    blocks.Table(
+        "Some <b>rows</b>",
+        ["", "size", "what"],
+        [[0, 0.5, "a & b"], [1, float("nan"), "c"]],
+        "A note.",
+    ),
+    blocks.Lines(
+        "Line",
+        "t",
+        "y",
+        [0.0, 1.0, 2.0],
+        [1.0, 3.0, 2.0],
+        [0.0, 2.0, 1.0],
+        [2.0, 400.0, 3.0],
+        [0.5],
+        [2.5],
+    ),
     blocks.Lines("Bare", "t", "y", np.array([0.0, 1.0]), np.array([1.0, 1.0])),
-    blocks.Scatter("Points", "x1", "x2", [0.0, 1.0], [2.0, -1.0], [0, 12], [(0, np.cos(CIRCLE), np.sin(CIRCLE))]),
+    blocks.Scatter(
+        "Points",
+        "x1",
+        "x2",
+        [0.0, 1.0],
+        [2.0, -1.0],
+        [0, 12],
+        [(0, np.cos(CIRCLE), np.sin(CIRCLE))],
+    ),
     blocks.Intervals("Bars", ["a", "b" * 40], [1.0, -2.0], [0.1, 0.0]),
-    blocks.Heat("Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])),
+    blocks.Heat(
+        "Matrix", ["r0", "r1"], ["c0", "c1", "c2"], np.array([[0.5, -1.0, 0.0], [2.0, np.nan, 1.0]])
+    ),
     blocks.Strips("Paths", ["s"], [[0, 0, 1, -1]]),
     blocks.Heat("Apart", ["a", "b"], ["a", "b"], [[1.0, 0.2], [0.2, 1.0]], "", True),
     blocks.Course(
-        "Course", ["x", "y"], [[0.0, 1.0, np.nan], [5.0, 5.0, 5.0]], [0, 0, 1], [[0.9, 0.8, 0.1], [0.1, 0.2, 0.9]]
+        "Course",
+        ["x", "y"],
+        [[0.0, 1.0, np.nan], [5.0, 5.0, 5.0]],
+        [0, 0, 1],
+        [[0.9, 0.8, 0.1], [0.1, 0.2, 0.9]],
     ),
     blocks.Curves(
-        "Shares", "day", ["a", "b & c"], [0.0, 1.0, 2.0], *[[[0.0, 1.0, 2.0], [5.0, 4.0, np.nan]]] * 3, "A note."
+        "Shares",
+        "day",
+        ["a", "b & c"],
+        [0.0, 1.0, 2.0],
+        *[[[0.0, 1.0, 2.0], [5.0, 4.0, np.nan]]] * 3,
+        "A note.",
     ),
     blocks.Arcs("Pairs", ["a", "b", "c"], [(0, 2, 0.5), (1, 2, 0.25)]),
     blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
@@ -43,8 +77,20 @@ EXAMPLES = [
 
 UNKNOWN = [  # of a posterior that is not finite
     blocks.Table("None", ["n"], [[float("nan")]]),
-    blocks.Lines("None", "t", "y", [0.0, 1.0], [np.nan, np.nan], [np.nan, np.nan], [np.inf, np.nan], [0.5], [np.nan]),
-    blocks.Scatter("None", "x1", "x2", [np.nan, 1.0], [2.0, np.inf], [0, 1], [(0, [np.nan], [np.nan])]),
+    blocks.Lines(
+        "None",
+        "t",
+        "y",
+        [0.0, 1.0],
+        [np.nan, np.nan],
+        [np.nan, np.nan],
+        [np.inf, np.nan],
+        [0.5],
+        [np.nan],
+    ),
+    blocks.Scatter(
+        "None", "x1", "x2", [np.nan, 1.0], [2.0, np.inf], [0, 1], [(0, [np.nan], [np.nan])]
+    ),
     blocks.Intervals("None", ["a", "b"], [np.nan, 1.0], [0.1, np.nan]),
     blocks.Heat("None", ["r"], ["c"], [[np.nan]]),
     blocks.Images("None", ["r"], [[[np.nan, np.nan]]], 1, 2),
@@ -70,7 +116,9 @@ class Closed(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("block", EXAMPLES + UNKNOWN, ids=lambda block: f"{type(block).__name__} {block.title}")
+@pytest.mark.parametrize(
+    "block", EXAMPLES + UNKNOWN, ids=lambda block: f"{type(block).__name__} {block.title}"
+)
 def test_a_block_is_drawn_also_after_json(block):
     again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]), allow_nan=False)))[0]
     assert type(again) is type(block)
@@ -87,15 +135,22 @@ def test_a_block_is_drawn_also_after_json(block):
             assert file.getvalue().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("text", ["$100$", "$\\frac{$", "a_$b$", "cut \ud83d", "\x1b[31m", "x" * 500, ""])
+@pytest.mark.parametrize(
+    "text", ["$100$", "$\\frac{$", "a_$b$", "cut \ud83d", "\x1b[31m", "x" * 500, ""]
+)
 def test_a_picture_takes_any_text(text):
     """A pair of dollars is a formula to Matplotlib, and half a surrogate pair an error."""
-    for block in (blocks.Table(text, [text], [[text]]), blocks.Intervals(text, [text, "b"], [1.0, 2.0], [0.1, 0.1])):
+    for block in (
+        blocks.Table(text, [text], [[text]]),
+        blocks.Intervals(text, [text, "b"], [1.0, 2.0], [0.1, 0.1]),
+    ):
         charts.card(block)
         for name, figure in figures.pictures([block]):
             figure.savefig(io.BytesIO(), format="png")
             assert 0 < len(name) <= 60
-    topics = summarise(np.array([[9.0, 1.0, 2.0], [1.0, 3.0, 2.0], [1.0, 1.0, 9.0]]), [text, "b", text])
+    topics = summarise(
+        np.array([[9.0, 1.0, 2.0], [1.0, 3.0, 2.0], [1.0, 1.0, 9.0]]), [text, "b", text]
+    )
     for _, figure in figures.pictures([blocks.Topics("3 topics", topics, 1 - np.eye(3))]):
         figure.savefig(io.BytesIO(), format="png")
 
@@ -110,8 +165,12 @@ def test_what_cannot_be_read_back_is_refused():
 
 
 def test_topics_come_back_from_json():
-    topics = summarise(np.array([[9.0, 1.0], [1.0, 3.0]]), ["a", "b"], documents=[[Document("d", "x", 0.5)], []])
-    again = blocks.from_json(json.loads(json.dumps(blocks.to_json([blocks.Topics("2 topics", topics, np.eye(2))]))))[0]
+    topics = summarise(
+        np.array([[9.0, 1.0], [1.0, 3.0]]), ["a", "b"], documents=[[Document("d", "x", 0.5)], []]
+    )
+    again = blocks.from_json(
+        json.loads(json.dumps(blocks.to_json([blocks.Topics("2 topics", topics, np.eye(2))])))
+    )[0]
     assert again.topics[0].label == topics[0].label
     assert again.topics[0].documents[0].title == "d"
     assert blocks.text([again]) == blocks.text([blocks.Topics("2 topics", topics, np.eye(2))])
@@ -130,7 +189,9 @@ def test_the_screen_aligns_words_left_and_numbers_right():
 
 def test_the_screen_shows_curves_at_some_places_where_their_band_is_known():
     x, unknown = np.arange(30.0), np.where(np.arange(30) < 10, np.nan, 0.0)
-    shown = blocks.Curves("C", "step", ["y"], x, [2 * x], [2 * x - 1 + unknown], [2 * x + 1 + unknown], "Note.")
+    shown = blocks.Curves(
+        "C", "step", ["y"], x, [2 * x], [2 * x - 1 + unknown], [2 * x + 1 + unknown], "Note."
+    )
     assert blocks.text([shown]).splitlines()[1:] == [  # a forecast: its first steps
         "  step    10  11  12  13  14  15  16  17",
         "  y       20  22  24  26  28  30  32  34",
@@ -170,7 +231,9 @@ def test_two_columns_are_their_own_plane_and_one_gets_a_density():
     shown = scatter("S", x, ["a", "b"], np.zeros(3000, int))
     assert (shown.x_label, shown.y_label) == ("a", "b")
     assert len(shown.x) == 1500
-    bars = histogram("H", x[:, 0], "a", lambda grid: np.exp(-0.5 * (grid - 3) ** 2) / np.sqrt(2 * np.pi))
+    bars = histogram(
+        "H", x[:, 0], "a", lambda grid: np.exp(-0.5 * (grid - 3) ** 2) / np.sqrt(2 * np.pi)
+    )
     width = bars.points_x[1] - bars.points_x[0]
     np.testing.assert_allclose(np.sum(bars.points_y) * width, 1.0)
     np.testing.assert_allclose(np.interp(bars.points_x, bars.x, bars.y), bars.points_y, atol=0.12)
@@ -178,7 +241,9 @@ def test_two_columns_are_their_own_plane_and_one_gets_a_density():
 
 def test_a_curve_far_beyond_its_points_does_not_flatten_them():
     svg = charts.card(EXAMPLES[1])
-    low, high = (float(v.replace(",", "").replace("\u2212", "-")) for v in (ticks(svg)[0], ticks(svg)[-1]))
+    low, high = (
+        float(v.replace(",", "").replace("\u2212", "-")) for v in (ticks(svg)[0], ticks(svg)[-1])
+    )
     assert high - low < 20
 
 
@@ -187,7 +252,9 @@ def ticks(svg):
 
 
 def test_the_screen_shows_as_many_intervals_as_asked():
-    block = blocks.Intervals("Slopes", [f"g{i}" for i in range(30)], np.zeros(30), np.ones(30), "", 8)
+    block = blocks.Intervals(
+        "Slopes", [f"g{i}" for i in range(30)], np.zeros(30), np.ones(30), "", 8
+    )
     lines = blocks.text(blocks.from_json(blocks.to_json([block]))).splitlines()
     assert len(lines) == 2 + 8 + 1
     assert lines[-1] == "  ... and 22 more"
@@ -230,7 +297,9 @@ def test_a_card_holds_its_numbers_as_csv():
 def test_states_stand_beside_their_sequence():
     states, sure = [0, 0, 1, 1], np.array([[0.9, 0.8, 0.1, 0.0], [0.1, 0.2, 0.9, 1.0]])
     svg = charts.card(blocks.Course("Course", ["x"], [[0.0, 1.0, 2.0, 3.0]], states, sure))
-    behind = re.findall(r'class="hue-(\d) behind" x="([\d.]+)" y="[\d.]+" height="[\d.]+" width="([\d.]+)"', svg)
+    behind = re.findall(
+        r'class="hue-(\d) behind" x="([\d.]+)" y="[\d.]+" height="[\d.]+" width="([\d.]+)"', svg
+    )
     assert [hue for hue, *_ in behind] == ["0", "1"]
     starts, widths = (np.array([float(row[i]) for row in behind]) for i in (1, 2))
     np.testing.assert_allclose(widths, widths[0], atol=0.1)
@@ -247,7 +316,9 @@ def test_classes_have_a_legend_where_colours_tell_them_apart():
     assert "&lt;low&gt;</text>" in drawn
     assert "high</text>" in drawn
     assert "central" not in drawn  # no point is of it
-    assert [text.get_text() for text in figures.scatter(named).axes[0].get_legend().get_texts()] == ["<low>", "high"]
+    assert [
+        text.get_text() for text in figures.scatter(named).axes[0].get_legend().get_texts()
+    ] == ["<low>", "high"]
     assert blocks.from_json(blocks.to_json([named]))[0].names == ["<low>", "central", "high"]
     outlined = blocks.Scatter("Points", "a", "b", x, x, [0, 0, 0], [(1, x, x)])
     assert ">1</text>" in charts.scatter(outlined)  # a component without rows has an outline
@@ -284,18 +355,23 @@ def test_scores_without_an_error_are_points_without_a_band():
 
 
 def test_a_table_of_components_shows_those_that_hold_rows():
-    """Small ones too: of 10,000 rows three are far below a thousandth. It says how many hold none."""
+    """Small ones too: of 10,000 rows three are far below a thousandth. It says how many hold
+    none."""
     means = np.array([[1.0, 2.0], [5.0, 6.0], [3.0, 4.0], [7.0, 8.0]])
-    seen = SimpleNamespace(point=lambda name: means, data=SimpleNamespace(train=Table(("a", "b"), means)))
+    seen = SimpleNamespace(
+        point=lambda name: means, data=SimpleNamespace(train=Table(("a", "b"), means))
+    )
     rows = np.array([9996.8, 0.2, 0.0, 3.0])
     leading = {"weight": rows / rows.sum(), "rows": rows}
-    (block,) = emissions.table_of_components("Components", "poisson", seen, ("a", "b"), leading, rows)
+    (block,) = emissions.table_of_components(
+        "Components", "poisson", seen, ("a", "b"), leading, rows
+    )
     assert [row[0] for row in block.rows] == [0, 3]
     assert block.rows[1][2:] == [3.0, 7.0, 8.0]
     assert block.note == "2 of 4 components hold no row and are left out."
 
 
-# --- digits ----------------------------------------------------------------------------------------------------------
+# --- digits ---------------------------------------------------------------------------------------
 FAR = 2_020_000.0
 """A place that four or six digits do not tell from its neighbours."""
 
@@ -308,7 +384,9 @@ def test_numbers_of_a_table_have_the_digits_that_their_spread_needs():
     for shown in (block, again):
         line = blocks.text([shown]).splitlines()[2].split()
         assert line[:5] == ["a", "2,020,000.432", "0.097", "2,020,000.27", "2,020,000.59"]
-        assert "<td>2,020,000.432</td>".replace("<td>", '<td class="number">') in charts.table(shown)
+        assert "<td>2,020,000.432</td>".replace("<td>", '<td class="number">') in charts.table(
+            shown
+        )
         assert again.rows[0][5] == 1.00001
     (_, text), *_ = exports.tables([again])
     assert text.splitlines()[1] == "a,2020000.4321,0.097,2020000.27,2020000.59,1.00001"
@@ -330,7 +408,9 @@ def test_a_chart_far_from_zero_keeps_its_shape_and_its_marks_differ():
 
 
 def test_years_have_no_thousands_separator_and_a_long_mark_keeps_its_minus():
-    years = blocks.Lines("L", "year", "y", np.arange(1998.0, 2041.0), np.linspace(-0.46985, -0.46980, 43))
+    years = blocks.Lines(
+        "L", "year", "y", np.arange(1998.0, 2041.0), np.linspace(-0.46985, -0.46980, 43)
+    )
     drawn = charts.card(years)
     assert ">2010<" in drawn
     assert "2,010" not in drawn
@@ -341,34 +421,49 @@ def test_years_have_no_thousands_separator_and_a_long_mark_keeps_its_minus():
         assert right - width >= 0
 
 
-# --- what is cut -----------------------------------------------------------------------------------------------------
+# --- what is cut ----------------------------------------------------------------------------------
 def test_what_is_cut_is_said_and_the_file_has_all():
-    """Of 250 groups 100 are drawn; the note, the screen and the title of the figure say so, the file has 250."""
-    block = blocks.Intervals("x, by g", [f"g{i}" for i in range(250)], np.arange(250.0), np.ones(250), "Bars.", 8)
+    """Of 250 groups 100 are drawn; the note, the screen and the title of the figure say so, the
+    file has 250."""
+    block = blocks.Intervals(
+        "x, by g", [f"g{i}" for i in range(250)], np.arange(250.0), np.ones(250), "Bars.", 8
+    )
     drawn = charts.card(blocks.from_json(blocks.to_json([block]))[0])
     assert "The first 100 of 250 are drawn; the CSV file (tables/x_by_g.csv) has all." in drawn
     assert drawn.count('class="mark mark-0"') == 100
     ((name, text),) = exports.tables([block])
     assert (name, len(text.splitlines())) == ("x_by_g", 251)
-    assert blocks.text([block], folder="tables/").splitlines()[-1] == "  ... and 242 more: tables/x_by_g.csv has all"
+    assert (
+        blocks.text([block], folder="tables/").splitlines()[-1]
+        == "  ... and 242 more: tables/x_by_g.csv has all"
+    )
     ((_, figure),) = figures.pictures([block])
     assert figure.axes[0].get_title(loc="left").endswith("(the first 100 of 250)")
     rows = blocks.Table("T", ["i"], [[i] for i in range(3000)], "Note.")
     page = charts.card(rows)
-    assert "Note. The first 2,000 of 3,000 rows are shown; the CSV file (tables/t.csv) has all." in page
+    assert (
+        "Note. The first 2,000 of 3,000 rows are shown; the CSV file (tables/t.csv) has all."
+        in page
+    )
     assert page.count("<tr>") == 2001
     assert "are drawn" not in charts.card(blocks.Intervals("few", ["a"], [0.0], [1.0]))
 
 
 def test_points_that_are_left_out_are_said():
     x = np.random.default_rng(1).normal(size=(3000, 2))
-    assert scatter("S", x, ["a", "b"], np.zeros(3000, int)).note == "Of 3,000 rows 1,500 are drawn, evenly spread."
+    assert (
+        scatter("S", x, ["a", "b"], np.zeros(3000, int)).note
+        == "Of 3,000 rows 1,500 are drawn, evenly spread."
+    )
     assert scatter("S", x[:50], ["a", "b"], np.zeros(50, int)).note == ""
 
 
 def test_two_figures_of_one_title_have_two_files():
     of = lambda means: blocks.Intervals("Effects", ["a"], means, [0.1])
     names = [
-        name for name, _ in figures.pictures([of([1.0]), of([2.0]), blocks.Intervals("Curves", ["a"], [1.0], [1.0])])
+        name
+        for name, _ in figures.pictures(
+            [of([1.0]), of([2.0]), blocks.Intervals("Curves", ["a"], [1.0], [1.0])]
+        )
     ]
     assert names == ["effects", "effects_2", "curves_2"]

@@ -1,4 +1,5 @@
-"""Every configuration that ships is fitted by the command line, a few steps of it, on data that come with it."""
+"""Every configuration that ships is fitted by the command line, a few steps of it, on data that
+come with it."""
 
 import json
 import re
@@ -45,12 +46,20 @@ def corpus(tmp_path_factory):
 
 
 def short(path, corpus):
-    """The overrides of a short run, and its data: few rows, small batches, two restarts at the most."""
+    """The overrides of a short run, and its data: few rows, small batches, two restarts at the
+    most."""
     config = load_config(path)
-    values = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", f"restarts={min(config.fit.restarts, 2)}"]
+    values = [
+        "num_epochs=2",
+        "evaluate_every=0",
+        "held_out=0.3",
+        f"restarts={min(config.fit.restarts, 2)}",
+    ]
     if isinstance(config.data, DocumentData):
         values += [] if config.algorithm.name in FULL_DATA else ["batch_size=10"]
-        values += ["model.prevalence=~ 1"] if path.stem == "stm" else []  # counts have no columns beside them
+        values += (
+            ["model.prevalence=~ 1"] if path.stem == "stm" else []
+        )  # counts have no columns beside them
         return values + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
         values.append(f"num_rows={400 if getattr(config.data, 'group', 'links') else 40}")
@@ -68,17 +77,23 @@ def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
     config = named_at_fit(load_config(path, overrides, data))
     plan = Plan(config, load_data(config))
     state = plan.state_like(plan.algorithm)
-    assert all(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(getattr(state, "posterior", ())))
+    assert all(
+        np.issubdtype(leaf.dtype, np.floating)
+        for leaf in jax.tree.leaves(getattr(state, "posterior", ()))
+    )
 
 
 QUICK = ("lda", "mixture", "hierarchical_regression", "logistic_regression")
-"""Of these models, and of pLSA below, one configuration is fitted in the fast suite: all kinds of data and methods."""
+"""Of these models, and of pLSA below, one configuration is fitted in the fast suite: all kinds of
+data and methods."""
 
 
 def slow_unless_quick(path):
     """Compilation makes a fit of each too long for the fast suite."""
     quick = path in [FIRST[n] for n in QUICK]
-    return pytest.param(path, id=path.stem, marks=() if quick else (pytest.mark.slow, pytest.mark.dear))
+    return pytest.param(
+        path, id=path.stem, marks=() if quick else (pytest.mark.slow, pytest.mark.dear)
+    )
 
 
 @pytest.mark.parametrize("path", [slow_unless_quick(path) for path in CONFIGS])
@@ -104,11 +119,16 @@ def test_a_configuration_is_fitted(path, corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["plsa_2", pytest.param("ctm", marks=pytest.mark.slow)])
-def test_a_run_whose_state_or_data_are_of_its_documents_is_read_again(name, corpus, tmp_path, capsys):
-    """On full data the correlated topic model carries q(z) of every document; pLSA has parameters of each."""
+def test_a_run_whose_state_or_data_are_of_its_documents_is_read_again(
+    name, corpus, tmp_path, capsys
+):
+    """On full data the correlated topic model carries q(z) of every document; pLSA has parameters
+    of each."""
     path, out = Path(__file__).parents[2] / "configs" / f"{name}.toml", tmp_path / "run"
     overrides = ["num_epochs=2", "evaluate_every=0", "held_out=0.3", "num_topics=2"]
-    assert main(["fit", str(path), "--out", str(out), "--data", str(corpus), "--set", *overrides]) == 0
+    assert (
+        main(["fit", str(path), "--out", str(out), "--data", str(corpus), "--set", *overrides]) == 0
+    )
     assert main(["topics", str(out)]) == 0
     assert main(["evaluate", str(out), "--data", str(corpus)]) == 0
     (out / "result.json").unlink()

@@ -21,7 +21,9 @@ def run(tmp_path_factory):
 
 def found(faults, checks=None):
     numbers = [
-        Quantity("weights[0]", 0.5, 0.1, -0.3, 0.1, "short chains", np.log(2.0), 0.0, "linear response"),
+        Quantity(
+            "weights[0]", 0.5, 0.1, -0.3, 0.1, "short chains", np.log(2.0), 0.0, "linear response"
+        ),
         Quantity("weights[1]", 0.5, 0.1, np.nan, np.nan, "", np.nan, np.nan, ""),
     ]
     return Verdict(
@@ -41,14 +43,24 @@ def test_the_verdict_is_on_the_screen_and_on_the_page(run, monkeypatch, capsys):
 
     monkeypatch.setattr(checked, "check", check)
     assert main(["check", str(run)]) == UNUSABLE
-    assert "means by up to 0.50 sd (weights[0], short chains); sds by up to a factor of 2.00" in capsys.readouterr().out
+    assert (
+        "means by up to 0.50 sd (weights[0], short chains); sds by up to a factor of 2.00"
+        in capsys.readouterr().out
+    )
     assert seen["data"].shape == (40, 2)
     assert seen["fit"].trace["elbo"].shape == (4,)
-    np.testing.assert_allclose(seen["fit"].trace["elbo"], -100.05, atol=0.1)  # of standardised columns
+    np.testing.assert_allclose(
+        seen["fit"].trace["elbo"], -100.05, atol=0.1
+    )  # of standardised columns
     monkeypatch.setattr(checked, "check", lambda *arguments, **more: found([]))
     assert main(["check", str(run)]) == 0
-    page, blocks = (run / "report.html").read_text(), json.loads((run / "result.json").read_text())["blocks"]
-    assert [block["title"] for block in blocks].count("Can it be trusted?") == 1  # the second verdict alone
+    page, blocks = (
+        (run / "report.html").read_text(),
+        json.loads((run / "result.json").read_text())["blocks"],
+    )
+    assert [block["title"] for block in blocks].count(
+        "Can it be trusted?"
+    ) == 1  # the second verdict alone
     assert "No check found a fault." in page
     assert "not made. no data" in page
     rows = (run / "tables" / "how_far_each_number_may_be_off.csv").read_text().splitlines()

@@ -1,4 +1,5 @@
-"""A run folder has one owner: from before the data are read, whoever else comes, however the owner ends."""
+"""A run folder has one owner: from before the data are read, whoever else comes, however the owner
+ends."""
 
 import os
 import subprocess
@@ -29,11 +30,15 @@ def begin(folder):
     (folder / "config.toml").write_text("")
 
 
-def test_of_two_processes_in_one_new_folder_the_second_is_refused_at_once_and_a_killed_one_leaves_it_free(tmp_path):
+def test_of_two_processes_in_one_new_folder_the_second_is_refused_at_once_and_a_killed_one_leaves_it_free(
+    tmp_path,
+):
     out = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", HOLD, str(out)]
-    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    first = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         assert first.stdout.readline() == "held\n"
         with pytest.raises(ConfigError, match="another process is at work"), claimed(out, "x"):
@@ -100,7 +105,9 @@ def test_wrong_input_found_late_leaves_nothing_and_other_ends_leave_a_run_to_go_
     assert (tmp_path / "three" / "config.toml").exists()
 
 
-@pytest.mark.parametrize("names", [["config.toml"], ["vocabulary.txt"], ["notes.md"], [".lock", "notes.md"]])
+@pytest.mark.parametrize(
+    "names", [["config.toml"], ["vocabulary.txt"], ["notes.md"], [".lock", "notes.md"]]
+)
 def test_what_is_not_vijaxs_own_beginning_is_never_written_over(tmp_path, names):
     for name in names:
         (tmp_path / name).write_text("mine")
@@ -120,16 +127,24 @@ def test_a_run_that_was_killed_while_it_began_can_be_begun_again(tmp_path, names
 def test_a_lock_that_is_a_link_is_not_opened(tmp_path):
     (tmp_path / "precious").write_text("keep me")
     (tmp_path / ".lock").symlink_to("precious")
-    with pytest.raises(ConfigError, match="is a link, which vijax never makes; remove it"), locked(tmp_path):
+    with (
+        pytest.raises(ConfigError, match="is a link, which vijax never makes; remove it"),
+        locked(tmp_path),
+    ):
         raise AssertionError
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="who may write everywhere is not refused")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="who may write everywhere is not refused"
+)
 def test_a_folder_that_cannot_be_written_to_is_named_with_a_remedy(tmp_path):
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(OSError, match=r"could not be written to .*copy the folder to where"), locked(tmp_path):
+        with (
+            pytest.raises(OSError, match=r"could not be written to .*copy the folder to where"),
+            locked(tmp_path),
+        ):
             raise AssertionError
     finally:
         tmp_path.chmod(0o700)
@@ -146,8 +161,14 @@ def test_the_remedy_is_that_of_the_error(tmp_path):
 def test_what_is_saved_is_said_rightly(tmp_path):
     assert what_is_saved(tmp_path) == "stopped before anything was saved"
     begin(tmp_path)
-    assert what_is_saved(tmp_path) == f"stopped before the first checkpoint. Begin again: vijax resume {tmp_path}"
+    assert (
+        what_is_saved(tmp_path)
+        == f"stopped before the first checkpoint. Begin again: vijax resume {tmp_path}"
+    )
     (tmp_path / "checkpoints" / "step_00001234.npz").write_bytes(b"")
-    assert what_is_saved(tmp_path) == f"stopped; saved up to step 1,234. Go on: vijax resume {tmp_path}"
+    assert (
+        what_is_saved(tmp_path)
+        == f"stopped; saved up to step 1,234. Go on: vijax resume {tmp_path}"
+    )
     (tmp_path / "result.json").write_text("{}")
     assert "the result is saved" in what_is_saved(tmp_path)

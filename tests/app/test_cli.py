@@ -1,4 +1,5 @@
-"""The command line as a user meets it: a whole run, what it leaves, and every wrong input in one line."""
+"""The command line as a user meets it: a whole run, what it leaves, and every wrong input in one
+line."""
 
 import json
 import os
@@ -38,7 +39,8 @@ checkpoint_every_s = 0
 
 
 def corpus(seed=0, num_documents=66):
-    """Documents of eight words each from one of three blocks of the vocabulary; of two lengths, so of two shapes."""
+    """Documents of eight words each from one of three blocks of the vocabulary; of two lengths, so
+    of two shapes."""
     rng = np.random.default_rng(seed)
     counts = np.zeros((num_documents, NUM_WORDS), int)
     for d, row in enumerate(counts):
@@ -48,7 +50,9 @@ def corpus(seed=0, num_documents=66):
 
 def write_inputs(folder):
     corpus().save(folder / "corpus")
-    (folder / "small.toml").write_text(CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n")
+    (folder / "small.toml").write_text(
+        CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n"
+    )
     return folder
 
 
@@ -68,7 +72,14 @@ def run(inputs, figures):
 def test_a_run_leaves_what_is_promised(run):
     left = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     figures = {f"figures/{name}.png" for name in ("topics", "curves", "sizes", "map", "similarity")}
-    files = {"config.toml", "versions.json", "data.json", "vocabulary.txt", "metrics.jsonl", "summary.txt"}
+    files = {
+        "config.toml",
+        "versions.json",
+        "data.json",
+        "vocabulary.txt",
+        "metrics.jsonl",
+        "summary.txt",
+    }
     assert figures | files | {"posterior.npz", "result.json", "report.html"} <= left
     assert json.loads((run / "versions.json").read_text())["jax"] == jax.__version__
     assert json.loads((run / "result.json").read_text())["status"].startswith("finished")
@@ -80,7 +91,9 @@ def test_pages_that_are_written_again_leave_no_table_of_before(run, figures, tmp
     read = pages.read_run
     for number in (8, 4):
         block = blocks.Intervals(f"{number} topics in use", ["a"], [0.0], [1.0])
-        monkeypatch.setattr(pages, "read_run", lambda folder, block=block: read(folder)._replace(shown=[block]))
+        monkeypatch.setattr(
+            pages, "read_run", lambda folder, block=block: read(folder)._replace(shown=[block])
+        )
         with figures():
             pages.write_pages(copy)
         found = {path.name for place in ("tables", "figures") for path in (copy / place).iterdir()}
@@ -92,7 +105,9 @@ def test_the_blocks_are_found_and_printed(run, capsys):
     assert main(["topics", str(run), "--num-words", "8"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     blocks = {frozenset(word[1:] for word in line[2:]) for line in lines}
-    assert blocks == {frozenset(f"{i:02d}" for i in range(first, first + 8)) for first in (0, 8, 16)}
+    assert blocks == {
+        frozenset(f"{i:02d}" for i in range(first, first + 8)) for first in (0, 8, 16)
+    }
 
 
 def test_typical_documents_are_of_their_topics(run):
@@ -110,7 +125,9 @@ def test_metrics_have_each_step_once_and_some_scores(run):
     assert len(steps) == 8 * 3
     scores = [record for record in records if record["kind"] == "held_out"]
     assert scores[-1]["step"] == len(steps)
-    assert scores[-1]["score"] > np.log(1 / NUM_WORDS) + 0.8  # a block of eight is known: log 1/8 at the best
+    assert (
+        scores[-1]["score"] > np.log(1 / NUM_WORDS) + 0.8
+    )  # a block of eight is known: log 1/8 at the best
 
 
 def test_the_posterior_is_in_an_open_format(run):
@@ -158,7 +175,10 @@ def test_the_settings_page_is_a_configuration(capsys):
         ("resume {inputs}", ["not a run folder", "vijax fit"]),
         ("topics {inputs}/absent", ["there is no such folder"]),
         ("evaluate {run} --data {inputs}/absent.csv", ["absent.csv"]),
-        ("evaluate {run} --data {inputs}/corpus --seed 9223372036854775808", ["--seed", "2^63 - 1"]),
+        (
+            "evaluate {run} --data {inputs}/corpus --seed 9223372036854775808",
+            ["--seed", "2^63 - 1"],
+        ),
     ],
 )
 def test_wrong_input_gives_one_clear_line_and_code_2(command, fragments, inputs, run, capsys):
@@ -222,9 +242,14 @@ def test_debug_shows_the_traceback(inputs):
 
 
 def test_the_program_teaches_and_starts_without_heavy_imports():
-    code = "import sys, vijax.app.cli; assert not {'sklearn', 'matplotlib', 'tyro', 'tqdm'} & set(sys.modules)"
+    code = (
+        "import sys, vijax.app.cli; assert not {'sklearn', 'matplotlib', 'tyro', 'tqdm'} & "
+        "set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
-    found = subprocess.run([sys.executable, "-m", "vijax.app.cli"], capture_output=True, text=True, env=os.environ)
+    found = subprocess.run(
+        [sys.executable, "-m", "vijax.app.cli"], capture_output=True, text=True, env=os.environ
+    )
     assert found.returncode == 0
     for example in ("vijax fit lda", "vijax resume", "vijax settings"):
         assert example in found.stdout

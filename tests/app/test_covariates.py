@@ -1,4 +1,5 @@
-"""Topics with covariates on the command line: texts with columns beside them, from fit to new texts."""
+"""Topics with covariates on the command line: texts with columns beside them, from fit to new
+texts."""
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
     shown = {block.title: block for block in read_run(run).shown}
     curves, slopes = shown["Shares along day"], [row[1] for row in shown["Effect of day"].rows]
     values = np.array(curves.values)
-    np.testing.assert_allclose((values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0]), slopes, atol=1e-4)
+    np.testing.assert_allclose(
+        (values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0]), slopes, atol=1e-4
+    )
     assert "party = " in curves.note
     new = tmp_path / "new.csv"
     new.write_text("text,party,day\nbonds of banks,right,3\ncats,left,50\n")
@@ -48,27 +51,55 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
 
 
 def test_a_formula_of_no_column_is_refused(texts, capsys):
-    assert main(["fit", "stm", "--data", str(texts), "--set", "model.prevalence=~ year", "data.max_df=1.0"]) != 0
+    assert (
+        main(
+            [
+                "fit",
+                "stm",
+                "--data",
+                str(texts),
+                "--set",
+                "model.prevalence=~ year",
+                "data.max_df=1.0",
+            ]
+        )
+        != 0
+    )
     assert "expected a column 'year'" in capsys.readouterr().err
 
 
 def test_a_covariate_may_have_any_name(tmp_path):
-    """Results have columns `document`, `words` and `topic` of their own; those of the data are read all the same."""
+    """Results have columns `document`, `words` and `topic` of their own; those of the data are read
+    all the same."""
     path = tmp_path / "t.csv"
     about = ["bread and butter for cats", "shares and bonds of banks"]
     rows = [f"{about[i % 2]},{i % 2 * 10},{100 - i},{i % 5},c{i // 3 % 2}" for i in range(40)]
     path.write_text("text,document,words,sigma,topic\n" + "\n".join(rows) + "\n")
     run = tmp_path / "run"
-    settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=2", "held_out=0", "algorithm.estep.num_samples=8"]
+    settings = [
+        "model.num_topics=2",
+        "data.max_df=1.0",
+        "num_epochs=2",
+        "held_out=0",
+        "algorithm.estep.num_samples=8",
+    ]
     settings += ["model.prevalence=~ document + words + sigma + topic", "model.num_samples=8"]
     assert main(["fit", "stm", "--data", str(path), "--out", str(run), "--set", *settings]) == 0
     loaded = vi.load(run)
     model = loaded.fit.alg.spec.model
     expected = np.array([i % 2 * 10 for i in range(40)], float)
     np.testing.assert_array_equal(model.covariates.design.rows.x[:, 1], expected)
-    assert model.covariates.design.labels == ("Intercept", "document", "words", "`sigma`", "topic[c1]")
+    assert model.covariates.design.labels == (
+        "Intercept",
+        "document",
+        "words",
+        "`sigma`",
+        "topic[c1]",
+    )
     found = loaded.transform(str(path))
     assert list(found["document_"]) == [str(i % 2 * 10) for i in range(40)]
     assert list(found["words_"]) == [str(100 - i) for i in range(40)]
     later = {"document": ["10"], "words": ["93"], "sigma": ["2"], "topic": ["c0"]}
-    np.testing.assert_array_equal(model.covariates.design.rows_of(later).x[0], model.covariates.design.rows.x[7])
+    np.testing.assert_array_equal(
+        model.covariates.design.rows_of(later).x[0], model.covariates.design.rows.x[7]
+    )

@@ -1,4 +1,5 @@
-"""Damaged files of a run folder: each is written again, or the error says what to do, and that works."""
+"""Damaged files of a run folder: each is written again, or the error says what to do, and that
+works."""
 
 import json
 import re
@@ -24,7 +25,15 @@ DAMAGES = {
     "noise": lambda whole: b"\x00\xffnonsense\x80",
     "other": lambda whole: b"[]\n",
 }
-OF_ROWS = ("config.toml", "data.json", "columns.json", "metrics.jsonl", "checkpoints", "result.json", "posterior.npz")
+OF_ROWS = (
+    "config.toml",
+    "data.json",
+    "columns.json",
+    "metrics.jsonl",
+    "checkpoints",
+    "result.json",
+    "posterior.npz",
+)
 MORE_OF_ROWS = ("versions.json", "transformed.csv", "summary.txt", "report.html")
 OF_DOCUMENTS = ("vocabulary.txt", "posterior.npz", "doc_topics.csv", "excerpts.json", "result.json")
 
@@ -44,7 +53,13 @@ def documents(tmp_path_factory):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([f"w{c}x" for c in "abcdefghijkl"], 20)) for _ in range(30)]
     (folder / "docs.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
-    said = ["num_topics=2", "data.held_out=0", "data.max_df=1.0", "fit.num_epochs=400", "fit.convergence=0.1"]
+    said = [
+        "num_topics=2",
+        "data.held_out=0",
+        "data.max_df=1.0",
+        "fit.num_epochs=400",
+        "fit.convergence=0.1",
+    ]
     data, out = str(folder / "docs.jsonl"), folder / "run"
     assert main(["fit", "lda", "--data", data, "--out", str(out), "--set", *said]) == 0
     assert read_json(out / "result.json", "")["status"].startswith("converged")
@@ -95,13 +110,17 @@ def check_that_it_can_be_mended(copy, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", OF_ROWS + MORE_OF_ROWS)
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_what_an_error_says_of_a_damaged_file_mends_it(rows, name, kind, tmp_path, capsys, monkeypatch):
+def test_what_an_error_says_of_a_damaged_file_mends_it(
+    rows, name, kind, tmp_path, capsys, monkeypatch
+):
     check_that_it_can_be_mended(damage(rows, name, kind, tmp_path), capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("name", OF_DOCUMENTS)
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_also_of_documents_and_of_a_run_at_its_end(documents, name, kind, tmp_path, capsys, monkeypatch):
+def test_also_of_documents_and_of_a_run_at_its_end(
+    documents, name, kind, tmp_path, capsys, monkeypatch
+):
     check_that_it_can_be_mended(damage(documents, name, kind, tmp_path), capsys, monkeypatch)
 
 
@@ -111,7 +130,9 @@ def one_character_changed(whole: bytes) -> bytes:
     return whole[:place] + (b"7" if whole[place : place + 1] != b"7" else b"8") + whole[place + 1 :]
 
 
-@pytest.mark.parametrize(("which", "name"), [("rows", "columns.json"), ("documents", "vocabulary.txt")])
+@pytest.mark.parametrize(
+    ("which", "name"), [("rows", "columns.json"), ("documents", "vocabulary.txt")]
+)
 def test_one_character_is_damage(which, name, tmp_path, request, capsys):
     """It would be another scale, or another word, without a word about it."""
     copy = shutil.copytree(request.getfixturevalue(which), tmp_path / "run")
@@ -128,7 +149,8 @@ def test_one_character_is_damage(which, name, tmp_path, request, capsys):
 
 
 def test_the_files_of_a_run_on_other_data_are_not_those_of_this_one(rows, tmp_path, capsys):
-    """columns.json and data.json of another run agree with each other, and would move this run's columns."""
+    """columns.json and data.json of another run agree with each other, and would move this run's
+    columns."""
     other = write_inputs(tmp_path)
     text = (other / "rows.csv").read_text().splitlines()
     cells = [line.split(",") for line in text[1:]]
@@ -142,7 +164,10 @@ def test_the_files_of_a_run_on_other_data_are_not_those_of_this_one(rows, tmp_pa
     data, out = read_run_config(copy).data.path, str(tmp_path / "out.csv")
     capsys.readouterr()
     assert main(["transform", str(copy), "--data", data, "--out", out]) == 2
-    assert "data.json: the file of another run: the checkpoints here are of other data" in capsys.readouterr().err
+    assert (
+        "data.json: the file of another run: the checkpoints here are of other data"
+        in capsys.readouterr().err
+    )
     for name in ("columns.json", "data.json"):
         shutil.copy(rows / name, copy / name)
     assert main(["transform", str(copy), "--data", data, "--out", out]) == 0
@@ -165,7 +190,10 @@ def test_the_result_of_another_run_is_not_that_of_this_one(rows, other, tmp_path
         data = folder / "rows.csv"
         data.write_text("\n".join([header, *lines[::-1]]) + "\n")
     said = [f"data.path={data}", *OTHERS[other]]
-    assert main(["fit", str(folder / "small.toml"), "--out", str(folder / "other"), "--set", *said]) == 0
+    assert (
+        main(["fit", str(folder / "small.toml"), "--out", str(folder / "other"), "--set", *said])
+        == 0
+    )
     copy = shutil.copytree(rows, tmp_path / "run")
     shutil.copy(folder / "other" / "result.json", copy / "result.json")
     capsys.readouterr()
@@ -176,7 +204,9 @@ def test_the_result_of_another_run_is_not_that_of_this_one(rows, other, tmp_path
     assert "result.json: the file of another run: it" in capsys.readouterr().err
     assert main(["summary", str(copy)]) == 0
     before, after = (read_json(run / "result.json", "") for run in (rows, copy))
-    assert {name: after[name] for name in ("step", "blocks")} == {name: before[name] for name in ("step", "blocks")}
+    assert {name: after[name] for name in ("step", "blocks")} == {
+        name: before[name] for name in ("step", "blocks")
+    }
 
 
 def test_the_posterior_of_another_run_is_not_that_of_this_one(documents, tmp_path, capsys):
@@ -185,10 +215,14 @@ def test_the_posterior_of_another_run_is_not_that_of_this_one(documents, tmp_pat
         turned = {name: arrays[name] + 1 for name in arrays.files}
     np.savez(copy / "posterior.npz", **turned)
     assert main(["report", str(copy)]) == 2
-    assert "posterior.npz: changed, or the file of another run than result.json" in capsys.readouterr().err
+    assert (
+        "posterior.npz: changed, or the file of another run than result.json"
+        in capsys.readouterr().err
+    )
     assert main(["resume", str(copy)]) == 0
-    assert "posterior.npz: changed, or the file of another run than result.json; it is written again" in (
-        capsys.readouterr().err
+    assert (
+        "posterior.npz: changed, or the file of another run than result.json; it is written again"
+        in (capsys.readouterr().err)
     )
     assert main(["report", str(copy)]) == 0
 
@@ -209,7 +243,9 @@ def test_resume_takes_a_damaged_result_for_none_and_says_so(which, kind, tmp_pat
     assert main(["resume", str(copy)]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "result.json" in line]
     assert len(said) == (kind != "gone")
-    assert all(line.startswith("Warning: ") and line.endswith("it is written again") for line in said)
+    assert all(
+        line.startswith("Warning: ") and line.endswith("it is written again") for line in said
+    )
     before, after = (read_json(folder / "result.json", "") for folder in (run, copy))
     assert {name: after[name] for name in ("status", "step", "blocks")} == {
         name: before[name] for name in ("status", "step", "blocks")

@@ -1,4 +1,5 @@
-"""Log densities on the command line: what is executed and what is not, the verdict, the table, resuming."""
+"""Log densities on the command line: what is executed and what is not, the verdict, the table,
+resuming."""
 
 import csv
 import json
@@ -58,7 +59,9 @@ def write(folder, file=FILE):
     x = rng.normal(size=50)
     rows = np.c_[x, LEVEL + SLOPE * x + SD * rng.normal(size=50)]
     np.savetxt(folder / "rows.csv", rows, delimiter=",", header="in,out", comments="", fmt="%.6g")
-    (folder / "line.py").write_text(file + f"\n# {folder}\n")  # a file of its own: executed once in a process
+    (folder / "line.py").write_text(
+        file + f"\n# {folder}\n"
+    )  # a file of its own: executed once in a process
     (folder / "line.toml").write_text(CONFIG.format(data=json.dumps(str(folder / "rows.csv"))))
     return folder / "line.toml"
 
@@ -118,7 +121,9 @@ def test_a_run_that_was_cut_off_ends_the_same_when_it_is_resumed(run, config, tm
     (out / "posterior.npz").unlink()
     assert main(["resume", str(out)]) == 0
     assert left(out) == left(run)
-    assert (out / "metrics.jsonl").read_text().count('"step"') == (run / "metrics.jsonl").read_text().count('"step"')
+    assert (out / "metrics.jsonl").read_text().count('"step"') == (
+        run / "metrics.jsonl"
+    ).read_text().count('"step"')
     capsys.readouterr()
     assert main(["resume", str(out)]) == 0
     assert "has ended" in capsys.readouterr().err
@@ -128,9 +133,22 @@ def test_a_run_that_was_cut_off_ends_the_same_when_it_is_resumed(run, config, tm
 
 def test_steps_are_resumed_bit_for_bit_and_judged(config, tmp_path, capsys):
     whole, half = tmp_path / "whole", tmp_path / "half"
-    steps = ["--set", "algorithm.name=ngvi", "num_samples=8", "evaluate_every=0", "batch_size=10", "num_epochs="]
-    for out, epochs, code in ((whole, 20, 0), (half, 10, 4)):  # half way it is not at the posterior, and says so
-        assert main(["fit", str(config), "--out", str(out), *steps[:-1], f"num_epochs={epochs}"]) == code
+    steps = [
+        "--set",
+        "algorithm.name=ngvi",
+        "num_samples=8",
+        "evaluate_every=0",
+        "batch_size=10",
+        "num_epochs=",
+    ]
+    for out, epochs, code in (
+        (whole, 20, 0),
+        (half, 10, 4),
+    ):  # half way it is not at the posterior, and says so
+        assert (
+            main(["fit", str(config), "--out", str(out), *steps[:-1], f"num_epochs={epochs}"])
+            == code
+        )
     assert left(half) != left(whole)
     path = half / "config.toml"
     path.write_text(path.read_text().replace("num_epochs = 10", "num_epochs = 20"))
@@ -145,7 +163,10 @@ def test_a_file_that_has_changed_is_not_executed(run, config, capsys, tmp_path):
     before = path.read_text()
     try:
         path.write_text(f"{before}\nopen({str(ran)!r}, 'w').close()\n")
-        for command in (["resume", str(run)], ["evaluate", str(run), "--data", str(config.parent / "rows.csv")]):
+        for command in (
+            ["resume", str(run)],
+            ["evaluate", str(run), "--data", str(config.parent / "rows.csv")],
+        ):
             assert main(command) == 2
             said = capsys.readouterr().err
             assert "line.py has changed since the run began" in said
@@ -156,7 +177,9 @@ def test_a_file_that_has_changed_is_not_executed(run, config, capsys, tmp_path):
     assert not ran.exists()
 
 
-def test_code_of_a_folder_from_elsewhere_waits_until_it_is_allowed(run, config, tmp_path, monkeypatch, capsys):
+def test_code_of_a_folder_from_elsewhere_waits_until_it_is_allowed(
+    run, config, tmp_path, monkeypatch, capsys
+):
     """On another machine nobody has named the file."""
     from vijax.app.settings import user_code
 
@@ -176,14 +199,29 @@ def test_code_of_a_folder_from_elsewhere_waits_until_it_is_allowed(run, config, 
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("def model(data):\n    return 3", r"line\.py: model: expected it to return a vijax\.density, got int"),
+        (
+            "def model(data):\n    return 3",
+            r"line\.py: model: expected it to return a vijax\.density, got int",
+        ),
         ("x = 3", r"line\.py: expected a function model\(data\)"),
         ("def model(data)\n    pass", r"line\.py, line 1: SyntaxError"),
         ("import nowhere_to_be_found", r"line\.py, line 1: ModuleNotFoundError"),
-        (FILE.replace('row["y"]', 'row["why"]'), r"line\.py, line 10: .*data \['x', 'y'\]\), got 'why'"),
-        (FILE.replace('v["slope"] * row', 'v["slop"] * row'), r"variables \['level', 'slope'\].*got 'slop'"),
-        (FILE.replace('["x"][0]', '["x"]'), r"line\.py.*: log_lik: expected one number, got an array of shape \(1,\)"),
-        (FILE.replace('v["level"] + ', "level + "), r"line\.py, line 10: NameError: name 'level' is not defined"),
+        (
+            FILE.replace('row["y"]', 'row["why"]'),
+            r"line\.py, line 10: .*data \['x', 'y'\]\), got 'why'",
+        ),
+        (
+            FILE.replace('v["slope"] * row', 'v["slop"] * row'),
+            r"variables \['level', 'slope'\].*got 'slop'",
+        ),
+        (
+            FILE.replace('["x"][0]', '["x"]'),
+            r"line\.py.*: log_lik: expected one number, got an array of shape \(1,\)",
+        ),
+        (
+            FILE.replace('v["level"] + ', "level + "),
+            r"line\.py, line 10: NameError: name 'level' is not defined",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_line(file, said, tmp_path, capsys):
@@ -197,19 +235,44 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(file, said, tmp_path, cap
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["model.file=nowhere.py"], "model.file: expected a Python file that can be read, got .*nowhere.py"),
-        (["fit.restarts=3"], "fit.restarts: not for algorithm.name = auto: auto has starts of its own"),
+        (
+            ["model.file=nowhere.py"],
+            "model.file: expected a Python file that can be read, got .*nowhere.py",
+        ),
+        (
+            ["fit.restarts=3"],
+            "fit.restarts: not for algorithm.name = auto: auto has starts of its own",
+        ),
         (["fit.convergence=1e-4"], "fit.convergence: not for algorithm.name = auto"),
-        (["algorithm.name=dadvi", "batch_size=5"], "fit.batch_size: not for algorithm.name = dadvi"),
-        (["learning_rate=0.1"], 'algorithm.name is "auto", which takes num_starts, max_draws, max_gradients'),
+        (
+            ["algorithm.name=dadvi", "batch_size=5"],
+            "fit.batch_size: not for algorithm.name = dadvi",
+        ),
+        (
+            ["learning_rate=0.1"],
+            'algorithm.name is "auto", which takes num_starts, max_draws, max_gradients',
+        ),
         (
             ["algorithm.name=ngvi", "alpha=0"],
-            'algorithm.name is "ngvi", which takes guide, rank, blocks, components, .*num_samples, nats',
+            'algorithm.name is "ngvi", which takes guide, rank, blocks, components, '
+            ".*num_samples, nats",
         ),
-        (["algorithm.name=advi", "rank=3"], 'algorithm.rank: expected algorithm.guide = "low_rank" beside it'),
-        (["algorithm.name=advi", "guide=flow", "components=3"], 'components: expected algorithm.guide = "mixture"'),
-        (["algorithm.name=ngvi", "guide=block", 'blocks=[["slop"]]'], "names among the free variables .*got .*slop"),
-        (["algorithm.name=ngvi", "guide=mixture"], "NormalMixture is no exponential family: vijax.advi fits it"),
+        (
+            ["algorithm.name=advi", "rank=3"],
+            'algorithm.rank: expected algorithm.guide = "low_rank" beside it',
+        ),
+        (
+            ["algorithm.name=advi", "guide=flow", "components=3"],
+            'components: expected algorithm.guide = "mixture"',
+        ),
+        (
+            ["algorithm.name=ngvi", "guide=block", 'blocks=[["slop"]]'],
+            "names among the free variables .*got .*slop",
+        ),
+        (
+            ["algorithm.name=ngvi", "guide=mixture"],
+            "NormalMixture is no exponential family: vijax.advi fits it",
+        ),
         (["data.group=in"], "data.group: a density knows the groups of its training rows alone"),
         (["data.hold_out=entries"], 'data.hold_out: expected "rows"'),
     ],
@@ -225,7 +288,9 @@ def test_a_configuration_without_a_file_says_so(tmp_path):
         load_config(tmp_path / "a.toml")
 
 
-def test_the_file_is_beside_the_configuration_and_where_the_user_is_when_it_is_set(config, monkeypatch, tmp_path):
+def test_the_file_is_beside_the_configuration_and_where_the_user_is_when_it_is_set(
+    config, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     assert Path(load_config(config).model.file) == config.parent / "line.py"
     assert load_config(config, ["model.file=mine.py"]).model.file == "mine.py"
@@ -233,9 +298,14 @@ def test_the_file_is_beside_the_configuration_and_where_the_user_is_when_it_is_s
 
 def test_a_density_may_read_no_data_or_all_of_them_at_once(tmp_path, capsys):
     free = "lambda v: -0.5 * jnp.sum((v['x'] - 3.0) ** 2)"
-    head = "import jax.numpy as jnp\nimport vijax as vi\ndef model(data):\n    return vi.density({'x': vi.free(2)}, "
+    head = (
+        "import jax.numpy as jnp\nimport vijax as vi\ndef model(data):\n    return "
+        "vi.density({'x': vi.free(2)}, "
+    )
     write(tmp_path, f"{head}{free})")
-    (tmp_path / "none.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "line.py"\n')
+    (tmp_path / "none.toml").write_text(
+        '[data]\npath = "none"\n[model]\nname = "density"\nfile = "line.py"\n'
+    )
     assert main(["fit", str(tmp_path / "none.toml"), "--out", str(tmp_path / "none")]) == 0
     assert "x[1]" in capsys.readouterr().out
     assert main(["summary", str(tmp_path / "none")]) == 0
@@ -249,10 +319,16 @@ def test_loading_executes_nothing_unless_it_is_asked_to(run, monkeypatch, tmp_pa
 
     executed = []
     module = user_code._module
-    monkeypatch.setattr(user_code, "_module", lambda code: executed.append(code.path) or module(code))
-    with pytest.raises(ConfigError, match=r"names Python code, .*line\.py, which loading does not execute"):
+    monkeypatch.setattr(
+        user_code, "_module", lambda code: executed.append(code.path) or module(code)
+    )
+    with pytest.raises(
+        ConfigError, match=r"names Python code, .*line\.py, which loading does not execute"
+    ):
         vi.load(run)
-    assert main(["transform", str(run), "--data", "x.csv"]) == 2  # refused before anything of the run is made
+    assert (
+        main(["transform", str(run), "--data", "x.csv"]) == 2
+    )  # refused before anything of the run is made
     assert not executed
     loaded = vi.load(run, allow_code=True)
     assert executed
@@ -260,7 +336,9 @@ def test_loading_executes_nothing_unless_it_is_asked_to(run, monkeypatch, tmp_pa
     with pytest.raises(ConfigError, match="cannot be applied to rows one by one: what it predicts"):
         loaded.transform()
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path))  # on another machine
-    with pytest.raises(ConfigError, match="that you have not named in a `vijax fit` on this machine"):
+    with pytest.raises(
+        ConfigError, match="that you have not named in a `vijax fit` on this machine"
+    ):
         vi.load(run, allow_code=True)
 
 
@@ -278,14 +356,18 @@ def model(data):
     return vi.density({"s": vi.free(), "x": vi.free(3)}, lambda v: norm.logpdf(v["s"], 0, 0.7) + inside(v))
 """
     (folder / "funnel.py").write_text(f"{text}\n# {folder}\n")
-    (folder / "funnel.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "funnel.py"\n')
+    (folder / "funnel.toml").write_text(
+        '[data]\npath = "none"\n[model]\nname = "density"\nfile = "funnel.py"\n'
+    )
     return folder / "funnel.toml"
 
 
 @pytest.mark.parametrize("name", ["auto", "dadvi"])
 def test_a_run_that_is_stopped_goes_on_to_the_same_end(name, tmp_path, monkeypatch, capsys):
     config, more = funnel(tmp_path), ["richer=false"] * (name == "auto")
-    fit = lambda out: main(["fit", str(config), "--out", str(tmp_path / out), "--set", f"algorithm.name={name}", *more])
+    fit = lambda out: main(
+        ["fit", str(config), "--out", str(tmp_path / out), "--set", f"algorithm.name={name}", *more]
+    )
     assert fit("whole") == 0
     with monkeypatch.context() as patch:
         presses(patch, after=200)
@@ -293,7 +375,9 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_end(name, tmp_path, monkeypat
     printed = capsys.readouterr().out
     assert "Stopped early, by Ctrl-C" in printed
     assert f"vijax resume {tmp_path / 'part'}" in printed
-    assert json.loads((tmp_path / "part" / "result.json").read_text())["status"].startswith("interrupted")
+    assert json.loads((tmp_path / "part" / "result.json").read_text())["status"].startswith(
+        "interrupted"
+    )
     assert main(["summary", str(tmp_path / "part")]) == 0
     assert (tmp_path / "part" / "stage").is_dir()
     calls = counted(monkeypatch)
@@ -326,12 +410,15 @@ def model(data):
 def bent(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bent")
     (folder / "bent.py").write_text(f"{BENT}\n# {folder}\n")
-    (folder / "bent.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "bent.py"\n')
+    (folder / "bent.toml").write_text(
+        '[data]\npath = "none"\n[model]\nname = "density"\nfile = "bent.py"\n'
+    )
     return folder / "bent.toml"
 
 
 def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
-    """As in Python: where one normal misfits. It has E[y] = 1, of which one normal finds a half at best."""
+    """As in Python: where one normal misfits. It has E[y] = 1, of which one normal finds a half at
+    best."""
     import jax
 
     import vijax as vi
@@ -342,7 +429,8 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
     count = json.loads((out / "mixture.json").read_text())["components"]
     assert f"A mixture of {count} normals was kept" in shown
     assert left(out).keys() == {f"free/{part}" for part in ("logits", "center", "triangle")} | {
-        f"hyper/frame/{part}" for part in ("scale", "shift", "bend/amount", "bend/center", "bend/width")
+        f"hyper/frame/{part}"
+        for part in ("scale", "shift", "bend/amount", "bend/center", "bend/width")
     }
     y = vi.load(out, allow_code=True).sample(jax.random.key(0), 4000)["y"]
     assert float(y.mean()) == pytest.approx(1.0, abs=0.15)
@@ -352,7 +440,10 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
         vi.load(out, allow_code=True)
     before = left(out)
     assert main(["resume", str(out)]) == 0
-    assert "mixture.json: damaged: expected the number of components. It is fitted again." in capsys.readouterr().err
+    assert (
+        "mixture.json: damaged: expected the number of components. It is fitted again."
+        in capsys.readouterr().err
+    )
     assert left(out) == before
     single = bent.parent / "single"
     assert main(["fit", str(bent), "--out", str(single), "--set", "richer=false"]) == 0
@@ -370,7 +461,10 @@ def test_a_mixture_that_is_kept_is_saved_and_read_again(bent, capsys):
 def test_guides_of_advi_are_settings(bent, given, names, tmp_path):
     out = tmp_path / "run"
     more = ["algorithm.name=advi", "num_epochs=5", "evaluate_every=0", *given]
-    assert main(["fit", str(bent), "--out", str(out), "--set", *more]) in (0, UNUSABLE)  # of so few steps
+    assert main(["fit", str(bent), "--out", str(out), "--set", *more]) in (
+        0,
+        UNUSABLE,
+    )  # of so few steps
     assert left(out).keys() == {f"free/{name}" for name in names}
     assert main(["resume", str(out)]) in (0, UNUSABLE)
 
@@ -405,7 +499,9 @@ def model(data):
     return vi.density({"x": vi.free(), "y": vi.free()}, lambda v: -0.5 * v["x"] ** 2)
 """
     (tmp_path / "bad.py").write_text(f"{text}\n# {tmp_path}\n")
-    (tmp_path / "bad.toml").write_text('[data]\npath = "none"\n[model]\nname = "density"\nfile = "bad.py"\n')
+    (tmp_path / "bad.toml").write_text(
+        '[data]\npath = "none"\n[model]\nname = "density"\nfile = "bad.py"\n'
+    )
     out = tmp_path / "run"
     assert main(["fit", str(tmp_path / "bad.toml"), "--out", str(out)]) == 4
     printed = capsys.readouterr().out

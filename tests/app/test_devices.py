@@ -43,13 +43,18 @@ def test_a_run_goes_on_on_other_devices(tmp_path):
 
     def vijax(*arguments):
         done = subprocess.run(
-            [*command, *arguments], env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True
+            [*command, *arguments],
+            env=os.environ | {"XLA_FLAGS": flags},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     vijax("fit", tmp_path / "small.toml", "--out", other)
-    vijax("fit", tmp_path / "small.toml", "--devices", "2", "--out", run, "--set", "fit.num_epochs=2")
+    vijax(
+        "fit", tmp_path / "small.toml", "--devices", "2", "--out", run, "--set", "fit.num_epochs=2"
+    )
     settings = run / "config.toml"
     settings.write_text(settings.read_text().replace("num_epochs = 2", "num_epochs = 4"))
     assert "Going on with" in vijax("resume", run, "--devices", "8")
@@ -62,5 +67,7 @@ def test_what_stops_by_itself_has_no_devices(tmp_path, capsys, monkeypatch):
     assert main(["fit", "density", "--devices", "2"]) == 2
     assert "fit.devices: not for algorithm.name = auto" in capsys.readouterr().err
     monkeypatch.setattr("vijax.app.runs.run.read_run_config", lambda folder: load_config("density"))
-    with pytest.raises(ConfigError, match=r"devices: not for algorithm.name = auto, which computes on one"):
+    with pytest.raises(
+        ConfigError, match=r"devices: not for algorithm.name = auto, which computes on one"
+    ):
         resume(tmp_path / "run", team=Alone(2))

@@ -84,7 +84,8 @@ def test_columns_of_few_values_and_of_dates_make_groups_by_themselves():
     assert grouped(COLUMNS, beside, ["day"], "month")[0].shares.groups == ("2024-01", "2024-02")
     assert grouped(COLUMNS, beside, []) == []
     with pytest.raises(
-        ConfigError, match=r"page.by: expected columns of the documents, got 'sections'; known: 'section'"
+        ConfigError,
+        match=r"page.by: expected columns of the documents, got 'sections'; known: 'section'",
     ):
         grouped(COLUMNS, beside, ["sections"])
 
@@ -93,12 +94,18 @@ def test_shares_by_group_are_embedded_with_their_errors():
     found = grouped(COLUMNS, ["section"])
     topics = summarise(TOPICS, VOCABULARY, coherence=np.array([0.1, -0.2, np.nan, 0.3]))
     probs = TOPICS / TOPICS.sum(1, keepdims=True)
-    explored = Explored(topics, topic_distances(probs), words_of(TOPICS, VOCABULARY), 1000, None, found)
+    explored = Explored(
+        topics, topic_distances(probs), words_of(TOPICS, VOCABULARY), 1000, None, found
+    )
     read = json.loads(embedded(explored))
     news = np.array([COLUMNS[f"share_{k}"][::2] for k in range(4)])
-    np.testing.assert_allclose(np.array(read["groups"][0]["share"][0]) / read["whole"], news.mean(axis=1), atol=1e-5)
+    np.testing.assert_allclose(
+        np.array(read["groups"][0]["share"][0]) / read["whole"], news.mean(axis=1), atol=1e-5
+    )
     error = np.sqrt(20 / 19 * ((news - news.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / 20
-    np.testing.assert_allclose(np.array(read["groups"][0]["error"][0]) / read["whole"], error, atol=1e-5)
+    np.testing.assert_allclose(
+        np.array(read["groups"][0]["error"][0]) / read["whole"], error, atol=1e-5
+    )
     by_number = {topic["number"]: topic for topic in read["topics"]}
     assert [by_number[k]["coherence"] for k in range(4)] == [0.1, -0.2, None, 0.3]
     nearest = np.argsort(topic_distances(probs)[2])[1]
@@ -132,7 +139,9 @@ def test_the_file_of_topics_of_documents_keeps_columns_as_they_are_written(tmp_p
     np.testing.assert_array_equal(found["share_0"], [1, np.nan])
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "document,words,share_0\na,b,c\n", "document,words,share_0\na,1\n"])
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1,2\n", "document,words,share_0\na,b,c\n", "document,words,share_0\na,1\n"]
+)
 def test_a_damaged_file_is_named_with_a_remedy(tmp_path, text):
     path = tmp_path / "doc_topics.csv"
     path.write_text(text)
@@ -150,12 +159,14 @@ def test_excerpts_are_read_as_they_were_written(tmp_path):
         read_excerpts(path)
 
 
-# --- a run ------------------------------------------------------------------------------------------------------------
+# --- a run ----------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     path = tmp_path_factory.mktemp("texts") / "texts.csv"
     kinds = [("sun rain wind", "weather"), ("goal team match", "sport")] * 30
-    lines = [f"note {i},{words} secret{i % 7},{section}" for i, (words, section) in enumerate(kinds)]
+    lines = [
+        f"note {i},{words} secret{i % 7},{section}" for i, (words, section) in enumerate(kinds)
+    ]
     path.write_text("\n".join(["title,text,section", *lines]) + "\n")
     return path
 
@@ -184,7 +195,10 @@ def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
     config.write_text(config.read_text().replace("# by = (unset)", 'by = ["sections"]'))
     capsys.readouterr()
     assert main(["report", str(tmp_path / "run")]) == 2
-    assert "page.by: expected columns of the documents, got 'sections'; known: 'section'" in capsys.readouterr().err
+    assert (
+        "page.by: expected columns of the documents, got 'sections'; known: 'section'"
+        in capsys.readouterr().err
+    )
     (tmp_path / "run" / "posterior.npz").write_bytes(b"x")
     config.write_text(config.read_text().replace("sections", "section"))
     assert main(["report", str(tmp_path / "run")]) == 2
@@ -193,11 +207,19 @@ def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
 
 def test_a_run_may_keep_no_text(texts, tmp_path, capsys):
     assert fitted(texts, tmp_path / "other", 'page.by=["sections"]') == 2
-    assert "page.by: expected columns beside the text, got 'sections'; known: 'section'" in capsys.readouterr().err
+    assert (
+        "page.by: expected columns beside the text, got 'sections'; known: 'section'"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "other").exists()
-    assert fitted(texts, tmp_path / "run", "page.excerpts=false", "page.by=[]", "page.documents=5") == 0
+    assert (
+        fitted(texts, tmp_path / "run", "page.excerpts=false", "page.by=[]", "page.documents=5")
+        == 0
+    )
     kept = b"".join(
-        path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.suffix in (".json", ".html", ".csv")
+        path.read_bytes()
+        for path in (tmp_path / "run").rglob("*")
+        if path.suffix in (".json", ".html", ".csv")
     )
     assert b"secret0" not in kept
     assert b"5 of 60 documents" in kept

@@ -1,4 +1,5 @@
-"""A run folder from somebody else: nothing in it runs, nothing is written outside it, what is wrong is named."""
+"""A run folder from somebody else: nothing in it runs, nothing is written outside it, what is wrong
+is named."""
 
 import base64
 import copy
@@ -17,11 +18,59 @@ from vijax.app.report.pages import _explored, _page, read_run, summary_text, wri
 from vijax.evaluate import metrics
 
 FIGURES = True
-EVIL = "\"'><script>alert(1)</script><img src=x onerror='alert(1)'>&lt;\x1b[31m\x9b\u202e\ud83d`${1}"
+EVIL = (
+    "\"'><script>alert(1)</script><img src=x onerror='alert(1)'>&lt;\x1b[31m\x9b\u202e\ud83d`${1}"
+)
 TAGS = {
-    *("html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "h3", "p", "dl", "div", "dt"),
-    *("dd", "small", "section", "svg", "line", "text", "path", "circle", "rect", "table", "thead", "tbody", "tr", "th"),
-    *("td", "details", "summary", "pre", "footer", "a", "ol", "li", "span", "i", "b", "input", "article", "strong"),
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "dl",
+        "div",
+        "dt",
+    ),
+    *(
+        "dd",
+        "small",
+        "section",
+        "svg",
+        "line",
+        "text",
+        "path",
+        "circle",
+        "rect",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+    ),
+    *(
+        "td",
+        "details",
+        "summary",
+        "pre",
+        "footer",
+        "a",
+        "ol",
+        "li",
+        "span",
+        "i",
+        "b",
+        "input",
+        "article",
+        "strong",
+    ),
     *("script", "g", "label", "output", "button", "select", "option"),
 }
 TOPICS = {
@@ -35,17 +84,59 @@ TOPICS = {
     "note": EVIL,
 }
 BLOCKS = [
-    {"kind": "Table", "title": EVIL, "header": [EVIL, "n"], "rows": [[EVIL, 1.5], [None, 2]], "note": EVIL},
     {
-        **{"kind": "Lines", "title": EVIL, "x_label": EVIL, "y_label": EVIL, "x": [0.0, 1.0], "y": [1.0, 2.0]},
-        **{"low": [0.0, 1.0], "high": [2.0, 3.0], "points_x": [0.5], "points_y": [None], "note": EVIL},
+        "kind": "Table",
+        "title": EVIL,
+        "header": [EVIL, "n"],
+        "rows": [[EVIL, 1.5], [None, 2]],
+        "note": EVIL,
     },
     {
-        **{"kind": "Scatter", "title": EVIL, "x_label": EVIL, "y_label": EVIL, "x": [0.0, None], "y": [1.0, 2.0]},
+        **{
+            "kind": "Lines",
+            "title": EVIL,
+            "x_label": EVIL,
+            "y_label": EVIL,
+            "x": [0.0, 1.0],
+            "y": [1.0, 2.0],
+        },
+        **{
+            "low": [0.0, 1.0],
+            "high": [2.0, 3.0],
+            "points_x": [0.5],
+            "points_y": [None],
+            "note": EVIL,
+        },
+    },
+    {
+        **{
+            "kind": "Scatter",
+            "title": EVIL,
+            "x_label": EVIL,
+            "y_label": EVIL,
+            "x": [0.0, None],
+            "y": [1.0, 2.0],
+        },
         **{"classes": [0, 1], "outlines": [[0, [0.0, 1.0], [0.0, 1.0]]], "note": EVIL},
     },
-    {"kind": "Intervals", "title": EVIL, "labels": [EVIL], "mean": [1.0], "deviation": [0.5], "note": EVIL, "most": 4},
-    {"kind": "Heat", "title": EVIL, "rows": [EVIL], "columns": [EVIL], "values": [[0.5]], "note": EVIL, "apart": True},
+    {
+        "kind": "Intervals",
+        "title": EVIL,
+        "labels": [EVIL],
+        "mean": [1.0],
+        "deviation": [0.5],
+        "note": EVIL,
+        "most": 4,
+    },
+    {
+        "kind": "Heat",
+        "title": EVIL,
+        "rows": [EVIL],
+        "columns": [EVIL],
+        "values": [[0.5]],
+        "note": EVIL,
+        "apart": True,
+    },
     {
         "kind": "Images",
         "title": EVIL,
@@ -56,21 +147,47 @@ BLOCKS = [
         "note": EVIL,
     },
     {
-        **{"kind": "Curves", "title": EVIL, "x_label": EVIL, "names": [EVIL], "x": [0.0, 1.0], "values": [[1.0, 2.0]]},
+        **{
+            "kind": "Curves",
+            "title": EVIL,
+            "x_label": EVIL,
+            "names": [EVIL],
+            "x": [0.0, 1.0],
+            "values": [[1.0, 2.0]],
+        },
         **{"lowest": [[None, 1.0]], "highest": [[None, 3.0]], "note": EVIL},
     },
     {"kind": "Arcs", "title": EVIL, "names": [EVIL, EVIL], "edges": [[0, 1, 0.5]], "note": EVIL},
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
     {
-        **{"kind": "Course", "title": EVIL, "columns": [EVIL], "values": [[0.5, None]], "states": [0, 1]},
+        **{
+            "kind": "Course",
+            "title": EVIL,
+            "columns": [EVIL],
+            "values": [[0.5, None]],
+            "states": [0, 1],
+        },
         **{"probabilities": [[0.5, 0.5], [0.5, None]], "note": EVIL},
     },
 ]
-RESULT = {"status": EVIL, "step": 2, "seconds": 1.5, "score": [-1.0, 0.1], "score_text": f"-1.0 nats per {EVIL}"}
+RESULT = {
+    "status": EVIL,
+    "step": 2,
+    "seconds": 1.5,
+    "score": [-1.0, 0.1],
+    "score_text": f"-1.0 nats per {EVIL}",
+}
 FACTS = {
     "lda": {"documents": 3, "held_out": 1, "tokens": 30, "vocabulary": 4, "sha256": EVIL},
     "mixture": {
-        **{"rows": 9, "columns": [EVIL, "x"], "groups": 2, "group": EVIL, "target": EVIL, "classes": [EVIL, "b"]},
+        **{
+            "rows": 9,
+            "columns": [EVIL, "x"],
+            "groups": 2,
+            "group": EVIL,
+            "target": EVIL,
+            "classes": [EVIL, "b"],
+        },
         **{"missing": 1, "held_out": 1, "sha256": EVIL},
     },
 }
@@ -79,13 +196,18 @@ FACTS = {
 def folder_of(path, model, result):
     path.mkdir()
     (path / "plain.toml").write_text(f"[model]\nname = '{model}'\n")
-    config = load_config(path / "plain.toml", [f"data.path={json.dumps('</pre><script>x</script>')}"])
+    config = load_config(
+        path / "plain.toml", [f"data.path={json.dumps('</pre><script>x</script>')}"]
+    )
     (path / "plain.toml").unlink()
     (path / "config.toml").write_text(write_toml(config))
     for name, value in (("data", FACTS[model]), ("versions", {EVIL: EVIL}), ("result", result)):
         (path / f"{name}.json").write_text(json.dumps(value))
     step = {"kind": "step", "elbo_per_word": -2.0, "elbo_per_datum": -2.0, "seconds": 1.0}
-    metrics.append(path / "metrics.jsonl", [{**step, "step": 1, "epoch": 0.5}, {**step, "step": 2, "epoch": 1.0}])
+    metrics.append(
+        path / "metrics.jsonl",
+        [{**step, "step": 1, "epoch": 0.5}, {**step, "step": 2, "epoch": 1.0}],
+    )
     score = {"kind": "held_out", "step": 2, "epoch": 1.0, "score": -1.0, "standard_error": 0.1}
     metrics.append(path / "metrics.jsonl", [score])
     return path
@@ -101,7 +223,8 @@ def result_of(model):
 
 
 def leaves_of(model):
-    """The path of every leaf of a result, each block in a result of its own: pages are as small as what they show."""
+    """The path of every leaf of a result, each block in a result of its own: pages are as small as
+    what they show."""
     bare = RESULT | {"blocks": []}
     yield from ((bare, path) for path in places(bare))
     for block in result_of(model)["blocks"]:
@@ -109,7 +232,8 @@ def leaves_of(model):
 
 
 class Safe(HTMLParser):
-    """Reads a page as a browser does; keeps its scripts, and refuses what runs or leads anywhere."""
+    """Reads a page as a browser does; keeps its scripts, and refuses what runs or leads
+    anywhere."""
 
     def __init__(self):
         super().__init__()
@@ -140,10 +264,14 @@ class Safe(HTMLParser):
 
 
 def check(page):
-    """No script but the page's own, which its policy knows by its digest; what it reads is JSON, and no markup."""
+    """No script but the page's own, which its policy knows by its digest; what it reads is JSON,
+    and no markup."""
     parser = Safe()
     parser.feed(page)
-    digest = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in parser.scripts]
+    digest = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        for script in parser.scripts
+    ]
     assert len(digest) <= 1
     assert all(f"script-src 'sha256-{value}'" in parser.policy for value in digest)
     assert "default-src 'none'" in parser.policy
@@ -178,7 +306,9 @@ def put(value, path, new):
 
 
 @pytest.mark.parametrize("model", ["lda", "mixture"])
-@pytest.mark.parametrize("wrong", [EVIL, [EVIL], {"a": EVIL}, 10**400, float("inf"), 1e308, None, True])
+@pytest.mark.parametrize(
+    "wrong", [EVIL, [EVIL], {"a": EVIL}, 10**400, float("inf"), 1e308, None, True]
+)
 def test_anything_anywhere_in_the_result_is_refused_or_shown_as_text(tmp_path, model, wrong):
     """Where a number belongs there may be markup, and nothing but the reader stands in its way."""
     folder = folder_of(tmp_path / "run", model, {})
@@ -239,7 +369,9 @@ def test_links_in_the_folder_lead_no_write_anywhere(folder, tmp_path):
         (folder / name).symlink_to(precious)
     write_pages(folder)
     assert precious.read_text() == "keep me"
-    assert all((folder / name).stat().st_size > 0 and not (folder / name).is_symlink() for name in names)
+    assert all(
+        (folder / name).stat().st_size > 0 and not (folder / name).is_symlink() for name in names
+    )
 
 
 def test_a_folder_of_figures_that_is_a_link_is_refused(folder, tmp_path, capsys):

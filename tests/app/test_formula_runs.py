@@ -1,4 +1,5 @@
-"""Regressions by a formula on the command line: nothing of a file is run, and later rows are read as training was."""
+"""Regressions by a formula on the command line: nothing of a file is run, and later rows are read
+as training was."""
 
 import csv
 import json
@@ -25,7 +26,11 @@ def patients(tmp_path_factory):
     """Eight patients, 001 to 008, whose means are ten apart."""
     path = tmp_path_factory.mktemp("patients") / "p.csv"
     rng = np.random.default_rng(0)
-    rows = [f"{10 * k + rng.normal():.3f},{x:.2f},{k + 1:03}" for k in range(8) for x in rng.normal(size=6)]
+    rows = [
+        f"{10 * k + rng.normal():.3f},{x:.2f},{k + 1:03}"
+        for k in range(8)
+        for x in rng.normal(size=6)
+    ]
     path.write_text("y,x,patient\n" + "\n".join(rows) + "\n")
     return path
 
@@ -45,12 +50,19 @@ def test_a_run_keeps_what_each_column_was_taken_for(run):
 def run(patients):
     folder = patients.parent / "run"
     formula = "model.formula=y ~ x + (1 | patient)"
-    assert main(["fit", "glmm", "--data", str(patients), "--out", str(folder), "--set", formula, *QUICK]) == 0
+    assert (
+        main(
+            ["fit", "glmm", "--data", str(patients), "--out", str(folder), "--set", formula, *QUICK]
+        )
+        == 0
+    )
     return folder
 
 
 def means_of(run, rows, tmp_path):
-    (tmp_path / "new.csv").write_text("x,patient,note\n" + "\n".join(f"{row},007" for row in rows) + "\n")
+    (tmp_path / "new.csv").write_text(
+        "x,patient,note\n" + "\n".join(f"{row},007" for row in rows) + "\n"
+    )
     return vi.load(run).transform(str(tmp_path / "new.csv"))
 
 
@@ -62,16 +74,36 @@ def test_a_patient_is_the_same_alone_and_among_others(run, tmp_path, capsys):
     assert list(among["patient"]) == ["001", "A7", "8"]
     assert list(among["note"]) == ["007"] * 3
     (tmp_path / "new.csv").write_text("x,patient\n0.0,001\n0.0,A7\n0.0,8\n")
-    assert main(["transform", str(run), "--data", str(tmp_path / "new.csv"), "--out", str(tmp_path / "o.csv")]) == 0
+    assert (
+        main(
+            [
+                "transform",
+                str(run),
+                "--data",
+                str(tmp_path / "new.csv"),
+                "--out",
+                str(tmp_path / "o.csv"),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr()
-    assert "2 rows of 2 groups of patient that training does not have: 'A7', '8'" in shown.out + shown.err
+    assert (
+        "2 rows of 2 groups of patient that training does not have: 'A7', '8'"
+        in shown.out + shown.err
+    )
 
 
 def test_all_groups_are_in_the_tables_and_what_is_modelled_is_said(run):
     (block,) = [block for block in read_run(run).shown if block.title == "Intercept, by patient"]
     assert list(block.labels) == [f"{k:03}" for k in range(1, 9)]
-    assert "Modelled is the mean of y." in next(b for b in read_run(run).shown if b.title == "Unknowns").note
-    written = list(csv.reader((run / "tables" / "intercept_by_patient.csv").read_text().splitlines()))
+    assert (
+        "Modelled is the mean of y."
+        in next(b for b in read_run(run).shown if b.title == "Unknowns").note
+    )
+    written = list(
+        csv.reader((run / "tables" / "intercept_by_patient.csv").read_text().splitlines())
+    )
     assert [row[0] for row in written[1:]] == [f"{k:03}" for k in range(1, 9)]
 
 
@@ -89,7 +121,12 @@ def test_a_run_is_checked(run, tmp_path, monkeypatch):
     assert "Can it be trusted?" in [block.title for block in read_run(copy).shown]
 
 
-PARTS = [f"y ~ x + {EVIL}", f"{EVIL} ~ x", f"y ~ ({EVIL} | patient)", "y ~ x + np.load('x.npy', allow_pickle=1)"]
+PARTS = [
+    f"y ~ x + {EVIL}",
+    f"{EVIL} ~ x",
+    f"y ~ ({EVIL} | patient)",
+    "y ~ x + np.load('x.npy', allow_pickle=1)",
+]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -127,7 +164,8 @@ HEADERS = [
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, monkeypatch):
-    """`init` writes a formula that names the column; the formula reads that column, whatever its letters."""
+    """`init` writes a formula that names the column; the formula reads that column, whatever its
+    letters."""
     from vijax.data.formulas.parser import parse
     from vijax.models.formulas.formula import terms_in
 
@@ -137,7 +175,8 @@ def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, mo
         writer = csv.writer(file)
         writer.writerow([header, "g", "y"])
         writer.writerows(
-            [f"{x:.3f}", f"g{i % 8}", f"{x + rng.normal():.3f}"] for i, x in enumerate(rng.normal(size=40))
+            [f"{x:.3f}", f"g{i % 8}", f"{x + rng.normal():.3f}"]
+            for i, x in enumerate(rng.normal(size=40))
         )
     assert main(["init", "glmm", "--data", "t.csv"]) == 0
     formula = load_config("t_glmm.toml").model.formula
@@ -165,12 +204,21 @@ def test_the_header_of_a_table_runs_nothing_in_an_estimator(header, tmp_path, mo
 def test_covariates_of_topics_run_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus, _ = vi.data.synthetic.lda_corpus(num_documents=30, num_topics=2, vocab_size=20, seed=0)
-    with pytest.raises(ValueError, match="prevalence: expected a listed function, got 'dataclasses"):
+    with pytest.raises(
+        ValueError, match="prevalence: expected a listed function, got 'dataclasses"
+    ):
         vi.stm(2, corpus, {"x": np.arange(30)}, f"~ x + {EVIL}")
     assert not list(tmp_path.rglob("MARKER"))
 
 
-CELLS = ["=cmd|' /C calc'!A0", EVIL, "`x`", "{x}", "__import__('os').system('touch MARKER')", "x); (1 | g"]
+CELLS = [
+    "=cmd|' /C calc'!A0",
+    EVIL,
+    "`x`",
+    "{x}",
+    "__import__('os').system('touch MARKER')",
+    "x); (1 | g",
+]
 
 
 def test_the_cells_of_a_table_run_nothing(tmp_path, monkeypatch):
@@ -181,7 +229,9 @@ def test_the_cells_of_a_table_run_nothing(tmp_path, monkeypatch):
     with (tmp_path / "t.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["y", "h", "g"])
-        writer.writerows([f"{y:.3f}", cell, cell] for y, cell in zip(rng.normal(size=48), cells, strict=True))
+        writer.writerows(
+            [f"{y:.3f}", cell, cell] for y, cell in zip(rng.normal(size=48), cells, strict=True)
+        )
     model = vi.glmm("y ~ h + (1 | g)", "t.csv")
     assert sorted(model.design.factors[0].levels) == sorted(CELLS)
     assert vi.glmm("h ~ y", "t.csv").law.name == "categorical"
@@ -208,19 +258,23 @@ def test_a_header_writes_no_settings(model, tmp_path, monkeypatch):
 
 def test_a_level_that_training_lacks_is_said_before_the_fit(tmp_path, capsys):
     path = tmp_path / "l.csv"
-    path.write_text("y,h\n" + "\n".join(f"{i * i % 7},{'abc'[i % 2] if i else 'rare'}" for i in range(40)))
+    path.write_text(
+        "y,h\n" + "\n".join(f"{i * i % 7},{'abc'[i % 2] if i else 'rare'}" for i in range(40))
+    )
     quick = ["data.held_out=0.5", "model.num_draws=20", "algorithm.max_gradients=200"]
     codes = []
     for seed in range(6):
         run = ["fit", "glmm", "--data", str(path), "--out", str(tmp_path / f"r{seed}")]
-        codes.append(main([*run, "--set", "model.formula=y ~ h", f"data.split_seed={seed}", *quick]))
+        codes.append(
+            main([*run, "--set", "model.formula=y ~ h", f"data.split_seed={seed}", *quick])
+        )
     said = capsys.readouterr().err
     assert 2 in codes
     assert "of the rows held out: table: expected levels of 'h' that training has" in said
     assert "data.held_out=0 holds none out" in said
 
 
-# --- missing cells and scores ----------------------------------------------------------------------------------------
+# --- missing cells and scores ---------------------------------------------------------------------
 def test_other_tables_are_scored_by_their_own_response(run, patients, tmp_path, capsys):
     assert main(["evaluate", str(run), "--data", str(patients)]) == 0
     whole = capsys.readouterr().out
@@ -230,7 +284,9 @@ def test_other_tables_are_scored_by_their_own_response(run, patients, tmp_path, 
     assert main(["evaluate", str(run), "--data", str(gap)]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == whole.splitlines()[0]
-    note = "Rows that lack a cell of the formula are left out (data.missing): lines 50, 51 (2 such)."
+    note = (
+        "Rows that lack a cell of the formula are left out (data.missing): lines 50, 51 (2 such)."
+    )
     assert note in shown.out + shown.err
 
 
@@ -245,7 +301,10 @@ def test_rows_that_lack_a_cell_of_the_formula_are_refused_or_left_out(patients, 
     gap = tmp_path / "gap.csv"
     gap.write_text(patients.read_text() + "1.0,,001\n,0.5,002\n")
     given = ["model.formula=y ~ x + (1 | patient)", "data.held_out=0"]
-    said = r"gap.csv: expected values in all columns .* none of 'x' in line 50 .* none of 'y' in line 51 .*missing=drop"
+    said = (
+        r"gap.csv: expected values in all columns .* none of 'x' in line 50 .* none of 'y' in "
+        r"line 51 .*missing=drop"
+    )
     with pytest.raises(ValueError, match=said):
         load_data(load_config("glmm", given, str(gap)))
     data = load_data(load_config("glmm", [*given, "data.missing=drop"], str(gap)))

@@ -1,4 +1,5 @@
-"""What `vijax resume`, `summary` and `report` say of a run that was stopped, changed or gone on with."""
+"""What `vijax resume`, `summary` and `report` say of a run that was stopped, changed or gone on
+with."""
 
 import shutil
 
@@ -72,7 +73,9 @@ def test_an_earlier_end_is_not_shown_as_that_of_a_run_that_went_on(folder, monke
     assert not (folder / "result.json").exists()
     capsys.readouterr()
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith(f"Unfinished: as of its last checkpoint. Go on: vijax resume {folder}\n")
+    assert capsys.readouterr().out.startswith(
+        f"Unfinished: as of its last checkpoint. Go on: vijax resume {folder}\n"
+    )
     assert main(["report", str(folder)]) == 0
     assert "Unfinished: as of its last checkpoint" in (folder / "report.html").read_text()
     assert (folder / "summary.txt").read_text().startswith("Unfinished")
@@ -83,7 +86,9 @@ def test_an_earlier_end_is_not_shown_as_that_of_a_run_that_went_on(folder, monke
 
 def test_a_run_that_failed_says_so_above_what_it_found(folder, capsys):
     result = read_json(folder / "result.json")
-    write_json(folder / "result.json", result | {"status": "diverged: \x1b[31mtoo far", "blocks": []})
+    write_json(
+        folder / "result.json", result | {"status": "diverged: \x1b[31mtoo far", "blocks": []}
+    )
     assert main(["summary", str(folder)]) == 0
     assert capsys.readouterr().out == "Not complete: diverged: \\x1b[31mtoo far\n"
     assert main(["report", str(folder)]) == 0
@@ -94,7 +99,9 @@ def test_an_interrupted_run_says_how_to_go_on_in_words_of_the_command_line(folde
     result = read_json(folder / "result.json")
     write_json(folder / "result.json", result | {"status": str(Status.INTERRUPTED)})
     assert main(["summary", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith(f"Not complete: interrupted. Go on: vijax resume {folder}\n\n")
+    assert capsys.readouterr().out.startswith(
+        f"Not complete: interrupted. Go on: vijax resume {folder}\n\n"
+    )
     assert main(["report", str(folder)]) == 0
     page = (folder / "report.html").read_text()
     assert f"Not complete: interrupted. Go on: vijax resume {folder}." in page
@@ -106,7 +113,9 @@ def test_other_versions_are_named_once_and_kept(folder, capsys):
     write_json(folder / "versions.json", versions | {"vijax": "0.0.1", "jax": "0.1.2"})
     assert main(["resume", str(folder)]) == 0
     said = capsys.readouterr().err
-    assert f"vijax 0.0.1 then, {versions['vijax']} now; jax 0.1.2 then, {jax.__version__} now" in said
+    assert (
+        f"vijax 0.0.1 then, {versions['vijax']} now; jax 0.1.2 then, {jax.__version__} now" in said
+    )
     kept = read_json(folder / "versions.json")
     assert (kept["vijax"], kept["later"][0]["vijax"], kept["later"][0]["resumed_at_step"]) == (
         "0.0.1",
@@ -151,10 +160,16 @@ def test_what_was_stopped_at_once_says_what_is_saved(folder, inputs, tmp_path, m
     monkeypatch.setattr(runs, "fit", stop)
     change(folder, "num_epochs = 4", "num_epochs = 6")
     assert main(["resume", str(folder)]) == 130
-    assert f"vijax: stopped; saved up to step 4. Go on: vijax resume {folder}" in capsys.readouterr().err
+    assert (
+        f"vijax: stopped; saved up to step 4. Go on: vijax resume {folder}"
+        in capsys.readouterr().err
+    )
     new = tmp_path / "new"
     assert main(["fit", str(inputs / "small.toml"), "--out", str(new)]) == 130
-    assert f"stopped before the first checkpoint. Begin again: vijax resume {new}" in capsys.readouterr().err
+    assert (
+        f"stopped before the first checkpoint. Begin again: vijax resume {new}"
+        in capsys.readouterr().err
+    )
     monkeypatch.setattr(runs, "load_data", stop)
     assert main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / "newer")]) == 130
     assert "stopped before anything was saved" in capsys.readouterr().err
@@ -171,15 +186,25 @@ def test_killed_while_it_began_fit_and_resume_agree(inputs, tmp_path, monkeypatc
         patch.setattr("vijax.app.folder.run_folder._data_facts", die)
         with pytest.raises(Killed):
             main(["fit", str(inputs / "small.toml"), "--out", str(out)])
-    assert {path.name for path in out.iterdir()} == {".lock", "checkpoints", "columns.json", "versions.json"}
+    assert {path.name for path in out.iterdir()} == {
+        ".lock",
+        "checkpoints",
+        "columns.json",
+        "versions.json",
+    }
     assert main(["resume", str(out)]) == 2
     assert f"begin it again: vijax fit CONFIG.toml --out {out}" in capsys.readouterr().err
     assert main(["fit", str(inputs / "small.toml"), "--out", str(out)]) == 0
 
 
-@pytest.mark.parametrize("wrong", [f"seed={2**63}", "num_epochs=1e308", "num_epochs=1e-9", "num_epochs=3e9", "seed=-1"])
+@pytest.mark.parametrize(
+    "wrong", [f"seed={2**63}", "num_epochs=1e308", "num_epochs=1e-9", "num_epochs=3e9", "seed=-1"]
+)
 def test_numbers_beyond_reach_are_refused_before_a_folder_is_made(inputs, tmp_path, wrong, capsys):
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / "run"), "--set", wrong]) == 2
+    assert (
+        main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / "run"), "--set", wrong])
+        == 2
+    )
     assert f"fit.{wrong.partition('=')[0]}: expected" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +219,9 @@ def test_checkpoints_in_a_linked_folder_are_not_written(folder, tmp_path, capsys
     assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == before
 
 
-def test_a_full_disk_at_the_end_is_one_line_with_a_remedy_and_nothing_is_lost(folder, monkeypatch, capsys):
+def test_a_full_disk_at_the_end_is_one_line_with_a_remedy_and_nothing_is_lost(
+    folder, monkeypatch, capsys
+):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
@@ -206,7 +233,7 @@ def test_a_full_disk_at_the_end_is_one_line_with_a_remedy_and_nothing_is_lost(fo
     assert main(["resume", str(folder)]) == 0
 
 
-# --- a bad end ------------------------------------------------------------------------------------------------------
+# --- a bad end ------------------------------------------------------------------------------------
 class Undescribable:
     def describe(self, seen):
         raise np.linalg.LinAlgError("SVD did not converge")
@@ -241,5 +268,7 @@ def test_a_score_that_cannot_be_taken_stops_nothing(tmp_path):
 
     said, state = [], State(np.nan)
     state.step = 7
-    assert not Recorder(tmp_path, {}, bad, 1, 0.0, said.append).take_score(Fit(None, state, {}, None))
+    assert not Recorder(tmp_path, {}, bad, 1, 0.0, said.append).take_score(
+        Fit(None, state, {}, None)
+    )
     assert said == ["no held-out score at step 7: Eigenvalues did not converge. The run goes on."]

@@ -24,7 +24,9 @@ def seen(edges, rates, is_point, test):
     probs = types.SimpleNamespace(probs=Q[None])
     spec = types.SimpleNamespace(is_point=lambda name: is_point)
     fit = types.SimpleNamespace(
-        locals=lambda data, key: {"z": probs}, alg=types.SimpleNamespace(spec=spec), posterior={"rates": rates}
+        locals=lambda data, key: {"z": probs},
+        alg=types.SimpleNamespace(spec=spec),
+        posterior={"rates": rates},
     )
     train = Graph(tuple("abcd"), np.where(np.isnan(test), 0.0, np.nan), test.shape != test.T.shape)
     settings = listing.Settings(num_blocks=2, edges=edges)
@@ -57,13 +59,16 @@ def test_the_score_of_edges_by_hand():
     expected = [np.log(pair(0, 1, mean)), np.log(1 - pair(2, 3, mean))]
     np.testing.assert_allclose(found.mean, np.mean(expected), rtol=1e-6)
     assert found.number == 2
-    assert found.remarks == "area under the ROC curve 0.000"  # the linked pair has the smaller chance
+    assert (
+        found.remarks == "area under the ROC curve 0.000"
+    )  # the linked pair has the smaller chance
     assert pair(0, 1, mean) < pair(2, 3, mean)
 
 
 @pytest.mark.parametrize("is_point", [False, True])
 def test_the_score_of_counts_by_hand(is_point):
-    """Gamma-Poisson predictive probabilities, by quadrature over the rate; at a point those of the mean here."""
+    """Gamma-Poisson predictive probabilities, by quadrature over the rate; at a point those of the
+    mean here."""
     shape, rate = np.array([2.0, 1.0, 3.0]), np.array([2.0, 4.0, 1.0])
     grid = np.linspace(1e-6, 40, 200_001)
     step = grid[1] - grid[0]
@@ -71,9 +76,14 @@ def test_the_score_of_counts_by_hand(is_point):
     def chance(y, i):
         if is_point:
             return stats.poisson.pmf(y, shape[i] / rate[i])
-        return np.sum(stats.poisson.pmf(y, grid) * stats.gamma.pdf(grid, shape[i], scale=1 / rate[i])) * step
+        return (
+            np.sum(stats.poisson.pmf(y, grid) * stats.gamma.pdf(grid, shape[i], scale=1 / rate[i]))
+            * step
+        )
 
-    found = listing.score(seen("poisson", vi.Gamma.from_shape_rate(shape, rate), is_point, held_out(3.0)))
+    found = listing.score(
+        seen("poisson", vi.Gamma.from_shape_rate(shape, rate), is_point, held_out(3.0))
+    )
     table = lambda y: [[chance(y, 0), chance(y, 1)], [chance(y, 1), chance(y, 2)]]
     expected = [np.log(pair(0, 1, table(3.0))), np.log(pair(2, 3, table(0.0)))]
     np.testing.assert_allclose(found.mean, np.mean(expected), rtol=1e-4)
@@ -82,7 +92,9 @@ def test_the_score_of_counts_by_hand(is_point):
 def test_the_area_is_the_share_of_pairs_in_the_right_order():
     rng = np.random.default_rng(0)
     chance, linked = rng.integers(0, 9, 60) / 9, rng.random(60) < 0.3
-    wins = (chance[linked][:, None] > chance[~linked]) + 0.5 * (chance[linked][:, None] == chance[~linked])
+    wins = (chance[linked][:, None] > chance[~linked]) + 0.5 * (
+        chance[linked][:, None] == chance[~linked]
+    )
     np.testing.assert_allclose(listing._area(chance, linked), wins.mean())
 
 
@@ -92,12 +104,15 @@ def test_an_edge_list_is_fitted_scored_and_described(tmp_path, capsys):
     edges = [f"{a},{b}" for group in groups for i, a in enumerate(group) for b in group[:i]]
     (tmp_path / "links.csv").write_text("\n".join(["who,whom", *edges, "l0,r0"]) + "\n")
     (tmp_path / "graph.toml").write_text(
-        f'[model]\nname = "stochastic_block_model"\nnum_blocks = 2\n[data]\npath = "{tmp_path / "links.csv"}"\n'
+        '[model]\nname = "stochastic_block_model"\nnum_blocks = 2\n[data]\npath = '
+        f'"{tmp_path / "links.csv"}"\n'
         'source = "who"\ntarget = "whom"\n[fit]\nnum_epochs = 4\n'
     )
     out = tmp_path / "run"
     assert main(["fit", str(tmp_path / "graph.toml"), "--out", str(out)]) == 0
-    shown = {block["title"]: block for block in json.loads((out / "result.json").read_text())["blocks"]}
+    shown = {
+        block["title"]: block for block in json.loads((out / "result.json").read_text())["blocks"]
+    }
     block_of = {name: block for name, block, _ in shown["Nodes"]["rows"]}
     assert {len({block_of[name] for name in group}) for group in groups} == {1}
     assert block_of["l0"] != block_of["r0"]

@@ -91,7 +91,9 @@ num_epochs = 2
 def write_documents(folder):
     words = "red green blue sun", "cat dog cow hen"
     draw = np.random.default_rng(0)
-    lines = [json.dumps({"text": " ".join(draw.choice(words[i % 2].split(), 12))}) for i in range(24)]
+    lines = [
+        json.dumps({"text": " ".join(draw.choice(words[i % 2].split(), 12))}) for i in range(24)
+    ]
     (folder / "rows.jsonl").write_text("\n".join(lines))
     return folder / "rows.jsonl"
 
@@ -105,7 +107,10 @@ def write_sequences(folder):
 
 @pytest.mark.parametrize(
     ("text", "write", "said"),
-    [(TOPICS, write_documents, "2 topics of 4 hold words"), (STATES, write_sequences, "2 states of 4 hold steps")],
+    [
+        (TOPICS, write_documents, "2 topics of 4 hold words"),
+        (STATES, write_sequences, "2 states of 4 hold steps"),
+    ],
     ids=["hdp", "hdp_hmm"],
 )
 def test_so_are_topics_and_states(text, write, said, tmp_path, capsys):
@@ -131,7 +136,19 @@ def test_so_are_topics_and_states(text, write, said, tmp_path, capsys):
 def test_seed_words_do_not_go_with_growth(tmp_path, capsys):
     path = tmp_path / "grown.toml"
     path.write_text(TOPICS.format(path=json.dumps(str(write_documents(tmp_path)))))
-    assert main(["fit", str(path), "--out", str(tmp_path / "run"), "--set", "model.seed_words=['a: red, sun']"]) == 2
+    assert (
+        main(
+            [
+                "fit",
+                str(path),
+                "--out",
+                str(tmp_path / "run"),
+                "--set",
+                "model.seed_words=['a: red, sun']",
+            ]
+        )
+        == 2
+    )
     assert "model.seed_words: expected none with model.grow" in capsys.readouterr().err
 
 

@@ -21,7 +21,9 @@ def begun(model, columns, *given):
     """The configuration that `init` writes, and its text."""
     names = list(columns)
     rows = zip(*(np.asarray(columns[name]).tolist() for name in names), strict=True)
-    Path("t.csv").write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]))
+    Path("t.csv").write_text(
+        "\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)])
+    )
     text = initial_text(model, "t.csv", given)
     Path("t.toml").write_text(text)
     return load_config("t.toml"), text
@@ -40,18 +42,31 @@ def two(values=("No", "Yes"), size=40):
     ("columns", "target", "why"),
     [
         ({"churn": two(), "x": RNG.normal(size=40), "paperless": two()}, "churn", "By its name."),
-        ({"x": RNG.normal(size=40), "has_default": two((0, 1)), "z2": two((0, 1))}, "has_default", "By its name."),
+        (
+            {"x": RNG.normal(size=40), "has_default": two((0, 1)), "z2": two((0, 1))},
+            "has_default",
+            "By its name.",
+        ),
         (
             {"outcome": two(("ill", "well")), "x": RNG.normal(size=40), "sex": two(("f", "m"))},
             "outcome",
             "'well' against 'ill'",
         ),
         (
-            {"sex": two(("f", "m")), "x": RNG.normal(size=40), "smokes": two(), "z": RNG.normal(size=40)},
+            {
+                "sex": two(("f", "m")),
+                "x": RNG.normal(size=40),
+                "smokes": two(),
+                "z": RNG.normal(size=40),
+            },
             "sex",
             "first column",
         ),
-        ({"x": RNG.normal(size=40), "one": two((0, 1)), "two": two((0, 1))}, "two", "The last column of two classes"),
+        (
+            {"x": RNG.normal(size=40), "one": two((0, 1)), "two": two((0, 1))},
+            "two",
+            "The last column of two classes",
+        ),
         ({"x": RNG.normal(size=40), "only": two((0, 1))}, "only", "The only column of two classes"),
     ],
 )
@@ -103,12 +118,19 @@ def test_what_identifies_rows_and_what_is_constant_is_left_out():
     config, text = begun("mixture", columns)
     assert config.data.columns == ("a", "b")
     assert "const: the same in all rows, 7" in text
-    assert begun("mixture", columns, 'data.columns=["a", "const"]')[0].data.columns == ("a", "const")
+    assert begun("mixture", columns, 'data.columns=["a", "const"]')[0].data.columns == (
+        "a",
+        "const",
+    )
 
 
 def test_columns_that_lack_most_cells_are_left_out_and_rows_that_lack_few():
-    few, some, most = (np.where(np.arange(40) < n, "", RNG.normal(size=40).round(3)) for n in (2, 12, 30))
-    config, text = begun("mixture", {"few": few, "some": some, "most": most, "whole": RNG.normal(size=40)})
+    few, some, most = (
+        np.where(np.arange(40) < n, "", RNG.normal(size=40).round(3)) for n in (2, 12, 30)
+    )
+    config, text = begun(
+        "mixture", {"few": few, "some": some, "most": most, "whole": RNG.normal(size=40)}
+    )
     assert config.data.columns == ("few", "some", "whole")
     assert config.data.missing == "drop"
     assert "# 12 of 40 rows lack a cell, and are left out." in text

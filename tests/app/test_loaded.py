@@ -1,4 +1,5 @@
-"""A run of documents used: loaded from anywhere, applied to other documents, its topics written out."""
+"""A run of documents used: loaded from anywhere, applied to other documents, its topics written
+out."""
 
 import csv
 import json
@@ -17,7 +18,11 @@ from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.fitting.status import Status
 
-BLOCKS = [["apple", "pear", "plum", "fig"], ["oak", "elm", "ash", "yew"], ["red", "blue", "grey", "pink"]]
+BLOCKS = [
+    ["apple", "pear", "plum", "fig"],
+    ["oak", "elm", "ash", "yew"],
+    ["red", "blue", "grey", "pink"],
+]
 CONFIG = """
 [data]
 min_df = 1
@@ -93,7 +98,9 @@ def topic_of_block(loaded):
 
 def test_the_run_folder_has_the_topics_of_every_document(run, topic_of_block):
     found = rows_of(run / "doc_topics.csv")
-    assert [row["id"] for row in found] == [f"{i:04d}" for i in range(66)]  # in the order of the file, as written
+    assert [row["id"] for row in found] == [
+        f"{i:04d}" for i in range(66)
+    ]  # in the order of the file, as written
     assert [row["stars"] for row in found] == [str(i % 5) for i in range(66)]
     assert list(found[0]) == [
         "document",
@@ -115,7 +122,9 @@ def test_the_run_folder_has_the_topics_of_every_document(run, topic_of_block):
 def test_a_loaded_run_has_what_the_fit_had(loaded, run, topic_of_block):
     assert sorted(loaded.vocabulary) == sorted(word for block in BLOCKS for word in block)
     with np.load(run / "posterior.npz") as file:
-        np.testing.assert_array_equal(loaded.fit.posterior["topics"].concentration, file["topics/concentration"])
+        np.testing.assert_array_equal(
+            loaded.fit.posterior["topics"].concentration, file["topics/concentration"]
+        )
     for topic in loaded.topics(num_words=4):
         assert set(topic.words) == set(BLOCKS[topic_of_block.index(topic.number)])
         assert 0.9 < sum(topic.probabilities) < 1
@@ -130,9 +139,22 @@ def test_new_documents_get_shares_and_unknown_words_are_counted(loaded):
     found = loaded.transform(["apple fig pear", "oak elm zebra", "zebra"])
     assert found["share"].shape == (3, 3)
     assert found["words"].tolist() == [3, 2, 0]
-    np.testing.assert_allclose(found["share"][2], 1 / 3, atol=1e-6)  # nothing known of it: the prior
-    assert "2 of 7 tokens are of words that are not in the vocabulary: they are left out." in found.notes
-    assert list(found.columns()) == ["document", "words", "topic", "topic_label", "share_0", "share_1", "share_2"]
+    np.testing.assert_allclose(
+        found["share"][2], 1 / 3, atol=1e-6
+    )  # nothing known of it: the prior
+    assert (
+        "2 of 7 tokens are of words that are not in the vocabulary: they are left out."
+        in found.notes
+    )
+    assert list(found.columns()) == [
+        "document",
+        "words",
+        "topic",
+        "topic_label",
+        "share_0",
+        "share_1",
+        "share_2",
+    ]
     assert len(found) == 3
 
 
@@ -147,7 +169,9 @@ def test_a_score_of_other_documents_is_that_of_evaluate(loaded, run, inputs, cap
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_the_command_writes_what_python_says(ending, run, loaded, inputs, tmp_path, capsys):
     out = tmp_path / f"new.{ending}"
-    assert main(["transform", str(run), "--data", str(inputs / "moved.csv"), "--out", str(out)]) == 0
+    assert (
+        main(["transform", str(run), "--data", str(inputs / "moved.csv"), "--out", str(out)]) == 0
+    )
     assert capsys.readouterr().out.strip() == str(out)
     wanted = loaded.transform(inputs / "moved.csv").columns()
     if ending == "csv":
@@ -158,7 +182,9 @@ def test_the_command_writes_what_python_says(ending, run, loaded, inputs, tmp_pa
         rows = pytest.importorskip("pyarrow.parquet").read_table(out).to_pylist()
     assert list(rows[0]) == list(wanted)
     assert [row["id"] for row in rows] == list(wanted["id"])
-    np.testing.assert_allclose([float(row["share_1"]) for row in rows], wanted["share_1"], rtol=1e-5)
+    np.testing.assert_allclose(
+        [float(row["share_1"]) for row in rows], wanted["share_1"], rtol=1e-5
+    )
 
 
 def test_all_of_the_own_data_are_read_again_from_where_they_are_now(run, inputs, capsys):
@@ -180,9 +206,18 @@ def test_all_of_the_own_data_are_read_again_from_where_they_are_now(run, inputs,
     [
         ("transform {inputs} --data x.csv", ["not a run folder"]),
         ("transform {run} --data {inputs}/absent.csv", ["absent.csv"]),
-        ("transform {run} --data {inputs}/moved.csv --out x.txt", ["x.txt", ".csv, .parquet, .jsonl", "'.txt'"]),
-        ("transform {run} --data {inputs}/moved.csv --out {inputs}/small.csv", ["small.csv exists"]),
-        ("transform {run} --data {inputs}/moved.csv --column body", ["--column COLUMN", "'body'", "'text'"]),
+        (
+            "transform {run} --data {inputs}/moved.csv --out x.txt",
+            ["x.txt", ".csv, .parquet, .jsonl", "'.txt'"],
+        ),
+        (
+            "transform {run} --data {inputs}/moved.csv --out {inputs}/small.csv",
+            ["small.csv exists"],
+        ),
+        (
+            "transform {run} --data {inputs}/moved.csv --column body",
+            ["--column COLUMN", "'body'", "'text'"],
+        ),
         ("topics {inputs}", ["not a run folder"]),
     ],
 )
@@ -200,7 +235,9 @@ def test_topics_are_written_in_every_format_with_probabilities(run, loaded, caps
     assert main([*command, "csv"]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [row["word"] for row in rows] == list(first.words)
-    np.testing.assert_allclose([float(row["probability"]) for row in rows], first.probabilities, rtol=1e-5)
+    np.testing.assert_allclose(
+        [float(row["probability"]) for row in rows], first.probabilities, rtol=1e-5
+    )
     assert main([*command, "json"]) == 0
     [record] = json.loads(capsys.readouterr().out)
     assert [word for word, _ in record["words"]] == list(first.words)
@@ -240,9 +277,24 @@ def test_an_unfinished_run_is_used_and_says_so(run, capsys, tmp_path):
             Status.INTERRUPTED.value,
             "{run} stopped early. Go on: vijax resume {run}",
         ),
-        ("result.json", Status.FINISHED.value, Status.DIVERGED.value, "{run} ended so: diverged: too many steps"),
-        ("result.json", '"usable": true', '"usable": false', "the verdict on {run} is not to use this fit"),
-        ("versions.json", f'"{vi.__version__}"', '"9.9.9"', "{run} was made by vijax 9.9.9, and this is"),
+        (
+            "result.json",
+            Status.FINISHED.value,
+            Status.DIVERGED.value,
+            "{run} ended so: diverged: too many steps",
+        ),
+        (
+            "result.json",
+            '"usable": true',
+            '"usable": false',
+            "the verdict on {run} is not to use this fit",
+        ),
+        (
+            "versions.json",
+            f'"{vi.__version__}"',
+            '"9.9.9"',
+            "{run} was made by vijax 9.9.9, and this is",
+        ),
     ],
 )
 def test_what_is_to_be_known_of_a_run_is_said_by_every_command_that_uses_it(
@@ -253,7 +305,12 @@ def test_what_is_to_be_known_of_a_run_is_said_by_every_command_that_uses_it(
     data = ["--data", str(inputs / "moved.csv")]
     try:
         (run / file).write_text(good.replace(before, after))
-        for command in (["topics"], ["transform", *data], ["evaluate", *data], ["shares", "--by", "stars"]):
+        for command in (
+            ["topics"],
+            ["transform", *data],
+            ["evaluate", *data],
+            ["shares", "--by", "stars"],
+        ):
             assert main([command[0], str(run), *command[1:]]) == 0
             assert f"Note: {said.format(run=run)}" in capsys.readouterr().err
     finally:
@@ -268,7 +325,9 @@ def test_a_run_of_another_version_that_cannot_be_read_says_which(run, capsys):
     try:
         config.write_text(before[0].replace("[model]", "[model]\nnumber_of_topics = 3"))
         versions.write_text(json.dumps({"vijax": "9.9.9"}))
-        with pytest.raises(ConfigError, match=r"unknown key 'model.number_of_topics'.*made by vijax 9\.9\.9"):
+        with pytest.raises(
+            ConfigError, match=r"unknown key 'model.number_of_topics'.*made by vijax 9\.9\.9"
+        ):
             vi.load(run)
     finally:
         config.write_text(before[0])
@@ -276,7 +335,9 @@ def test_a_run_of_another_version_that_cannot_be_read_says_which(run, capsys):
 
 
 def test_columns_that_share_a_name_with_the_model_s_are_kept_apart():
-    rows = Transformed({"topic": np.array([1, 0])}, {"topic": ["a", "b"], "topic_": ["c", "d"], "x": [1.5, 2.0]})
+    rows = Transformed(
+        {"topic": np.array([1, 0])}, {"topic": ["a", "b"], "topic_": ["c", "d"], "x": [1.5, 2.0]}
+    )
     assert {name: list(values) for name, values in rows.columns().items()} == {
         "topic_": ["a", "b"], "topic__": ["c", "d"], "x": [1.5, 2.0], "topic": [1, 0]
     }  # fmt: skip
@@ -289,5 +350,7 @@ def test_what_is_carried_through_is_written_as_it_was(tmp_path):
     )
     text = rows.write(tmp_path / "rows.csv").read_text()
     assert text.splitlines() == ["id,x,empty,sd", "007,0.1234567890123,,0.333333", '"a, b",3,,']
-    records = [json.loads(line) for line in rows.write(tmp_path / "rows.jsonl").read_text().splitlines()]
+    records = [
+        json.loads(line) for line in rows.write(tmp_path / "rows.jsonl").read_text().splitlines()
+    ]
     assert records[1] == {"id": "a, b", "x": 3, "empty": "", "sd": None}

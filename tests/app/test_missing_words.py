@@ -1,5 +1,6 @@
-"""NA is a word for a missing cell in files that people write, unless it is a name: what was read as missing is told
-with the setting that reads it as text, and later tables are read as those of training."""
+"""NA is a word for a missing cell in files that people write, unless it is a name: what was read as
+missing is told with the setting that reads it as text, and later tables are read as those of
+training."""
 
 import csv
 import re
@@ -16,7 +17,10 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 
 AS_TEXT = "data.missing_words=[]"
-SAID = r"In the column '{}' 'NA' \({} cells?\) is read as missing\. If it is a name: --set 'data\.missing_words=\[\]'"
+SAID = (
+    r"In the column '{}' 'NA' \({} cells?\) is read as missing\. If it is a name: --set "
+    r"'data\.missing_words=\[\]'"
+)
 CODES = ["NA", "DE", "FR"]
 
 
@@ -42,7 +46,12 @@ def here(tmp_path, monkeypatch):
 CASES = [
     ("glmm", ["model.formula=y ~ x + (1 | country)"], "country", 10),
     ("glmm", ["model.formula=y ~ x + country"], "country", 10),
-    ("hierarchical_linear", ["data.group=country", "data.target=y", 'data.columns=["x"]'], "country", 10),
+    (
+        "hierarchical_linear",
+        ["data.group=country", "data.target=y", 'data.columns=["x"]'],
+        "country",
+        10,
+    ),
     ("logistic_regression", ["data.target=cls", 'data.columns=["x"]'], "cls", 15),
     ("hpf", ["data.user=user", "data.item=item"], "user", 4),
     ("stochastic_block_model", ["data.source=user", "data.target=item"], "user", 4),
@@ -51,12 +60,16 @@ CASES = [
 
 def size_of(data):
     train = data.train
-    return getattr(train, "num_rows", None) or len(train.titles if hasattr(train, "titles") else train.columns)
+    return getattr(train, "num_rows", None) or len(
+        train.titles if hasattr(train, "titles") else train.columns
+    )
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("model", "given", "column", "number"), CASES)
-def test_names_that_were_read_as_missing_are_told_and_the_setting_reads_them(model, given, column, number):
+def test_names_that_were_read_as_missing_are_told_and_the_setting_reads_them(
+    model, given, column, number
+):
     given = [*given, "held_out=0"]
     with pytest.raises(ValueError, match=SAID.format(column, number)):
         load_data(load_config(model, given, "t.csv"))
@@ -75,7 +88,9 @@ def test_rows_that_are_left_out_for_a_word_are_told(model, given, column, number
 @pytest.mark.usefixtures("here")
 def test_an_error_of_the_rows_that_are_left_tells_the_words_too():
     model, given, column, number = CASES[3]
-    with pytest.raises(ValueError, match=f"expected two classes, got 1: 'DE'.*{SAID.format(column, number)}"):
+    with pytest.raises(
+        ValueError, match=f"expected two classes, got 1: 'DE'.*{SAID.format(column, number)}"
+    ):
         load_data(load_config(model, [*given, "held_out=0", "data.missing=drop"], "t.csv"))
 
 

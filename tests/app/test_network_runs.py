@@ -1,4 +1,5 @@
-"""Autoencoders on the command line: what a run is, its score, its pictures, resuming, wrong settings."""
+"""Autoencoders on the command line: what a run is, its score, its pictures, resuming, wrong
+settings."""
 
 import dataclasses
 import json
@@ -95,7 +96,17 @@ def folder(tmp_path_factory):
 
 
 def fit(folder, name, out, epochs, *more):
-    return main(["fit", str(folder / f"{name}.toml"), "--out", str(out), "--set", f"num_epochs={epochs}", *more])
+    return main(
+        [
+            "fit",
+            str(folder / f"{name}.toml"),
+            "--out",
+            str(out),
+            "--set",
+            f"num_epochs={epochs}",
+            *more,
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +147,9 @@ def test_a_structured_autoencoder_is_resumed_bit_for_bit_and_described(folder, t
     assert titles == ["Networks", "Components", "Reconstructions", "Clusters", "Is it any good?"]
 
 
-def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_continued(folder, tmp_path, capsys):
+def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_continued(
+    folder, tmp_path, capsys
+):
     assert fit(folder, "dynamic_svae", tmp_path / "whole", 4) == 0
     assert go_on(folder, tmp_path / "run", "dynamic_svae") == left(tmp_path / "whole")
     shown = {block.title: block for block in read_run(tmp_path / "run").shown}
@@ -158,7 +171,9 @@ def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_contin
     x = units_of(table).points(table.x)
     trained = np.isin(np.array(found["sequence"], float), [*map(float, table.group_names)])
     error = np.sqrt(np.mean((found["expected"][trained] - x) ** 2, axis=0))
-    np.testing.assert_allclose([rows[name] for name in table.columns], np.c_[x.std(0), error], rtol=1e-3)
+    np.testing.assert_allclose(
+        [rows[name] for name in table.columns], np.c_[x.std(0), error], rtol=1e-3
+    )
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "run"), "--steps", "2", "--draws", "50"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + 2 * 8
@@ -188,10 +203,15 @@ def test_images_are_rebuilt_drawn_anew_and_shown(bits, capsys):
     assert data.shape == rebuilt.shape == (12, 16)
     assert set(np.unique(data)) == {0.0, 1.0}
     assert np.all((rebuilt > 0) & (rebuilt < 1))
-    assert {"reconstructions.png", "new_images.png"} <= {path.name for path in (bits / "figures").iterdir()}
+    assert {"reconstructions.png", "new_images.png"} <= {
+        path.name for path in (bits / "figures").iterdir()
+    }
     assert '<path class="shade"' in (bits / "report.html").read_text()
     assert main(["summary", str(bits)]) == 0
-    assert re.search(r"nats per row \(12 rows; a bound by 20 importance-weighted draws\)", capsys.readouterr().out)
+    assert re.search(
+        r"nats per row \(12 rows; a bound by 20 importance-weighted draws\)",
+        capsys.readouterr().out,
+    )
 
 
 def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
@@ -208,7 +228,8 @@ def test_the_latents_of_every_row_are_in_the_folder_and_of_new_rows(bits):
 
 
 def test_the_score_is_the_bound_of_the_held_out_rows(bits):
-    """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the bound nears."""
+    """By hand: encoder and decoder in NumPy, z on a grid of two dimensions: log p(x), which the
+    bound nears."""
     config = load_config(bits / "config.toml")
     seen = restore(bits, Plan(config, load_data(config)))
     x = networks.arrange(seen.data.test, config.model)
@@ -238,16 +259,32 @@ def test_the_score_is_the_bound_of_the_held_out_rows(bits):
 @pytest.mark.parametrize(
     ("name", "overrides", "said"),
     [
-        ("vae", ["image=[3,4]"], r"model\.image: expected height and width of 16 columns in all, got \[3, 4\]"),
+        (
+            "vae",
+            ["image=[3,4]"],
+            r"model\.image: expected height and width of 16 columns in all, got \[3, 4\]",
+        ),
         ("vae", ["image=[16]"], r"model\.image: expected \[height, width\], got \[16\]"),
-        ("vae", ["hidden=[0]"], r"model\.networks\.hidden: expected units of at least 1, got \[0\]"),
-        ("vae", ["observed.sd=0.1"], r'model\.observed\.name is "bernoulli", which takes threshold'),
+        (
+            "vae",
+            ["hidden=[0]"],
+            r"model\.networks\.hidden: expected units of at least 1, got \[0\]",
+        ),
+        (
+            "vae",
+            ["observed.sd=0.1"],
+            r'model\.observed\.name is "bernoulli", which takes threshold',
+        ),
         (
             "vae",
             ["algorithm.estep.num_sweeps=3"],
             r"algorithm\.estep\.num_sweeps: not a setting of model\.name = .vae., but of ",
         ),
-        ("vae", ["estep.name=structured"], r'algorithm\.estep\.name: expected "amortised", got "structured"'),
+        (
+            "vae",
+            ["estep.name=structured"],
+            r'algorithm\.estep\.name: expected "amortised", got "structured"',
+        ),
         ("vae", ["restarts=3"], r"fit\.restarts: expected 1 for networks"),
         ("vae", ["data.group=bit1"], r"data\.group: vae reads rows one by one"),
         ("vae", ["data.hold_out=entries"], r'data\.hold_out: expected "rows" for vae'),
@@ -270,10 +307,14 @@ def test_a_threshold_makes_bits_and_a_target_only_colours(folder, tmp_path):
     """Rows above it are ones; the column of labels is no part of a row."""
     rng = np.random.default_rng(0)
     rows = np.c_[rng.normal(size=(20, 2)), np.arange(20) % 3]
-    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,kind", comments="", fmt="%.6g")
+    np.savetxt(
+        tmp_path / "rows.csv", rows, delimiter=",", header="a,b,kind", comments="", fmt="%.6g"
+    )
     more = ["data.target=kind", "threshold=0.5", "image=[1,2]", "num_rows=none"]
     config = load_config(folder / "vae.toml", more, str(tmp_path / "rows.csv"))
-    load_config(folder / "vae.toml", ["observed.name=gaussian", "threshold=none"])  # unset, in so many words
+    load_config(
+        folder / "vae.toml", ["observed.name=gaussian", "threshold=none"]
+    )  # unset, in so many words
     data = load_data(config)
     x = networks.arrange(data.train, config.model)
     assert data.names == ("a", "b")
@@ -283,7 +324,9 @@ def test_a_threshold_makes_bits_and_a_target_only_colours(folder, tmp_path):
 
 def test_the_order_of_the_bound_is_a_setting(folder):
     """Of draws that are weighed against each other."""
-    config = load_config(folder / "vae.toml", ["algorithm.estep.num_samples=5", "algorithm.estep.alpha=0"])
+    config = load_config(
+        folder / "vae.toml", ["algorithm.estep.num_samples=5", "algorithm.estep.alpha=0"]
+    )
     data = load_data(config)
     made = Plan(config, data).algorithm.spec.estep
     assert made == vi.estep.amortised(5, objective=vi.objective.importance_weighted())

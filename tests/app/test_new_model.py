@@ -36,7 +36,10 @@ from vijax.models.coin import coin
 @pytest.fixture
 def coin(monkeypatch, tmp_path):
     """Two new files, in the folders of models and of their pages; no other is changed."""
-    written = {"models": (vi.models, MODEL, "How to add a model"), "catalogue": (catalogue, PAGE, ON_COMMAND_LINE)}
+    written = {
+        "models": (vi.models, MODEL, "How to add a model"),
+        "catalogue": (catalogue, PAGE, ON_COMMAND_LINE),
+    }
     for name, (package, head, heading) in written.items():
         folder = tmp_path / name
         folder.mkdir()
@@ -56,7 +59,19 @@ def test_a_new_model_is_two_files_is_fitted_described_and_has_settings(coin, tmp
     (tmp_path / "tosses.csv").write_text("heads\n" + "1\n1\n0\n" * 30)
     config = '[model]\nname = "coin"\na = 2\n[data]\npath = "{}"\n[fit]\nnum_epochs = 3\n'
     (tmp_path / "coin.toml").write_text(config.format(tmp_path / "tosses.csv"))
-    assert main(["fit", str(tmp_path / "coin.toml"), "--out", str(tmp_path / "run"), "--set", "held_out=0"]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                str(tmp_path / "coin.toml"),
+                "--out",
+                str(tmp_path / "run"),
+                "--set",
+                "held_out=0",
+            ]
+        )
+        == 0
+    )
     assert "heads  0.6667" in capsys.readouterr().out  # (60 + 2) / (90 + 3)
     assert main(["summary", str(tmp_path / "run")]) == 0
     assert main(["fit", str(tmp_path / "coin.toml"), "--out", str(tmp_path / "other")]) == 0

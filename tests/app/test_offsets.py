@@ -47,30 +47,55 @@ def tables(tmp_path_factory):
     x, noise = rng.normal(size=(60, 2)), rng.normal(size=60)
     y = np.round(x @ [1.0, -0.5] + np.repeat(rng.normal(size=6), 10) + 0.5 * noise, 6)
     for name, by in (("near", 0.0), ("far", FAR)):
-        lines = [f"{a:.6f},{b:.6f},g{i // 10},{v + by:.6f}" for i, ((a, b), v) in enumerate(zip(x, y, strict=True))]
+        lines = [
+            f"{a:.6f},{b:.6f},g{i // 10},{v + by:.6f}"
+            for i, ((a, b), v) in enumerate(zip(x, y, strict=True))
+        ]
         (folder / f"{name}.csv").write_text("a,b,g,y\n" + "\n".join(lines) + "\n")
     return folder
 
 
 @pytest.mark.parametrize("model", MORE)
 def test_a_run_far_from_zero_is_the_one_near_it(model, tables, tmp_path):
-    """Every step was skipped, or the fit was of zeros, without a word; float32 has steps of an eighth there."""
+    """Every step was skipped, or the fit was of zeros, without a word; float32 has steps of an
+    eighth there."""
     for name in ("near", "far"):
         said = ["data.target=y", 'data.columns=["a","b"]', "data.held_out=0.2", *MORE[model]]
         given = ["--data", str(tables / f"{name}.csv"), "--out", str(tmp_path / name)]
         assert main(["fit", model, *given, "--set", *said]) == 0
         new = tmp_path / f"{name}.csv"
-        assert main(["predict", str(tmp_path / name), "--data", str(tables / f"{name}.csv"), "--out", str(new)]) == 0
+        assert (
+            main(
+                [
+                    "predict",
+                    str(tmp_path / name),
+                    "--data",
+                    str(tables / f"{name}.csv"),
+                    "--out",
+                    str(new),
+                ]
+            )
+            == 0
+        )
     near, far = (rows(tmp_path / name / "transformed.csv") for name in ("near", "far"))
     for column in ("prediction", "low", "high"):
         np.testing.assert_allclose(numbers(far, column) - FAR, numbers(near, column), atol=2e-3)
     drawn = [rows(tmp_path / f"{name}.csv") for name in ("near", "far")]
-    np.testing.assert_allclose(numbers(drawn[1], "y_mean") - FAR, numbers(drawn[0], "y_mean"), atol=2e-3)
+    np.testing.assert_allclose(
+        numbers(drawn[1], "y_mean") - FAR, numbers(drawn[0], "y_mean"), atol=2e-3
+    )
     ends = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("near", "far")]
     assert ends[1]["score"][0] == pytest.approx(ends[0]["score"][0], rel=1e-3)
-    tables_of = [{block["title"]: block for block in end["blocks"] if block["kind"] == "Table"} for end in ends]
-    for title in {"Coefficients, in numbers", "Weights, in numbers", "Population"} & set(tables_of[0]):
-        own, moved_by = (np.array([row[1:3] for row in found[title]["rows"]], float) for found in tables_of)
+    tables_of = [
+        {block["title"]: block for block in end["blocks"] if block["kind"] == "Table"}
+        for end in ends
+    ]
+    for title in {"Coefficients, in numbers", "Weights, in numbers", "Population"} & set(
+        tables_of[0]
+    ):
+        own, moved_by = (
+            np.array([row[1:3] for row in found[title]["rows"]], float) for found in tables_of
+        )
         moved_by[-1, 0] -= FAR
         np.testing.assert_allclose(moved_by, own, atol=2e-3)
     kept = tomllib.loads((tmp_path / "far" / "config.toml").read_text())["model"]["offset"]
@@ -85,7 +110,9 @@ def test_zero_keeps_its_place_where_it_has_one():
     assert with_offset(make("gamma_log"), "real", train).offset is None
     assert with_offset(make("poisson_log"), "count", train).offset is None
     assert with_offset(make("student_t", offset=3.0), "real", train).offset == 3.0
-    with pytest.raises(ValueError, match=r"model\.offset: expected none, for a target of poisson_log, got 3\.0"):
+    with pytest.raises(
+        ValueError, match=r"model\.offset: expected none, for a target of poisson_log, got 3\.0"
+    ):
         with_offset(make("poisson_log", offset=3.0), "count", train)
     assert offset_of(make("gaussian")) == 0.0  # a run of an earlier version
     found = {"prediction": np.ones(2, np.float32)}

@@ -1,8 +1,7 @@
 """The page in a real browser, by clicks: what it shows is compared with numbers computed here.
 
-Wanted: Python's playwright, and a Chromium or Chrome (CONTRIBUTING says how); without them these tests are skipped.
-VIJAX_SCREENSHOTS names a folder for pictures of the pages.
-"""
+Wanted: Python's playwright, and a Chromium or Chrome (CONTRIBUTING says how); without them these
+tests are skipped. VIJAX_SCREENSHOTS names a folder for pictures of the pages."""
 
 import csv
 import json
@@ -18,7 +17,9 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed; see CONTRIBUTING.md")
+pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed; see CONTRIBUTING.md"
+)
 
 from playwright import sync_api
 
@@ -38,7 +39,18 @@ ODD = 'Café, "<b>résumé</b>"'
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 THEMES = [
     ["rain", "storm", "cloud", "wind", "snow", "thunder", "fog", "frost", "hail", "sleet"],
-    ["goal", "match", "team", "player", "league", "coach", "season", "stadium", "referee", "striker"],
+    [
+        "goal",
+        "match",
+        "team",
+        "player",
+        "league",
+        "coach",
+        "season",
+        "stadium",
+        "referee",
+        "striker",
+    ],
     ["bank", "loan", "market", "share", "profit", "dividend", "broker", "bond", "credit", "stock"],
 ]
 
@@ -46,12 +58,15 @@ THEMES = [
 @pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as tool:
-        found = os.environ.get("VIJAX_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+        found = os.environ.get("VIJAX_BROWSER") or next(
+            filter(None, map(shutil.which, BROWSERS)), None
+        )
         try:
             started = tool.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except sync_api.Error as error:
             pytest.skip(
-                f"no browser starts: install chromium (see CONTRIBUTING.md) or set VIJAX_BROWSER; {error}"[:300]
+                "no browser starts: install chromium (see CONTRIBUTING.md) or set VIJAX_BROWSER; "
+                f"{error}"[:300]
             )
         yield started
         started.close()
@@ -75,7 +90,10 @@ class Opened:
         self.page.goto(f"file://{path}{fragment}")
 
     def texts(self, selector):
-        return [re.sub(r"\s+", " ", text).strip() for text in self.page.locator(selector).all_text_contents()]
+        return [
+            re.sub(r"\s+", " ", text).strip()
+            for text in self.page.locator(selector).all_text_contents()
+        ]
 
     def slide(self, weight):
         self.page.locator("#relevance").fill(str(weight))
@@ -88,7 +106,9 @@ class Opened:
             return download.value.suggested_filename, list(csv.reader(file))
 
     def overflow(self):
-        return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return self.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
 
     def close(self):
         """Nothing has gone wrong, and nothing was fetched."""
@@ -110,7 +130,7 @@ def open_page(browser):
         page.close()
 
 
-# --- a run of topics --------------------------------------------------------------------------------------------------
+# --- a run of topics ------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Three themes of ten words each, documents by section and month."""
@@ -124,9 +144,25 @@ def run(tmp_path_factory):
             other = rng.choice(THEMES[(d + 1) % 3], 6)
             title = ODD if d == 7 else f"{ALPHABET[d % 26]} report {d}"
             day = f"2024-{1 + d // 20:02d}-{1 + d % 20:02d}"
-            writer.writerow([title, " ".join([*own, *other]), ("weather", "sport", "money")[d % 3], day])
-    settings = ["model.num_topics=3", "fit.num_epochs=30", "fit.batch_size=40", "data.min_df=1", "data.max_df=1.0"]
-    given = ["--data", str(folder / "texts.csv"), "--out", str(folder / "run"), "--set", *settings, "page.every=month"]
+            writer.writerow(
+                [title, " ".join([*own, *other]), ("weather", "sport", "money")[d % 3], day]
+            )
+    settings = [
+        "model.num_topics=3",
+        "fit.num_epochs=30",
+        "fit.batch_size=40",
+        "data.min_df=1",
+        "data.max_df=1.0",
+    ]
+    given = [
+        "--data",
+        str(folder / "texts.csv"),
+        "--out",
+        str(folder / "run"),
+        "--set",
+        *settings,
+        "page.every=month",
+    ]
     assert main(["fit", "lda", *given]) == 0
     return folder / "run"
 
@@ -179,7 +215,10 @@ def test_a_click_on_a_disc_shows_its_topic(run, truth, open_page):
     for k in (2, 0, 1):
         opened.page.locator(f".map a[href='#topic-{k}'] circle").click()
         assert opened.page.url.endswith(f"#topic-{k}")
-        assert f"topic {k} · {100 * share[k]:.1f} % of all words" in opened.texts("#topic header span")[0]
+        assert (
+            f"topic {k} · {100 * share[k]:.1f} % of all words"
+            in opened.texts("#topic header span")[0]
+        )
         assert opened.texts("#topic .words b")[0] == leading(truth, k, 0.6, 1)[0]
         best = rows[int(shares(truth)[:, k].argmax())]["document"]
         assert opened.texts("#topic .documents strong")[0] == best
@@ -211,8 +250,12 @@ def test_a_word_leads_to_its_topics(run, truth, open_page):
     uses = concentration[:, words.index("striker")] / concentration[:, words.index("striker")].sum()
     assert opened.texts("#found-word h4")[0].startswith("striker")
     found = opened.texts("#found-word [data-topic-of-word]")
-    assert [int(text.split()[0]) for text in found] == [k for k in np.argsort(-uses) if uses[k] >= 0.01]
-    np.testing.assert_allclose(list(map(per_cent, found)), 100 * np.sort(uses)[::-1][: len(found)], atol=0.51)
+    assert [int(text.split()[0]) for text in found] == [
+        k for k in np.argsort(-uses) if uses[k] >= 0.01
+    ]
+    np.testing.assert_allclose(
+        list(map(per_cent, found)), 100 * np.sort(uses)[::-1][: len(found)], atol=0.51
+    )
     opened.page.locator("#found-word a").first.click()
     assert f"topic {uses.argmax()} " in opened.texts("#topic header span")[0]
     opened.page.locator("#find-word").fill("no such word")
@@ -245,7 +288,10 @@ def test_topics_are_sorted_by_a_click_on_a_column(run, key, open_page):
     seen = {}
     for _ in range(2):
         button.click()
-        order = [int(opened.page.locator("tr[data-topic]").nth(i).get_attribute("data-topic")) for i in range(3)]
+        order = [
+            int(opened.page.locator("tr[data-topic]").nth(i).get_attribute("data-topic"))
+            for i in range(3)
+        ]
         seen[button.locator("..").get_attribute("aria-sort")] = order
     assert seen == {"ascending": ascending, "descending": ascending[::-1]}
 
@@ -255,7 +301,9 @@ def test_topics_by_group_and_over_time(run, truth, open_page):
     assert opened.texts("#by option") == ["section", "day"]
     chosen = int(opened.page.locator("tr.chosen").get_attribute("data-topic"))
     words = np.array([float(row["words"]) for row in truth[2]])
-    for name, shown in zip(opened.texts("#by-group .by b"), opened.texts("#by-group .by .number"), strict=True):
+    for name, shown in zip(
+        opened.texts("#by-group .by b"), opened.texts("#by-group .by .number"), strict=True
+    ):
         there = np.array([row["section"] == name for row in truth[2]])
         expected = 100 * (words * shares(truth)[:, chosen])[there].sum() / words[there].sum()
         np.testing.assert_allclose(per_cent(shown), expected, atol=0.51)
@@ -278,7 +326,9 @@ def test_what_is_saved_is_what_is_shown(run, truth, open_page):
     concentration, words, _ = truth
     for topic, _, word, probability, *_ in rows[1:20]:
         row = concentration[int(topic)]
-        np.testing.assert_allclose(float(probability), row[words.index(word)] / row.sum(), rtol=1e-3)
+        np.testing.assert_allclose(
+            float(probability), row[words.index(word)] / row.sum(), rtol=1e-3
+        )
     _, topics = opened.saved("button[data-save='topics']")
     assert [int(row[0]) for row in topics[1:]] == np.argsort(-concentration.sum(axis=1)).tolist()
     _, documents = opened.saved("button[data-save='documents']")
@@ -299,7 +349,9 @@ def test_the_page_can_be_read_without_scripts(run, truth, browser):
     page = context.new_page()
     page.goto(f"file://{run / 'report.html'}")
     assert page.locator("tr[data-topic]").count() == 3
-    assert page.locator("tr[data-topic='1'] .leading").inner_text() == ", ".join(leading(truth, 1, 0.6, 8))
+    assert page.locator("tr[data-topic='1'] .leading").inner_text() == ", ".join(
+        leading(truth, 1, 0.6, 8)
+    )
     assert page.locator("#find-word").is_hidden()
     context.close()
 
@@ -331,12 +383,14 @@ def picture(opened, name):
         opened.page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 
 
-# --- other models -----------------------------------------------------------------------------------------------------
+# --- other models ---------------------------------------------------------------------------------
 def page_of(folder, shown):
     epochs = np.arange(1.0, 30.0)
     curves = Curves(epochs, -8 + 0.1 * epochs, epochs, -7 + 0.05 * epochs, np.full(29, 0.02))
     path = folder / "page.html"
-    path.write_text(render(Report("A title", "A lead.", {"Rows": "1,000"}, shown, curves, {"config.toml": "a"})))
+    path.write_text(
+        render(Report("A title", "A lead.", {"Rows": "1,000"}, shown, curves, {"config.toml": "a"}))
+    )
     return path
 
 
@@ -349,7 +403,9 @@ def test_blocks_of_other_models_fit_and_save_their_numbers(tmp_path, size, open_
         blocks.Table("Wide", many, rng.normal(size=(5, 20)).tolist()),
         blocks.Heat("Correlations", many, many, np.corrcoef(rng.normal(size=(20, 50))), "", True),
         blocks.Course("States", ["x"], [rng.normal(size=60)], states, np.eye(3)[states].T),
-        blocks.Scatter("Points", "x", "y", rng.normal(size=50), rng.normal(size=50), np.arange(50) % 3),
+        blocks.Scatter(
+            "Points", "x", "y", rng.normal(size=50), rng.normal(size=50), np.arange(50) % 3
+        ),
         blocks.Intervals("Weights", many, rng.normal(size=20), np.ones(20)),
     ]
     opened = open_page(page_of(tmp_path, shown), size)
@@ -365,7 +421,20 @@ def test_blocks_of_other_models_fit_and_save_their_numbers(tmp_path, size, open_
 
 @pytest.mark.parametrize("name", ["hmm", "gmm_full", "gp_poisson", "glm"])
 def test_pages_of_other_models(tmp_path, name, open_page):
-    assert main(["fit", name, "--out", str(tmp_path / "run"), "--set", "fit.num_epochs=10", "fit.restarts=1"]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                name,
+                "--out",
+                str(tmp_path / "run"),
+                "--set",
+                "fit.num_epochs=10",
+                "fit.restarts=1",
+            ]
+        )
+        == 0
+    )
     for size in SIZES:
         for dark in (False, True):
             opened = open_page(tmp_path / "run" / "report.html", size, dark)
@@ -373,7 +442,7 @@ def test_pages_of_other_models(tmp_path, name, open_page):
             picture(opened, f"{name}_{size}{'_dark' if dark else ''}")
 
 
-# --- size -------------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------
 def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys):
     """How long it takes to load is printed, and judged by a reader: machines differ."""
     rng = np.random.default_rng(0)
@@ -387,14 +456,18 @@ def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     excerpts = [" ".join(vocabulary[i] for i in row) for row in rng.integers(0, 20_000, (6000, 15))]
     documents = documents_of(columns, excerpts, 5000)
-    explored = Explored(topics, topic_distances(probs), words_of(concentration, vocabulary), 10**6, documents)
+    explored = Explored(
+        topics, topic_distances(probs), words_of(concentration, vocabulary), 10**6, documents
+    )
     empty = Curves(*(np.zeros(0) for _ in range(5)))
     begun = time.perf_counter()
     path = tmp_path / "large.html"
     path.write_text(render(Report("Large", "", {}, [], empty, {}, explored=explored)))
     made = time.perf_counter() - begun
     opened = open_page(path)
-    timing = json.loads(opened.page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])"))
+    timing = json.loads(
+        opened.page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])")
+    )
     begun = time.perf_counter()
     opened.slide(0.2)
     slid = time.perf_counter() - begun - 0.1
@@ -403,8 +476,10 @@ def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys
     searched = time.perf_counter() - begun
     with capsys.disabled():
         print(
-            f"\nK = 200, V = 20,000, 5,000 documents: {path.stat().st_size / 1e6:.2f} MB, made in {made:.1f} s, loaded "
-            f"in {timing['loadEventEnd'] / 1000:.2f} s, slid in {slid:.2f} s, searched in {searched:.2f} s"
+            f"\nK = 200, V = 20,000, 5,000 documents: {path.stat().st_size / 1e6:.2f} MB, made in "
+            f"{made:.1f} s, loaded "
+            f"in {timing['loadEventEnd'] / 1000:.2f} s, slid in {slid:.2f} s, searched in "
+            f"{searched:.2f} s"
         )
     assert opened.page.locator(".map circle").count() == 200
     assert opened.page.locator("tr[data-topic]").count() == 200

@@ -8,7 +8,12 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import settle
 
-TEXTS = ["new york trades shares", "cats and dogs chase", "shares trade in new york", "dogs chase cats"] * 6
+TEXTS = [
+    "new york trades shares",
+    "cats and dogs chase",
+    "shares trade in new york",
+    "dogs chase cats",
+] * 6
 
 
 def test_a_run_keeps_phrases_and_the_words_of_its_file(tmp_path, monkeypatch):
@@ -31,11 +36,16 @@ def test_a_run_keeps_phrases_and_the_words_of_its_file(tmp_path, monkeypatch):
     loaded = vi.load(run)
     assert loaded.config.data.stop_words == ("and", "in")
     assert {"new york", "cats dogs", "dogs chase"} <= set(loaded.vocabulary)
-    found = loaded.transform(["cats in dogs", "new shares"])  # 'in' is left out before neighbours are joined
+    found = loaded.transform(
+        ["cats in dogs", "new shares"]
+    )  # 'in' is left out before neighbours are joined
     np.testing.assert_array_equal(found["words"], [3, 2])
 
 
-GERMAN = "Die Regierung sagte, dass sie ihre Pläne für die neue Bahn nicht ändern werde, obwohl viele es wollen."
+GERMAN = (
+    "Die Regierung sagte, dass sie ihre Pläne für die neue Bahn nicht ändern werde, obwohl viele "
+    "es wollen."
+)
 
 
 def test_a_run_keeps_the_language_for_new_documents(tmp_path):

@@ -1,4 +1,5 @@
-"""The plan of a run: model, algorithm and data as it reads them are made once, however often they are asked for."""
+"""The plan of a run: model, algorithm and data as it reads them are made once, however often they
+are asked for."""
 
 import dataclasses
 import json
@@ -71,7 +72,9 @@ SMALL = pytest.mark.parametrize(
 
 
 @SMALL
-def test_a_run_makes_its_model_once_before_it_takes_a_step(model, write, toml, tmp_path, monkeypatch):
+def test_a_run_makes_its_model_once_before_it_takes_a_step(
+    model, write, toml, tmp_path, monkeypatch
+):
     def stop(*arguments, **named):
         raise KeyboardInterrupt
 
@@ -92,7 +95,9 @@ def test_a_whole_run_makes_its_model_once(model, write, toml, tmp_path, monkeypa
     assert len(made.models) == 1
     text = (run / "config.toml").read_text()
     epochs = load_config(run / "config.toml").fit.num_epochs
-    (run / "config.toml").write_text(text.replace(f"num_epochs = {epochs}", f"num_epochs = {epochs + 1}"))
+    (run / "config.toml").write_text(
+        text.replace(f"num_epochs = {epochs}", f"num_epochs = {epochs + 1}")
+    )
     assert main(["resume", str(run)]) == 0
     assert len(made.models) == 2
     loaded = vi.load(run)
@@ -101,7 +106,9 @@ def test_a_whole_run_makes_its_model_once(model, write, toml, tmp_path, monkeypa
 
 
 def test_each_thing_is_made_once_and_when_it_is_asked_for(tmp_path, monkeypatch):
-    config = load_config(write_inputs(tmp_path) / "small.toml", ["fit.batch_size=7", "algorithm.name=svi"])
+    config = load_config(
+        write_inputs(tmp_path) / "small.toml", ["fit.batch_size=7", "algorithm.name=svi"]
+    )
     made = counted(monkeypatch, "mixture")
     plan = settle(config, load_data(config))
     assert made == ([], [])

@@ -44,7 +44,8 @@ class Clock:
 
 
 def test_the_elbo_is_over_the_words_of_each_batch_or_the_groups_of_the_data():
-    """-8 a word in batches of 500 and of 1,000 words, and a penalty of 1000 for the 10,000 words of the whole set."""
+    """-8 a word in batches of 500 and of 1,000 words, and a penalty of 1000 for the 10,000 words of
+    the whole set."""
     np.testing.assert_allclose(elbo_per_datum(seen(2)), [-8.1, -8.1])
     expected = TRACE["elbo"] / 1000
     np.testing.assert_allclose(elbo_per_datum(seen(2, num_words=None)), expected)
@@ -62,7 +63,10 @@ def test_a_log_gets_lines_at_a_fixed_cadence_and_always_the_last():
     lines = stream.getvalue().splitlines()
     assert len(lines) == 1 + 4 + 1  # the first, each five seconds, the last
     # ten calls in five seconds: 20 steps of 50 documents; 78 steps are left at four steps a second
-    expected = "step     22/100   pass 1.1   200 docs/s   ELBO/word -8.100   held-out -7.500 ± 0.020   to go 0:00:20"
+    expected = (
+        "step     22/100   pass 1.1   200 docs/s   ELBO/word -8.100   held-out -7.500 ± 0.020   "
+        "to go 0:00:20"
+    )
     assert lines[1] == expected
     assert "to go" not in lines[-1]
     assert lines[-1].startswith("step    100/100")
@@ -83,7 +87,8 @@ def test_a_terminal_gets_one_bar():
 
 
 def test_it_costs_less_than_two_per_cent_of_the_time():
-    """Chunks of 50 ms, a second of CPU at the default cadence: at most 20 calls and a report; we allow 20 ms."""
+    """Chunks of 50 ms, a second of CPU at the default cadence: at most 20 calls and a report; we
+    allow 20 ms."""
     printer = Printer(stream=io.StringIO())
     printer(seen(2))
     began = time.process_time()
@@ -93,7 +98,9 @@ def test_it_costs_less_than_two_per_cent_of_the_time():
     assert time.process_time() - began < 0.02
 
 
-@pytest.mark.parametrize(("gain", "words"), [(3e-4, "   still to gain 3.0e-04"), (np.inf, ""), (None, "")])
+@pytest.mark.parametrize(
+    ("gain", "words"), [(3e-4, "   still to gain 3.0e-04"), (np.inf, ""), (None, "")]
+)
 def test_what_is_still_to_gain_is_shown_once_it_is_known(gain, words):
     stream = io.StringIO()
     Printer(stream=stream)(seen(2, gain=gain))
@@ -115,4 +122,8 @@ def test_only_what_takes_long_is_announced():
     with pytest.raises(KeyError), announced(say, "failing ...", after_s=60):
         raise KeyError
     assert said == ["slow ..."]
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer) and thread.is_alive()]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if isinstance(thread, threading.Timer) and thread.is_alive()
+    ]

@@ -1,5 +1,5 @@
-"""Remarks on how good a fit is: data without structure, scores that fall, topics that repeat, sweeps that end at an
-edge."""
+"""Remarks on how good a fit is: data without structure, scores that fall, topics that repeat,
+sweeps that end at an edge."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +59,9 @@ def test_random_words_give_a_remark():
     (block,), warnings = quality(seen(train, test), better, QUIET, [])
     assert warnings == []
     assert block.header == ["held-out score", "nats per word"]
-    np.testing.assert_allclose([row[1] for row in block.rows], [better.mean, plain.mean, 0.5], atol=0.01)
+    np.testing.assert_allclose(
+        [row[1] for row in block.rows], [better.mean, plain.mean, 0.5], atol=0.01
+    )
     assert "better than the frequencies of words alone (unigram) by 0.5" in block.note
 
 
@@ -76,9 +78,12 @@ def test_the_plain_alternative_of_each_kind_of_table():
     with_y = [Table(("a",), x[part, :1], "y", y[part]) for part in (slice(20), slice(20, None))]
     found = plain_of(seen(*with_y), score)
     assert found.name == "the mean of the target"
-    np.testing.assert_allclose(found.score.mean, stats.norm.logpdf(y[20:], y[:20].mean(), y[:20].std()).mean())
+    np.testing.assert_allclose(
+        found.score.mean, stats.norm.logpdf(y[20:], y[:20].mean(), y[:20].std()).mean()
+    )
     classes = [
-        Table(("a",), x[part, :1], "y", np.sign(y[part]), ("no", "yes")) for part in (slice(20), slice(20, None))
+        Table(("a",), x[part, :1], "y", np.sign(y[part]), ("no", "yes"))
+        for part in (slice(20), slice(20, None))
     ]
     chance = ((y[:20] > 0).sum() + 0.5) / 21
     wanted = np.where(y[20:] > 0, np.log(chance), np.log(1 - chance)).mean()
@@ -91,7 +96,8 @@ def test_the_plain_alternative_of_each_kind_of_table():
 
 
 def test_the_plain_alternative_of_sequences_and_groups():
-    """The sums over the steps of each sequence, over the rows of each group, and over known entries."""
+    """The sums over the steps of each sequence, over the rows of each group, and over known
+    entries."""
     rng = np.random.default_rng(0)
     x, y, groups = rng.normal(size=(30, 2)), rng.normal(size=30), np.repeat([0, 1, 2], [15, 5, 10])
     names = {"group": "id", "groups": groups, "group_names": ("a", "b", "c")}
@@ -106,20 +112,27 @@ def test_the_plain_alternative_of_sequences_and_groups():
     np.testing.assert_allclose(found.score.mean, stats.norm.logpdf(y, y.mean(), y.std()).mean())
     held = np.where(rng.random((30, 2)) < 0.3, x, np.nan)
     sizes = np.bincount(groups, np.isfinite(held).sum(1))
-    found = plain_of(seen(train, Table(("a", "b"), held, **names)), RowScore.of(np.zeros(3), "entry", sizes=sizes))
+    found = plain_of(
+        seen(train, Table(("a", "b"), held, **names)),
+        RowScore.of(np.zeros(3), "entry", sizes=sizes),
+    )
     known = np.nansum(stats.norm.logpdf(held, x.mean(axis=0), x.std(axis=0)), axis=1)
     np.testing.assert_allclose(found.score.parts[0], np.bincount(groups, known))
 
 
 def test_one_held_out_sequence_gives_no_verdict():
     table = Table(("a",), np.random.default_rng(0).normal(size=(9, 1)))
-    (block,), warnings = quality(seen(table, table), RowScore.of([-1.0], "step", sizes=[9]), QUIET, [])
+    (block,), warnings = quality(
+        seen(table, table), RowScore.of([-1.0], "step", sizes=[9]), QUIET, []
+    )
     assert "is not known: one group is held out" in warnings[0]
     assert warnings[0] in block.note
 
 
 def test_a_score_that_fell_is_said_and_one_within_its_error_is_not():
-    curves = lambda last: Curves(NONE, NONE, np.array([1.0, 5.0]), np.array([-7.639, last]), np.array([0.01, 0.01]))
+    curves = lambda last: Curves(
+        NONE, NONE, np.array([1.0, 5.0]), np.array([-7.639, last]), np.array([0.01, 0.01])
+    )
     _, warnings = quality(seen(None, None), None, curves(-7.666), [])
     assert "fell during the run, from -7.639 after 1 passes to -7.666" in warnings[0]
     assert "fit.num_epochs" in warnings[0]
@@ -144,7 +157,9 @@ def test_scores_that_disagree_are_said():
     for second, said in ((0.2, True), (0.11, False)):
         runs = [Compared(Path("k40"), (40,), score, None, coherent(0.1), "")]
         runs.append(Compared(Path("k5"), (5,), score, None, coherent(second), ""))
-        assert ("The scores disagree: k40 predicts best" in note(Comparison(("k",), tuple(runs), 0))) == said
+        assert (
+            "The scores disagree: k40 predicts best" in note(Comparison(("k",), tuple(runs), 0))
+        ) == said
 
 
 def test_labels_that_say_otherwise_are_said():
@@ -159,7 +174,9 @@ def test_labels_that_say_otherwise_are_said():
 
 
 def test_labels_are_those_of_the_runs_own_results(tmp_path):
-    listing = SimpleNamespace(source=SimpleNamespace(results="doc_topics"), predicts="topic", name="lda")
+    listing = SimpleNamespace(
+        source=SimpleNamespace(results="doc_topics"), predicts="topic", name="lda"
+    )
     config = SimpleNamespace(listing=listing)
     with pytest.raises(ConfigError, match="there is no such file; make it: vijax transform"):
         agreement(tmp_path, config, "kind")
@@ -172,14 +189,21 @@ def test_labels_are_those_of_the_runs_own_results(tmp_path):
 
 @pytest.mark.parametrize(
     ("better", "words"),
-    [(0.5, "Beside them, the mean: -1.500. "), (0.1, "No run is better than the mean, which would")],
+    [
+        (0.5, "Beside them, the mean: -1.500. "),
+        (0.1, "No run is better than the mean, which would"),
+    ],
 )
 def test_a_comparison_says_what_a_plain_alternative_would_have(better, words):
-    runs = tuple(Compared(Path(name), (), RowScore.of([-1.0, -2.0], "row"), None, None, "") for name in "ab")
+    runs = tuple(
+        Compared(Path(name), (), RowScore.of([-1.0, -2.0], "row"), None, None, "") for name in "ab"
+    )
     assert words in note(Comparison((), runs, 0, plain=("the mean", -1.5, Difference(better, 0.1))))
 
 
-@pytest.mark.parametrize(("best", "words"), [(2, "the largest model.num_topics"), (0, "the smallest"), (1, "")])
+@pytest.mark.parametrize(
+    ("best", "words"), [(2, "the largest model.num_topics"), (0, "the smallest"), (1, "")]
+)
 def test_a_sweep_whose_best_is_at_its_edge_says_so(best, words):
     score = RowScore.of([-1.0, -2.0], "row")
     runs = tuple(Compared(Path(f"k{k}"), (k,), score, None, None, "") for k in (5, 10, 20))
@@ -199,7 +223,12 @@ def test_a_fault_of_the_remarks_loses_no_run(tmp_path, monkeypatch, capsys):
     rows = np.random.default_rng(0).normal(size=(40, 2))
     np.savetxt(data, rows, delimiter=",", header="a,b", comments="")
     small = ["num_epochs=2", "num_components=2", "restarts=1"]
-    assert main(["fit", "mixture", "--data", str(data), "--out", str(tmp_path / "run"), "--set", *small]) != 0
+    assert (
+        main(
+            ["fit", "mixture", "--data", str(data), "--out", str(tmp_path / "run"), "--set", *small]
+        )
+        != 0
+    )
     assert "a fault of the remarks" in capsys.readouterr().err
     with np.load(tmp_path / "run" / "posterior.npz") as posterior:
         assert len(posterior.files) > 0

@@ -28,22 +28,44 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two kinds of users and of items: users take items of their kind; ten users took nothing, two items are new."""
+    """Two kinds of users and of items: users take items of their kind; ten users took nothing, two
+    items are new."""
     folder, rng = tmp_path_factory.mktemp("ratings"), np.random.default_rng(0)
     kind = np.arange(110) % 2
     rates = np.where(kind[:, None] == np.arange(16) % 2, 1.0, 0.05)
     taken = rng.poisson(rates) * (np.arange(110) < 100)[:, None]
-    write(folder / "ratings.csv", ["user", "item"], [[f"u{u:03}", f"i{i}"] for u, i in np.argwhere(taken)])
+    write(
+        folder / "ratings.csv",
+        ["user", "item"],
+        [[f"u{u:03}", f"i{i}"] for u, i in np.argwhere(taken)],
+    )
     numbers = 30 + 10 * kind + rng.normal(size=110)
     # In another order than the data, with a column of text
-    write(folder / "users.csv", ["sex", "age", "user"], [["F", numbers[u], f"u{u:03}"] for u in range(109, -1, -1)])
-    write(folder / "items.csv", ["item", "length"], [[f"i{i}" if i < 16 else f"new{i % 2}", i % 2] for i in range(18)])
+    write(
+        folder / "users.csv",
+        ["sex", "age", "user"],
+        [["F", numbers[u], f"u{u:03}"] for u in range(109, -1, -1)],
+    )
+    write(
+        folder / "items.csv",
+        ["item", "length"],
+        [[f"i{i}" if i < 16 else f"new{i % 2}", i % 2] for i in range(18)],
+    )
     return folder
 
 
 def fit(folder, name, epochs, *more):
-    tables = [f"data.user_features={folder / 'users.csv'}", f"data.item_features={folder / 'items.csv'}"]
-    settings = ["model.num_components=2", "evaluate_every=0", f"num_epochs={epochs}", *tables, *more]
+    tables = [
+        f"data.user_features={folder / 'users.csv'}",
+        f"data.item_features={folder / 'items.csv'}",
+    ]
+    settings = [
+        "model.num_components=2",
+        "evaluate_every=0",
+        f"num_epochs={epochs}",
+        *tables,
+        *more,
+    ]
     given = "--data", str(folder / "ratings.csv"), "--out", str(folder / name)
     return main(["fit", "hpf", *given, "--set", *settings])
 
@@ -55,10 +77,13 @@ def run(folder):
 
 
 def test_a_ranking_is_no_log_density_and_is_one_number(run):
-    """NDCG is not in nats, on the page and in its figure; the table of hidden items has the number of the score."""
+    """NDCG is not in nats, on the page and in its figure; the table of hidden items has the number
+    of the score."""
     ended = json.loads((run / "result.json").read_text())
     page = (run / "report.html").read_text()
-    (table,) = (block for block in ended["blocks"] if block["title"] == "Hidden items that are found")
+    (table,) = (
+        block for block in ended["blocks"] if block["title"] == "Hidden items that are found"
+    )
     assert table["rows"][0][:2] == ["this model", pytest.approx(ended["score"][0], abs=1e-5)]
     held_out = page[page.index("Held-out score") :]
     assert "NDCG@16" in held_out[:400]
@@ -72,7 +97,9 @@ def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
     assert len(rows) == 110
     for u in range(100, 110):
         best = [rows[f"u{u:03}"][f"item_{r}"] for r in range(1, 10)]
-        assert sum(int(name[-1]) % 2 == u % 2 for name in best) >= 7  # nine are of this kind, nine of the other
+        assert (
+            sum(int(name[-1]) % 2 == u % 2 for name in best) >= 7
+        )  # nine are of this kind, nine of the other
         assert f"new{u % 2}" in best[:3]
     text = (run / "summary.txt").read_text()
     assert "What is known of users" in text
@@ -97,13 +124,19 @@ def test_a_run_that_goes_on_comes_to_the_same_end(folder, run, capsys):
 
 def test_other_users_are_asked_about(folder, run, capsys):
     """Without the ratings of training; the table of users may have grown, that of items is kept."""
-    moved = {name: (folder / name).read_text() for name in ("ratings.csv", "items.csv", "users.csv")}
+    moved = {
+        name: (folder / name).read_text() for name in ("ratings.csv", "items.csv", "users.csv")
+    }
     try:
         (folder / "ratings.csv").unlink()
         (folder / "items.csv").unlink()
         (folder / "users.csv").write_text(moved["users.csv"] + "M,30.0,anna\nM,40.0,otto\n")
-        path = write(folder / "others.csv", ["user", "item", "count"], [["anna", "i0", 1], ["otto", "i1", 0]])
-        assert main(["transform", str(run), "--data", path, "--out", str(folder / "found.csv")]) == 0
+        path = write(
+            folder / "others.csv", ["user", "item", "count"], [["anna", "i0", 1], ["otto", "i1", 0]]
+        )
+        assert (
+            main(["transform", str(run), "--data", path, "--out", str(folder / "found.csv")]) == 0
+        )
         anna, otto = read(folder / "found.csv")
         assert (anna["user"], otto["user"]) == ("anna", "otto")
         assert "new0" in anna.values()
@@ -112,7 +145,10 @@ def test_other_users_are_asked_about(folder, run, capsys):
         (folder / "users.csv").write_text(moved["users.csv"])
         capsys.readouterr()
         assert main(["transform", str(run), "--data", path, "--out", str(folder / "more.csv")]) == 2
-        assert "expected a row for each user of the data, got none for 'anna', 'otto'" in capsys.readouterr().err
+        assert (
+            "expected a row for each user of the data, got none for 'anna', 'otto'"
+            in capsys.readouterr().err
+        )
     finally:
         for name, text in moved.items():
             (folder / name).write_text(text)
@@ -123,16 +159,24 @@ def test_what_a_run_keeps_may_be_damaged(run):
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:100])
-        with pytest.raises(ValueError, match=rf"{FEATURES}: damaged .*write it again: vijax resume"):
+        with pytest.raises(
+            ValueError, match=rf"{FEATURES}: damaged .*write it again: vijax resume"
+        ):
             vi.load(run)
     finally:
         path.write_bytes(whole)
 
 
 WRONG = {
-    "unknown": ("user,age\nu000,3\n", "expected a row for each user of the data, got none for 'u001', 'u002'"),
+    "unknown": (
+        "user,age\nu000,3\n",
+        "expected a row for each user of the data, got none for 'u001', 'u002'",
+    ),
     "missing": ("user,age\nu000,3\nu001,\n", "a missing value in line 3 of column 'age' (1 such)"),
-    "twice": ("user,age\nu000,3\nu001,4\nu000,5\n", "expected a row for each user, got 'u000' again in line 4"),
+    "twice": (
+        "user,age\nu000,3\nu001,4\nu000,5\n",
+        "expected a row for each user, got 'u000' again in line 4",
+    ),
     "no users": ("id,age\nu000,3\n", "expected the column user, got the columns id, age"),
     "text": ("user,age\nu000,old\n", "expected columns of numbers, got text in 'age'"),
 }
@@ -158,10 +202,14 @@ def test_a_changed_table_is_noticed(folder, run, capsys):
     assert json.loads((run / "data.json").read_text())["documents"] == 90
 
 
-# --- which columns are what, and items that nobody took in training ---------------------------------------------------
+# --- which columns are what, and items that nobody took in training -------------------------------
 def test_an_item_that_nobody_took_in_training_is_not_recommended_to_who_took_it(folder, run):
-    path = write(folder / "took.csv", ["user", "item"], [["u100", "i0"], ["u100", "new0"], ["u101", "i1"]])
-    assert main(["transform", str(run), "--data", path, "--out", str(folder / "took_found.csv")]) == 0
+    path = write(
+        folder / "took.csv", ["user", "item"], [["u100", "i0"], ["u100", "new0"], ["u101", "i1"]]
+    )
+    assert (
+        main(["transform", str(run), "--data", path, "--out", str(folder / "took_found.csv")]) == 0
+    )
     first, second = read(folder / "took_found.csv")
     assert first["taken"] == "2"
     assert "new0" not in first.values()
@@ -182,8 +230,12 @@ def zip_columns(found):
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-@pytest.mark.parametrize("users", [("u100",), ("u101",), ("u103",), ("u100", "u101"), ("u101", "u103")])
-def test_a_user_without_an_item_of_training_gets_the_same_row_alone_as_among_others(users, folder, run):
+@pytest.mark.parametrize(
+    "users", [("u100",), ("u101",), ("u103",), ("u100", "u101"), ("u101", "u103")]
+)
+def test_a_user_without_an_item_of_training_gets_the_same_row_alone_as_among_others(
+    users, folder, run
+):
     among, alone = asked(folder, run, NEWCOMERS), asked(folder, run, users)
     for user in users:
         assert alone[user] == among[user]
@@ -194,11 +246,15 @@ def test_a_user_without_an_item_of_training_gets_the_same_row_alone_as_among_oth
 
 def test_a_user_of_unknown_items_alone_is_refused_with_a_remedy_that_works(folder, run):
     loaded, items = vi.load(run), ["somewhere"]
-    with pytest.raises(ValueError, match="items: expected some item that the fit knows, got somewhere"):
+    with pytest.raises(
+        ValueError, match="items: expected some item that the fit knows, got somewhere"
+    ):
         loaded.transform({"user": ["u100"], "item": items, "count": [1]})
     found = loaded.transform({"user": ["u100"], "item": items, "count": [0]})
     assert found["taken"] == [0]
-    assert found.notes == ("1 of 1 users took none of the items: they are kept, and say nothing about the components.",)
+    assert found.notes == (
+        "1 of 1 users took none of the items: they are kept, and say nothing about the components.",
+    )
 
 
 def test_a_user_who_took_nothing_can_be_asked_about_alone_in_python():
@@ -214,9 +270,17 @@ def test_a_user_who_took_nothing_can_be_asked_about_alone_in_python():
 
 def test_nobody_who_took_anything_is_no_training(folder, tmp_path, capsys):
     rows = [[f"u{i}", f"i{i % 3}", 0] for i in range(20)]
-    given = ["--data", write(tmp_path / "nothing.csv", ["user", "item", "count"], rows), "--out", str(tmp_path / "run")]
+    given = [
+        "--data",
+        write(tmp_path / "nothing.csv", ["user", "item", "count"], rows),
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(["fit", "hpf", *given]) == 2
-    assert "nothing.csv: expected users who took something, in training, got none" in capsys.readouterr().err
+    assert (
+        "nothing.csv: expected users who took something, in training, got none"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.fixture
@@ -231,20 +295,31 @@ def table_of_users(folder):
 def test_the_table_of_users_is_read_by_the_names_of_its_columns(folder, run, table_of_users):
     path, rows = table_of_users
     before = asked(folder, run, NEWCOMERS)
-    changed = [[row["age"], "", row["user"], row["sex"]] for row in rows if row["user"] in NEWCOMERS]
+    changed = [
+        [row["age"], "", row["user"], row["sex"]] for row in rows if row["user"] in NEWCOMERS
+    ]
     write(path, ["age", "shoe size", "user", "sex"], changed)
     assert asked(folder, run, NEWCOMERS) == before
-    write(path, ["user", "age"], [[row["user"], row["age"]] for row in rows if row["user"] == "u101"])
+    write(
+        path, ["user", "age"], [[row["user"], row["age"]] for row in rows if row["user"] == "u101"]
+    )
     assert asked(folder, run, ["u101"])["u101"] == before["u101"]
     write(path, ["user", "sex"], [[row["user"], row["sex"]] for row in rows])
     with pytest.raises(
-        ValueError, match="expected the columns 'age', as in training, got 'user', 'sex', without 'age'"
+        ValueError,
+        match="expected the columns 'age', as in training, got 'user', 'sex', without 'age'",
     ):
         asked(folder, run, NEWCOMERS)
 
 
 def test_messages_speak_of_users_and_items(folder, run, capsys):
-    rows = [["u100", "i0", 1], ["u101", "i1", 0], ["u102", "new0", 2], ["u102", "i2", 1], ["u102", "i4", 1]]
+    rows = [
+        ["u100", "i0", 1],
+        ["u101", "i1", 0],
+        ["u102", "new0", 2],
+        ["u102", "i2", 1],
+        ["u102", "i4", 1],
+    ]
     path = write(folder / "scored.csv", ["user", "item", "count"], rows)
     assert main(["evaluate", str(run), "--data", path]) == 0
     assert main(["transform", str(run), "--data", path]) == 0
@@ -252,13 +327,16 @@ def test_messages_speak_of_users_and_items(folder, run, capsys):
     assert "1 of 3 users took none of the items" in said
     assert "2 of 5 counts are of items that the fit does not know: they are left out." in said
     assert not any(word in said for word in ("document", "token", "topic", "vocabulary"))
-    with pytest.raises(ValueError, match="expected a part of 3 users that leaves some on both sides"):
+    with pytest.raises(
+        ValueError, match="expected a part of 3 users that leaves some on both sides"
+    ):
         vi.data.read(path).split(5)
 
 
 @pytest.fixture(scope="module")
 def movies(tmp_path_factory):
-    """Stars by halves under the headers of MovieLens: each of two kinds of users likes one kind of films."""
+    """Stars by halves under the headers of MovieLens: each of two kinds of users likes one kind of
+    films."""
     folder, rng = tmp_path_factory.mktemp("movies"), np.random.default_rng(0)
     rows = [
         [u, 100 + i, (4.5 if i % 2 == u % 2 else 2.5) + 0.5 * rng.integers(2), 1000 + u]
@@ -274,27 +352,53 @@ SHORT = ["num_components=2", "num_epochs=10", "evaluate_every=0"]
 
 
 def test_ratings_are_not_guessed_about(movies, capsys):
-    given = ["fit", "hpf", "--data", str(movies / "ml.csv"), "--out", str(movies / "run"), "--set", *SHORT]
+    given = [
+        "fit",
+        "hpf",
+        "--data",
+        str(movies / "ml.csv"),
+        "--out",
+        str(movies / "run"),
+        "--set",
+        *SHORT,
+    ]
     assert main(given) == 2
     said = capsys.readouterr().err
     assert "--set data.least=4 to take what is rated 4 or more" in said
     assert "--set data.count=rating" in said
     assert main([*given, "data.count=rating"]) == 2
-    assert "expected whole counts, how often an item was taken, got 4.5 in line" in capsys.readouterr().err
+    assert (
+        "expected whole counts, how often an item was taken, got 4.5 in line"
+        in capsys.readouterr().err
+    )
     assert main([*given, "data.least=4"]) == 0
     said = capsys.readouterr().err
     assert "Users are read from the column 'userId', items from 'movieId'." in said
     assert "have 4 or more in 'rating', and count as taken" in said
     assert main(["transform", str(movies / "run"), "--data", str(movies / "who.csv")]) == 2
-    assert "expected columns of users and of items, got 'who', 'what', 'n'" in capsys.readouterr().err
+    assert (
+        "expected columns of users and of items, got 'who', 'what', 'n'" in capsys.readouterr().err
+    )
     write(movies / "few.csv", ["user", "item"], [["a", "100"]])
     assert main(["transform", str(movies / "run"), "--data", str(movies / "few.csv")]) == 2
     said = capsys.readouterr().err
-    assert "The table of training was read with least=4. To mend it: give a table with the columns of that one." in said
+    assert (
+        "The table of training was read with least=4. To mend it: give a table with the columns "
+        "of that one." in said
+    )
 
 
 def test_columns_of_other_names_are_named(movies, capsys):
-    given = ["fit", "hpf", "--data", str(movies / "who.csv"), "--out", str(movies / "other"), "--set", *SHORT]
+    given = [
+        "fit",
+        "hpf",
+        "--data",
+        str(movies / "who.csv"),
+        "--out",
+        str(movies / "other"),
+        "--set",
+        *SHORT,
+    ]
     assert main(given) == 2
     assert "Name them: --set data.user=COLUMN data.item=COLUMN" in capsys.readouterr().err
     assert main([*given, "data.user=who", "data.item=what", "data.count=n"]) == 0
@@ -314,7 +418,17 @@ def test_init_proposes_what_counts_as_taken(movies, capsys, monkeypatch):
 
 def test_the_page_of_rankings_speaks_of_no_nats(movies):
     run = movies / "page"
-    given = ["fit", "hpf", "--data", str(movies / "ml.csv"), "--out", str(run), "--set", *SHORT, "data.least=4"]
+    given = [
+        "fit",
+        "hpf",
+        "--data",
+        str(movies / "ml.csv"),
+        "--out",
+        str(run),
+        "--set",
+        *SHORT,
+        "data.least=4",
+    ]
     assert main(given) == 0
     page, summary = (run / "report.html").read_text(), (run / "summary.txt").read_text()
     score = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["score"]
@@ -331,5 +445,8 @@ def test_a_model_of_texts_does_not_take_users_for_texts(movies, capsys):
     given = ["--data", str(movies / "ml.csv"), "--out", str(movies / "lda")]
     assert main(["fit", "lda", *given]) == 2
     said = capsys.readouterr().err
-    assert "expected a column of texts, got 'userId', 'movieId', 'rating', 'timestamp', which are of users" in said
+    assert (
+        "expected a column of texts, got 'userId', 'movieId', 'rating', 'timestamp', which are of "
+        "users" in said
+    )
     assert "vijax fit hpf" in said

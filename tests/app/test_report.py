@@ -26,7 +26,10 @@ CURVES = Curves(EPOCHS, -8 + 0.1 * EPOCHS, EPOCHS, -7 + 0.05 * EPOCHS, np.full(1
 COLUMNS = {
     "document": ["<script>alert(2)</script>", *(f"doc {d} & co" for d in range(9))],
     "words": np.arange(10, 110, 10),
-    **{f"share_{k}": column for k, column in enumerate(np.random.default_rng(1).dirichlet(np.ones(5), 10).T)},
+    **{
+        f"share_{k}": column
+        for k, column in enumerate(np.random.default_rng(1).dirichlet(np.ones(5), 10).T)
+    },
 }
 
 
@@ -96,7 +99,14 @@ def test_words_and_documents_are_text_not_markup():
 
 def test_everything_promised_is_there():
     text = "".join(parsed(page()).text)
-    for part in ("Held-out score", "ELBO per word", "Map", "All topics", "8 of 10 documents", "config.toml"):
+    for part in (
+        "Held-out score",
+        "ELBO per word",
+        "Map",
+        "All topics",
+        "8 of 10 documents",
+        "config.toml",
+    ):
         assert part in text
 
 
@@ -109,7 +119,9 @@ def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
 
 def test_a_curve_goes_where_its_numbers_say():
     svg = charts.lines(blocks.Lines("", "x", "y", [0.0, 10.0], [1.0, 2.0]))
-    (x0, y0), (x1, y1) = re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
+    (x0, y0), (x1, y1) = re.findall(
+        r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1]
+    )
     assert float(x0) < float(x1)
     assert float(y0) > float(y1)  # up is less in SVG
 
@@ -123,11 +135,17 @@ def test_charts_of_awkward_numbers_hold_only_numbers(values):
 
 
 def test_the_rounding_of_a_bound_that_has_converged_is_not_drawn_as_a_fall():
-    """Its axis is a ten-thousandth of it at the least, and numbers of seven digits have room beside it."""
+    """Its axis is a ten-thousandth of it at the least, and numbers of seven digits have room beside
+    it."""
     steps = np.arange(8.0)
-    svg = charts.lines(blocks.Lines("", "x", "y", steps, -9531301.0 - 1e-2 * (steps > 4)), *OF_A_BOUND)
+    svg = charts.lines(
+        blocks.Lines("", "x", "y", steps, -9531301.0 - 1e-2 * (steps > 4)), *OF_A_BOUND
+    )
     heights = [
-        float(y) for _, y in re.findall(r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1])
+        float(y)
+        for _, y in re.findall(
+            r"(-?[\d.]+),(-?[\d.]+)", re.search(r'class="curve[^"]*" d="M([^"]*)"', svg)[1]
+        )
     ]
     assert max(heights) - min(heights) < 1.0
     marks = re.findall(r'class="tick"[^>]*text-anchor="end">([^<]+)<', svg)
@@ -148,7 +166,10 @@ def test_sentences_in_a_table_break_their_lines():
     said = charts.table(Table("Verdict", ["", "", ""], [["verdict", 61 * "a", 1.0]]))
     assert '<td>verdict</td><td class="sentence">aaa' in said
     assert '<td class="number">' in said
-    assert ".sentence { white-space: normal" in (Path(charts.__file__).parents[1] / "report" / "report.css").read_text()
+    assert (
+        ".sentence { white-space: normal"
+        in (Path(charts.__file__).parents[1] / "report" / "report.css").read_text()
+    )
 
 
 def test_letters_that_a_font_lacks_are_said_once():
@@ -156,9 +177,15 @@ def test_letters_that_a_font_lacks_are_said_once():
         warnings.simplefilter("always")
         with one_word_on_letters():
             for letter in "कखग":
-                warnings.warn(f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.", UserWarning, stacklevel=1)
+                warnings.warn(
+                    f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.",
+                    UserWarning,
+                    stacklevel=1,
+                )
             warnings.warn("another", UserWarning, stacklevel=1)
     said = [str(each.message) for each in given]
     assert said[0] == "another"
     assert len(said) == 2
-    assert said[1].startswith("The pictures in the folder figures have boxes in the place of some letters")
+    assert said[1].startswith(
+        "The pictures in the folder figures have boxes in the place of some letters"
+    )

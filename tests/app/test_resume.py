@@ -39,14 +39,18 @@ NUM_WORDS, NUM_DOCUMENTS, HELD_OUT = 24, 66, 6
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """A configuration on disk, of 60 documents of 8 words each (one length: one shape, quick to compile)."""
+    """A configuration on disk, of 60 documents of 8 words each (one length: one shape, quick to
+    compile)."""
     folder = tmp_path_factory.mktemp("inputs")
     rng = np.random.default_rng(0)
     counts = np.zeros((NUM_DOCUMENTS, NUM_WORDS), int)
     for row in counts:
         row[rng.choice(NUM_WORDS, 8, replace=False)] = rng.integers(1, 4, 8)
     vi.data.Corpus.from_counts(counts, [f"w{i}" for i in range(NUM_WORDS)]).save(folder / "corpus")
-    data = f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\nheld_out = {HELD_OUT / NUM_DOCUMENTS}\n"
+    data = (
+        f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\nheld_out = "
+        f"{HELD_OUT / NUM_DOCUMENTS}\n"
+    )
     (folder / "small.toml").write_text(CONFIG + data)
     return folder / "small.toml"
 
@@ -71,7 +75,9 @@ class Killed(BaseException):
 def no_pages():
     """Pages are not what is tested here; drawing them takes as long as the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "write_pages", lambda folder: (folder / "summary.txt").write_text("topics"))
+        patch.setattr(
+            run, "write_pages", lambda folder: (folder / "summary.txt").write_text("topics")
+        )
         yield
 
 
@@ -83,7 +89,9 @@ def unbroken(config, no_pages):
 
 
 @pytest.mark.parametrize("survivors", [0, 3])
-def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, survivors, monkeypatch, tmp_path):
+def test_a_run_that_died_while_saving_ends_as_if_it_had_not(
+    config, unbroken, survivors, monkeypatch, tmp_path
+):
     whole, saved = files.write_atomically, []
 
     def die(target, write):
@@ -108,14 +116,30 @@ def test_a_run_that_died_while_saving_ends_as_if_it_had_not(config, unbroken, su
 
 @pytest.mark.parametrize(
     "more",
-    [["algorithm.name=svi", "algorithm.warm_starts=true"], ["algorithm.name=ssvi_a", "algorithm.lazy=true"]],
+    [
+        ["algorithm.name=svi", "algorithm.warm_starts=true"],
+        ["algorithm.name=ssvi_a", "algorithm.lazy=true"],
+    ],
     ids=["warm starts", "lazy"],
 )
 def test_what_some_choices_keep_goes_on_too(config, tmp_path, more):
-    """The checkpoint holds the locals of every document, or the topics word by word; the posterior that is written is
-    the plain one."""
+    """The checkpoint holds the locals of every document, or the topics word by word; the posterior
+    that is written is the plain one."""
     for name, epochs in (("whole", 6), ("half", 3)):
-        assert main(["fit", str(config), "--out", str(tmp_path / name), "--set", *more, f"num_epochs={epochs}"]) == 0
+        assert (
+            main(
+                [
+                    "fit",
+                    str(config),
+                    "--out",
+                    str(tmp_path / name),
+                    "--set",
+                    *more,
+                    f"num_epochs={epochs}",
+                ]
+            )
+            == 0
+        )
     path = tmp_path / "half" / "config.toml"
     path.write_text(path.read_text().replace("num_epochs = 3", "num_epochs = 6"))
     assert main(["resume", str(tmp_path / "half")]) == 0
@@ -124,7 +148,9 @@ def test_what_some_choices_keep_goes_on_too(config, tmp_path, more):
         assert "topics/concentration" in arrays.files
 
 
-def test_a_corrupt_checkpoint_is_reported_and_the_one_before_gives_the_same_end(config, unbroken, tmp_path, capsys):
+def test_a_corrupt_checkpoint_is_reported_and_the_one_before_gives_the_same_end(
+    config, unbroken, tmp_path, capsys
+):
     out = tmp_path / "run"
     assert fit(config, out, 15) == 0
     newest = checkpoint.checkpoint_files(out / "checkpoints")[0]
@@ -139,7 +165,9 @@ def test_a_corrupt_checkpoint_is_reported_and_the_one_before_gives_the_same_end(
     assert steps == [record for record in unbroken[1] if record["kind"] == "step"]
 
 
-def test_a_full_disk_is_reported_and_the_run_goes_on(config, unbroken, monkeypatch, tmp_path, capsys):
+def test_a_full_disk_is_reported_and_the_run_goes_on(
+    config, unbroken, monkeypatch, tmp_path, capsys
+):
     real, calls = np.savez, []
 
     def full_twice(file, **arrays):
@@ -155,11 +183,13 @@ def test_a_full_disk_is_reported_and_the_run_goes_on(config, unbroken, monkeypat
     assert left(tmp_path / "run") == unbroken
 
 
-# --- real signals to real processes -------------------------------------------------------------------------------
+# --- real signals to real processes ---------------------------------------------------------------
 def spawn(arguments, config):
     environment = os.environ | {"VIJAX_CACHE": str(config.parent / "cache")}
     command = [sys.executable, "-m", "vijax.app.cli", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for(condition, process, seconds=1200.0):
@@ -180,13 +210,17 @@ def long_unbroken(config):
 
 @pytest.mark.slow
 def test_kill_9_at_random_moments(config, long_unbroken, tmp_path):
-    """Kills a run, and each attempt to resume it, at moments drawn at random; the sixth attempt is let be."""
+    """Kills a run, and each attempt to resume it, at moments drawn at random; the sixth attempt is
+    let be."""
     rng, out = np.random.default_rng(0), tmp_path / "run"
     arguments = ["fit", config, "--out", out, "--set", "num_epochs=1000"]
     for _ in range(5):
         process = spawn(arguments, config)
         before = checkpoint.checkpoint_files(out / "checkpoints")[:1]
-        wait_for(lambda before=before: checkpoint.checkpoint_files(out / "checkpoints")[:1] != before, process)
+        wait_for(
+            lambda before=before: checkpoint.checkpoint_files(out / "checkpoints")[:1] != before,
+            process,
+        )
         time.sleep(rng.uniform(0.0, 1.0))
         process.kill()
         process.communicate()
@@ -200,7 +234,9 @@ def test_kill_9_at_random_moments(config, long_unbroken, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly_and_says_how_to_go_on(config, long_unbroken, number, tmp_path):
-    for attempt in range(10):  # a run may end before the signal comes, where the processor is another's
+    for attempt in range(
+        10
+    ):  # a run may end before the signal comes, where the processor is another's
         out = tmp_path / f"run{attempt}"
         process = spawn(["fit", config, "--out", out, "--set", "num_epochs=1000"], config)
         wait_for(lambda out=out: checkpoint.checkpoint_files(out / "checkpoints"), process)

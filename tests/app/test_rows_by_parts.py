@@ -1,4 +1,5 @@
-"""Rows that are read by parts: a bad one is named in its file, and what cannot be done by parts is refused."""
+"""Rows that are read by parts: a bad one is named in its file, and what cannot be done by parts is
+refused."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ def folder(tmp_path):
     for name in "ab":
         x = np.random.default_rng(0).normal(size=50).tolist()
         x[33] = None if name == "b" else x[33]
-        parquet.write_table(arrow.table({"x": x, "z": x[::-1]}), tmp_path / f"{name}.parquet", row_group_size=20)
+        parquet.write_table(
+            arrow.table({"x": x, "z": x[::-1]}), tmp_path / f"{name}.parquet", row_group_size=20
+        )
     return str(tmp_path)
 
 
@@ -41,7 +44,9 @@ def test_rows_are_named_as_in_their_file(folder):
 def test_a_missing_cell_is_named_in_its_file(folder):
     data = load_data(load_config("mixture", [*BY_PARTS, "held_out=0", "data.split_seed=1"], folder))
     arranged = data.train.read_as(lambda table, settings: table.x, None)
-    block = next(block for block in arranged.blocks if block.file.endswith("b.parquet") and block.above == 20)
+    block = next(
+        block for block in arranged.blocks if block.file.endswith("b.parquet") and block.above == 20
+    )
     with pytest.raises(DataError, match=r"b\.parquet: .*a missing value in row 34 of column 'x'"):
         arranged.read(block)
 
@@ -56,4 +61,6 @@ def test_a_missing_cell_is_named_in_its_file(folder):
 def test_what_parts_cannot_have_is_refused_and_the_remedy_works(folder, override, why):
     with pytest.raises(ValueError, match=rf"{why}\. To hold all of them, set data\.sample=100"):
         load_data(load_config("mixture", [*BY_PARTS, override], folder))
-    assert load_data(load_config("mixture", [*BY_PARTS, "data.missing=drop", "data.sample=100"], folder)).train.num_rows
+    assert load_data(
+        load_config("mixture", [*BY_PARTS, "data.missing=drop", "data.sample=100"], folder)
+    ).train.num_rows

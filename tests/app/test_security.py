@@ -1,7 +1,7 @@
 """What SECURITY.md promises of files: each promise is tried, with a marker that must not appear.
 
-Formulas have tests of their own, as have pages (`test_foreign_folder`), densities (`test_density_runs`) and files of
-data alone (`tests/data/test_hostile_files.py`)."""
+Formulas have tests of their own, as have pages (`test_foreign_folder`), densities
+(`test_density_runs`) and files of data alone (`tests/data/test_hostile_files.py`)."""
 
 import io
 import json
@@ -86,7 +86,7 @@ def test_the_marker_is_made_by_a_pickle_that_is_loaded(tmp_path):
     assert (tmp_path / "marker").exists()
 
 
-# --- pickles ---------------------------------------------------------------------------------------------------------
+# --- pickles --------------------------------------------------------------------------------------
 def as_bytes(marker, whole):
     return pickle.dumps(Touch(marker))
 
@@ -114,8 +114,13 @@ KINDS = {"bytes": as_bytes, "objects": as_objects, "array": as_array}
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["load", "report", "resume"])
 def test_no_file_of_a_run_folder_is_read_as_a_pickle(command, kind, run, marker):
-    """Each file in turn; those of text are bytes that are pickles once, and others are each kind."""
-    for path in [path for path in run.rglob("*") if path.is_file() and (path.suffix == ".npz" or kind == "bytes")]:
+    """Each file in turn; those of text are bytes that are pickles once, and others are each
+    kind."""
+    for path in [
+        path
+        for path in run.rglob("*")
+        if path.is_file() and (path.suffix == ".npz" or kind == "bytes")
+    ]:
         whole = path.read_bytes()
         path.write_bytes(KINDS[kind](marker, whole))
         tried(command, run)
@@ -127,7 +132,9 @@ def test_arrays_of_a_run_folder_that_say_they_are_larger_are_refused(run, capsys
     checkpoints = checkpoint.checkpoint_files(run / "checkpoints")
     for path in [*checkpoints, run / "posterior.npz"]:
         path.write_bytes(enlarged(path.read_bytes()))
-    with pytest.raises(checkpoint.CheckpointError, match=r"'.*' is said to have the shape \(1000000000000,\)"):
+    with pytest.raises(
+        checkpoint.CheckpointError, match=r"'.*' is said to have the shape \(1000000000000,\)"
+    ):
         checkpoint.load(checkpoints[0], {})
     with pytest.raises(DamagedError, match=r"posterior.npz: missing or damaged"):
         read_posterior(run)
@@ -150,8 +157,18 @@ def enlarged(whole):
     return target.getvalue()
 
 
-# --- code in a folder ------------------------------------------------------------------------------------------------
-MODULES = ("vijax", "numpy", "json", "sitecustomize", "conftest", "mixture", "model", "callbacks", "__init__")
+# --- code in a folder -----------------------------------------------------------------------------
+MODULES = (
+    "vijax",
+    "numpy",
+    "json",
+    "sitecustomize",
+    "conftest",
+    "mixture",
+    "model",
+    "callbacks",
+    "__init__",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -168,12 +185,14 @@ def test_no_density_of_a_run_folder_is_executed(command, run, marker):
     data = json.dumps(str(run / "new.csv"))
     said = f'[model]\nname = "density"\nfile = "evil.py"\n\n[data]\npath = {data}\n'
     (run / "config.toml").write_text(said)
-    with pytest.raises(ValueError, match=r"names Python code, .*evil\.py, which loading does not execute"):
+    with pytest.raises(
+        ValueError, match=r"names Python code, .*evil\.py, which loading does not execute"
+    ):
         vi.load(run)
     tried(command, run)
 
 
-# --- configurations --------------------------------------------------------------------------------------------------
+# --- configurations -------------------------------------------------------------------------------
 CODE = (
     "__import__('os').system('touch {}')",
     "$(touch {})",
@@ -190,7 +209,11 @@ CODE = (
 def test_settings_are_text(name, run, marker):
     """Of every setting that takes text, by itself."""
     settings = flatten(load_config(name))
-    texts = [key for key, value in settings.items() if value is None or isinstance(value, str | tuple | list)]
+    texts = [
+        key
+        for key, value in settings.items()
+        if value is None or isinstance(value, str | tuple | list)
+    ]
     assert "data.path" in texts
     for key in texts:
         for code in CODE[:3]:
@@ -204,13 +227,34 @@ def test_settings_are_text(name, run, marker):
 def paths_of(folder, marker):
     """Paths of data that would do more than be read, were they more than paths."""
     evil = pickle.dumps(Touch(marker))
-    for ending in (".pkl", ".pickle", ".joblib", ".npy", ".npz", ".parquet", ".csv", ".txt", ".xlsx", ".h5", ".pt"):
+    for ending in (
+        ".pkl",
+        ".pickle",
+        ".joblib",
+        ".npy",
+        ".npz",
+        ".parquet",
+        ".csv",
+        ".txt",
+        ".xlsx",
+        ".h5",
+        ".pt",
+    ):
         (folder / f"evil{ending}").write_bytes(evil)
         yield str(folder / f"evil{ending}")
-    refs = {"version": 1, "templates": {"u": CODE[5].format(marker)}, "refs": {"a.parquet": "{{u}}"}}
+    refs = {
+        "version": 1,
+        "templates": {"u": CODE[5].format(marker)},
+        "refs": {"a.parquet": "{{u}}"},
+    }
     (folder / "refs.json").write_text(json.dumps(refs))
     yield from (code.format(marker) for code in CODE)
-    yield from (f"reference://::file://{folder / 'refs.json'}", "dask://x", "generic://x", f"python://{folder}/evil.py")
+    yield from (
+        f"reference://::file://{folder / 'refs.json'}",
+        "dask://x",
+        "generic://x",
+        f"python://{folder}/evil.py",
+    )
     yield from (
         f"data:text/x-python,open({str(marker)!r},'w')",
         f"memory://{CODE[0].format(marker)}",
@@ -238,11 +282,13 @@ def test_the_path_in_a_run_folder_is_read_and_not_run(command, run, marker):
 def test_a_store_that_says_what_else_is_read_is_no_source(tmp_path):
     pytest.importorskip("fsspec")
     for address in ("reference://x", "zip://a.parquet::reference://b", "Reference://x", "dask://x"):
-        with pytest.raises(vi.data.DataError, match=r"expected an address of a store of files, got one of"):
+        with pytest.raises(
+            vi.data.DataError, match=r"expected an address of a store of files, got one of"
+        ):
             vi.data.rows(address)
 
 
-# --- paths -----------------------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------
 OUTSIDE = (
     "../marker",
     "../../marker",
@@ -307,7 +353,7 @@ def test_a_folder_of_a_run_that_is_a_link_is_not_written_to(name, run, tmp_path)
     assert after == before
 
 
-# --- headers and cells -----------------------------------------------------------------------------------------------
+# --- headers and cells ----------------------------------------------------------------------------
 def hostile(path, marker):
     """A table whose headers and cells are code, with numbers to learn from."""
     names = [json.dumps(code.format(marker)).replace('\\"', '""') for code in CODE]
@@ -315,7 +361,14 @@ def hostile(path, marker):
     lines = [",".join(['"kind"', *names])]
     for row in range(40):
         code = CODE[row % len(CODE)].format(marker).replace('"', '""')
-        lines.append(",".join([f'"{code}"', *(f"{value:.3f}" for value in rng.normal(4 * (row % 2), 1, len(CODE)))]))
+        lines.append(
+            ",".join(
+                [
+                    f'"{code}"',
+                    *(f"{value:.3f}" for value in rng.normal(4 * (row % 2), 1, len(CODE))),
+                ]
+            )
+        )
     path.write_text("\n".join(lines) + "\n")
     return str(path)
 
@@ -324,7 +377,9 @@ def test_headers_and_cells_of_a_table_are_text(run, marker, tmp_path, capsys):
     """From the look at it to the page, and back from what was written."""
     data, out = hostile(tmp_path / "hostile.csv", marker), tmp_path / "new"
     assert main(["init", "mixture", "--data", data, "--out", str(tmp_path / "new.toml")]) == 0
-    assert main(["fit", str(tmp_path / "new.toml"), "--out", str(out), "--set", "fit.num_epochs=2"]) in (0, 4)
+    assert main(
+        ["fit", str(tmp_path / "new.toml"), "--out", str(out), "--set", "fit.num_epochs=2"]
+    ) in (0, 4)
     for command in ("summary", "report"):
         assert main([command, str(out)]) == 0
     assert main(["transform", str(out), "--data", data, "--out", str(tmp_path / "told.csv")]) == 0
@@ -340,9 +395,13 @@ def test_texts_are_text(ending, run, marker, tmp_path):
     path = tmp_path / f"hostile{ending}"
     if ending == ".parquet":
         parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-        parquet.write_table(arrow.table({"text": codes * 9, "title": codes * 9, codes[0]: codes * 9}), path)
+        parquet.write_table(
+            arrow.table({"text": codes * 9, "title": codes * 9, codes[0]: codes * 9}), path
+        )
     elif ending == ".jsonl":
-        path.write_text("\n".join(json.dumps({"text": code, "title": code, code: code}) for code in codes * 9))
+        path.write_text(
+            "\n".join(json.dumps({"text": code, "title": code, code: code}) for code in codes * 9)
+        )
     else:
         path.write_text("text,title\n" + "\n".join(f'"{code}","{code}"' for code in codes * 9))
     corpus = vi.data.read(path)

@@ -18,11 +18,15 @@ DOCUMENTS = {
     "day": ["2024-01-30", "2024-01-31T08:00", "2024-02-01", "2024-02-01", ""],
 }
 
-TOPICS = [Topic(0, 0.4, ("sun",), (1.0,), (0.0, 0.0)), Topic(1, 0.6, ("dog",), (1.0,), (0.0, 0.0), name="pets")]
+TOPICS = [
+    Topic(0, 0.4, ("sun",), (1.0,), (0.0, 0.0)),
+    Topic(1, 0.6, ("dog",), (1.0,), (0.0, 0.0), name="pets"),
+]
 
 
 def test_shares_are_of_words_with_the_error_of_a_ratio():
-    """Of group 10: 10 words all of topic 0, 40 of which 10; by hand, residuals (6, -6) over two documents."""
+    """Of group 10: 10 words all of topic 0, 40 of which 10; by hand, residuals (6, -6) over two
+    documents."""
     found = shares_by(DOCUMENTS, "stars")
     assert found.groups == ("9", "10")  # as numbers; the document without words is left out
     assert found.documents.tolist() == [2, 2]
@@ -33,7 +37,12 @@ def test_shares_are_of_words_with_the_error_of_a_ratio():
 def test_dates_make_groups():
     assert shares_by(DOCUMENTS, "day", "month").groups == ("2024-01", "2024-02", "")
     assert shares_by(DOCUMENTS, "day", "year").groups == ("2024", "")
-    assert shares_by(DOCUMENTS, "day", "day").groups == ("2024-01-30", "2024-01-31", "2024-02-01", "")
+    assert shares_by(DOCUMENTS, "day", "day").groups == (
+        "2024-01-30",
+        "2024-01-31",
+        "2024-02-01",
+        "",
+    )
 
 
 def test_a_group_of_one_document_has_no_interval():
@@ -59,9 +68,17 @@ def test_a_table_fits_the_screen_and_says_what_it_leaves_out():
 @pytest.mark.parametrize(
     ("by", "every", "words"),
     [
-        ("star", None, "--by: expected a column of the documents, got 'star'; known: 'words', 'stars', 'day'"),
+        (
+            "star",
+            None,
+            "--by: expected a column of the documents, got 'star'; known: 'words', 'stars', 'day'",
+        ),
         ("share_0", None, "--by: expected a column"),
-        ("stars", "month", "--every month: expected dates such as 2024-05-31 in column 'stars', got '10'"),
+        (
+            "stars",
+            "month",
+            "--every month: expected dates such as 2024-05-31 in column 'stars', got '10'",
+        ),
     ],
 )
 def test_what_is_no_group_is_refused(by, every, words):
@@ -77,7 +94,10 @@ def test_documents_without_words_are_refused():
 def test_of_a_run(tmp_path, capsys):
     """By a column beside the texts; the file of the run and the texts themselves say the same."""
     texts = tmp_path / "texts.csv"
-    rows = [f"{text},{kind}" for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12]
+    rows = [
+        f"{text},{kind}"
+        for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12
+    ]
     texts.write_text("text,kind\n" + "\n".join(rows) + "\n")
     settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=10", "fit.batch_size=8"]
     run = str(tmp_path / "run")
@@ -100,15 +120,22 @@ def test_of_a_run(tmp_path, capsys):
     ]
 
 
-def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_so(tmp_path, capsys, monkeypatch):
+def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_so(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(results, "MOST_ROWS", 20)
     monkeypatch.setattr(results, "SAMPLE", 12)
     texts = tmp_path / "texts.csv"
-    rows = [f"{text},{kind}" for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12]
+    rows = [
+        f"{text},{kind}"
+        for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12
+    ]
     texts.write_text("text,kind\n" + "\n".join(rows) + "\n")
     settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=10", "fit.batch_size=8"]
     run = tmp_path / "run"
-    assert main(["fit", "lda_svi", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    assert (
+        main(["fit", "lda_svi", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    )
     assert "24 documents are many" in (said := capsys.readouterr().err)
     assert "The page shows 12 of them, evenly spread" in said
     assert not (run / "doc_topics.csv").exists()
@@ -116,7 +143,9 @@ def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_s
     page = (run / "report.html").read_text()
     assert "12 of 24 documents are on this page" in page
     assert "chosen from 12, evenly spread, in doc_topics_sample.csv" in page
-    assert "Made of 12 documents, evenly spread. The topics of all documents: vijax transform." in page
+    assert (
+        "Made of 12 documents, evenly spread. The topics of all documents: vijax transform." in page
+    )
     assert "cats and dogs" in page  # how documents begin
     assert main(["transform", str(run), "--out", str(run / "doc_topics.csv")]) == 0
     assert main(["report", str(run)]) == 0  # of all of them, once the file is there
@@ -132,12 +161,20 @@ def test_the_page_of_a_run_on_very_many_documents_is_made_of_a_sample_and_says_s
         (["2/19/2013", "3/3/2013", "3/4/2013", None], ("2013-02", "2013-03", "")),
         (["2013-02", "2013-03", "2013-03", ""], ("2013-02", "2013-03", "")),
         (["19 Feb 2013", "3 March 2013", "4 Mar 2013", ""], ("2013-02", "2013-03", "")),
-        (["2013-02-19T23:30-05:00", "2013-03-03", "2013-03-04 10:00", ""], ("2013-02", "2013-03", "")),
+        (
+            ["2013-02-19T23:30-05:00", "2013-03-03", "2013-03-04 10:00", ""],
+            ("2013-02", "2013-03", ""),
+        ),
     ],
 )
 def test_dates_in_the_usual_ways_of_writing_make_months(days, months):
     """The chart was left out of the page without a word, and `shares --every` refused them."""
-    columns = {"words": [10, 20, 20, 5], "share_0": [1, 0.5, 0.0, 1], "share_1": [0, 0.5, 1.0, 0], "day": days}
+    columns = {
+        "words": [10, 20, 20, 5],
+        "share_0": [1, 0.5, 0.0, 1],
+        "share_1": [0, 0.5, 1.0, 0],
+        "day": days,
+    }
     assert shares_by(columns, "day", "month").groups == months
     found = grouped(columns, ["day"])
     assert [(group.in_time, group.every) for group in found] == [(True, "day")]
@@ -150,5 +187,7 @@ def test_a_cell_without_a_date_does_not_hide_the_others_and_doubtful_ones_are_re
     assert shares_by(columns, "day", "month").groups == ("2013-02", "")
     assert len(grouped(columns, ["day"])) == 1
     doubtful = {"words": [10, 10], "share_0": [1.0, 1.0], "day": ["5/6/2013", "7/8/2013"]}
-    with pytest.raises(ConfigError, match="expected dates such as 2024-05-31 in column 'day', got '5/6/2013'"):
+    with pytest.raises(
+        ConfigError, match="expected dates such as 2024-05-31 in column 'day', got '5/6/2013'"
+    ):
         shares_by(doubtful, "day", "month")

@@ -56,7 +56,9 @@ def test_a_name_that_is_none_is_an_error(given, fragments, capsys):
 
 
 def test_the_wheel_has_them():
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     assert wheel["force-include"] == {"configs": "vijax/configs"}
     assert set(USUAL) <= set(LISTINGS)
     assert set(USUAL.values()) <= set(shipped())
@@ -73,7 +75,7 @@ def test_help_names_nothing_that_is_not_there(capsys):
     assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in shipped())
 
 
-# --- init ------------------------------------------------------------------------------------------------------------
+# --- init -----------------------------------------------------------------------------------------
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Pupils: numbers of several scales, an identifier, classes, counts and gaps."""
@@ -85,7 +87,9 @@ def table(tmp_path, monkeypatch):
         for i in range(60):
             hours, days = rng.normal(), int(5000 + 300 * rng.normal())
             passed, gap = "yes" if hours > 0 else "no", "" if i % 7 == 0 else round(rng.normal(), 2)
-            writer.writerow([1000 + i, f"s{i % 5}", round(hours, 3), days, passed, rng.poisson(3), gap])
+            writer.writerow(
+                [1000 + i, f"s{i % 5}", round(hours, 3), days, passed, rng.poisson(3), gap]
+            )
     return "pupils.csv"
 
 
@@ -105,12 +109,20 @@ def test_a_table_is_looked_at(table):
     assert config.data.standardise
     assert config.model.emission.name == "full_gaussian"
     assert "#   gap: numbers from " in text
-    assert "# Left out: id: identifies the rows; school: text, 5 different; passed: text, 2 different." in text
+    assert (
+        "# Left out: id: identifies the rows; school: text, 5 different; passed: text, 2 different."
+        in text
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "target"),
-    [("logistic_regression", "passed"), ("glm", "visits"), ("ard_regression", "visits"), ("gp", "passed")],
+    [
+        ("logistic_regression", "passed"),
+        ("glm", "visits"),
+        ("ard_regression", "visits"),
+        ("gp", "passed"),
+    ],
 )
 def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
     config, _ = written(model, table)
@@ -119,10 +131,13 @@ def test_a_target_of_the_kind_of_the_model_is_named(model, target, table):
 
 
 def test_a_formula_reads_each_column_as_what_it_is(tmp_path, monkeypatch, capsys):
-    """Numbers with text among them are categories where they are few; a response is known by its name."""
+    """Numbers with text among them are categories where they are few; a response is known by its
+    name."""
     monkeypatch.chdir(tmp_path)
     kids = ["0", "1", "2", "3+"]
-    row = lambda i: f"{'NY'[i % 3 > 1]},{kids[i * 7 % 4]},{i % 7}.5,2024-01-{i % 28 + 1:02},{i * 7 % 11 or 'x'},{i}"
+    row = lambda i: (
+        f"{'NY'[i % 3 > 1]},{kids[i * 7 % 4]},{i % 7}.5,2024-01-{i % 28 + 1:02},{i * 7 % 11 or 'x'},{i}"
+    )
     rows = map(row, range(60))
     Path("p.csv").write_text("churn,livch,age,day,odd,id\n" + "\n".join(rows))
     assert main(["init", "glmm", "--data", "p.csv"]) == 0
@@ -148,8 +163,13 @@ def test_a_formula_is_proposed(tmp_path, monkeypatch):
     config = load_config("p_glmm.toml", ['model.priors=["Ort_sigma: half_normal 2"]'])
     with pytest.raises(ConfigError, match=r"model\.priors: expected one of \['Intercept', "):
         config.listing.build(config.model, data)
-    Path("p.csv").write_text("Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join([*rows, "r;;x;g1;3,25"]))
-    with pytest.raises(ValueError, match=r"none of 'Fläche \(m²\)' in line 42 \(1 such\)\. To mend it: fill them in"):
+    Path("p.csv").write_text(
+        "Nr;Fläche (m²);Lage;Ort;Preis (T€)\n" + "\n".join([*rows, "r;;x;g1;3,25"])
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"none of 'Fläche \(m²\)' in line 42 \(1 such\)\. To mend it: fill them in",
+    ):
         load_data(config)  # though rows are held out at random
 
 
@@ -190,7 +210,14 @@ def test_a_graph_is_looked_at(tmp_path, monkeypatch):
         (["mixture", "--out", "new.txt"], [".toml", "new.txt"]),
         (["lda"], ["no column holds text"]),
         (["density"], ["a Python file of yours", "vijax fit density"]),
-        (["gap_nmf"], ["pupils.csv does not suit gap_nmf", "expected counts 0, 1, 2", "no configuration is written"]),
+        (
+            ["gap_nmf"],
+            [
+                "pupils.csv does not suit gap_nmf",
+                "expected counts 0, 1, 2",
+                "no configuration is written",
+            ],
+        ),
     ],
 )
 def test_what_cannot_be_begun_is_an_error(arguments, fragments, table, capsys):
@@ -206,7 +233,10 @@ def test_what_cannot_be_begun_is_an_error(arguments, fragments, table, capsys):
 def test_a_table_without_the_target_that_a_model_needs_says_what_there_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("x.csv").write_text("a,b\n1.5,2\n2.5,4\n3.5,6\n")
-    with pytest.raises(ConfigError, match=r"predicts a column of two classes, and there is none: a: numbers from 1\.5"):
+    with pytest.raises(
+        ConfigError,
+        match=r"predicts a column of two classes, and there is none: a: numbers from 1\.5",
+    ):
         initial_text("logistic_regression", "x.csv")
 
 
@@ -224,8 +254,16 @@ def test_what_the_user_knows_already_is_said_to_init(tmp_path, monkeypatch, caps
     ]
     assert main(["init", "glm", "--data", "g.csv", "--set", *given]) == 0
     config = load_config("g_glm.toml")
-    assert (config.data.target, config.data.columns, config.data.separator) == ("a", ("zahl", "b"), ";")
-    assert (config.name, config.fit.num_epochs, config.model.likelihood.name) == ("versuch", 7, "gaussian")
+    assert (config.data.target, config.data.columns, config.data.separator) == (
+        "a",
+        ("zahl", "b"),
+        ";",
+    )
+    assert (config.name, config.fit.num_epochs, config.model.likelihood.name) == (
+        "versuch",
+        7,
+        "gaussian",
+    )
     np.testing.assert_allclose(load_data(config).train.y, np.arange(60) / 7, atol=0.005)
     text = Path("g_glm.toml").read_text()
     assert "# In 'a', 'b' commas stand before decimals, as in '0,00'" in text
@@ -244,8 +282,12 @@ def test_what_the_user_knows_already_is_said_to_init(tmp_path, monkeypatch, caps
 def test_topics_to_begin_with_are_few_enough_to_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    words = np.array([a + b + c for a in "bdfglm" for b in "aeiou" for c in ("nan", "tat", "rir", "sus")])
-    Path("t.txt").write_text("\n".join(" ".join(words[rng.integers(120, size=44)]) for _ in range(5655)))
+    words = np.array(
+        [a + b + c for a in "bdfglm" for b in "aeiou" for c in ("nan", "tat", "rir", "sus")]
+    )
+    Path("t.txt").write_text(
+        "\n".join(" ".join(words[rng.integers(120, size=44)]) for _ in range(5655))
+    )
     config, text = written("lda", "t.txt")
     assert config.model.num_topics == 15
     assert "Few enough to read" in text

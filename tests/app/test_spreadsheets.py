@@ -1,4 +1,5 @@
-"""No CSV has a cell that a spreadsheet would run, whatever the data say; numbers are as they were."""
+"""No CSV has a cell that a spreadsheet would run, whatever the data say; numbers are as they
+were."""
 
 import csv
 import io
@@ -24,7 +25,19 @@ from vijax.evaluate import Difference, Score
 from vijax.topics.summary import Document, Topic
 
 FORMULAS = (
-    *("=1+1", "+x", "-x", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-2+3+cmd|'x'!A0", "=a,b", "'-1.5", '="b"'),
+    *(
+        "=1+1",
+        "+x",
+        "-x",
+        "@SUM(1)",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "-2+3+cmd|'x'!A0",
+        "=a,b",
+        "'-1.5",
+        '="b"',
+    ),
     "\uff1d1",
 )
 PLAIN = ("-1.5", "+2", "-1e-05", ".5", "-.5", "1", "x=1", "a-b", "'x", "", "\u2212x", "a, b")
@@ -88,7 +101,11 @@ def compared(tmp_path):
     run = Compared(Path(EVIL), (EVIL,), score, None, None, "")
     found = Comparison((f"data.{EVIL}",), (run, run._replace(behind=Difference(0.1, 0.1))), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_files, "figure", lambda found: type("", (), {"savefig": lambda *a, **b: None})())
+        patch.setattr(
+            comparison_files,
+            "figure",
+            lambda found: type("", (), {"savefig": lambda *a, **b: None})(),
+        )
         comparison_files.write_comparison(tmp_path, found)
     return (tmp_path / "comparison.csv").read_text()
 
@@ -122,22 +139,37 @@ def test_numbers_are_written_as_they_were():
 
 
 def test_numbers_far_from_zero_keep_the_digits_of_their_deviation(tmp_path):
-    """Of predictions near 2,020,000 with deviations of a tenth, in every kind of file; and of draws, without any."""
-    columns = {"time_mean": [2_020_000.4321, 7.0], "time_sd": [0.1, 0.0], "prediction": [2_020_000.4321, 7.5]}
+    """Of predictions near 2,020,000 with deviations of a tenth, in every kind of file; and of
+    draws, without any."""
+    columns = {
+        "time_mean": [2_020_000.4321, 7.0],
+        "time_sd": [0.1, 0.0],
+        "prediction": [2_020_000.4321, 7.5],
+    }
     columns |= {"low": [2_020_000.27, 7.0], "high": [2_020_000.59, 8.0]}
     columns = {name: np.array(values) for name, values in columns.items()}
     first, second = as_csv(columns).splitlines()[1:]
     assert first == "2020000.4321,0.1,2020000.4321,2020000.27,2020000.59"
     assert second == "7,0,7.5,7,8"
     write_columns(tmp_path / "far.jsonl", columns)
-    assert json.loads((tmp_path / "far.jsonl").read_text().splitlines()[0])["time_mean"] == 2_020_000.4321
-    assert as_csv({"draw": np.array([2_020_000.25, 2_020_001.125])}) == "draw\n2020000.25\n2020001.125\n"
+    assert (
+        json.loads((tmp_path / "far.jsonl").read_text().splitlines()[0])["time_mean"]
+        == 2_020_000.4321
+    )
+    assert (
+        as_csv({"draw": np.array([2_020_000.25, 2_020_001.125])})
+        == "draw\n2020000.25\n2020001.125\n"
+    )
     assert as_csv({"share": np.array([0.12345678, 0.5])}) == "share\n0.123457\n0.5\n"
 
 
 def test_csv_is_written_in_one_place():
     root = Path(vijax.__file__).parent
-    other = [path for path in root.rglob("*.py") if re.search(r"csv\.\w*[wW]riter|to_csv", path.read_text())]
+    other = [
+        path
+        for path in root.rglob("*.py")
+        if re.search(r"csv\.\w*[wW]riter|to_csv", path.read_text())
+    ]
     assert other == []
 
 
@@ -165,4 +197,6 @@ def test_the_page_saves_the_same_csv():
     rows = [[text, -1.5] for text in FORMULAS + PLAIN]
     program = f"{functions}\nprocess.stdout.write(csv({json.dumps(rows)}))"
     done = subprocess.run(["node", "-e", program], capture_output=True, check=True)
-    assert list(csv.reader(io.StringIO(done.stdout.decode(), newline=""))) == [[quoted(t), "-1.5"] for t, _ in rows]
+    assert list(csv.reader(io.StringIO(done.stdout.decode(), newline=""))) == [
+        [quoted(t), "-1.5"] for t, _ in rows
+    ]

@@ -39,14 +39,34 @@ def test_a_run_on_shards_of_documents_at_an_address(memory, tmp_path, monkeypatc
     texts = ((f"t{i}", " ".join(rng.choice(words[8 * (i % 2) :][:8], 30))) for i in range(60))
     memory.put(str(prepare(texts, tmp_path / "shards")), "/here/docs", recursive=True)
     settings = ["--set", "model.num_topics=2", "fit.num_epochs=3", "fit.evaluate_every=0"]
-    assert main(["fit", "lda", "--data", "memory://here/docs", "--out", str(tmp_path / "run"), *settings]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                "lda",
+                "--data",
+                "memory://here/docs",
+                "--out",
+                str(tmp_path / "run"),
+                *settings,
+            ]
+        )
+        == 0
+    )
     facts = json.loads((tmp_path / "run" / "data.json").read_text())
     assert facts["documents"] + facts["held_out"] == 60
     assert "memory://here/docs" in (tmp_path / "run" / "config.toml").read_text()
     assert main(["resume", str(tmp_path / "run")]) == 0
 
 
-TWO = ["--set", "model.num_topics=2", "algorithm.name=svi", "fit.batch_size=50", "fit.num_epochs=6", "data.sample=150"]
+TWO = [
+    "--set",
+    "model.num_topics=2",
+    "algorithm.name=svi",
+    "fit.batch_size=50",
+    "fit.num_epochs=6",
+    "data.sample=150",
+]
 
 
 @pytest.fixture
@@ -56,13 +76,19 @@ def documents(memory, tmp_path):
     rng = np.random.default_rng(0)
     texts = [(f"t{i}", " ".join(rng.choice(words[8 * (i >= 400) :][:8], 20))) for i in range(600)]
     texts[7] = ("t7", texts[7][1] + " onlyion")
-    made = prepare(texts, tmp_path / "shards", text=vi.data.TextSettings(min_df=1, max_df=1.0), shard_characters=16_000)
+    made = prepare(
+        texts,
+        tmp_path / "shards",
+        text=vi.data.TextSettings(min_df=1, max_df=1.0),
+        shard_characters=16_000,
+    )
     memory.put(str(made), "/here/docs", recursive=True)
     return texts
 
 
 def test_a_run_on_documents_that_are_read_by_parts(documents, tmp_path, monkeypatch, capsys):
-    """No copy of them is made, a run that goes on comes to the same end, and each document gets its topics."""
+    """No copy of them is made, a run that goes on comes to the same end, and each document gets its
+    topics."""
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
     run, other = tmp_path / "run", tmp_path / "other"
     assert main(["fit", "lda", "--data", "memory://here/docs", "--out", str(run), *TWO]) == 0
@@ -85,7 +111,9 @@ def test_a_run_on_documents_that_are_read_by_parts(documents, tmp_path, monkeypa
     settings = other / "config.toml"
     settings.write_text(settings.read_text().replace("num_epochs = 2", "num_epochs = 6"))
     assert main(["resume", str(other)]) == 0
-    np.testing.assert_array_equal(np.asarray(vi.load(other).fit.posterior["topics"].concentration), topics)
+    np.testing.assert_array_equal(
+        np.asarray(vi.load(other).fit.posterior["topics"].concentration), topics
+    )
     # All documents, some at a time, in the order of the files.
     monkeypatch.setattr(transformed, "AT_ONCE", 250)
     assert main(["transform", str(run), "--out", str(tmp_path / "all.csv")]) == 0
@@ -112,24 +140,34 @@ def test_a_run_on_documents_that_are_read_by_parts(documents, tmp_path, monkeypa
         ("plsa", [], "plsa needs them all"),
     ],
 )
-def test_documents_that_cannot_be_read_by_parts_are_refused(documents, tmp_path, capsys, model, settings, said):
+def test_documents_that_cannot_be_read_by_parts_are_refused(
+    documents, tmp_path, capsys, model, settings, said
+):
     run = str(tmp_path / "run")
     every = ["--set", "data.sample=150", *settings]
     assert main(["fit", model, "--data", str(tmp_path / "shards"), "--out", run, *every]) == 2
     found = capsys.readouterr().err
-    assert f"600 {'users' if model == 'hpf' else 'documents'} are more than data.sample=150" in found
+    assert (
+        f"600 {'users' if model == 'hpf' else 'documents'} are more than data.sample=150" in found
+    )
     assert said in found
     assert "set data.sample=600" in found
 
 
-@pytest.mark.parametrize(("model", "columns"), [("lda", ["document", "words"]), ("hpf", ["user", "taken"])])
+@pytest.mark.parametrize(
+    ("model", "columns"), [("lda", ["document", "words"]), ("hpf", ["user", "taken"])]
+)
 def test_results_by_parts_have_the_words_of_their_model(model, columns):
-    found = new_documents(LISTINGS[model].source.columns, vi.data.read(np.eye(2, dtype=int)), first=3)
+    found = new_documents(
+        LISTINGS[model].source.columns, vi.data.read(np.eye(2, dtype=int)), first=3
+    )
     assert list(found.beside) == columns
     assert found.beside[columns[0]] == [f"{columns[0]} 3", f"{columns[0]} 4"]
 
 
-@pytest.mark.parametrize(("model", "called"), [("lda", "documents"), ("hpf", "users"), ("plsa", "documents")])
+@pytest.mark.parametrize(
+    ("model", "called"), [("lda", "documents"), ("hpf", "users"), ("plsa", "documents")]
+)
 def test_rows_that_are_many_are_called_as_they_are(model, called, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "MOST_ROWS", 2)
     said, seen = [], Seen(None, Data(vi.data.read(np.eye(3, dtype=int)), None), None, None)
@@ -137,13 +175,25 @@ def test_rows_that_are_many_are_called_as_they_are(model, called, tmp_path, monk
     assert f"is left out, for 3 {called} are many" in said[0]
 
 
-ROWS = ["--set", "model.num_components=2", "model.emission.name=diagonal_gaussian", "data.sample=150"]
-BY_PARTS = [*ROWS, "algorithm.name=svi", "fit.batch_size=50", "fit.num_epochs=20", "data.standardise=true"]
+ROWS = [
+    "--set",
+    "model.num_components=2",
+    "model.emission.name=diagonal_gaussian",
+    "data.sample=150",
+]
+BY_PARTS = [
+    *ROWS,
+    "algorithm.name=svi",
+    "fit.batch_size=50",
+    "fit.num_epochs=20",
+    "data.standardise=true",
+]
 
 
 @pytest.fixture
 def table(memory):
-    """Two clusters of 600 rows in 3 files, sorted: one that reads the first rows alone finds one of them."""
+    """Two clusters of 600 rows in 3 files, sorted: one that reads the first rows alone finds one of
+    them."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 2)) + 6.0 * (np.arange(600) >= 400)[:, None]
@@ -157,9 +207,15 @@ def table(memory):
 def test_a_run_on_rows_that_are_read_by_parts(table, tmp_path, capsys, monkeypatch):
     seen = []
     take = rows_module.Rows.take
-    monkeypatch.setattr(rows_module.Rows, "take", lambda self, n, *a: seen.append((self, len(n))) or take(self, n, *a))
+    monkeypatch.setattr(
+        rows_module.Rows,
+        "take",
+        lambda self, n, *a: seen.append((self, len(n))) or take(self, n, *a),
+    )
     run = tmp_path / "run"
-    assert main(["fit", "mixture", "--data", "memory://here/table", "--out", str(run), *BY_PARTS]) == 0
+    assert (
+        main(["fit", "mixture", "--data", "memory://here/table", "--out", str(run), *BY_PARTS]) == 0
+    )
     said = capsys.readouterr().err
     assert "600 rows" not in said
     assert "540 rows of 2 columns, 60 rows held out" in said
@@ -169,7 +225,9 @@ def test_a_run_on_rows_that_are_read_by_parts(table, tmp_path, capsys, monkeypat
     assert (facts["rows"], facts["held_out"], facts["columns"]) == (540, 60, ["a", "b"])
     fit = vi.load(run).fit
     weights = np.sort(np.asarray(fit.posterior["weights"].mean()))
-    np.testing.assert_allclose(weights, [1 / 3, 2 / 3], atol=0.04)  # and the posterior is that of all training rows
+    np.testing.assert_allclose(
+        weights, [1 / 3, 2 / 3], atol=0.04
+    )  # and the posterior is that of all training rows
     assert float(np.sum(np.asarray(fit.posterior["weights"].concentration))) > 500
     assert [n for _, n in seen[:2]] == [150, 60]
     assert main(["resume", str(run)]) == 0
@@ -181,13 +239,19 @@ def test_a_run_on_rows_that_are_read_by_parts(table, tmp_path, capsys, monkeypat
     ("settings", "said"),
     [
         ([], "algorithm.name=cavi reads all of them at each step"),
-        (["algorithm.name=svi", "algorithm.warm_starts=true"], "warm_starts remembers something of each"),
+        (
+            ["algorithm.name=svi", "algorithm.warm_starts=true"],
+            "warm_starts remembers something of each",
+        ),
         (["algorithm.name=svi", "data.num_rows=10"], "data.num_rows keeps some"),
     ],
 )
 def test_what_cannot_be_read_by_parts_is_refused(table, tmp_path, capsys, settings, said):
     run = str(tmp_path / "run")
-    assert main(["fit", "mixture", "--data", "memory://here/table", "--out", run, *ROWS, *settings]) == 2
+    assert (
+        main(["fit", "mixture", "--data", "memory://here/table", "--out", run, *ROWS, *settings])
+        == 2
+    )
     found = capsys.readouterr().err
     assert "600 rows are more than data.sample=150" in found
     assert said in found
@@ -221,8 +285,11 @@ def kinds_of(kind):
 
 @pytest.mark.parametrize("kind", kinds_of(Corpus))
 def test_rows_made_from_others_need_no_more_than_words(kind):
-    """What a class of corpora adds is left behind where its words are selected: the fields are those of a corpus."""
+    """What a class of corpora adds is left behind where its words are selected: the fields are
+    those of a corpus."""
     plain = kind.plain_kind.fget(None)
-    assert {field.name for field in dataclasses.fields(plain)} == {field.name for field in dataclasses.fields(Corpus)}
+    assert {field.name for field in dataclasses.fields(plain)} == {
+        field.name for field in dataclasses.fields(Corpus)
+    }
     assert plain.wording is kind.wording
     assert plain.may_be_empty is kind.may_be_empty

@@ -1,4 +1,5 @@
-"""Settings that a format does not have are refused by name, with what they are for; none is passed over."""
+"""Settings that a format does not have are refused by name, with what they are for; none is passed
+over."""
 
 import numpy as np
 import pytest
@@ -33,19 +34,64 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "path", "override", "message"),
     [
-        ("mixture", "t.csv", "sheet=a", "data.sheet is the sheet of a spreadsheet, and t.csv is a text file"),
-        ("mixture", "t.csv", "sha256=ab", "data.sha256 is the checksum of the file at an .* and t.csv is a file"),
-        ("mixture", "t.csv", "synthetic_seed=2", "data.synthetic_seed is the seed of a synthetic table"),
-        ("mixture", "t.parquet", "separator=tab", "data.separator is what divides the cells of a csv"),
+        (
+            "mixture",
+            "t.csv",
+            "sheet=a",
+            "data.sheet is the sheet of a spreadsheet, and t.csv is a text file",
+        ),
+        (
+            "mixture",
+            "t.csv",
+            "sha256=ab",
+            "data.sha256 is the checksum of the file at an .* and t.csv is a file",
+        ),
+        (
+            "mixture",
+            "t.csv",
+            "synthetic_seed=2",
+            "data.synthetic_seed is the seed of a synthetic table",
+        ),
+        (
+            "mixture",
+            "t.parquet",
+            "separator=tab",
+            "data.separator is what divides the cells of a csv",
+        ),
         ("mixture", "t.parquet", "decimal=,", "data.decimal is the decimal sign of a text file"),
         ("mixture", "t.parquet", "encoding=cp1252", "data.encoding is the encoding of text files"),
         ("mixture", "t.xlsx", "separator=tab", "data.separator is .* and t.xlsx is a spreadsheet"),
         ("mixture", "t.npz", "sheet=a", "data.sheet is .* and t.npz is a file of NumPy arrays"),
-        ("mixture", "synthetic:clusters", "missing_words=[]", "data.missing_words is .* is a synthetic table"),
-        ("mixture", "sklearn:iris", "encoding=cp1252", "data.encoding is .* is a table of scikit-learn"),
-        ("lda", "t.txt", "column=a", "data.column is the column that has the text, and t.txt is a text file with"),
-        ("lda", "t.jsonl", "sheet=a", "data.sheet is the sheet of a spreadsheet, and t.jsonl is JSON lines"),
-        ("lda", "t.ldac", "min_df=3", "data.min_df is how text becomes words, and t.ldac is a file of counts"),
+        (
+            "mixture",
+            "synthetic:clusters",
+            "missing_words=[]",
+            "data.missing_words is .* is a synthetic table",
+        ),
+        (
+            "mixture",
+            "sklearn:iris",
+            "encoding=cp1252",
+            "data.encoding is .* is a table of scikit-learn",
+        ),
+        (
+            "lda",
+            "t.txt",
+            "column=a",
+            "data.column is the column that has the text, and t.txt is a text file with",
+        ),
+        (
+            "lda",
+            "t.jsonl",
+            "sheet=a",
+            "data.sheet is the sheet of a spreadsheet, and t.jsonl is JSON lines",
+        ),
+        (
+            "lda",
+            "t.ldac",
+            "min_df=3",
+            "data.min_df is how text becomes words, and t.ldac is a file of counts",
+        ),
         ("lda", "t.csv", "sheet=a", "data.sheet is the sheet of a spreadsheet"),
         ("stochastic_block_model", "t.csv", "sheet=a", "data.sheet is the sheet of a spreadsheet"),
         ("mixture", "t.csv", "columns=[]", r"data.columns: expected one column or more.*got \[\]"),
@@ -84,7 +130,11 @@ def test_a_setting_that_the_format_has_is_taken(model, path, override):
         ("t.txt", {"column": "a"}, "column: is the column that has the text"),
         ("t.csv", {"sheet": "a"}, "sheet: is the sheet of a spreadsheet"),
         ("t.jsonl", {"separator": "tab"}, "separator: is what divides the cells of a csv"),
-        ("t.ldac", {"text": TextSettings(min_df=3)}, "text: is how text becomes words, and t.ldac is a file of counts"),
+        (
+            "t.ldac",
+            {"text": TextSettings(min_df=3)},
+            "text: is how text becomes words, and t.ldac is a file of counts",
+        ),
         ("t.csv", {"sha256": "ab"}, "sha256: is the checksum of the file at an http"),
     ],
 )
@@ -95,13 +145,18 @@ def test_an_argument_of_another_format_is_refused(path, argument, message):
 
 @pytest.mark.parametrize(("key", "name"), [("weight", "w"), ("source", "from"), ("target", "to")])
 def test_a_column_of_a_graph_that_is_named_must_be_there(key, name, tmp_path):
-    """A weight of another name would leave all weights 1, and other ends make a matrix of the table."""
+    """A weight of another name would leave all weights 1, and other ends make a matrix of the
+    table."""
     (tmp_path / "e.csv").write_text("source,target,x\na,b,2\nb,c,3\n")
     config = load_config("stochastic_block_model", [f"data.{key}={name}"], str(tmp_path / "e.csv"))
-    with pytest.raises(DataError, match=rf"expected a column '{name}' \(data\.{key}\), got none of that name"):
+    with pytest.raises(
+        DataError, match=rf"expected a column '{name}' \(data\.{key}\), got none of that name"
+    ):
         load_data(config)
 
 
 def test_no_columns_are_no_choice():
-    with pytest.raises(DataError, match=r"a table, data\.columns: expected one column or more, got none"):
+    with pytest.raises(
+        DataError, match=r"a table, data\.columns: expected one column or more, got none"
+    ):
         table_of({"x": np.ones(3)}, Choice(columns=()), "a table")

@@ -1,4 +1,5 @@
-"""Runs beside each other: paired differences, coherence, sweeps that go on where they were stopped."""
+"""Runs beside each other: paired differences, coherence, sweeps that go on where they were
+stopped."""
 
 import csv
 import hashlib
@@ -56,7 +57,9 @@ def silent(message):
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     corpus().save(folder / "corpus")
-    (folder / "small.toml").write_text(CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n")
+    (folder / "small.toml").write_text(
+        CONFIG + f"\n[data]\npath = {json.dumps(str(folder / 'corpus'))}\n"
+    )
     return folder
 
 
@@ -68,7 +71,12 @@ def swept(inputs):
         read = sweeps.read
         patch.setattr("vijax.app.runs.sweep.read", lambda *given: reads.append(1) or read(*given))
         patch.setattr("vijax.app.runs.run.read", lambda *given: reads.append(1))
-        assert main(["fit", str(inputs / "small.toml"), "--sweep", "num_topics=1,3", "--out", str(out)]) == 0
+        assert (
+            main(
+                ["fit", str(inputs / "small.toml"), "--sweep", "num_topics=1,3", "--out", str(out)]
+            )
+            == 0
+        )
     assert reads == [1]  # once, for both
     return out
 
@@ -78,14 +86,16 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-# --- paired differences ----------------------------------------------------------------------------------------------
+# --- paired differences ---------------------------------------------------------------------------
 def test_a_paired_difference_is_that_of_the_same_rows():
     rng = np.random.default_rng(1)
     hard = rng.normal(-5, 2, 40)
     one, two = hard, hard - 0.2 + 0.1 * rng.normal(size=40)
     for make in (HeldOut.of, lambda x: RowScore.of(x, "row")):
         found = paired_difference(make(one), make(two))
-        np.testing.assert_allclose(found, [np.mean(one - two), np.std(one - two, ddof=1) / np.sqrt(40)])
+        np.testing.assert_allclose(
+            found, [np.mean(one - two), np.std(one - two, ddof=1) / np.sqrt(40)]
+        )
         assert found.standard_error < 0.1 * make(one).standard_error
     words = rng.integers(1, 9, 40)
     documents = paired_difference(Score.of(one, words), Score.of(two, words))
@@ -93,11 +103,13 @@ def test_a_paired_difference_is_that_of_the_same_rows():
 
 
 def test_scores_of_other_rows_have_no_difference():
-    with pytest.raises(ValueError, match=r"two of the same documents or rows, got 3 of 3 in all and 2 of 2"):
+    with pytest.raises(
+        ValueError, match=r"two of the same documents or rows, got 3 of 3 in all and 2 of 2"
+    ):
         paired_difference(HeldOut.of(np.zeros(3)), HeldOut.of(np.zeros(2)))
 
 
-# --- sweeps ----------------------------------------------------------------------------------------------------------
+# --- sweeps ---------------------------------------------------------------------------------------
 def test_a_sweep_leaves_a_run_for_each_value_and_a_table_of_both(swept, capsys):
     rows = rows_of(swept / "comparison.csv")
     assert [row["run"] for row in rows] == ["num_topics-1", "num_topics-3"]
@@ -109,7 +121,9 @@ def test_a_sweep_leaves_a_run_for_each_value_and_a_table_of_both(swept, capsys):
     assert rows[1]["behind"] == ""
     assert float(rows[1]["NPMI"]) > float(rows[0]["NPMI"])
     for name in ("num_topics-1", "num_topics-3"):
-        assert json.loads((swept / name / "result.json").read_text())["status"].startswith("finished")
+        assert json.loads((swept / name / "result.json").read_text())["status"].startswith(
+            "finished"
+        )
     for row in rows:  # one score of a run, at its own end and in the table, whatever its seed
         ended = json.loads((swept / row["run"] / "result.json").read_text())
         assert float(row["score"]) == pytest.approx(ended["score"][0], abs=1e-5)
@@ -128,7 +142,9 @@ def test_a_sweep_goes_on_with_what_is_missing(swept, capsys, monkeypatch):
     (swept / "num_topics-3").rmdir()
     (swept / "comparison.csv").unlink()
     begin = sweeps.begin
-    monkeypatch.setattr(sweeps, "begin", lambda config, run, *rest: Outcome(run, Status.INTERRUPTED, None))
+    monkeypatch.setattr(
+        sweeps, "begin", lambda config, run, *rest: Outcome(run, Status.INTERRUPTED, None)
+    )
     assert main(["resume", str(swept)]) == 130
     error = capsys.readouterr().err
     assert "num_topics-1 (1 of 2): has ended" in error
@@ -143,7 +159,9 @@ def test_compare_gives_the_same_table_of_the_runs(swept, tmp_path, capsys):
     runs = [str(swept / "num_topics-1"), str(swept / "num_topics-3")]
     assert main(["compare", *runs, "--out", str(tmp_path / "both")]) == 0
     assert capsys.readouterr().out.strip() == (swept / "comparison.txt").read_text().strip()
-    assert (tmp_path / "both" / "comparison.csv").read_text() == (swept / "comparison.csv").read_text()
+    assert (tmp_path / "both" / "comparison.csv").read_text() == (
+        swept / "comparison.csv"
+    ).read_text()
 
 
 def test_runs_are_compared_by_their_bounds_where_nothing_is_held_out(swept, tmp_path, capsys):
@@ -155,24 +173,54 @@ def test_runs_are_compared_by_their_bounds_where_nothing_is_held_out(swept, tmp_
     rows = list(csv.DictReader((tmp_path / "both" / "comparison.csv").read_text().splitlines()))
     assert list(rows[0]) == ["run", "num_topics", "score", "behind"]
     for row, run in zip(rows, runs, strict=True):
-        steps = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
-        last = [step["elbo_per_word"] for step in steps if step["kind"] == "step"][-3:]  # three batches are a pass
+        steps = [
+            json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()
+        ]
+        last = [step["elbo_per_word"] for step in steps if step["kind"] == "step"][
+            -3:
+        ]  # three batches are a pass
         assert float(row["score"]) == pytest.approx(np.mean(last), rel=1e-5)
-    assert float(rows[0]["behind"]) == pytest.approx(float(rows[1]["score"]) - float(rows[0]["score"]), rel=1e-3)
+    assert float(rows[0]["behind"]) == pytest.approx(
+        float(rows[1]["score"]) - float(rows[0]["score"]), rel=1e-3
+    )
     assert (tmp_path / "both" / "comparison.png").stat().st_size > 1000
 
 
-def test_a_run_on_standardised_columns_is_compared_with_one_on_raw_ones(tmp_path, monkeypatch, capsys):
-    """Both scores are in the units of the data; whether columns were standardised is shown as what differs."""
+def test_a_run_on_standardised_columns_is_compared_with_one_on_raw_ones(
+    tmp_path, monkeypatch, capsys
+):
+    """Both scores are in the units of the data; whether columns were standardised is shown as what
+    differs."""
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(3)
     rows = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(9, 1, (30, 2))]) * [1.0, 100.0]
     np.savetxt(tmp_path / "own.csv", rows, delimiter=",", header="size,weight", comments="")
-    given = ["--data", str(tmp_path / "own.csv"), "--set", "num_components=2", "held_out=0.2", "fit.num_epochs=4"]
+    given = [
+        "--data",
+        str(tmp_path / "own.csv"),
+        "--set",
+        "num_components=2",
+        "held_out=0.2",
+        "fit.num_epochs=4",
+    ]
     for name in ("true", "false"):
-        assert main(["fit", "gmm_diagonal", "--out", str(tmp_path / name), *given, f"standardise={name}"]) == 0
+        assert (
+            main(
+                [
+                    "fit",
+                    "gmm_diagonal",
+                    "--out",
+                    str(tmp_path / name),
+                    *given,
+                    f"standardise={name}",
+                ]
+            )
+            == 0
+        )
     out = tmp_path / "both"
-    assert main(["compare", str(tmp_path / "true"), str(tmp_path / "false"), "--out", str(out)]) == 0
+    assert (
+        main(["compare", str(tmp_path / "true"), str(tmp_path / "false"), "--out", str(out)]) == 0
+    )
     found = rows_of(out / "comparison.csv")
     assert [row["standardise"] for row in found] == ["True", "False"]
     for row, name in zip(found, ("true", "false"), strict=True):
@@ -188,7 +236,9 @@ def of_a_table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("table")
     rng = np.random.default_rng(3)
     rows = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(9, 1, (30, 2))]) * [1.0, 100.0]
-    table = lambda name, rows: np.savetxt(folder / name, rows, delimiter=",", header="size,weight", comments="")
+    table = lambda name, rows: np.savetxt(
+        folder / name, rows, delimiter=",", header="size,weight", comments=""
+    )
     table("own.csv", rows)
     table("copy.csv", rows)
     table("other.csv", rows + 1e-3 * (np.arange(60) == 7)[:, None])
@@ -203,8 +253,28 @@ def of_a_table(tmp_path_factory):
         "other split, scaled": ["own.csv", "split_seed=1", "standardise=true"],
     }
     for name, (path, *said) in asked.items():
-        given = ["--set", "num_components=2", "held_out=0.2", "fit.num_epochs=2", "fit.restarts=1", *said]
-        assert main(["fit", "gmm_diagonal", "--data", str(folder / path), "--out", str(folder / name), *given]) == 0
+        given = [
+            "--set",
+            "num_components=2",
+            "held_out=0.2",
+            "fit.num_epochs=2",
+            "fit.restarts=1",
+            *said,
+        ]
+        assert (
+            main(
+                [
+                    "fit",
+                    "gmm_diagonal",
+                    "--data",
+                    str(folder / path),
+                    "--out",
+                    str(folder / name),
+                    *given,
+                ]
+            )
+            == 0
+        )
     return folder
 
 
@@ -226,7 +296,9 @@ def test_runs_of_other_data_are_not_compared(swept, tmp_path, capsys):
     other = tmp_path / "other"
     for name in ("config.toml", "data.json"):
         (other / name).parent.mkdir(exist_ok=True)
-        (other / name).write_text((swept / "num_topics-1" / name).read_text().replace('"tokens": ', '"tokens": 1'))
+        (other / name).write_text(
+            (swept / "num_topics-1" / name).read_text().replace('"tokens": ', '"tokens": 1')
+        )
     assert main(["compare", str(swept / "num_topics-1"), str(other)]) == 2
     error = capsys.readouterr().err
     assert "are of other data, on which scores cannot be compared (tokens: " in error
@@ -287,7 +359,10 @@ def test_runs_whose_verdict_is_not_to_use_them_are_not_the_best(tmp_path, monkey
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
     for name, precision in (("flat", 0.0), ("round", 0.5)):
         (tmp_path / f"{name}.py").write_text(OF_TWO.format(precision=precision))
-    text = '[data]\npath = "synthetic:regression"\ntarget = "y"\nheld_out = 0.2\n[model]\nname = "density"\n'
+    text = (
+        '[data]\npath = "synthetic:regression"\ntarget = "y"\nheld_out = 0.2\n[model]\nname = '
+        '"density"\n'
+    )
     text += 'file = "flat.py"\n[algorithm]\nname = "ngvi"\n[fit]\nevaluate_every = 0\nnum_epochs = 600\n'
     (tmp_path / "flat.toml").write_text(text)
     out = tmp_path / "sweep"
@@ -300,7 +375,12 @@ def test_runs_whose_verdict_is_not_to_use_them_are_not_the_best(tmp_path, monkey
     assert rows["flat"]["score"] == ""
     assert rows["flat"]["remark"].startswith("do not use")
     assert rows["round"]["behind"] == ""
-    assert main(["compare", "--training", *(str(out / rows[name]["run"]) for name in ("round", "flat"))]) == 0
+    assert (
+        main(
+            ["compare", "--training", *(str(out / rows[name]["run"]) for name in ("round", "flat"))]
+        )
+        == 0
+    )
     assert f"The best is {rows['round']['run']}" in capsys.readouterr().out
 
 
@@ -310,13 +390,16 @@ def test_fewer_than_two_runs_are_no_comparison(tmp_path):
 
 
 def test_a_sweep_from_elsewhere_executes_nothing(tmp_path, monkeypatch, capsys):
-    """Nor does it where only a later run names code: naming it in a `vijax fit` would be consent, resuming is none."""
+    """Nor does it where only a later run names code: naming it in a `vijax fit` would be consent,
+    resuming is none."""
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path / "cache"))
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'done')!r}, 'w')\n")
     digest = hashlib.sha256((tmp_path / "evil.py").read_bytes()).hexdigest()
     folder = tmp_path / "sweep"
     (folder / "configs").mkdir(parents=True)
-    (folder / "sweep.json").write_text(json.dumps({"setting": "fit.seed", "runs": ["seed-1", "seed-2"]}))
+    (folder / "sweep.json").write_text(
+        json.dumps({"setting": "fit.seed", "runs": ["seed-1", "seed-2"]})
+    )
     data = '[data]\npath = "synthetic:regression"\ntarget = "y"\n'
     harmless = '[model]\nname = "ard_regression"\n[fit]\nnum_epochs = 1\nevaluate_every = 0\n'
     evil = f'[model]\nname = "density"\nfile = "{tmp_path / "evil.py"}"\nsha256 = "{digest}"\n'

@@ -1,4 +1,5 @@
-"""Runs on tables as a user meets them: resumed with restarts, converged, scored on other rows, wrong inputs."""
+"""Runs on tables as a user meets them: resumed with restarts, converged, scored on other rows,
+wrong inputs."""
 
 import json
 import signal
@@ -36,7 +37,9 @@ evaluate_every = 20
 
 def rows(seed, number=90):
     rng = np.random.default_rng(seed)
-    return np.array([[-4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])[np.arange(number) % 3] + rng.normal(size=(number, 2))
+    return np.array([[-4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])[np.arange(number) % 3] + rng.normal(
+        size=(number, 2)
+    )
 
 
 def write_csv(path, x, names="left,right"):
@@ -84,7 +87,10 @@ def test_the_clusters_are_found_printed_and_drawn(run, capsys):
 
 def test_a_run_with_restarts_stopped_and_resumed_equals_one_that_never_was(run, inputs, capsys):
     out = inputs / "parts"
-    short = ["--set", "num_epochs=50"]  # a chunk's end; the best of the restarts is chosen at the end alone
+    short = [
+        "--set",
+        "num_epochs=50",
+    ]  # a chunk's end; the best of the restarts is chosen at the end alone
     assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *short]) == 0
     config = out / "config.toml"
     config.write_text(config.read_text().replace("num_epochs = 50", "num_epochs = 60"))
@@ -103,7 +109,13 @@ def test_a_finished_run_resumed_is_left_as_it_is(run, capsys):
 
 def test_a_converged_run_stays_and_goes_on_under_a_lower_tol(inputs, capsys):
     out = inputs / "converged"
-    given = ["--set", "num_epochs=2000", "convergence=1e-5", "restarts=1", "init.name=kmeans_plus_plus"]
+    given = [
+        "--set",
+        "num_epochs=2000",
+        "convergence=1e-5",
+        "restarts=1",
+        "init.name=kmeans_plus_plus",
+    ]
     assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *given]) == 0
     before = left(out)
     assert json.loads((out / "result.json").read_text())["status"].startswith("converged")
@@ -112,16 +124,25 @@ def test_a_converged_run_stays_and_goes_on_under_a_lower_tol(inputs, capsys):
     assert left(out) == before
     assert "lower fit.convergence" in capsys.readouterr().err
     assert read_run_config(out).fit.convergence == 1e-5
-    (out / "config.toml").write_text((out / "config.toml").read_text().replace("convergence = 1e-05\n", ""))
+    (out / "config.toml").write_text(
+        (out / "config.toml").read_text().replace("convergence = 1e-05\n", "")
+    )
     (out / "config.toml").write_text((out / "config.toml").read_text().replace("= 2000", "= 150"))
     assert main(["resume", str(out)]) == 0
     assert left(out)[1][-1]["step"] == max(150, before[1][-1]["step"])
 
 
 def test_a_converged_run_killed_before_its_end_was_written_ends_where_it_did(inputs):
-    """The state says that it has converged: no chunk before, which a resumed run does not have, is asked."""
+    """The state says that it has converged: no chunk before, which a resumed run does not have, is
+    asked."""
     out = inputs / "killed"
-    given = ["--set", "num_epochs=2000", "convergence=1e-5", "restarts=2", "init.name=kmeans_plus_plus"]
+    given = [
+        "--set",
+        "num_epochs=2000",
+        "convergence=1e-5",
+        "restarts=2",
+        "init.name=kmeans_plus_plus",
+    ]
     assert main(["fit", str(inputs / "small.toml"), "--out", str(out), *given]) == 0
     before = left(out)
     for lost in (0, 1):  # of the checkpoints, the newest first
@@ -131,7 +152,9 @@ def test_a_converged_run_killed_before_its_end_was_written_ends_where_it_did(inp
             (out / name).unlink()
         assert main(["resume", str(out)]) == 0
         assert left(out)[0] == before[0]
-        steps = [[r for r in records if r["kind"] == "step"] for records in (left(out)[1], before[1])]
+        steps = [
+            [r for r in records if r["kind"] == "step"] for records in (left(out)[1], before[1])
+        ]
         assert steps[0] == steps[1]
         assert json.loads((out / "result.json").read_text())["status"].startswith("converged")
 
@@ -142,11 +165,15 @@ def test_skipped_steps_are_in_the_last_lines(inputs, capsys):
     wild = str(write_csv(inputs / "wild.csv", x))
     data = ["--data", wild, "--set", "restarts=1", "held_out=0", "standardise=false"]
     svi = ["algorithm.name=svi", "batch_size=30", "num_epochs=4"]
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "wild"), *data, *svi]) == 0
+    assert (
+        main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "wild"), *data, *svi]) == 0
+    )
     assert "Warning: 4 of 12 steps were not finite and were skipped." in capsys.readouterr().out
     assert json.loads((inputs / "wild" / "result.json").read_text())["skipped"] == 4
     lost = ["num_epochs=3", "init.name=prior"]  # where no data are read
-    assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "lost"), *data, *lost]) == 3
+    assert (
+        main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "lost"), *data, *lost]) == 3
+    )
     out = capsys.readouterr().out
     assert "Warning: 3 of 3 steps were not finite and were skipped." in out
     assert "The run failed" in out
@@ -156,13 +183,19 @@ def test_minibatches_for_steps_of_size_one_are_refused_in_terms_of_the_command_l
     given = ["--set", "algorithm.name=em", "batch_size=30", "restarts=1"]
     assert main(["fit", str(inputs / "small.toml"), "--out", str(inputs / "refused"), *given]) == 2
     error = capsys.readouterr().err
-    assert "fit.batch_size: expected all of the 81 training rows for algorithm.name=em, got 30" in error
+    assert (
+        "fit.batch_size: expected all of the 81 training rows for algorithm.name=em, got 30"
+        in error
+    )
     assert "set algorithm.name=svi, or algorithm.step_size.name=robbins_monro" in error
     assert not (inputs / "refused").exists()
 
 
 def test_other_rows_are_scored(run, inputs, capsys):
-    near, far = write_csv(inputs / "near.csv", rows(7)), write_csv(inputs / "far.csv", rows(7) + 3.0)
+    near, far = (
+        write_csv(inputs / "near.csv", rows(7)),
+        write_csv(inputs / "far.csv", rows(7) + 3.0),
+    )
     scores = []
     for path in (near, far):
         assert main(["evaluate", str(run), "--data", str(path)]) == 0
@@ -187,8 +220,16 @@ def test_an_unfinished_run_can_be_read(inputs, run, capsys):
 def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_does(
     inputs, tmp_path, monkeypatch, capsys
 ):
-    given = ["algorithm.name=svi", "batch_size=9", "num_epochs=2000", "convergence=0.01", "restarts=1"]
-    start = lambda out: main(["fit", str(inputs / "small.toml"), "--out", str(tmp_path / out), "--set", *given])
+    given = [
+        "algorithm.name=svi",
+        "batch_size=9",
+        "num_epochs=2000",
+        "convergence=0.01",
+        "restarts=1",
+    ]
+    start = lambda out: main(
+        ["fit", str(inputs / "small.toml"), "--out", str(tmp_path / out), "--set", *given]
+    )
     assert start("whole") == 0
     assert "still to gain" in capsys.readouterr().err
     end = json.loads((tmp_path / "whole" / "result.json").read_text())
@@ -216,7 +257,10 @@ def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_d
     ("command", "fragments"),
     [
         ("fit {inputs}/small.toml --data {inputs}/absent.csv", ["absent.csv", "expected a file"]),
-        ("fit {inputs}/small.toml --set data.columns=['lef']", ["rows.csv", "'lef'", "did you mean 'left'?"]),
+        (
+            "fit {inputs}/small.toml --set data.columns=['lef']",
+            ["rows.csv", "'lef'", "did you mean 'left'?"],
+        ),
         ("fit {inputs}/small.toml --set emission.name=poisson", ["counts 0, 1, 2", "row"]),
         (
             "fit {inputs}/small.toml --set emission.name=full_gaussian degrees=1",
@@ -224,7 +268,10 @@ def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_d
         ),
         ("fit {inputs}/small.toml --set batch_size=0", ["batch_size", "0"]),
         ("fit {inputs}/small.toml --set held_out=0.001", ["held_out", "0 of 90 rows"]),
-        ("fit {inputs}/small.toml --set model.name=mixed", ["model.name", 'did you mean "mixture"?']),
+        (
+            "fit {inputs}/small.toml --set model.name=mixed",
+            ["model.name", 'did you mean "mixture"?'],
+        ),
         ("fit {inputs}/small.toml --set num_topics=3", ["num_topics"]),
         ("fit {inputs}/gaps.toml", ["gaps.csv", "a missing value in line 3 of column 'right'"]),
         ("topics {run}", ["no topics", "vijax summary"]),
@@ -252,19 +299,29 @@ def out_of(command, inputs):
 
 @pytest.mark.parametrize("sample", [200, 1_000_000], ids=["by parts", "held"])
 def test_a_folder_of_parquet_files_of_two_types_is_scaled_and_held_out_as_it_is(sample, tmp_path):
-    """Fractions after whole numbers were cut to 0: held-out rows and the scale of all were those of other numbers."""
+    """Fractions after whole numbers were cut to 0: held-out rows and the scale of all were those of
+    other numbers."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)
     whole, parts = rng.integers(0, 2, 300), rng.normal(0.5, 0.2, 300)
     for i, values in enumerate((whole, parts)):
         more = {"z": np.arange(300.0), "__index_level_0__": np.arange(300)}
-        parquet.write_table(arrow.table({"a": values, **more}), tmp_path / f"{i}.parquet", row_group_size=70)
-    said = {"path": json.dumps(str(tmp_path)), "held_out": 0.25, "standardise": "true", "sample": sample}
+        parquet.write_table(
+            arrow.table({"a": values, **more}), tmp_path / f"{i}.parquet", row_group_size=70
+        )
+    said = {
+        "path": json.dumps(str(tmp_path)),
+        "held_out": 0.25,
+        "standardise": "true",
+        "sample": sample,
+    }
     given = [f"data.{name}={value}" for name, value in said.items()]
     data = load_table(load_config("mixture", [*given, "algorithm.name=svi", "fit.batch_size=50"]))
     assert data.train.columns == ("a", "z")
     assert any("'__index_level_0__' is left out" in note for note in data.train.notes)
-    unscaled = [part.x * data.train.scaling.deviation + data.train.scaling.mean for part in data.parts]
+    unscaled = [
+        part.x * data.train.scaling.deviation + data.train.scaling.mean for part in data.parts
+    ]
     taken = np.concatenate([part[:, 0] for part in unscaled])
     known = np.concatenate([whole, parts])
     distance = np.abs(taken[:, None] - known).min(1)

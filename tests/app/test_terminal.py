@@ -1,4 +1,5 @@
-"""What the program says, and what it does not: versions, pipes that close, wording, data given as a configuration."""
+"""What the program says, and what it does not: versions, pipes that close, wording, data given as a
+configuration."""
 
 import itertools
 import os
@@ -26,7 +27,11 @@ def test_a_reader_who_goes_away_is_no_error(command):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "vijax.app.cli", command], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, "-m", "vijax.app.cli", command],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
     )
     os.close(writer)
     assert done.stderr == ""
@@ -49,7 +54,10 @@ TABLE = [
     ("pass column=...; known: 'body'", "--set data.column=COLUMN; known: 'body'"),
     ("rename the file, or pass format=.", "rename the file, or --set data.format=FORMAT."),
     ("pass batch_size=59.", "--set fit.batch_size=59."),
-    ("pass encoding='cp1252' if that reads well.", "--set data.encoding=cp1252 if that reads well."),
+    (
+        "pass encoding='cp1252' if that reads well.",
+        "--set data.encoding=cp1252 if that reads well.",
+    ),
     ("check the path; to pass the texts themselves, pass a list of them.", "check the path."),
     ("pass integers.", "give integers."),
     (
@@ -80,36 +88,45 @@ def test_a_wrong_column_at_the_command_line(tmp_path, capsys):
     assert "pass column" not in message
 
 
-# --- what XLA prints --------------------------------------------------------------------------------------------------
+# --- what XLA prints ------------------------------------------------------------------------------
 STARS = b"********************************"
 ALARMS = [
     [
         b"2026-01-01 00:00:00.1: E external/xla/xla/service/slow_operation_alarm.cc:73] ",
         STARS,
-        b"[Compiling module jit_run_chunk] Very slow compile? If you want to file a bug, run with envvar "
+        b"[Compiling module jit_run_chunk] Very slow compile? If you want to file a bug, run with "
+        b"envvar "
         b"XLA_FLAGS=--xla_dump_to=/tmp/foo and attach the results.",
         STARS,
     ],
     [
-        b"2026-01-01 00:02:09.1: E external/xla/xla/service/slow_operation_alarm.cc:140] The operation took 2m9.8s",
+        b"2026-01-01 00:02:09.1: E external/xla/xla/service/slow_operation_alarm.cc:140] The "
+        b"operation took 2m9.8s",
         b"",
         STARS,
-        b"[Compiling module jit_run_chunk] Very slow compile? If you want to file a bug, run with envvar "
+        b"[Compiling module jit_run_chunk] Very slow compile? If you want to file a bug, run with "
+        b"envvar "
         b"XLA_FLAGS=--xla_dump_to=/tmp/foo and attach the results.",
         STARS,
     ],
     [
-        b"2026-01-01 00:00:00.1: E external/xla/xla/service/slow_operation_alarm.cc:73] Constant folding an "
+        b"2026-01-01 00:00:00.1: E external/xla/xla/service/slow_operation_alarm.cc:73] Constant "
+        b"folding an "
         b"instruction is taking > 1s:",
         b"",
-        b"  %pad.11 = s32[5,5000,1000]{2,1,0} pad(%a, %b), padding=0_0 (displaying the full instruction incurs a "
+        b"  %pad.11 = s32[5,5000,1000]{2,1,0} pad(%a, %b), padding=0_0 (displaying the full "
+        b"instruction incurs a "
         b"runtime overhead. Raise your logging level to 4 or above).",
         b"",
-        b"This isn't necessarily a bug; constant-folding is inherently a trade-off between compilation time and speed "
-        b"at runtime. XLA has some guards that attempt to keep constant folding from taking too long, but "
-        b"fundamentally you'll always be able to come up with an input program that takes a long time.",
+        b"This isn't necessarily a bug; constant-folding is inherently a trade-off between "
+        b"compilation time and speed "
+        b"at runtime. XLA has some guards that attempt to keep constant folding from taking too "
+        b"long, but "
+        b"fundamentally you'll always be able to come up with an input program that takes a long "
+        b"time.",
         b"",
-        b"If you'd like to file a bug, run with envvar XLA_FLAGS=--xla_dump_to=/tmp/foo and attach the results.",
+        b"If you'd like to file a bug, run with envvar XLA_FLAGS=--xla_dump_to=/tmp/foo and "
+        b"attach the results.",
     ],
 ]
 
@@ -135,12 +152,14 @@ with kept_off():
 @pytest.mark.parametrize(("then", "code"), [("pass", 0), ("os.abort()", -6)])
 def test_only_banners_are_kept_off_the_screen_even_in_a_crash(then, code):
     program = NATIVE.format(banner=b"\n".join(ALARMS[0]) + b"\n", then=then)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == code
     assert sorted(done.stderr.splitlines()) == ["native error", "python"]
 
 
-# --- silence ----------------------------------------------------------------------------------------------------------
+# --- silence --------------------------------------------------------------------------------------
 def test_a_silence_is_explained_and_no_more_than_once(capsys):
     from vijax.app.settings.progress import COMPILING, Printer
 
@@ -153,12 +172,15 @@ def test_a_silence_is_explained_and_no_more_than_once(capsys):
     assert capsys.readouterr().err == ""
 
 
-# --- the map of topics ------------------------------------------------------------------------------------------------
+# --- the map of topics ----------------------------------------------------------------------------
 def test_topics_that_lie_close_together_are_all_numbered_on_the_map():
     from vijax.app.drawing.bubbles import Bubble, bubble_map
 
     names = ["software use code", "use software file", "com red html"]
-    close = [Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, str(i), name, "#", name) for i, name in enumerate(names)]
+    close = [
+        Bubble(0.02 * i, 0.01 * i, 1.0 - 0.1 * i, str(i), name, "#", name)
+        for i, name in enumerate(names)
+    ]
     shown = bubble_map(close)
     places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)">(\d)<', shown)
     assert [number for *_, number in places] == ["0", "1", "2"]

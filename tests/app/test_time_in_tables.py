@@ -20,7 +20,16 @@ from vijax.app.report.pages import read_run
 from vijax.app.rows.times import times_ahead, times_of
 from vijax.data.tables.table import Choice, table_of
 
-SEQUENCE_MODELS = ["hmm", "hdp_hmm", "factorial_hmm", "state_space", "arhmm", "slds", "recurrent_slds", "dynamic_svae"]
+SEQUENCE_MODELS = [
+    "hmm",
+    "hdp_hmm",
+    "factorial_hmm",
+    "state_space",
+    "arhmm",
+    "slds",
+    "recurrent_slds",
+    "dynamic_svae",
+]
 
 
 def tracks(seed=0):
@@ -30,7 +39,9 @@ def tracks(seed=0):
         state = 0
         for time in range(40):
             state = 1 - state if rng.random() < 0.1 else state
-            rows.append((animal, 10 + time, round(5 * state + rng.normal(), 4), round(rng.normal(), 4)))
+            rows.append(
+                (animal, 10 + time, round(5 * state + rng.normal(), 4), round(rng.normal(), 4))
+            )
     return rows
 
 
@@ -44,33 +55,53 @@ def shuffled(rows):
 
 
 def test_every_model_of_sequences_orders_rows():
-    assert sorted(SEQUENCE_MODELS) == sorted(name for name, listing in LISTINGS.items() if listing.in_time)
+    assert sorted(SEQUENCE_MODELS) == sorted(
+        name for name, listing in LISTINGS.items() if listing.in_time
+    )
 
 
 @pytest.mark.parametrize("model", SEQUENCE_MODELS)
 def test_times_are_not_modelled_and_order_the_rows(model, tmp_path):
     write(tmp_path / "t.csv", shuffled(tracks()))
-    given = ["data.group=animal", "data.held_out=0", *(["model.image=[]"] if model == "dynamic_svae" else [])]
+    given = [
+        "data.group=animal",
+        "data.held_out=0",
+        *(["model.image=[]"] if model == "dynamic_svae" else []),
+    ]
     data = load_data(load_config(model, given, str(tmp_path / "t.csv")))
     assert data.train.columns == ("x", "y")
     found = dict(zip(data.train.group_names, data.train.sequences(), strict=True))
     scale = data.train.scaling
     x = (np.array([row[2] for row in tracks()]) - scale.mean[0]) / scale.deviation[0]
     np.testing.assert_allclose(np.concatenate([found[name][:, 0] for name in "abc"]), x)
-    assert any(note.startswith("Rows are in the order of 'time' within their groups") for note in data.train.notes)
-    assert any("'time' says when or which a row is, and is not modelled" in note for note in data.train.notes)
+    assert any(
+        note.startswith("Rows are in the order of 'time' within their groups")
+        for note in data.train.notes
+    )
+    assert any(
+        "'time' says when or which a row is, and is not modelled" in note
+        for note in data.train.notes
+    )
 
 
 def test_a_run_of_shuffled_rows_is_that_of_sorted_ones(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows = tracks()
-    given = ["data.group=animal", "data.held_out=0", "model.num_states=2", "fit.num_epochs=20", "fit.restarts=1"]
+    given = [
+        "data.group=animal",
+        "data.held_out=0",
+        "model.num_states=2",
+        "fit.num_epochs=20",
+        "fit.restarts=1",
+    ]
     states = {}
     for name, some in {"sorted": rows, "shuffled": shuffled(rows)}.items():
         write(f"{name}.csv", some)
         assert main(["fit", "hmm", "--data", f"{name}.csv", "--out", name, "--set", *given]) == 0
         found = list(csv.DictReader(Path(name, "transformed.csv").read_text().splitlines()))
-        assert [(row["animal"], int(row["time"])) for row in found] == [row[:2] for row in some]  # as in the file
+        assert [(row["animal"], int(row["time"])) for row in found] == [
+            row[:2] for row in some
+        ]  # as in the file
         upper = max(read_run(Path(name)).shown[0].rows, key=lambda row: row[3])[0]
         states[name] = {(row["animal"], row["time"]): row["state"] == str(upper) for row in found}
     assert states["sorted"] == states["shuffled"]
@@ -86,9 +117,14 @@ def test_a_run_of_shuffled_rows_is_that_of_sorted_ones(tmp_path, monkeypatch, ca
     run = vi.load("shuffled")
     some = {"animal": ["a"] * 4, "time": [3, 1, 2, 0], "x": [5.0, 0.1, 5.2, -0.3], "y": [0.0] * 4}
     alone = run.transform(some).columns()
-    turned = run.transform({name: list(reversed(values)) for name, values in some.items()}).columns()
+    turned = run.transform(
+        {name: list(reversed(values)) for name, values in some.items()}
+    ).columns()
     np.testing.assert_array_equal(alone["probability_0"], turned["probability_0"][::-1])
-    with pytest.raises(ValueError, match="the columns of the run, 'x', 'y', 'animal', 'time', got none called 'time'"):
+    with pytest.raises(
+        ValueError,
+        match="the columns of the run, 'x', 'y', 'animal', 'time', got none called 'time'",
+    ):
         run.transform({name: values for name, values in some.items() if name != "time"})
     with pytest.raises(ValueError, match="the same in row 0, counted from 0, and row 1"):
         run.transform({**some, "time": [1, 1, 0, 2]})
@@ -96,9 +132,14 @@ def test_a_run_of_shuffled_rows_is_that_of_sorted_ones(tmp_path, monkeypatch, ca
 
 
 def test_one_series_needs_no_column_of_groups(tmp_path, monkeypatch, capsys):
-    """As `vijax fit hmm --data one.csv`, though the configuration names the groups of its own data."""
+    """As `vijax fit hmm --data one.csv`, though the configuration names the groups of its own
+    data."""
     monkeypatch.chdir(tmp_path)
-    write("one.csv", [(i + 1, f"{2000 + i // 4}Q{i % 4 + 1}", np.sin(i)) for i in range(30)], "rownames,quarter,value")
+    write(
+        "one.csv",
+        [(i + 1, f"{2000 + i // 4}Q{i % 4 + 1}", np.sin(i)) for i in range(30)],
+        "rownames,quarter,value",
+    )
     for given in ([], ["data.group=none", "data.held_out=0"], ["data.group=", "data.held_out=0"]):
         config = load_config("state_space", given, "one.csv")
         assert (config.data.group, config.data.held_out) == (None, 0.0)
@@ -111,19 +152,29 @@ def test_one_series_needs_no_column_of_groups(tmp_path, monkeypatch, capsys):
     assert load_config("state_space", [], "g.csv").data.group == "sequence"
     assert main(["init", "state_space", "--data", "one.csv"]) == 0
     config = load_config("one_state_space.toml")
-    assert (config.data.columns, config.data.order, config.data.group) == (("value",), "quarter", None)
+    assert (config.data.columns, config.data.order, config.data.group) == (
+        ("value",),
+        "quarter",
+        None,
+    )
     capsys.readouterr()
 
 
 def test_settings_of_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("t.csv", tracks())
-    at = lambda *given: load_data(load_config("hmm", ["data.group=animal", "data.held_out=0", *given], "t.csv")).train
+    at = lambda *given: (
+        load_data(
+            load_config("hmm", ["data.group=animal", "data.held_out=0", *given], "t.csv")
+        ).train
+    )
     assert at("data.order=none").columns == ("time", "x", "y")
     assert at("data.order=none").timed is None
     assert at('data.order=["time"]').timed.order.columns == ("time",)
     assert at('data.columns=["time", "x"]').columns == ("time", "x")
-    with pytest.raises(ValueError, match=r"expected a column 'hour' \(data\.order\), got none of that name"):
+    with pytest.raises(
+        ValueError, match=r"expected a column 'hour' \(data\.order\), got none of that name"
+    ):
         at("data.order=hour")
     with pytest.raises(ConfigError, match=r"data\.order: rows of mixture have no order in time"):
         load_config("mixture", ["data.order=time"], "t.csv")
@@ -142,7 +193,10 @@ def dated(values, group=None):
         (["2023-12-31", "2024-01-31", "2024-02-29"], ["2024-03-31", "2024-04-30"]),
         (["01.03.2024", "03.03.2024", "05.03.2024"], ["2024-03-07", "2024-03-09"]),
         (["2024Q2", "2024Q3", "2024Q4"], ["2025Q1", "2025Q2"]),
-        (["2024-01-01 10:00", "2024-01-01 10:30", "2024-01-01 11:00"], ["2024-01-01 11:30:00", "2024-01-01 12:00:00"]),
+        (
+            ["2024-01-01 10:00", "2024-01-01 10:30", "2024-01-01 11:00"],
+            ["2024-01-01 11:30:00", "2024-01-01 12:00:00"],
+        ),
         (["2024-01-01", "2024-01-02", "2024-01-09"], None),  # unequal steps
     ],
 )
@@ -163,7 +217,9 @@ def test_times_of_each_group_are_its_own():
 def test_a_course_is_drawn_along_its_times():
     from vijax.app.drawing import charts, exports
 
-    course = blocks.Course("c", ["x"], [[0.0, 1.0, 2.0]], [0, 0, 1], [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "", "year")
+    course = blocks.Course(
+        "c", ["x"], [[0.0, 1.0, 2.0]], [0, 0, 1], [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "", "year"
+    )
     at_years = course._replace(x=np.array([1990.0, 1991.0, 1999.0]))
     (again,) = blocks.from_json(blocks.to_json([at_years]))
     drawn = charts.card(again)

@@ -15,10 +15,15 @@ SEEDS = 'model.seed_words=["money: shares", "pets: Cats, dogs"]'
 
 def test_a_run_names_its_topics_everywhere(tmp_path, capsys):
     texts, run = tmp_path / "texts.csv", tmp_path / "run"
-    rows = [f"{text},{kind}" for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12]
+    rows = [
+        f"{text},{kind}"
+        for text, kind in (("cats and dogs", "pets"), ("shares and bonds", "money")) * 12
+    ]
     texts.write_text("text,kind\n" + "\n".join(rows) + "\n")
     settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=10", "fit.batch_size=8", SEEDS]
-    assert main(["fit", "lda_svi", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    assert (
+        main(["fit", "lda_svi", "--data", str(texts), "--out", str(run), "--set", *settings]) == 0
+    )
     assert "money: shares bonds" in capsys.readouterr().out
     assert main(["report", str(run), "--name", "1: animals"]) == 0  # kept in config.toml
     capsys.readouterr()
@@ -42,19 +47,27 @@ def test_a_run_names_its_topics_everywhere(tmp_path, capsys):
     assert "\n1,animals," in listed
     assert "\n0,money," in listed
     assert "money,12,0,money," in (run / "tables" / "topics_by_kind.csv").read_text()
-    assert {"held_out_score.csv", "elbo_per_word.csv"} <= {path.name for path in (run / "tables").iterdir()}
+    assert {"held_out_score.csv", "elbo_per_word.csv"} <= {
+        path.name for path in (run / "tables").iterdir()
+    }
 
 
 def test_tables_call_topics_by_their_names():
     topics = [Topic(k, 0.5, (f"word{k}",), (1.0,), (0.0, 0.0)) for k in range(2)]
-    shown = [blocks.Topics("", topics, [[0, 1], [1, 0]]), blocks.Table("", ["", ""], [["0 word0", "1 word1"]])]
+    shown = [
+        blocks.Topics("", topics, [[0, 1], [1, 0]]),
+        blocks.Table("", ["", ""], [["0 word0", "1 word1"]]),
+    ]
     assert named(shown, {1: "film"})[1].rows == [["0 word0", "1 film"]]
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ('page.names=["7: film"]', 'page.names: expected lines such as "0: sport", with the number of a topic, 0 to 1'),
+        (
+            'page.names=["7: film"]',
+            'page.names: expected lines such as "0: sport", with the number of a topic, 0 to 1',
+        ),
         ('model.learn=["eta"]', "model.seed_words: seed words are part of eta"),
     ],
 )
@@ -65,5 +78,7 @@ def test_what_does_not_go_together_is_refused(setting, words):
 
 def test_words_without_commas_between_them():
     settings = SimpleNamespace(seed_words=("cats dogs",), num_topics=2, eta=0.1, seed_weight=1.0)
-    with pytest.raises(ConfigError, match=r"got 1 others.* Commas are between the words of a topic"):
+    with pytest.raises(
+        ConfigError, match=r"got 1 others.* Commas are between the words of a topic"
+    ):
         build_seeded(settings, SimpleNamespace(names=("cats", "dogs")))

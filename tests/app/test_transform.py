@@ -1,4 +1,5 @@
-"""Runs on tables applied to other rows: what is kept of the data, what is carried through, what each model says."""
+"""Runs on tables applied to other rows: what is kept of the data, what is carried through, what
+each model says."""
 
 import csv
 import json
@@ -51,7 +52,9 @@ def rows(number=90):
 def write(path, x, names=("left", "right")):
     with path.open("w") as file:
         file.write(f"id,{','.join(names)},species\n")
-        file.writelines(f"{i:03d},{','.join(f'{v:.6g}' for v in row)},kind {i % 3}\n" for i, row in enumerate(x))
+        file.writelines(
+            f"{i:03d},{','.join(f'{v:.6g}' for v in row)},kind {i % 3}\n" for i, row in enumerate(x)
+        )
     return path
 
 
@@ -101,14 +104,19 @@ def test_blocks_of_rows_say_what_all_of_them_do(run, monkeypatch):
     loaded, x = vi.load(run), rows(50)
     at_once, told = loaded.transform(x)["probability"], []
     monkeypatch.setattr(by_row.in_blocks, "__defaults__", (16,))
-    np.testing.assert_allclose(loaded.transform(x, tell=told.append)["probability"], at_once, atol=1e-6)
+    np.testing.assert_allclose(
+        loaded.transform(x, tell=told.append)["probability"], at_once, atol=1e-6
+    )
     assert told == [16, 32, 48, 50]
 
 
 @pytest.mark.parametrize(
     ("new", "fragments"),
     [
-        ({"left": [1.0], "Right": [2.0]}, ["'left', 'right'", "none called 'right', but 'left', 'Right'"]),
+        (
+            {"left": [1.0], "Right": [2.0]},
+            ["'left', 'right'", "none called 'right', but 'left', 'Right'"],
+        ),
         (np.ones((2, 3)), ["a matrix of 2 columns", "3"]),
         ({"left": [1.0], "right": ["x"]}, ["column 'right'", "numbers", "'x'"]),
         ({"left": [1.0], "right": [np.nan]}, ["finite numbers", "a missing value in row 0"]),
@@ -137,7 +145,12 @@ def test_a_damaged_outline_is_named(run):
     path = run / "columns.json"
     before = path.read_text()
     try:
-        for text in ("{", "[]", before.replace('"rows": 81', '"rows": -1'), before.replace('"left"', '"left", "more"')):
+        for text in (
+            "{",
+            "[]",
+            before.replace('"rows": 81', '"rows": -1'),
+            before.replace('"left"', '"left", "more"'),
+        ):
             path.write_text(text)
             with pytest.raises(ConfigError, match=r"columns\.json: damaged"):
                 vi.load(run)
@@ -151,7 +164,7 @@ def test_every_model_is_applied_or_says_what_to_use_instead():
         assert not (listing.predicts and listing.transform is None), name
 
 
-# --- what models say, against formulas -------------------------------------------------------------------------------
+# --- what models say, against formulas ------------------------------------------------------------
 def seen(fit, settings, train=None):
     return Seen(fit, Data(train, None), SimpleNamespace(**settings), KEY)
 
@@ -173,7 +186,9 @@ def test_classes_get_the_likelier_one_and_an_interval_of_the_probability():
 
 def test_factors_are_those_of_the_gaussian_conditional():
     rng = np.random.default_rng(1)
-    y = (rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(40, 5))).astype(np.float32)
+    y = (
+        rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(40, 5))
+    ).astype(np.float32)
     fit = vi.fit(vi.map(vi.models.factor_analysis(5, 2)), y, num_steps=20, key=KEY)
     given = seen(fit, {"num_factors": 2, "intercept": True})
     y[3, 1] = np.nan
@@ -182,7 +197,9 @@ def test_factors_are_those_of_the_gaussian_conditional():
     there = np.isfinite(y[3])
     w = loadings[there]
     cov = np.linalg.inv(np.eye(2) + w.T @ (w / variance[there][:, None]))
-    np.testing.assert_allclose(found["factor"][3], cov @ w.T @ ((y[3] - means) / variance)[there], rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        found["factor"][3], cov @ w.T @ ((y[3] - means) / variance)[there], rtol=2e-3, atol=1e-4
+    )
     np.testing.assert_allclose(found["sd"][3], np.sqrt(np.diag(cov)), rtol=2e-3)
 
 
@@ -190,7 +207,9 @@ def test_steps_get_the_viterbi_path_of_their_sequence_whatever_the_order_of_rows
     rng = np.random.default_rng(2)
     sizes, level = (9, 14, 5), np.array([0.0, 9.0])
     states = [np.sort(rng.integers(0, 2, n)) for n in sizes]
-    x = np.concatenate([level[z][:, None] + rng.normal(size=(len(z), 1)) for z in states]).astype(np.float32)
+    x = np.concatenate([level[z][:, None] + rng.normal(size=(len(z), 1)) for z in states]).astype(
+        np.float32
+    )
     groups = np.repeat(np.arange(3), sizes)
     in_order = Table(("x",), x, group="g", groups=groups, group_names=("a", "b", "c"))
     model = vi.models.hmm(vi.models.emission.unit_gaussian(2, 1))
@@ -200,7 +219,9 @@ def test_steps_get_the_viterbi_path_of_their_sequence_whatever_the_order_of_rows
     swap = found["state"][0] != truth[0]
     np.testing.assert_array_equal(found["state"], 1 - truth if swap else truth)
     np.testing.assert_allclose(found["probability"].sum(axis=1), 1, atol=1e-5)
-    order = np.argsort(np.concatenate([np.linspace(0, 1, n) + 1e-3 * g for g, n in enumerate(sizes)]))  # interleaved
+    order = np.argsort(
+        np.concatenate([np.linspace(0, 1, n) + 1e-3 * g for g, n in enumerate(sizes)])
+    )  # interleaved
     mixed = Table(("x",), x[order], group="g", groups=groups[order], group_names=("a", "b", "c"))
     again = hmm.transform(seen(fit, {}), mixed, silent)
     np.testing.assert_array_equal(again["state"], found["state"][order])
@@ -222,7 +243,9 @@ def test_a_regression_covers_what_it_predicts():
     rng = np.random.default_rng(4)
     x = rng.normal(size=(400, 2))
     y = x @ [2.0, -1.0] + 0.5 + rng.normal(size=400)
-    train, test = (Table(("a", "b"), x[rows], "y", y[rows]) for rows in (slice(200), slice(200, None)))
+    train, test = (
+        Table(("a", "b"), x[rows], "y", y[rows]) for rows in (slice(200), slice(200, None))
+    )
     settings = {"intercept": True}
     data = tuple(np.asarray(part, np.float32) for part in (np.c_[train.x, np.ones(200)], train.y))
     fit = vi.fit(vi.cavi(vi.models.ard_regression(3)), data, num_steps=50, key=KEY)
@@ -234,6 +257,8 @@ def test_a_regression_covers_what_it_predicts():
 
 
 def test_expectations_of_columns_are_in_their_units():
-    units = units_of(Table(("a",), np.zeros((1, 1)), scaling=Scaling(np.array([5.0]), np.array([2.0]))))
+    units = units_of(
+        Table(("a",), np.zeros((1, 1)), scaling=Scaling(np.array([5.0]), np.array([2.0])))
+    )
     assert units.points(np.array([[1.0]])).item() == 7.0
     assert units.spread(np.array([[0.5]])).item() == 1.0

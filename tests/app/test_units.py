@@ -19,9 +19,18 @@ UNITS = Units(np.array([1000.0, 1.0]), np.array([100.0, 0.1]), True)
 def shown_by(folder, model, columns, *settings):
     """The blocks of the page of a run on standardised columns, by title."""
     path = folder / "rows.csv"
-    np.savetxt(path, np.stack(list(columns.values()), axis=1), delimiter=",", header=",".join(columns), comments="")
+    np.savetxt(
+        path,
+        np.stack(list(columns.values()), axis=1),
+        delimiter=",",
+        header=",".join(columns),
+        comments="",
+    )
     given = ["data.standardise=true", "data.held_out=0", *settings]
-    assert main(["fit", model, "--data", str(path), "--out", str(folder / "run"), "--set", *given]) == 0
+    assert (
+        main(["fit", model, "--data", str(path), "--out", str(folder / "run"), "--set", *given])
+        == 0
+    )
     return {block.title: block for block in read_run(folder / "run").shown}
 
 
@@ -44,8 +53,18 @@ def test_a_table_as_it_is_has_its_own_units():
 
 def test_means_deviations_and_points_of_clusters(tmp_path):
     group = np.arange(4000) % 2
-    columns = {"kilo": 1000.0 + 500.0 * group + RNG.normal(0, 20, 4000), "milli": 0.001 * RNG.normal(5, 1, 4000)}
-    shown = shown_by(tmp_path, "gmm_full", columns, "model.num_components=2", "fit.num_epochs=30", "fit.restarts=1")
+    columns = {
+        "kilo": 1000.0 + 500.0 * group + RNG.normal(0, 20, 4000),
+        "milli": 0.001 * RNG.normal(5, 1, 4000),
+    }
+    shown = shown_by(
+        tmp_path,
+        "gmm_full",
+        columns,
+        "model.num_components=2",
+        "fit.num_epochs=30",
+        "fit.restarts=1",
+    )
     rows = sorted(shown["Components"].rows, key=lambda row: row[3])
     np.testing.assert_allclose([row[2] for row in rows], 2000, atol=1)
     np.testing.assert_allclose([row[3] for row in rows], [1000, 1500], atol=15)
@@ -64,7 +83,11 @@ def test_means_deviations_and_points_of_clusters(tmp_path):
     [
         (
             "glm",
-            ["model.likelihood.name=gaussian", "model.likelihood.variance=0.01", "model.prior_scale=100"],
+            [
+                "model.likelihood.name=gaussian",
+                "model.likelihood.variance=0.01",
+                "model.prior_scale=100",
+            ],
             "Weights",
         ),
         ("ard", [], "Coefficients"),
@@ -72,7 +95,11 @@ def test_means_deviations_and_points_of_clusters(tmp_path):
 )
 def test_coefficients_of_regressions(tmp_path, model, settings, title):
     kilo, milli = RNG.normal(1000, 100, 300), RNG.normal(0.005, 0.001, 300)
-    columns = {"kilo": kilo, "milli": milli, "y": 0.02 * kilo - 800 * milli + 3 + RNG.normal(0, 0.1, 300)}
+    columns = {
+        "kilo": kilo,
+        "milli": milli,
+        "y": 0.02 * kilo - 800 * milli + 3 + RNG.normal(0, 0.1, 300),
+    }
     weights = shown_by(tmp_path, model, columns, "data.target=y", *settings)[title]
     assert weights.labels == ["kilo", "milli", "intercept"]
     truth, scale = np.array([0.02, -800, 3.0]), np.asarray(weights.deviation)
@@ -97,16 +124,23 @@ def test_the_population_of_groups(tmp_path):
 def test_the_axis_and_the_length_of_a_process(tmp_path):
     t = np.sort(RNG.uniform(1000, 1100, 60))
     columns = {"t": t, "y": RNG.poisson(np.exp(1 + np.sin(t / 10)))}
-    shown = shown_by(tmp_path, "gp_poisson", columns, "data.target=y", "data.columns=['t']", "fit.num_epochs=10")
+    shown = shown_by(
+        tmp_path, "gp_poisson", columns, "data.target=y", "data.columns=['t']", "fit.num_epochs=10"
+    )
     curve = shown["Response"]
     np.testing.assert_allclose([curve.x[0], curve.x[-1]], [t[0], t[-1]], rtol=1e-4)
     np.testing.assert_allclose([min(curve.points_x), max(curve.points_x)], [t[0], t[-1]], rtol=1e-4)
-    assert 10 < float(dict(shown["Hyperparameters"].rows)["length"]) < 60  # about one deviation of t, 29
+    assert (
+        10 < float(dict(shown["Hyperparameters"].rows)["length"]) < 60
+    )  # about one deviation of t, 29
 
 
 def test_states_beside_their_sequence(tmp_path):
     state = np.repeat([0, 1, 0, 1], 30)
-    columns = {"kilo": 1000.0 + 300 * state + RNG.normal(0, 20, 120), "milli": 0.001 * RNG.normal(5, 1, 120)}
+    columns = {
+        "kilo": 1000.0 + 300 * state + RNG.normal(0, 20, 120),
+        "milli": 0.001 * RNG.normal(5, 1, 120),
+    }
     columns["part"] = np.zeros(120)
     settings = ["data.group=part", "model.num_states=2", "fit.num_epochs=20", "fit.restarts=1"]
     shown = shown_by(tmp_path, "hmm", columns, *settings)
@@ -116,7 +150,9 @@ def test_states_beside_their_sequence(tmp_path):
     assert changes.tolist() == [30, 60, 90]
     np.testing.assert_allclose(np.sum(course.probabilities, axis=0), 1.0, atol=1e-4)
     assert shown["Transitions"].apart
-    np.testing.assert_allclose(sorted(row[3] for row in shown["States"].rows), [1000, 1300], atol=15)
+    np.testing.assert_allclose(
+        sorted(row[3] for row in shown["States"].rows), [1000, 1300], atol=15
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +160,10 @@ def test_states_beside_their_sequence(tmp_path):
 )
 def test_means_and_noise_of_columns(tmp_path, model, settings):
     wave = np.sin(np.arange(200) / 5)
-    columns = {"kilo": 1000 + 50 * wave + RNG.normal(0, 20, 200), "milli": 5 + 0.1 * wave + RNG.normal(0, 0.05, 200)}
+    columns = {
+        "kilo": 1000 + 50 * wave + RNG.normal(0, 20, 200),
+        "milli": 5 + 0.1 * wave + RNG.normal(0, 0.05, 200),
+    }
     columns |= {"part": np.zeros(200)} if "data.group=part" in settings else {}
     shown = shown_by(tmp_path, model, columns, *settings, "fit.num_epochs=20", "fit.restarts=1")
     means = np.array([row[1] for row in shown["Columns"].rows])

@@ -1,4 +1,5 @@
-"""Tables that do not suit a model: one line that names file, key and remedy; and nothing is left behind."""
+"""Tables that do not suit a model: one line that names file, key and remedy; and nothing is left
+behind."""
 
 from pathlib import Path
 
@@ -17,8 +18,14 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def test_a_column_of_numbers_with_a_mistake_is_not_passed_over():
-    found = {"a": np.arange(3.0), "b": np.array(["1", "oops", "3"], object), "name": np.array(["x", "y", "z"], object)}
-    with pytest.raises(ValueError, match="column 'b': expected numbers, got 'oops' in row 1, counted from 0,"):
+    found = {
+        "a": np.arange(3.0),
+        "b": np.array(["1", "oops", "3"], object),
+        "name": np.array(["x", "y", "z"], object),
+    }
+    with pytest.raises(
+        ValueError, match="column 'b': expected numbers, got 'oops' in row 1, counted from 0,"
+    ):
         table_of(found, Choice(), "a file")
     assert table_of({**found, "b": np.arange(3.0)}, Choice(), "a file").columns == ("a", "b")
 
@@ -26,7 +33,9 @@ def test_a_column_of_numbers_with_a_mistake_is_not_passed_over():
 @pytest.mark.parametrize("key", ["columns", "target", "group"])
 def test_a_column_that_is_not_there_is_named_with_its_key(key):
     choice = Choice(**{key: ("nope",) if key == "columns" else "nope"})
-    with pytest.raises(ValueError, match=rf"'nope' \(data.{key}\).*name another, data.{key}; known: 'a'"):
+    with pytest.raises(
+        ValueError, match=rf"'nope' \(data.{key}\).*name another, data.{key}; known: 'a'"
+    ):
         table_of({"a": np.arange(3.0)}, choice, "a file")
 
 
@@ -38,7 +47,9 @@ def test_no_columns_besides_the_target():
 @pytest.mark.parametrize("name", ["hmm", "factorial_hmm", "state_space", "hierarchical_linear"])
 def test_rows_of_a_single_group_cannot_be_held_out(name, tmp_path):
     text = (CONFIGS / f"{name}.toml").read_text().splitlines(keepends=True)
-    (tmp_path / "own.toml").write_text("".join(line for line in text if not line.startswith("group")))
+    (tmp_path / "own.toml").write_text(
+        "".join(line for line in text if not line.startswith("group"))
+    )
     with pytest.raises(ConfigError, match=r"data.group: .* data.held_out=0"):
         load_config(tmp_path / "own.toml")
     assert load_config(tmp_path / "own.toml", ("data.held_out=0",)).data.held_out == 0
@@ -47,13 +58,18 @@ def test_rows_of_a_single_group_cannot_be_held_out(name, tmp_path):
 @pytest.mark.parametrize("part", ["training", "held-out"])
 def test_counts_are_checked_in_both_parts(part, tmp_path):
     rows = np.random.default_rng(0).poisson(3, (20, 2))
-    order = np.random.default_rng(0).permutation(20)  # of data.split_seed = 0: the first are held out
+    order = np.random.default_rng(0).permutation(
+        20
+    )  # of data.split_seed = 0: the first are held out
     row = order[-1 if part == "training" else 0]
     rows[row, 1] = -1
     path = tmp_path / "counts.csv"
     np.savetxt(path, rows, "%d", ",", header="a,b", comments="")
     config = load_config(CONFIGS / "gap_nmf.toml", ("num_epochs=1",), str(path))
-    with pytest.raises(ValueError, match=rf"counts.csv, .*expected counts 0, 1, 2.*-1.0 in line {row + 2}, column 'b'"):
+    with pytest.raises(
+        ValueError,
+        match=rf"counts.csv, .*expected counts 0, 1, 2.*-1.0 in line {row + 2}, column 'b'",
+    ):
         start(config, tmp_path / "run", say=lambda message: None)
     assert not (tmp_path / "run").exists()
 
@@ -64,12 +80,17 @@ def test_held_out_entries_of_sequences_are_scored_given_the_others():
     whole = np.cumsum(rng.normal(size=(12, 2)), axis=0)
     out = rng.random(whole.shape) < 0.3
     names = {"group": "g", "groups": np.repeat([0, 1], 6), "group_names": ("0", "1")}
-    train, test = (Table(("a", "b"), np.where(hide, np.nan, whole), **names) for hide in (out, ~out))
+    train, test = (
+        Table(("a", "b"), np.where(hide, np.nan, whole), **names) for hide in (out, ~out)
+    )
     model = vi.models.linear_gaussian_state_space(2, 1)
-    fit = vi.fit(vi.cavi(model), vi.models.pad(train.sequences()), num_steps=3, key=jax.random.key(0))
+    fit = vi.fit(
+        vi.cavi(model), vi.models.pad(train.sequences()), num_steps=3, key=jax.random.key(0)
+    )
     mean, cov = dense_law(fit.posterior.mean(), 6)
     expected = sum(
-        conditional(mean, cov, whole[rows].ravel(), out[rows].ravel()) for rows in (slice(0, 6), slice(6, 12))
+        conditional(mean, cov, whole[rows].ravel(), out[rows].ravel())
+        for rows in (slice(0, 6), slice(6, 12))
     )
     found = score(Seen(fit, Data(train, test), Settings(num_states=1), jax.random.key(1)))
     assert (found.number, found.per) == (int(out.sum()), "entry")
@@ -77,12 +98,17 @@ def test_held_out_entries_of_sequences_are_scored_given_the_others():
 
 
 def dense_law(point, steps):
-    """Mean and covariance of the observations of a sequence with one state, at a point of the globals."""
-    initial, dynamics, observation = (point[name] for name in ("initial", "dynamics", "observation"))
+    """Mean and covariance of the observations of a sequence with one state, at a point of the
+    globals."""
+    initial, dynamics, observation = (
+        point[name] for name in ("initial", "dynamics", "observation")
+    )
     m, p = float(initial.mean[0]), float(initial.precision[0])
     a, q = float(dynamics.coefficients[0, 0]), float(dynamics.precision[0])
     c, r = np.asarray(observation.coefficients, float), np.asarray(observation.precision, float)
-    shocks = np.array([[a ** (t - s) if s <= t else 0.0 for s in range(steps)] for t in range(steps)])
+    shocks = np.array(
+        [[a ** (t - s) if s <= t else 0.0 for s in range(steps)] for t in range(steps)]
+    )
     cov = shocks @ np.diag([1 / p] + [1 / q] * (steps - 1)) @ shocks.T
     mean = np.outer(m * a ** np.arange(steps), c[:, 0]) + c[:, 1]
     return mean.ravel(), np.kron(cov, np.outer(c[:, 0], c[:, 0])) + np.diag(np.tile(1 / r, steps))

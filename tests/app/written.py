@@ -1,5 +1,5 @@
-"""What a run has written: every number of one quantity is the same in result.json, tables/, the terminal and the page,
-with its unit; and no row is left out without a word of it."""
+"""What a run has written: every number of one quantity is the same in result.json, tables/, the
+terminal and the page, with its unit; and no row is left out without a word of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MORE = re.compile(r"\.\.\. and ([\d,]+) more: (tables/\S+\.csv) has all")
 
 
 def check_written(out: Path, printed: str) -> int:
-    """Compares all that a run has written, and gives the number of numbers that were compared on the terminal."""
+    """Compares all that a run has written, and gives the number of numbers that were compared on
+    the terminal."""
     result = json.loads((out / "result.json").read_text())
     page = text_of_page(out)
     check_score(out, result, printed, page)
@@ -46,13 +47,20 @@ def rows_of(block: Any) -> list[list[Any]]:
 
 def is_in_a_table(rows: list[list[Any]], shown: list[Any]) -> bool:
     """Whether a table has a row of each of these names, with these means."""
-    tables = [{str(row[0]): row for row in block.rows} for block in shown if type(block).__name__ == "Table"]
-    has = lambda table, name, mean: name in table and any(is_number(x) and is_near(x, mean) for x in table[name])
+    tables = [
+        {str(row[0]): row for row in block.rows}
+        for block in shown
+        if type(block).__name__ == "Table"
+    ]
+    has = lambda table, name, mean: (
+        name in table and any(is_number(x) and is_near(x, mean) for x in table[name])
+    )
     return any(all(has(table, str(name), mean) for name, mean, *_ in rows) for table in tables)
 
 
 def check_score(out: Path, result: dict[str, Any], printed: str, page: str) -> None:
-    """The score with its error and unit, in one text for terminal and page; and as the last point of its curve."""
+    """The score with its error and unit, in one text for terminal and page; and as the last point
+    of its curve."""
     score, error = result["score"]
     said = result["score_text"]
     assert said in printed, said
@@ -80,7 +88,8 @@ def check_table(out: Path, block: Any, rows: list[list[Any]]) -> None:
 
 
 def check_terminal(out: Path, block: Any, rows: list[list[Any]], printed: str) -> int:
-    """The lines below the title of a block say each of its rows, or how many more there are, and where."""
+    """The lines below the title of a block say each of its rows, or how many more there are, and
+    where."""
     match = re.search(rf"(?m)^{re.escape(block.title)}\n((?:  .*\n?)+)", printed)
     assert match, f"the terminal has no {block.title!r}"
     below = match[1].splitlines()[1:]  # the header
@@ -95,7 +104,8 @@ def check_terminal(out: Path, block: Any, rows: list[list[Any]], printed: str) -
 
 
 def compared_cells(row: list[Any], line: str) -> int:
-    """Compares the numbers at the end of a line with those of its row, from the right up to the first text."""
+    """Compares the numbers at the end of a line with those of its row, from the right up to the
+    first text."""
     words, compared = line.split(), 0
     for cell in reversed(row[1:]):
         if cell is None:  # an empty cell
@@ -115,7 +125,7 @@ def check_page(block: Any, rows: list[list[Any]], page: str) -> None:
                 assert row[0] in page, (block.title, row)
 
 
-# --- readers ----------------------------------------------------------------------------------------------------------
+# --- readers --------------------------------------------------------------------------------------
 def text_of_page(out: Path) -> str:
     """The text of the page, without its scripts."""
     page = re.sub(r"(?s)<(script|style).*?</\1>", " ", (out / "report.html").read_text())

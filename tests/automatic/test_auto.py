@@ -25,7 +25,8 @@ KEY = jax.random.key(0)
 
 
 def test_on_a_normal_target_the_bound_is_the_log_evidence():
-    """Linear regression with known noise: q is the posterior, ELBO = log p(y) to rounding, with no noise at all."""
+    """Linear regression with known noise: q is the posterior, ELBO = log p(y) to rounding, with no
+    noise at all."""
     rng = np.random.default_rng(0)
     x, noise = rng.normal(size=(30, 3)), 0.5
     y = x @ [1.0, -2.0, 0.5] + noise * rng.normal(size=30)
@@ -41,7 +42,9 @@ def test_on_a_normal_target_the_bound_is_the_log_evidence():
     draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["w"], np.float64)
     sds = np.sqrt(np.diag(cov))
     np.testing.assert_allclose(draws.mean(0) / sds, cov @ x.T @ y / noise**2 / sds, atol=0.03)
-    np.testing.assert_allclose(np.cov(draws.T) / sds / sds[:, None], cov / sds / sds[:, None], atol=0.04)
+    np.testing.assert_allclose(
+        np.cov(draws.T) / sds / sds[:, None], cov / sds / sds[:, None], atol=0.04
+    )
     assert fit.elbo.value == pytest.approx(exact, abs=1e-3)
     assert fit.elbo.standard_error < 1e-3
     assert fit.status is vi.Status.CONVERGED
@@ -50,13 +53,15 @@ def test_on_a_normal_target_the_bound_is_the_log_evidence():
 
 
 def test_float32_serves_variables_that_are_correlated_and_of_other_scales():
-    """Intercept and slope over the years 1950 to 2010, correlation -0.99995: in a fixed frame float32 would not hold
-    the precision."""
+    """Intercept and slope over the years 1950 to 2010, correlation -0.99995: in a fixed frame
+    float32 would not hold the precision."""
     year = np.arange(1950.0, 2010.0)
     y = 0.02 * year - 30 + 0.3 * np.random.default_rng(0).normal(size=60)
     model = vi.density(
         {"w": vi.free(2), "scale": vi.free(support="positive")},
-        log_prior=lambda v: norm.logpdf(v["w"][0], 0, 50) + norm.logpdf(v["w"][1], 0, 1) - v["scale"],
+        log_prior=lambda v: (
+            norm.logpdf(v["w"][0], 0, 50) + norm.logpdf(v["w"][1], 0, 1) - v["scale"]
+        ),
         log_lik=lambda v, g: norm.logpdf(g["y"], v["w"][0] + v["w"][1] * g["year"], v["scale"]),
     )
     fit = vi.auto(model, {"y": y.astype(np.float32), "year": year.astype(np.float32)}, key=KEY)
@@ -80,7 +85,8 @@ def test_logistic_regression_against_quadrature():
     mean = p @ grid
     sd = np.sqrt(p @ (grid - mean) ** 2)
     model = vi.density(
-        {"w": vi.free()}, lambda v: -(v["w"] ** 2) / 8 + jnp.sum(jax.nn.log_sigmoid(jnp.asarray(y * x) * v["w"]))
+        {"w": vi.free()},
+        lambda v: -(v["w"] ** 2) / 8 + jnp.sum(jax.nn.log_sigmoid(jnp.asarray(y * x) * v["w"])),
     )
     fit = vi.auto(model, key=KEY)
     draws = np.asarray(fit.sample(jax.random.key(1), 40_000)["w"], np.float64)
@@ -89,15 +95,17 @@ def test_logistic_regression_against_quadrature():
 
 
 def test_an_improper_density_is_called_so():
-    fit = vi.auto(vi.density({"x": vi.free(), "y": vi.free()}, lambda v: norm.logpdf(v["x"])), key=KEY)
+    fit = vi.auto(
+        vi.density({"x": vi.free(), "y": vi.free()}, lambda v: norm.logpdf(v["x"])), key=KEY
+    )
     assert "improper" in fit.verdict
     assert fit.status is not vi.Status.CONVERGED
 
 
 @pytest.mark.parametrize("most_full", [0, 3000])
 def test_an_improper_density_of_many_variables_is_called_so(most_full, monkeypatch):
-    """Nothing depends on one of them; of another the tail is too heavy for any normal. Proper ones of other scales are
-    not called so."""
+    """Nothing depends on one of them; of another the tail is too heavy for any normal. Proper ones
+    of other scales are not called so."""
     monkeypatch.setattr(automatic, "MOST_FULL", 4)
     monkeypatch.setattr(curved, "MOST_DIM", most_full)
     others = lambda v: norm.logpdf(v["x"]).sum()
@@ -114,13 +122,20 @@ def test_an_improper_density_of_many_variables_is_called_so(most_full, monkeypat
 
 @pytest.mark.parametrize(
     ("edge", "words"),
-    [(0.0, "Do not use this fit: the density is zero"), (-2.9, "The density is zero, or no number, at 0.")],
+    [
+        (0.0, "Do not use this fit: the density is zero"),
+        (-2.9, "The density is zero, or no number, at 0."),
+    ],
 )
 @pytest.mark.filterwarnings("error")
 def test_a_density_that_is_zero_where_q_is_not_is_told(edge, words):
-    """A support that no variable declares: the bound is minus infinity, and no number is made up."""
+    """A support that no variable declares: the bound is minus infinity, and no number is made
+    up."""
     fit = vi.auto(
-        vi.density({"x": vi.free()}, lambda v: jnp.where(v["x"] > edge, -0.5 * v["x"] ** 2, -jnp.inf)), key=KEY
+        vi.density(
+            {"x": vi.free()}, lambda v: jnp.where(v["x"] > edge, -0.5 * v["x"] ** 2, -jnp.inf)
+        ),
+        key=KEY,
     )
     assert words in fit.verdict
     assert "support" in fit.verdict
@@ -136,13 +151,16 @@ def test_other_modes_are_told():
     fit = vi.auto(vi.density({"x": vi.free()}, log_p), key=KEY, richer=False)
     assert len(fit.modes) == 2
     assert sum(mode.num_starts for mode in fit.modes) == 16
-    np.testing.assert_allclose(sorted(float(mode.values["x"]) for mode in fit.modes), [-1.5, 1.5], atol=0.05)
+    np.testing.assert_allclose(
+        sorted(float(mode.values["x"]) for mode in fit.modes), [-1.5, 1.5], atol=0.05
+    )
     assert "another mode of similar weight" in fit.verdict
     assert fit.elbo.value == pytest.approx(0.0, abs=0.01)
 
 
 def test_heavy_tails_are_told():
-    """A Cauchy density has no variance at all: the importance ratios of any normal have a tail that says so."""
+    """A Cauchy density has no variance at all: the importance ratios of any normal have a tail that
+    says so."""
     cauchy = vi.density({"x": vi.free(5)}, lambda v: -jnp.sum(jnp.log1p(v["x"] ** 2)))
     fit = vi.auto(cauchy, key=KEY, richer=False)
     assert fit.khat > 0.7
@@ -150,8 +168,8 @@ def test_heavy_tails_are_told():
 
 
 def test_a_shape_that_no_normal_has_is_told_whatever_the_tails_say():
-    """A funnel: q follows its neck, where ratios are tame (k-hat below .7), and its sds are far off. The gap is at most
-    the true divergence: log evidence 0 less the bound."""
+    """A funnel: q follows its neck, where ratios are tame (k-hat below .7), and its sds are far
+    off. The gap is at most the true divergence: log evidence 0 less the bound."""
 
     def funnel(v):
         return norm.logpdf(v["s"], 0, 1.5) + norm.logpdf(v["x"], 0, jnp.exp(v["s"]))
@@ -176,7 +194,9 @@ def test_light_tails_of_a_good_fit_are_told_apart():
 
 
 def test_a_limit_of_gradients_holds_and_is_told():
-    model = vi.density({"x": vi.free(20)}, lambda v: -jnp.sum(jnp.cosh(v["x"]) + jnp.cosh(v["x"] - v["x"][0])))
+    model = vi.density(
+        {"x": vi.free(20)}, lambda v: -jnp.sum(jnp.cosh(v["x"]) + jnp.cosh(v["x"] - v["x"][0]))
+    )
     fit = vi.auto(model, key=KEY, max_gradients=400)
     assert fit.report.num_gradients <= 400 + 160
     assert "Converged" not in fit.verdict
@@ -188,7 +208,9 @@ def test_many_variables_are_fitted_as_independent(monkeypatch):
     monkeypatch.setattr(curved, "MOST_DIM", 0)
     precision = 2 * np.eye(6) - 0.8 * (np.eye(6, k=1) + np.eye(6, k=-1))
     target = np.arange(6.0)
-    model = vi.density({"x": vi.free(6)}, lambda v: -0.5 * (v["x"] - target) @ precision @ (v["x"] - target))
+    model = vi.density(
+        {"x": vi.free(6)}, lambda v: -0.5 * (v["x"] - target) @ precision @ (v["x"] - target)
+    )
     fit = vi.auto(model, key=KEY)
     draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["x"], np.float64)
     np.testing.assert_allclose(draws.mean(0), target, atol=0.1)
@@ -200,16 +222,21 @@ def test_minibatches_end_where_all_the_data_do():
     """Logistic regression in batches of 64 of 1,000 rows, beginning at a fit to 200 of them."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 4)).astype(np.float32)
-    y = np.where(rng.uniform(size=1000) < 1 / (1 + np.exp(-x @ [1.0, -1.0, 0.5, 0.0])), 1.0, -1.0).astype(np.float32)
+    y = np.where(
+        rng.uniform(size=1000) < 1 / (1 + np.exp(-x @ [1.0, -1.0, 0.5, 0.0])), 1.0, -1.0
+    ).astype(np.float32)
     model = vi.density(
-        {"w": vi.free(4, log_prior=norm.logpdf)}, log_lik=lambda v, r: jax.nn.log_sigmoid(r["y"] * (r["x"] @ v["w"]))
+        {"w": vi.free(4, log_prior=norm.logpdf)},
+        log_lik=lambda v, r: jax.nn.log_sigmoid(r["y"] * (r["x"] @ v["w"])),
     )
     whole = vi.auto(model, {"x": x, "y": y}, key=KEY)
     parts = vi.auto(model, {"x": x, "y": y}, key=KEY, batch_size=64)
     assert parts.alg.spec.name == "ngvi"
     assert parts.elbo.value == pytest.approx(whole.elbo.value, abs=0.02)
     assert parts.verdict.startswith("Converged")
-    draws = [np.asarray(fit.sample(jax.random.key(1), 5000)["w"], np.float64) for fit in (whole, parts)]
+    draws = [
+        np.asarray(fit.sample(jax.random.key(1), 5000)["w"], np.float64) for fit in (whole, parts)
+    ]
     assert np.abs((draws[0].mean(0) - draws[1].mean(0)) / draws[0].std(0)).max() < 0.06
     np.testing.assert_allclose(draws[0].std(0), draws[1].std(0), rtol=0.04)
 
@@ -230,18 +257,24 @@ def test_batches_that_cannot_be_are_refused():
 
 
 def test_conjugate_models_get_the_exact_rows():
-    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (60, 1)) for m in (-6.0, 0.0, 6.0)]).astype(np.float32)
+    y = np.concatenate(
+        [np.random.default_rng(0).normal(m, 1.0, (60, 1)) for m in (-6.0, 0.0, 6.0)]
+    ).astype(np.float32)
     model = vi.models.mixture(vi.models.emission.unit_gaussian(3, dim=1))
     fit = vi.auto(model, y, key=KEY)
     assert fit.alg.spec.name == "cavi"
     assert "starts reached the best bound" in fit.verdict
-    best = max(vi.fit(vi.cavi(model), y, key=jax.random.key(i), num_steps=200).elbo for i in range(4))
+    best = max(
+        vi.fit(vi.cavi(model), y, key=jax.random.key(i), num_steps=200).elbo for i in range(4)
+    )
     assert fit.elbo.value >= best - 1e-3 * abs(best)
 
 
 @pytest.mark.parametrize("given", ["max_draws", "max_gradients", "batch_size"])
 def test_what_a_conjugate_model_has_no_use_for_is_refused(given):
-    with pytest.raises(ValueError, match=f"{given}: expected none for a model that is no log density, got 64"):
+    with pytest.raises(
+        ValueError, match=f"{given}: expected none for a model that is no log density, got 64"
+    ):
         vi.auto(coin(), np.ones(10, np.float32), key=KEY, **{given: 64})
 
 
@@ -256,12 +289,17 @@ def test_networks_are_not_left_as_they_were():
     encoder = (lambda w, x: (x @ w, jnp.zeros(1)), jnp.ones((2, 1)))
     observed = vi.models.observed.gaussian(sd=1.0)
     model = vi.models.vae(encoder, (lambda w, z: z @ w, jnp.ones((1, 2))), observed, latent_dim=1)
-    with pytest.raises(ValueError, match=r"one without points to learn .*\['encoder', 'decoder'\]. vijax.aevb"):
+    with pytest.raises(
+        ValueError, match=r"one without points to learn .*\['encoder', 'decoder'\]. vijax.aevb"
+    ):
         vi.auto(model, np.ones((3, 2), np.float32), key=KEY)
 
 
 def test_starts_that_are_one_are_called_so():
-    assert "All starts were the same" in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
+    assert (
+        "All starts were the same"
+        in vi.auto(coin(), np.array([1.0, 0, 1], np.float32), key=KEY).verdict
+    )
 
 
 def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
@@ -278,11 +316,18 @@ def test_skipped_steps_of_a_conjugate_model_are_told(monkeypatch):
 
 @pytest.mark.parametrize(
     ("num", "remembered", "row", "starts"),
-    [(150, 1 << 26, "cavi", 8), (300, 1 << 26, "memoized", 4), (300, 5, "svi", 4), (5001, 1 << 26, "memoized", 1)],
+    [
+        (150, 1 << 26, "cavi", 8),
+        (300, 1 << 26, "memoized", 4),
+        (300, 5, "svi", 4),
+        (5001, 1 << 26, "memoized", 1),
+    ],
 )
 def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row, starts):
     asked = []
-    monkeypatch.setattr(by_steps, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts)))
+    monkeypatch.setattr(
+        by_steps, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts))
+    )
     monkeypatch.setattr(by_steps, "_reported", lambda done, words: done)
     monkeypatch.setattr(by_steps, "REMEMBERED", remembered)
     vi.auto(vi.models.lda(2, 3), np.ones((num, 3), int), key=KEY)
@@ -291,7 +336,9 @@ def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row
 
 def test_documents_end_where_coordinate_ascent_does(monkeypatch):
     """Or in an optimum as good, in far fewer passes."""
-    corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=2, vocab_size=8, document_length=30.0, seed=0)
+    corpus, _ = synthetic.lda_corpus(
+        num_documents=60, num_topics=2, vocab_size=8, document_length=30.0, seed=0
+    )
     model = vi.models.lda(2, 8)
     monkeypatch.setattr(by_steps, "SMALL_CORPUS", 50)
     monkeypatch.setattr(by_steps, "PART", 20)
@@ -299,12 +346,16 @@ def test_documents_end_where_coordinate_ascent_does(monkeypatch):
     assert parts.alg.spec.name == "memoized"
     assert parts.trace["restart_elbo"].shape == (90, 4)
     whole = vi.fit(vi.cavi(model), corpus, key=KEY, num_steps=100)
-    assert parts.elbo.value > whole.elbo - 0.02 * abs(whole.elbo)  # topics that are one are 24 % below
+    assert parts.elbo.value > whole.elbo - 0.02 * abs(
+        whole.elbo
+    )  # topics that are one are 24 % below
 
 
 def test_a_model_of_sites_has_one_start():
     model = vi.models.glm(np.ones((4, 1)), np.ones(4), vi.likelihood.bernoulli_logit())
-    with pytest.raises(ValueError, match="num_starts: expected none of a model of Gaussian predictors, got 3"):
+    with pytest.raises(
+        ValueError, match="num_starts: expected none of a model of Gaussian predictors, got 3"
+    ):
         vi.auto(model, key=KEY, num_starts=3)
 
 
@@ -338,13 +389,20 @@ def test_the_frame_is_of_the_state_so_that_a_saved_fit_means_the_same(tmp_path):
         checkpoint.latest(tmp_path, like=alone.init(KEY))
     alg = vi.ngvi(with_guide(model, vi.guides.full_rank(), is_framed=True))
     assert alg.step == fit.alg.step
-    read = vi.Fit(alg, checkpoint.latest(tmp_path, like=jax.eval_shape(alg.init, KEY)).tree, fit.trace, fit.status)
+    read = vi.Fit(
+        alg,
+        checkpoint.latest(tmp_path, like=jax.eval_shape(alg.init, KEY)).tree,
+        fit.trace,
+        fit.status,
+    )
     draws = read.sample(jax.random.key(1), 2000)["x"]
     np.testing.assert_array_equal(draws, fit.sample(jax.random.key(1), 2000)["x"])
     np.testing.assert_allclose(draws.mean(0), [100.0, -3.0], rtol=1e-2)
 
 
-@pytest.mark.parametrize("make", [vi.advi, lambda model: vi.auto(model, key=KEY).alg], ids=["advi", "auto"])
+@pytest.mark.parametrize(
+    "make", [vi.advi, lambda model: vi.auto(model, key=KEY).alg], ids=["advi", "auto"]
+)
 def test_algorithms_of_densities_pickle(make):
     alg = make(vi.density({"x": vi.free(2)}, scaled))
     again = pickle.loads(pickle.dumps(alg))
@@ -354,7 +412,9 @@ def test_algorithms_of_densities_pickle(make):
 
 def test_a_second_fit_compiles_nothing():
     model = vi.density(
-        {"x": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["x"]).sum(), log_lik=lambda v, y: -((y - v["x"][0]) ** 2)
+        {"x": vi.free(3)},
+        log_prior=lambda v: norm.logpdf(v["x"]).sum(),
+        log_lik=lambda v, y: -((y - v["x"][0]) ** 2),
     )
 
     def run(seed):
@@ -368,9 +428,10 @@ def test_a_second_fit_compiles_nothing():
     assert compiled() == before
 
 
-# --- the parts --------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 def test_a_step_is_the_kl_step_of_the_engine():
-    """Precision (1 - rho) P + rho L^-T B L^-1 and P' m' = (1 - rho) P m + rho (L^-T B L^-1 m + L^-T a)."""
+    """Precision (1 - rho) P + rho L^-T B L^-1 and P' m' = (1 - rho) P m + rho (L^-T B L^-1 m + L^-T
+    a)."""
     rng = np.random.default_rng(0)
     scale = np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)
     mean, slope, half = rng.normal(size=3), rng.normal(size=3), rng.normal(size=(3, 3))

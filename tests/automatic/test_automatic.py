@@ -1,4 +1,5 @@
-"""The steps of `vijax.auto` by hand: towards a normal target regressions are exact, and natural parameters mix."""
+"""The steps of `vijax.auto` by hand: towards a normal target regressions are exact, and natural
+parameters mix."""
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ Q = Gaussian(np.array([0.0, 0.1]), np.linalg.cholesky([[1.2, -0.2], [-0.2, 0.9]]
 
 
 class Normal:
-    """As `vijax.verdict.target.Target`: the log density of N(mean, precision^-1), up to a constant."""
+    """As `vijax.verdict.target.Target`: the log density of N(mean, precision^-1), up to a
+    constant."""
 
     epsilon, num_gradients = 1e-16, 0
 
@@ -39,7 +41,10 @@ def of(q):
 
 
 def mixed(rho, q, target):
-    return [(1 - rho) * a + rho * b for a, b in zip(of(q), naturals(target.mean, target.precision), strict=True)]
+    return [
+        (1 - rho) * a + rho * b
+        for a, b in zip(of(q), naturals(target.mean, target.precision), strict=True)
+    ]
 
 
 def same(q, expected, rtol=1e-8):
@@ -64,8 +69,8 @@ class Logistic:
 
 
 def test_what_noise_makes_of_a_step_is_foretold():
-    """At the optimum a step is noise alone: as long as foretold of independent draws and of such in antithetic pairs,
-    of evenly spread ones shorter."""
+    """At the optimum a step is noise alone: as long as foretold of independent draws and of such in
+    antithetic pairs, of evenly spread ones shorter."""
     target, q = Logistic(), Gaussian(np.zeros(10), np.eye(10), -np.inf)
 
     def stepped(q, noise, radius):
@@ -82,7 +87,9 @@ def test_what_noise_makes_of_a_step_is_foretold():
         (lambda seed: noise_of(256, 10, [seed, 7]), 0.3, 0.5),
     ):
         found = [stepped(q, draw(seed), 5.0) for seed in range(40)]
-        ratio = np.mean([taken.nats for taken, _ in found]) / np.mean([foretold for _, foretold in found])
+        ratio = np.mean([taken.nats for taken, _ in found]) / np.mean(
+            [foretold for _, foretold in found]
+        )
         assert low < ratio < high
 
 
@@ -91,7 +98,8 @@ def mirrored(half):
 
 
 class Gumbel(Normal):
-    """The logarithm of an exponential variable, twice: skewed, so that scores are even about the middle."""
+    """The logarithm of an exponential variable, twice: skewed, so that scores are even about the
+    middle."""
 
     def slopes(self, x):
         self.num_gradients += len(x)
@@ -121,7 +129,8 @@ def test_the_elbo_of_a_normal_target_is_exact_on_any_draws():
 
 
 def test_the_step_that_scores_ask_for_is_taken():
-    """One step leads to a normal target; the mean of log p over few draws would be higher elsewhere."""
+    """One step leads to a normal target; the mean of log p over few draws would be higher
+    elsewhere."""
     target = Normal()
     start = Gaussian(MEAN, 1.1 * np.linalg.cholesky(np.linalg.inv(PRECISION)), -np.inf)
     q = trust_region.fit(Run(target, 1000), Sitting.begin(start), 0, 32)
@@ -168,7 +177,8 @@ def test_a_step_keeps_directions_that_are_far_narrower_than_others():
 
 
 def test_fresh_draws_are_averaged_with_those_before():
-    """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the rest."""
+    """After steps of 1/2, 1/3 and 1/4 the start is a quarter of q, and the target all of the
+    rest."""
     target = Normal()
     begin = Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
     found = trust_region._on_fresh_draws(Run(target, 96), begin, [0, 0], *NOBODY)
@@ -189,8 +199,16 @@ def test_noise_has_the_moments_that_are_promised():
 
 def test_distance_and_entropy_are_those_of_the_normal():
     cov, x = Q.scale @ Q.scale.T, np.array([1.0, -0.7])
-    np.testing.assert_allclose(Q.distance(x), (x - Q.mean) @ np.linalg.solve(cov, x - Q.mean), rtol=1e-12)
-    np.testing.assert_allclose(Q.entropy(), stats.multivariate_normal(Q.mean, cov).entropy(), rtol=1e-12)
+    np.testing.assert_allclose(
+        Q.distance(x), (x - Q.mean) @ np.linalg.solve(cov, x - Q.mean), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        Q.entropy(), stats.multivariate_normal(Q.mean, cov).entropy(), rtol=1e-12
+    )
     apart = Q._replace(scale=np.array([0.5, 2.0]))
-    np.testing.assert_allclose(apart.distance(x), np.sum(((x - Q.mean) / apart.scale) ** 2), rtol=1e-12)
-    np.testing.assert_allclose(apart.entropy(), stats.norm(scale=apart.scale).entropy().sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        apart.distance(x), np.sum(((x - Q.mean) / apart.scale) ** 2), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        apart.entropy(), stats.norm(scale=apart.scale).entropy().sum(), rtol=1e-12
+    )

@@ -1,4 +1,5 @@
-"""Normals of bent coordinates: exact where a posterior is skewed in each variable, and left alone where it is not."""
+"""Normals of bent coordinates: exact where a posterior is skewed in each variable, and left alone
+where it is not."""
 
 import jax
 import jax.numpy as jnp
@@ -25,16 +26,24 @@ def test_moments_and_slopes_of_bent_noise():
             assert weights @ u**2 == pytest.approx(1, abs=1e-6)
             assert weights @ u**3 == pytest.approx(SKEWNESS * amount, rel=0.08, abs=1e-9)
             assert np.all(slope > 0)
-            numeric = np.asarray(jax.vmap(jax.grad(lambda z, a=amount: z + bent(z, jnp.asarray(a))[0]))(nodes))
+            numeric = np.asarray(
+                jax.vmap(jax.grad(lambda z, a=amount: z + bent(z, jnp.asarray(a))[0]))(nodes)
+            )
             np.testing.assert_allclose(slope, numeric, rtol=1e-12)
-            np.testing.assert_allclose(unbent(jnp.asarray(u), jnp.full(len(u), amount)), nodes, atol=1e-9)
+            np.testing.assert_allclose(
+                unbent(jnp.asarray(u), jnp.full(len(u), amount)), nodes, atol=1e-9
+            )
     assert 0 < VARIANCE < 1
 
 
 def test_coordinates_lead_back_and_the_volume_is_that_of_the_map():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
-        bend = Bend(rng.normal(size=5), rng.gamma(2.0, size=5), np.array([-MOST_BENT, 0.0, 0.1, -0.3, MOST_BENT]))
+        bend = Bend(
+            rng.normal(size=5),
+            rng.gamma(2.0, size=5),
+            np.array([-MOST_BENT, 0.0, 0.1, -0.3, MOST_BENT]),
+        )
         z = jnp.asarray(3 * rng.normal(size=5))
         x, log_volume = bend.point(z)
         np.testing.assert_allclose(bend.coordinates(x), z, atol=1e-10)
@@ -60,7 +69,9 @@ def test_skewed_variables_are_right_without_a_mixture():
     assert np.abs(np.log(x.std(0) / sds)).max() < 0.02
     np.testing.assert_allclose(stats.skew(x), exact.stats("s"), atol=0.1)
     assert fit.report.gap < 0.01
-    assert fit.elbo.value == pytest.approx(float(np.sum(jax.scipy.special.gammaln(SHAPES))), abs=0.02)
+    assert fit.elbo.value == pytest.approx(
+        float(np.sum(jax.scipy.special.gammaln(SHAPES))), abs=0.02
+    )
 
 
 def test_a_mixture_is_not_needed_where_bent_coordinates_will_do():
@@ -83,7 +94,9 @@ def test_a_bent_fit_is_saved_and_judged(tmp_path):
 
     fit = vi.auto(gammas(), key=KEY, richer=False)
     assert np.abs(np.asarray(fit.state.hyper["frame"].bend.amount)).min() > 0.05
-    again = fit._replace(state=checkpoint.load(checkpoint.save(tmp_path, 0, fit.state), fit.state).tree)
+    again = fit._replace(
+        state=checkpoint.load(checkpoint.save(tmp_path, 0, fit.state), fit.state).tree
+    )
     np.testing.assert_array_equal(again.sample(KEY, 9)["x"], fit.sample(KEY, 9)["x"])
     assert "no fault" in str(vi.trust.check(fit, key=KEY))
 

@@ -20,14 +20,20 @@ def counties(seed: int, number: int = 85, spread: float = 0.33) -> tuple[np.ndar
     """Means of counties and numbers of houses, 1 to 120, as radon in Minnesota."""
     rng = np.random.default_rng(seed)
     houses = np.ceil(np.exp(rng.normal(1.4, 1.1, number))).clip(1, 120)
-    return 1.3 + spread * rng.normal(size=number) + SIGMA / np.sqrt(houses) * rng.normal(size=number), houses
+    return 1.3 + spread * rng.normal(size=number) + SIGMA / np.sqrt(houses) * rng.normal(
+        size=number
+    ), houses
 
 
 def model_of(y: np.ndarray, houses: np.ndarray):
     noise = SIGMA / np.sqrt(houses)
 
     def log_density(v):
-        prior = norm.logpdf(v["mean"], 0, 10) - v["spread"] + norm.logpdf(v["effects"], v["mean"], v["spread"]).sum()
+        prior = (
+            norm.logpdf(v["mean"], 0, 10)
+            - v["spread"]
+            + norm.logpdf(v["effects"], v["mean"], v["spread"]).sum()
+        )
         return prior + norm.logpdf(y, v["effects"], noise).sum()
 
     variables = {
@@ -97,14 +103,17 @@ def test_what_normal_data_of_unknown_noise_say_is_learnt_as_a_function_of_the_ot
     for slope, noise in ((0.7, 0.5), (0.4, 0.35), (1.0, 0.9)):
         others = np.zeros(target.dim, np.float32)
         others[places["slope"]], others[places["noise"]] = slope, np.log(noise)
-        linear, information = (np.asarray(part)[places["effects"]] for part in reference.given(jnp.asarray(others))[:2])
+        linear, information = (
+            np.asarray(part)[places["effects"]] for part in reference.given(jnp.asarray(others))[:2]
+        )
         np.testing.assert_allclose(information, counts / noise**2, rtol=0.01)
         proposed = np.bincount(group, y - slope * x) / counts
         np.testing.assert_allclose(linear / information, proposed, atol=0.01)
 
 
 def test_a_random_walk_of_unknown_noise_is_right_by_default():
-    """Both scales beside quadrature. With J fixed q was 3.9 nats away: a hundred coordinates add up."""
+    """Both scales beside quadrature. With J fixed q was 3.9 nats away: a hundred coordinates add
+    up."""
     rng = np.random.default_rng(6)
     steps = 40
     y = np.cumsum(0.3 * rng.normal(size=steps)) + 0.8 * rng.normal(size=steps)
@@ -132,7 +141,9 @@ def test_a_random_walk_of_unknown_noise_is_right_by_default():
 
 def exact_walk(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Posterior means and sds of log step and log noise, by quadrature over both."""
-    grid = np.stack(np.meshgrid(np.linspace(-4, 1.5, 120), np.linspace(-1.5, 1, 80), indexing="ij"), -1).reshape(-1, 2)
+    grid = np.stack(
+        np.meshgrid(np.linspace(-4, 1.5, 120), np.linspace(-1.5, 1, 80), indexing="ij"), -1
+    ).reshape(-1, 2)
     walk = np.minimum.outer(np.arange(len(y)), np.arange(len(y))) + 1.0
     values, vectors = np.linalg.eigh(walk)
     turned = (vectors.T @ y) ** 2
@@ -145,7 +156,8 @@ def exact_walk(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_counts_of_groups_are_bent():
-    """Effects of Poisson counts have skewed posteriors: as normals q was .1 nats away, and said so."""
+    """Effects of Poisson counts have skewed posteriors: as normals q was .1 nats away, and said
+    so."""
     rng = np.random.default_rng(3)
     exposure = rng.uniform(0.5, 30, 20)
     counts = rng.poisson(exposure * np.exp(-0.5 + 0.8 * rng.normal(size=20)))
@@ -163,7 +175,9 @@ def test_counts_of_groups_are_bent():
     fit = vi.auto(vi.density(variables, log_density), key=KEY, richer=False)
     mean, sd = exact_counts(counts, exposure)
     draws = fit.sample(jax.random.key(1), 20_000)
-    seen = np.stack([np.asarray(draws["mean"], float), np.log(np.asarray(draws["spread"], float))], 1)
+    seen = np.stack(
+        [np.asarray(draws["mean"], float), np.log(np.asarray(draws["spread"], float))], 1
+    )
     assert np.abs((seen.mean(0) - mean) / sd).max() < 0.08
     assert np.abs(np.log(seen.std(0) / sd)).max() < 0.1
     assert fit.report.gap < 0.06
@@ -172,7 +186,9 @@ def test_counts_of_groups_are_bent():
 def exact_counts(counts: np.ndarray, exposure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Posterior means and sds of mean and log spread, the effects summed out by quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    grid = np.stack(np.meshgrid(np.linspace(-2, 1, 80), np.linspace(-3, 1, 80), indexing="ij"), -1).reshape(-1, 2)
+    grid = np.stack(
+        np.meshgrid(np.linspace(-2, 1, 80), np.linspace(-3, 1, 80), indexing="ij"), -1
+    ).reshape(-1, 2)
     effects = grid[:, :1, None] + np.exp(grid[:, 1:, None]) * nodes
     log_p = -0.5 * (grid[:, 0] / 2) ** 2 - 0.5 * np.exp(2 * grid[:, 1]) + grid[:, 1]
     for count, time in zip(counts, exposure, strict=True):
@@ -272,7 +288,8 @@ def test_a_fit_that_stopped_at_its_limit_has_the_same_limit_when_it_goes_on(monk
 
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_four_hundred_groups_are_right_as_independent_normals(is_placed):
-    """Beyond 300 variables: in their coordinates nothing is left to depend on; in free ones the spread is wrong."""
+    """Beyond 300 variables: in their coordinates nothing is left to depend on; in free ones the
+    spread is wrong."""
     y, houses = counties(7, number=400)
     model = model_of(y, houses)
     fit = vi.auto(model, key=KEY) if is_placed else vi.dadvi(model, key=KEY)

@@ -1,4 +1,5 @@
-"""Normals of full covariance by expected Hessians: which pairs are coupled, the optimum, and where it is not for us."""
+"""Normals of full covariance by expected Hessians: which pairs are coupled, the optimum, and where
+it is not for us."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,9 @@ def test_a_matrix_is_read_from_its_products(seed):
     matrix = np.where(coupled, matrix + matrix.T, 0.0)
     pattern = coloured(coupled)
     assert pattern.num_products <= len(coupled)
-    np.testing.assert_allclose(pattern.matrix(pattern.directions @ matrix).toarray(), matrix, atol=1e-14)
+    np.testing.assert_allclose(
+        pattern.matrix(pattern.directions @ matrix).toarray(), matrix, atol=1e-14
+    )
 
 
 def test_few_products_serve_groups_chains_and_grids():
@@ -65,7 +68,9 @@ def test_a_pattern_that_moves_is_taken_for_dense():
 
     still = pattern_of(target_of(40, lambda v: -0.5 * jnp.sum(v["x"] ** 2)), standard(40), [0])
     assert still.num_products == 1
-    moves = [pattern_of(target_of(40, branches), standard(40), [seed]).num_products for seed in range(6)]
+    moves = [
+        pattern_of(target_of(40, branches), standard(40), [seed]).num_products for seed in range(6)
+    ]
     assert set(moves) <= {1, 40}
     assert 40 in moves
 
@@ -84,7 +89,9 @@ def precision_of_a_hierarchy():
 def test_a_normal_of_many_variables_is_found():
     precision = precision_of_a_hierarchy()
     held, mean = jnp.asarray(precision, jnp.float32), np.linspace(-1, 1, DIM)
-    model = vi.density({"x": vi.free(DIM)}, lambda v: -0.5 * (v["x"] - mean) @ held @ (v["x"] - mean))
+    model = vi.density(
+        {"x": vi.free(DIM)}, lambda v: -0.5 * (v["x"] - mean) @ held @ (v["x"] - mean)
+    )
     fit = vi.auto(model, key=KEY, num_starts=2)
     assert fit.report.ended.startswith("converged")
     assert fit.report.gap < 0.01
@@ -95,7 +102,8 @@ def test_a_normal_of_many_variables_is_found():
 
 
 def optimum_of_one(slope, curvature):
-    """Mean and sd of the normal with E[slope] = 0 and E[-curvature] = 1 / variance, by quadrature."""
+    """Mean and sd of the normal with E[slope] = 0 and E[-curvature] = 1 / variance, by
+    quadrature."""
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
 
@@ -109,7 +117,8 @@ def optimum_of_one(slope, curvature):
 
 
 def test_many_skewed_variables_have_the_best_normals():
-    """Logarithms of Gamma variables, each coupled to the next: by the chain of differences y they are independent."""
+    """Logarithms of Gamma variables, each coupled to the next: by the chain of differences y they
+    are independent."""
     shape = 4.0
 
     def log_density(v):
@@ -166,7 +175,9 @@ def test_dense_is_dense():
 def test_a_walk_without_a_level_is_improper():
     """Its differences are normal, and nothing says where it is."""
     fit = vi.auto(
-        vi.density({"x": vi.free(DIM)}, lambda v: -0.5 * jnp.sum(jnp.diff(v["x"]) ** 2)), key=KEY, num_starts=2
+        vi.density({"x": vi.free(DIM)}, lambda v: -0.5 * jnp.sum(jnp.diff(v["x"]) ** 2)),
+        key=KEY,
+        num_starts=2,
     )
     assert "improper" in fit.verdict
     assert not fit.report.usable
@@ -174,7 +185,11 @@ def test_a_walk_without_a_level_is_improper():
 
 def test_kinks_alone_are_no_error():
     """Their Hessians are zero."""
-    fit = vi.auto(vi.density({"x": vi.free(DIM)}, lambda v: -jnp.sum(jnp.abs(v["x"] - 1.0))), key=KEY, num_starts=2)
+    fit = vi.auto(
+        vi.density({"x": vi.free(DIM)}, lambda v: -jnp.sum(jnp.abs(v["x"] - 1.0))),
+        key=KEY,
+        num_starts=2,
+    )
     draws = np.asarray(fit.sample(KEY, 4000)["x"])
     assert np.median(draws.mean(0)) == pytest.approx(1.0, abs=0.05)
     assert np.median(draws.std(0)) == pytest.approx(np.sqrt(np.pi / 2), rel=0.05)

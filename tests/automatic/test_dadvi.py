@@ -42,7 +42,9 @@ def test_on_a_normal_target_means_are_exact_and_variances_conditional():
     assert fit.status is vi.Status.CONVERGED
     assert fit.verdict.startswith("Converged.")
     assert fit.report.noise.shape == (64, 3)
-    exact = 0.5 * (3 * np.log(2 * np.pi) - np.log(np.diag(A)).sum())  # E_q[log p] = -D/2, plus the entropy
+    exact = 0.5 * (
+        3 * np.log(2 * np.pi) - np.log(np.diag(A)).sum()
+    )  # E_q[log p] = -D/2, plus the entropy
     assert fit.elbo.value == pytest.approx(exact, abs=0.02)
 
 
@@ -66,7 +68,8 @@ def test_logistic_regression_against_quadrature():
 
 
 def test_it_is_at_the_top_of_its_own_draws():
-    """The gradient on the draws that the report holds, by differences in float64 of the density in NumPy."""
+    """The gradient on the draws that the report holds, by differences in float64 of the density in
+    NumPy."""
     model, data = logistic()
     fit = vi.dadvi(model, data, key=KEY)
     frame, noise = fit.state.hyper["frame"], fit.report.noise
@@ -102,13 +105,17 @@ def test_second_derivatives_on_draws():
     objective = OnDraws(Cosh(), unit_noise(8, 2, 0))
     point, step = np.array([0.3, -0.5, -0.2, -1.0]), 1e-5
     slope = lambda p: objective.slopes(p[None])[1][0]
-    exact = np.array([(slope(point + step * e) - slope(point - step * e)) / (2 * step) for e in np.eye(4)])
+    exact = np.array(
+        [(slope(point + step * e) - slope(point - step * e)) / (2 * step) for e in np.eye(4)]
+    )
     np.testing.assert_allclose(objective.hessian(point), exact, atol=1e-7)
     product = objective.product(point)
     np.testing.assert_allclose([product(e) for e in np.eye(4)], exact, atol=1e-7)
     value = lambda p: objective.slopes(p[None])[0][0]
     np.testing.assert_allclose(
-        slope(point), [(value(point + step * e) - value(point - step * e)) / (2 * step) for e in np.eye(4)], atol=1e-8
+        slope(point),
+        [(value(point + step * e) - value(point - step * e)) / (2 * step) for e in np.eye(4)],
+        atol=1e-8,
     )
 
 

@@ -21,14 +21,26 @@ def proper(v):
 @pytest.mark.parametrize(
     ("density", "said"),
     [
-        (lambda v: proper(v) - jnp.inf, "log_density: expected one finite at any of eight random starts"),
+        (
+            lambda v: proper(v) - jnp.inf,
+            "log_density: expected one finite at any of eight random starts",
+        ),
         (lambda v: norm.logpdf(v["y"]), r"expected one number, got an array of shape \(3,\)"),
         (lambda v: None, "log_density: expected one number, got None"),
-        (lambda v: proper(v) + v["z"], r"a function of the variables \['x', 'y'\], got one that reads 'z'"),
+        (
+            lambda v: proper(v) + v["z"],
+            r"a function of the variables \['x', 'y'\], got one that reads 'z'",
+        ),
         (lambda v: proper(v) + v.x, r"got one that reads \.x\. Values have names: v\['x'\]"),
         (lambda v: jnp.round(proper(v)).astype(int), "expected a real number, got one of type int"),
-        (lambda v: jnp.round(proper(v)), r"expected a gradient, got none in \['x', 'y'\].*vijax\.bbvi"),
-        (lambda v: proper(v) + jnp.floor(v["x"]) - proper({**v, "y": jnp.zeros(3)}), r"got none in \['x'\]"),
+        (
+            lambda v: jnp.round(proper(v)),
+            r"expected a gradient, got none in \['x', 'y'\].*vijax\.bbvi",
+        ),
+        (
+            lambda v: proper(v) + jnp.floor(v["x"]) - proper({**v, "y": jnp.zeros(3)}),
+            r"got none in \['x'\]",
+        ),
         (
             lambda v: proper(v) + jnp.where(v["x"] > 1e9, jnp.sqrt(v["x"] - 1e9), 0.0),
             r"expected a finite gradient at any of the starts, got none in \['x'\]",
@@ -44,8 +56,16 @@ def test_a_gradient_that_is_no_number_is_named_by_its_global():
     root = jax.custom_jvp(lambda x: x)
     root.defjvp(lambda x, dx: (x[0], jnp.nan * dx[0]))
     model = vi.model(
-        prior=vi.Product({"level": vi.Normal.from_mean_variance(0.0, 1.0), "rate": vi.Gamma.from_shape_rate(2.0, 1.0)}),
-        local_elbo=lambda s, y, key: (s["rate"].log - y * root(s["rate"].value) + s["level"].value, None),
+        prior=vi.Product(
+            {
+                "level": vi.Normal.from_mean_variance(0.0, 1.0),
+                "rate": vi.Gamma.from_shape_rate(2.0, 1.0),
+            }
+        ),
+        local_elbo=lambda s, y, key: (
+            s["rate"].log - y * root(s["rate"].value) + s["level"].value,
+            None,
+        ),
     )
     with pytest.raises(vi.DivergedError, match="were skipped, in gradients of rate") as error:
         vi.fit(vi.cavi(model), np.ones(4), key=KEY, num_steps=20)

@@ -21,7 +21,9 @@ def chance(x):
 def rounded():
     """Misses of 2e9 trials: their probability is what float32 cannot hold."""
     log_miss = lambda x: jnp.log(jnp.maximum(1.0 - chance(x), 1e-7 * SMALL))
-    return vi.density({"x": vi.free()}, lambda v: 40 * log_miss(v["x"]) - 40 * jnp.exp(v["x"]) - 0.5 * v["x"] ** 2)
+    return vi.density(
+        {"x": vi.free()}, lambda v: 40 * log_miss(v["x"]) - 40 * jnp.exp(v["x"]) - 0.5 * v["x"] ** 2
+    )
 
 
 def smooth():
@@ -29,15 +31,68 @@ def smooth():
 
 
 def putting():
-    """Broadie's putts (Gelman 2019): a chance of nearly one for short ones, of which 15 in 45,198 are missed."""
-    feet = [0.28, 0.97, 1.93, 2.92, 3.93, 4.94, 5.94, 6.95, 7.95, 8.95, 9.95, 10.95, 11.95, 12.95, 14.43, 16.43]
-    tries = [45198, 183020, 169503, 113094, 73855, 53659, 42991, 37050, 33275, 30836, 28637, 26239, 24636, 22876]
-    made = [45183, 182899, 168594, 108953, 64740, 41106, 28205, 21334, 16615, 13503, 11060, 9032, 7687, 6432]
-    return np.array(feet), np.array([*tries, 41267, 35712], float), np.array([*made, 9813, 7196], float)
+    """Broadie's putts (Gelman 2019): a chance of nearly one for short ones, of which 15 in 45,198
+    are missed."""
+    feet = [
+        0.28,
+        0.97,
+        1.93,
+        2.92,
+        3.93,
+        4.94,
+        5.94,
+        6.95,
+        7.95,
+        8.95,
+        9.95,
+        10.95,
+        11.95,
+        12.95,
+        14.43,
+        16.43,
+    ]
+    tries = [
+        45198,
+        183020,
+        169503,
+        113094,
+        73855,
+        53659,
+        42991,
+        37050,
+        33275,
+        30836,
+        28637,
+        26239,
+        24636,
+        22876,
+    ]
+    made = [
+        45183,
+        182899,
+        168594,
+        108953,
+        64740,
+        41106,
+        28205,
+        21334,
+        16615,
+        13503,
+        11060,
+        9032,
+        7687,
+        6432,
+    ]
+    return (
+        np.array(feet),
+        np.array([*tries, 41267, 35712], float),
+        np.array([*made, 9813, 7196], float),
+    )
 
 
 def log_lik_of_putts(s, t, feet, tries, made, cdf, xp):
-    """The likelihood of standard deviations s of the angle and t of the distance; the putts are the last axis."""
+    """The likelihood of standard deviations s of the angle and t of the distance; the putts are the
+    last axis."""
     angle = 2 * cdf(xp.arcsin((4.25 - 1.68) / 24 / feet) / s) - 1
     distance = cdf(2 / ((feet + 1) * t)) - cdf(-1 / ((feet + 1) * t))
     p = angle * distance
@@ -90,12 +145,15 @@ def test_a_fit_in_float64_goes_on_in_it(monkeypatch):
 
 
 def test_putts_are_right():
-    """Data of NumPy that the density reads from around it have to be traced anew: JAX keeps them as float32."""
+    """Data of NumPy that the density reads from around it have to be traced anew: JAX keeps them as
+    float32."""
     data = putting()
     cdf = jax.scipy.stats.norm.cdf
     model = vi.density(
         {"s": vi.free(support="positive"), "t": vi.free(support="positive")},
-        lambda v: log_lik_of_putts(v["s"], v["t"], *data, cdf, jnp) - 0.5 * (v["s"] ** 2 + v["t"] ** 2),
+        lambda v: (
+            log_lik_of_putts(v["s"], v["t"], *data, cdf, jnp) - 0.5 * (v["s"] ** 2 + v["t"] ** 2)
+        ),
     )
     fit = vi.auto(model, key=KEY)
     assert fit.report.single > 0.05

@@ -27,13 +27,17 @@ GUIDES = {
 
 
 def target(guide, precision=P):
-    return vi.density({"x": vi.free(4)}, lambda v: -0.5 * (v["x"] - M) @ precision @ (v["x"] - M), guide=guide)
+    return vi.density(
+        {"x": vi.free(4)}, lambda v: -0.5 * (v["x"] - M) @ precision @ (v["x"] - M), guide=guide
+    )
 
 
 def optimum(guide):
     """q at the target, which is in its family."""
     if guide == "low_rank":
-        return target(GUIDES[guide]), LowRankNormal(*(jnp.asarray(a, jnp.float32) for a in (M, np.log(SD), U)))
+        return target(GUIDES[guide]), LowRankNormal(
+            *(jnp.asarray(a, jnp.float32) for a in (M, np.log(SD), U))
+        )
     if guide == "full_rank":
         q = vi.MultivariateNormal.from_mean_precision(M.astype(np.float32), P.astype(np.float32))
         return target(GUIDES[guide]), q
@@ -55,7 +59,9 @@ def program(guide, sticking):
 
     def moved(q, key):
         at = state._replace(posterior=state.posterior.replace({"free": q}))
-        return jax.tree.map(lambda new, old: (new - old) / 1e-3, alg.step(key, at, None)[0].posterior["free"], q)
+        return jax.tree.map(
+            lambda new, old: (new - old) / 1e-3, alg.step(key, at, None)[0].posterior["free"], q
+        )
 
     return jax.jit(lambda q: jax.vmap(moved, (None, 0))(q, jax.random.split(KEY, 500)))
 
@@ -64,7 +70,7 @@ def moves_from(guide, q, sticking):
     return [np.asarray(x) for x in jax.tree.leaves(program(guide, sticking)(q))]
 
 
-# --- the guide --------------------------------------------------------------------------------------------------
+# --- the guide ------------------------------------------------------------------------------------
 def test_advi_finds_a_normal_of_its_rank():
     rate = optax.cosine_decay_schedule(0.05, 1500)
     alg = vi.advi(
@@ -99,7 +105,9 @@ def sizes_of(jaxpr):
     for equation in jaxpr.eqns:
         yield from (v.aval.size for v in equation.outvars if hasattr(v.aval, "size"))
         for value in equation.params.values():
-            for inner in jax.tree.leaves(value, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")):
+            for inner in jax.tree.leaves(
+                value, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")
+            ):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):
                     yield from sizes_of(inner)
@@ -107,7 +115,10 @@ def sizes_of(jaxpr):
 
 def test_no_array_of_ten_thousand_variables_is_square():
     dim, rank = 10_000, 10
-    model = vi.density({"x": vi.free(dim)}, lambda v: -0.5 * jnp.sum(v["x"] ** 2) - 0.5 * jnp.sum(v["x"]) ** 2 / dim)
+    model = vi.density(
+        {"x": vi.free(dim)},
+        lambda v: -0.5 * jnp.sum(v["x"] ** 2) - 0.5 * jnp.sum(v["x"]) ** 2 / dim,
+    )
     alg = vi.advi(model, guide=vi.guides.low_rank(rank))
     state = jax.eval_shape(alg.init, KEY)
     program = jax.make_jaxpr(alg.step)(KEY, state, 0.0)
@@ -140,13 +151,17 @@ def test_an_energy_has_it_for_its_free_globals():
         example=(1.0, 1.0),
         guide=vi.guides.low_rank(1),
     )
-    alg = vi.svi(model, update={"free": vi.update.descend(optax.adam(0.02))}, step_size=vi.step_size.constant(0.2))
+    alg = vi.svi(
+        model,
+        update={"free": vi.update.descend(optax.adam(0.02))},
+        step_size=vi.step_size.constant(0.2),
+    )
     draws = vi.fit(alg, (x, y), num_steps=800, key=KEY).sample(jax.random.key(1), 500)
     np.testing.assert_allclose(draws["w"].mean(0), [1.0, 2.0], atol=0.1)
     assert 20 < float(draws["noise"].mean()) < 200
 
 
-# --- sticking the landing ---------------------------------------------------------------------------------------
+# --- sticking the landing -------------------------------------------------------------------------
 @pytest.mark.parametrize("guide", GUIDES)
 def test_at_the_posterior_the_gradient_has_no_noise(guide):
     q = optimum(guide)[1]
@@ -166,7 +181,8 @@ def test_elsewhere_its_mean_is_the_same(guide):
 
 
 def test_a_conjugate_global_is_served_too():
-    """Exactly the conjugate posterior stays where it is, at any draw; by the prior as part of what is drawn."""
+    """Exactly the conjugate posterior stays where it is, at any draw; by the prior as part of what
+    is drawn."""
     coin = vi.model(
         {"bias": vi.Beta.from_alpha_beta(2.0, 3.0)},
         lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
@@ -174,9 +190,13 @@ def test_a_conjugate_global_is_served_too():
     y = np.array([1.0, 1.0, 0.0, 1.0], np.float32)
 
     def after(sticking):
-        alg = vi.svi(coin, estimator=vi.estimator.reparameterised(1, sticking=sticking), num_groups=4.0)
+        alg = vi.svi(
+            coin, estimator=vi.estimator.reparameterised(1, sticking=sticking), num_groups=4.0
+        )
         state = alg.init(KEY)
-        state = state._replace(posterior=state.posterior.replace({"bias": vi.Beta.from_alpha_beta(5.0, 4.0)}))
+        state = state._replace(
+            posterior=state.posterior.replace({"bias": vi.Beta.from_alpha_beta(5.0, 4.0)})
+        )
         new = jax.jit(jax.vmap(lambda key: alg.step(key, state, y)[0].posterior["bias"].alpha))
         return np.asarray(new(jax.random.split(KEY, 20)))
 
@@ -184,16 +204,20 @@ def test_a_conjugate_global_is_served_too():
     assert np.ptp(after(False)) > 0.01
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def test_updates_and_estimators_of_natural_parameters_are_refused():
     model = target(vi.guides.low_rank(1))
     with pytest.raises(
-        ValueError, match=r"estimator: expected vijax\.estimator\.reparameterised\(\) or weighted\(\) for 'free'.*advi"
+        ValueError,
+        match=r"estimator: expected vijax\.estimator\.reparameterised\(\) or weighted\(\) for "
+        r"'free'.*advi",
     ):
         vi.ngvi(model)
     with pytest.raises(ValueError, match="estimator: expected"):
         vi.bbvi(model, guide=vi.guides.low_rank(1))
-    with pytest.raises(ValueError, match=r"update: expected vijax\.update\.descend\(optimizer\) for 'free'"):
+    with pytest.raises(
+        ValueError, match=r"update: expected vijax\.update\.descend\(optimizer\) for 'free'"
+    ):
         vi.compose(model, update={"free": vi.update.kl()}, step_size=vi.step_size.constant())
     with pytest.raises(ValueError, match="rank: expected at most 4"):
         vi.advi(target(None), guide=vi.guides.low_rank(5))

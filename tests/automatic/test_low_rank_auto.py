@@ -1,4 +1,5 @@
-"""`vijax.auto` of many variables: directions of dependence beside independent normals, against exact posteriors."""
+"""`vijax.auto` of many variables: directions of dependence beside independent normals, against
+exact posteriors."""
 
 import jax
 import jax.numpy as jnp
@@ -35,14 +36,18 @@ def factors(count, size):
     return size * np.random.default_rng(0).normal(size=(DIM, count))
 
 
-WIDE = np.linalg.inv(np.eye(DIM) + factors(3, 1.0) @ factors(3, 1.0).T)  # common factors of the variables
+WIDE = np.linalg.inv(
+    np.eye(DIM) + factors(3, 1.0) @ factors(3, 1.0).T
+)  # common factors of the variables
 NARROW = np.eye(DIM) + factors(3, 2.0) @ factors(3, 2.0).T  # sums of them that the data know well
 
 
 @pytest.mark.parametrize("precision", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_a_normal_of_its_kind_is_found(precision):
     model, evidence = normal(precision, 0.7)
-    fit = vi.auto(model, key=jax.random.key(1), max_gradients=12_000)  # of narrow ones .26 to .60 nats, by the key
+    fit = vi.auto(
+        model, key=jax.random.key(1), max_gradients=12_000
+    )  # of narrow ones .26 to .60 nats, by the key
     assert 0 <= evidence - fit.elbo.value + 3 * fit.elbo.standard_error < 0.5
     draws = np.asarray(fit.sample(jax.random.key(1), 20_000)["w"], np.float64)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
@@ -53,7 +58,9 @@ def test_a_normal_of_its_kind_is_found(precision):
     assert along.shape[1] >= 3
     np.testing.assert_allclose(along.T @ along, np.eye(along.shape[1]), atol=1e-5)
     assert fit.status is vi.Status.CONVERGED
-    with pytest.raises(ValueError, match="fit: expected one of independent normals, got one with directions"):
+    with pytest.raises(
+        ValueError, match="fit: expected one of independent normals, got one with directions"
+    ):
         vi.linear_response(fit)
 
 
@@ -65,14 +72,17 @@ def test_without_dependence_there_are_none():
 
 
 def test_a_mode_where_a_scale_is_zero_is_no_start():
-    """A hierarchy: the density is highest where all effects are one, at a bound that is hundreds of nats lower."""
+    """A hierarchy: the density is highest where all effects are one, at a bound that is hundreds of
+    nats lower."""
     rng = np.random.default_rng(0)
     rates = np.repeat(rng.normal(0.5, 1.0, DIM), 5)
     y = (rng.uniform(size=5 * DIM) < 1 / (1 + np.exp(-rates))).astype(np.float32)
     logp = jax.scipy.stats.norm.logpdf
     model = vi.density(
         {"mean": vi.free(), "sd": vi.free(support="positive"), "effect": vi.free(DIM)},
-        log_prior=lambda v: logp(v["mean"], 0, 2) + logp(v["sd"]) + logp(v["effect"], v["mean"], v["sd"]).sum(),
+        log_prior=lambda v: (
+            logp(v["mean"], 0, 2) + logp(v["sd"]) + logp(v["effect"], v["mean"], v["sd"]).sum()
+        ),
         log_lik=lambda v, row: row[1] * v["effect"][row[0]] - jax.nn.softplus(v["effect"][row[0]]),
     )
     fit = vi.auto(model, (np.repeat(np.arange(DIM), 5), y), key=KEY)
@@ -96,7 +106,9 @@ class Known:
     """As a target: the log density of N(0, precision^-1)."""
 
     dim, epsilon, num_gradients = 4, 1e-16, 0
-    precision = np.array([[2.0, 0.3, 0.0, 0.1], [0.3, 1.0, 0.2, 0.0], [0.0, 0.2, 1.5, 0.4], [0.1, 0.0, 0.4, 0.8]])
+    precision = np.array(
+        [[2.0, 0.3, 0.0, 0.1], [0.3, 1.0, 0.2, 0.0], [0.0, 0.2, 1.5, 0.4], [0.1, 0.0, 0.4, 0.8]]
+    )
 
     def slopes(self, x):
         return -0.5 * np.einsum("ni,ij,nj->n", x, self.precision, x), -x @ self.precision
@@ -105,7 +117,11 @@ class Known:
 def directed():
     directions = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 2)))[0]
     return Gaussian(
-        np.arange(4.0) / 10, np.array([0.5, 1.0, 0.7, 1.3]), 0.0, directions=directions, stretch=np.array([2.0, 0.4])
+        np.arange(4.0) / 10,
+        np.array([0.5, 1.0, 0.7, 1.3]),
+        0.0,
+        directions=directions,
+        stretch=np.array([2.0, 0.4]),
     )
 
 
@@ -115,12 +131,18 @@ def test_the_gradient_is_that_of_the_bound():
     value = lambda q: gradient(Known(), q, noise).elbo
     h = 1e-6
     for i, one in enumerate(np.eye(4) * h):
-        of_mean = (value(q._replace(mean=q.mean + one)) - value(q._replace(mean=q.mean - one))) / (2 * h)
+        of_mean = (value(q._replace(mean=q.mean + one)) - value(q._replace(mean=q.mean - one))) / (
+            2 * h
+        )
         assert asked.mean[i] == pytest.approx(of_mean, rel=1e-5, abs=1e-7)
-        of_sd = value(q._replace(scale=q.scale * np.exp(one))) - value(q._replace(scale=q.scale * np.exp(-one)))
+        of_sd = value(q._replace(scale=q.scale * np.exp(one))) - value(
+            q._replace(scale=q.scale * np.exp(-one))
+        )
         assert asked.log_sd[i] == pytest.approx(of_sd / (2 * h), rel=1e-5, abs=1e-7)
     for i, one in enumerate(np.eye(2) * h):
-        of_b = value(q._replace(stretch=q.stretch * np.exp(one))) - value(q._replace(stretch=q.stretch * np.exp(-one)))
+        of_b = value(q._replace(stretch=q.stretch * np.exp(one))) - value(
+            q._replace(stretch=q.stretch * np.exp(-one))
+        )
         assert asked.b[i] == pytest.approx(of_b / (2 * h), rel=1e-5, abs=1e-7)
 
 
@@ -130,7 +152,9 @@ def test_a_whole_step_of_the_mean_is_newtons():
     cov = q.at(np.eye(4)) - q.mean
     cov = cov.T @ cov
     want = q.mean - 0.1 * cov @ Known.precision @ q.mean
-    np.testing.assert_allclose(moved(gradient(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6)
+    np.testing.assert_allclose(
+        moved(gradient(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6
+    )
 
 
 def test_density_distance_and_frame_are_those_of_its_covariance():
@@ -138,8 +162,12 @@ def test_density_distance_and_frame_are_those_of_its_covariance():
 
     q, x = directed(), np.array([1.0, -0.7, 0.2, 0.4])
     cov = (q.at(np.eye(4)) - q.mean).T @ (q.at(np.eye(4)) - q.mean)
-    np.testing.assert_allclose(q.entropy(), stats.multivariate_normal(q.mean, cov).entropy(), rtol=1e-10)
-    np.testing.assert_allclose(q.distance(x), (x - q.mean) @ np.linalg.solve(cov, x - q.mean), rtol=1e-10)
+    np.testing.assert_allclose(
+        q.entropy(), stats.multivariate_normal(q.mean, cov).entropy(), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        q.distance(x), (x - q.mean) @ np.linalg.solve(cov, x - q.mean), rtol=1e-10
+    )
     model = vi.density({"x": vi.free(4)}, lambda v: -0.5 * (v["x"] ** 2).sum())
     frame: Frame = q.frame(model.log_density)
     np.testing.assert_allclose(jax.vmap(frame.point)(jnp.eye(4)), q.at(np.eye(4)), rtol=1e-5)
@@ -153,7 +181,9 @@ def test_a_fit_with_directions_is_saved_and_read(tmp_path):
     checkpoint.save(tmp_path, 0, fit.state)
     like = jax.eval_shape(lambda key: fit.alg.init(key), KEY)
     again = fit._replace(state=checkpoint.latest(tmp_path, like).tree)
-    for a, b in zip(jax.tree.leaves(fit.sample(KEY, 3)), jax.tree.leaves(again.sample(KEY, 3)), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(fit.sample(KEY, 3)), jax.tree.leaves(again.sample(KEY, 3)), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
     assert rank_of(DIM) == fit.state.hyper["frame"].directions.shape[1]
     assert low_rank.RANK == 32

@@ -29,7 +29,9 @@ def logistic(size, dim=3, seed=0):
         logit = row["x"] @ v["w"]
         return row["y"] * logit - jnp.logaddexp(0.0, logit)
 
-    model = vi.density({"w": vi.free(dim)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik)
+    model = vi.density(
+        {"w": vi.free(dim)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik
+    )
     mode, wide = np.zeros(dim), x.astype(np.float64)
     for _ in range(20):
         p = special.expit(wide @ mode)
@@ -38,12 +40,18 @@ def logistic(size, dim=3, seed=0):
     return model, {"x": x, "y": y}, mode, hessian
 
 
-@pytest.mark.parametrize(("size", "blocks", "dear"), [(MANY_ROWS + 123, 24, False), (MANY_ROWS, 25, True)])
-def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size, blocks, dear, monkeypatch):
+@pytest.mark.parametrize(
+    ("size", "blocks", "dear"), [(MANY_ROWS + 123, 24, False), (MANY_ROWS, 25, True)]
+)
+def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(
+    size, blocks, dear, monkeypatch
+):
     """With a rest, and without; gradients with fusion emitters, as of more blocks, and without."""
     emitted: list = []
     monkeypatch.setattr(target_module, "DEAR_BLOCKS", 25)
-    monkeypatch.setattr(target_module, "training_jit", lambda fn: emitted.append(fn) or training_jit(fn))
+    monkeypatch.setattr(
+        target_module, "training_jit", lambda fn: emitted.append(fn) or training_jit(fn)
+    )
     model, data, mode, _ = logistic(size)
     target = Target.of(model, data)
     assert target.epsilon == np.finfo(np.float32).eps / np.sqrt(blocks)
@@ -58,12 +66,15 @@ def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(size, blo
     np.testing.assert_allclose(target.values(x[:1]), expected[:1], rtol=3 * target.epsilon)
     curved = special.expit(logits[:, 0]) * special.expit(-logits[:, 0])
     wide = data["x"].astype(np.float64)
-    np.testing.assert_allclose(target.hessians(x[:1])[0], -(wide * curved[:, None]).T @ wide - np.eye(3) / 4, rtol=1e-4)
+    np.testing.assert_allclose(
+        target.hessians(x[:1])[0], -(wide * curved[:, None]).T @ wide - np.eye(3) / 4, rtol=1e-4
+    )
     assert len(emitted) == dear  # the program of gradients, none of values
 
 
 def test_many_groups_take_few_gradients_and_no_mode_is_seen_twice():
-    """The mode of a sample is some deviations from that of all groups: once it counted as another mode."""
+    """The mode of a sample is some deviations from that of all groups: once it counted as another
+    mode."""
     model, data, mode, hessian = logistic(MANY_ROWS + 123)
     check_many(model, data, mode, hessian)
 
@@ -76,7 +87,9 @@ def test_groups_of_many_rows_are_many_too():
         logit = rows["x"] @ v["w"]
         return jnp.sum(rows["y"] * logit - jnp.logaddexp(0.0, logit))
 
-    model = vi.density({"w": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik)
+    model = vi.density(
+        {"w": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik
+    )
     grouped = {name: x.reshape(-1, 40, *x.shape[1:]) for name, x in data.items()}
     assert len(sample_of(grouped, 3, 0).data["y"]) == 60  # 20 a variable
     assert len(sample_of(grouped, 1, 0).data["y"]) == 50  # 2,000 rows
@@ -98,7 +111,8 @@ def check_many(model, data, mode, hessian):
 
 
 def test_starts_are_looked_at_together_and_no_label_is_looked_for_in_vain(monkeypatch):
-    """All ways from the starts to the first mode are one call. Entries of one variable of 13 are no labels."""
+    """All ways from the starts to the first mode are one call. Entries of one variable of 13 are no
+    labels."""
     model, data, *_ = logistic(MANY_ROWS, dim=13)
     asked: list[int] = []
     values = Target.values
@@ -111,8 +125,8 @@ def test_starts_are_looked_at_together_and_no_label_is_looked_for_in_vain(monkey
 
 @pytest.mark.parametrize("slope", [0.04, 0.3])
 def test_two_modes_of_many_groups_are_both_found(slope):
-    """The sign of w is not known: q describes one of two equal modes. By the smaller slope a sample does not tell them
-    apart."""
+    """The sign of w is not known: q describes one of two equal modes. By the smaller slope a sample
+    does not tell them apart."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=MANY_ROWS).astype(np.float32)
     y = (slope * x + rng.normal(size=len(x))).astype(np.float32)
@@ -149,7 +163,8 @@ def test_a_sample_stands_for_all_groups():
 
 
 def test_a_pass_weighs_its_batches_alike():
-    """lambda = (c lambda_before + mean of the messages) / (c + 1), c = 2 at first: the module says so."""
+    """lambda = (c lambda_before + mean of the messages) / (c + 1), c = 2 at first: the module says
+    so."""
     steps, messages = 5, np.array([3.0, -1.0, 2.0, 7.0, 4.0])
     q = before = 10.0
     for t, message in enumerate(messages):
@@ -159,7 +174,8 @@ def test_a_pass_weighs_its_batches_alike():
 
 
 def test_passes_over_minibatches_end_at_the_posterior_wherever_the_frame_is():
-    """A linear regression, whose posterior is normal, from a frame that is two deviations off and turned."""
+    """A linear regression, whose posterior is normal, from a frame that is two deviations off and
+    turned."""
     rng = np.random.default_rng(5)
     x = rng.normal(size=(1200, 2)) @ np.array([[1.0, 0.6], [0.0, 0.5]])
     y = x @ np.array([1.5, -0.7]) + rng.normal(size=1200)

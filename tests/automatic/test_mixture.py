@@ -1,4 +1,5 @@
-"""The mixture that `vijax.auto` fits where one normal is not enough: against quadrature and exact mixtures."""
+"""The mixture that `vijax.auto` fits where one normal is not enough: against quadrature and exact
+mixtures."""
 
 import pickle
 import re
@@ -35,7 +36,9 @@ def mean_of(q):
 
 
 def exact(x):
-    each = [stats.multivariate_normal(part.mean, part.scale @ part.scale.T).pdf(x) for part in PARTS]
+    each = [
+        stats.multivariate_normal(part.mean, part.scale @ part.scale.T).pdf(x) for part in PARTS
+    ]
     return 0.3 * each[0] + 0.7 * each[1]
 
 
@@ -52,9 +55,11 @@ class Known:
         return np.log(exact(x)) + 5.0, MIXTURE.scores(x)
 
 
-# --- the whole --------------------------------------------------------------------------------------------------
+# --- the whole ------------------------------------------------------------------------------------
 def two_modes(v):
-    return jnp.logaddexp(jnp.log(0.3) + norm.logpdf(v["x"], -1.5, 0.2), jnp.log(0.7) + norm.logpdf(v["x"], 2.0, 0.5))
+    return jnp.logaddexp(
+        jnp.log(0.3) + norm.logpdf(v["x"], -1.5, 0.2), jnp.log(0.7) + norm.logpdf(v["x"], 2.0, 0.5)
+    )
 
 
 def test_modes_of_a_weight_each_have_a_component(tmp_path):
@@ -87,7 +92,9 @@ def test_a_bent_posterior_against_quadrature():
     assert alone.elbo.value < -0.5
     assert alone.report.other is None
     assert fit.elbo.value > -0.05
-    draws = {name: np.asarray(x, np.float64) for name, x in fit.sample(jax.random.key(1), 20_000).items()}
+    draws = {
+        name: np.asarray(x, np.float64) for name, x in fit.sample(jax.random.key(1), 20_000).items()
+    }
     assert draws["x"].mean() == pytest.approx(0.0, abs=0.1)
     assert draws["y"].mean() == pytest.approx(1.0, abs=0.1)
     assert draws["x"].std() == pytest.approx(1.0, abs=0.1)
@@ -109,19 +116,23 @@ def test_a_limit_of_gradients_is_one_of_both():
     model = vi.density({"x": vi.free()}, two_modes)
     some = vi.auto(model, key=KEY, max_gradients=600)
     assert some.report.num_gradients <= 600
-    assert "The mixture stopped at the limit of 600 gradients, with too few to settle." in some.verdict
+    assert (
+        "The mixture stopped at the limit of 600 gradients, with too few to settle." in some.verdict
+    )
     none = vi.auto(model, key=KEY, max_gradients=300)
     assert "A mixture of normals was not tried" in none.verdict
     assert none.alg.spec.name == "ngvi"
 
 
 FUNNEL = vi.density(
-    {"v": vi.free(), "x": vi.free(5)}, lambda v: norm.logpdf(v["v"]) + norm.logpdf(v["x"], 0.0, jnp.exp(v["v"])).sum()
+    {"v": vi.free(), "x": vi.free(5)},
+    lambda v: norm.logpdf(v["v"]) + norm.logpdf(v["x"], 0.0, jnp.exp(v["v"])).sum(),
 )
 
 
 def test_the_gradients_asked_for_are_not_exceeded_where_searches_have_no_end():
-    """Up the neck of a funnel the density grows without limit: searches took more than the whole."""
+    """Up the neck of a funnel the density grows without limit: searches took more than the
+    whole."""
     for limit in (1500, None):
         fit = vi.auto(FUNNEL, key=KEY, max_gradients=limit)
         assert fit.report.num_gradients <= (limit or 3000)
@@ -131,7 +142,8 @@ def test_the_gradients_asked_for_are_not_exceeded_where_searches_have_no_end():
 def test_what_more_gradients_buy_is_said():
     fit = vi.auto(FUNNEL, key=KEY, max_gradients=4000)
     said = re.search(
-        r"the limit of 4,000 gradients, where its bound still rose by (\d\.\d+) nats in a thousand", fit.verdict
+        r"the limit of 4,000 gradients, where its bound still rose by (\d\.\d+) nats in a thousand",
+        fit.verdict,
     )
     more = vi.auto(FUNNEL, key=KEY, max_gradients=5000)
     assert said, fit.verdict
@@ -154,7 +166,9 @@ def test_a_normal_that_will_not_do_is_left_early():
 
 @pytest.mark.parametrize(("elbo", "is_rival"), [(-1.0, True), (-9.0, False)])
 def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
-    two = lambda v: jnp.logaddexp(-0.5 * jnp.sum(v["x"] ** 2), elbo - 0.5 * jnp.sum((v["x"] - 8.0) ** 2))
+    two = lambda v: jnp.logaddexp(
+        -0.5 * jnp.sum(v["x"] ** 2), elbo - 0.5 * jnp.sum((v["x"] - 8.0) ** 2)
+    )
     target = Target.of(vi.density({"x": vi.free(2)}, two), None)
     here, other = Mode(np.zeros(2), 0.0, np.ones(2)), Mode(np.full(2, 8.0), elbo, np.ones(2))
     has = rivalry(target, [Found(here, 7, 0.0), Found(other, 1, elbo)], 0)
@@ -162,23 +176,31 @@ def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
 
 
 def test_what_cannot_be_is_refused():
-    model = vi.density({"x": vi.free()}, log_prior=lambda v: -(v["x"] ** 2), log_lik=lambda v, y: -((y - v["x"]) ** 2))
+    model = vi.density(
+        {"x": vi.free()},
+        log_prior=lambda v: -(v["x"] ** 2),
+        log_lik=lambda v, y: -((y - v["x"]) ** 2),
+    )
     with pytest.raises(ValueError, match="richer: expected True, False or None, got 3"):
         vi.auto(model, np.ones(10), key=KEY, richer=3)
     with pytest.raises(ValueError, match="richer: expected False where minibatches are taken"):
         vi.auto(model, np.ones(10), key=KEY, richer=True, batch_size=5)
     wide = vi.density({"x": vi.free(301)}, lambda v: -jnp.sum(v["x"] ** 2))
-    with pytest.raises(ValueError, match=r"richer: expected False beyond 300 variables, got True.*guides\.mixture"):
+    with pytest.raises(
+        ValueError, match=r"richer: expected False beyond 300 variables, got True.*guides\.mixture"
+    ):
         vi.auto(wide, key=KEY, richer=True)
     coin = vi.model(
         prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
         local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
     )
-    with pytest.raises(ValueError, match="richer: expected none for a model that is no log density"):
+    with pytest.raises(
+        ValueError, match="richer: expected none for a model that is no log density"
+    ):
         vi.auto(coin, np.ones(10, np.float32), key=KEY, richer=True)
 
 
-# --- the parts --------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 def test_density_scores_and_draws():
     x = np.random.default_rng(0).normal(size=(5, 2))
     np.testing.assert_allclose(MIXTURE.log_prob(x), np.log(exact(x)), rtol=1e-10)
@@ -194,11 +216,14 @@ def test_in_a_frame_it_is_the_same_density():
     frame = Gaussian(np.array([0.3, 0.2]), np.array([[2.0, 0.0], [0.4, 0.5]]), 0.0)
     z = np.random.default_rng(1).normal(size=(4, 2))
     inside = MIXTURE.within(frame).log_prob(z.astype(np.float32))
-    np.testing.assert_allclose(inside, np.log(exact(frame.at(z))) + np.log(2.0 * 0.5), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        inside, np.log(exact(frame.at(z))) + np.log(2.0 * 0.5), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_draws_of_other_steps_count_by_their_density():
-    """Means under a component, from the draws of two others, of which there are not equally many."""
+    """Means under a component, from the draws of two others, of which there are not equally
+    many."""
     rng = np.random.default_rng(2)
     wide = Gaussian(np.zeros(2), 2 * np.eye(2), 0.0)
     bank = Bank.empty(2)

@@ -10,7 +10,9 @@ from benchmarks.quality.posterior_models import DATA, POSTERIORS, errors, load
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not DATA.is_dir(), reason="no posteriors: set VIJAX_DATA to a folder that has posteriordb"),
+    pytest.mark.skipif(
+        not DATA.is_dir(), reason="no posteriors: set VIJAX_DATA to a folder that has posteriordb"
+    ),
 ]
 DRAWS = 40_000
 NEAR = 0.06 + 3 / DRAWS**0.5
@@ -46,7 +48,8 @@ def test_eight_schools_want_a_mixture():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_normal_of_eight_schools(seed):
-    """It is not normal: no normal has its means. The best bound of one is -31.534 (a million draws, 0.0004)."""
+    """It is not normal: no normal has its means. The best bound of one is -31.534 (a million draws,
+    0.0004)."""
     fit, off = fitted("eight_schools", seed, richer=False)
     assert fit.elbo.standard_error < 0.015
     assert abs(fit.elbo.value + 31.534) < 0.02 + 3 * fit.elbo.standard_error

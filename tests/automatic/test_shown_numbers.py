@@ -10,7 +10,9 @@ from vijax.models.energies.shown_numbers import BLOCK, MOST, shown_numbers
 
 
 def density(derived, **more):
-    made = vi.density({"_a": vi.free(2), "_b": vi.free((), "positive"), **more}, _quadratic, derived=derived)
+    made = vi.density(
+        {"_a": vi.free(2), "_b": vi.free((), "positive"), **more}, _quadratic, derived=derived
+    )
     return made.log_density
 
 
@@ -28,7 +30,9 @@ def test_numbers_are_those_that_a_density_derives():
     of, x = density(of_all), np.random.default_rng(0).normal(size=(BLOCK + 5, 3))
     names, found = shown_numbers(of, x)
     assert names == ["b.twice", "turned[0]", "turned[1]"]
-    np.testing.assert_allclose(found, np.stack([2 * np.exp(x[:, 2]), x[:, 1], x[:, 0]], 1), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, np.stack([2 * np.exp(x[:, 2]), x[:, 1], x[:, 0]], 1), rtol=1e-5
+    )
     before = compiled()
     shown_numbers(of, x[:7])
     assert names_since(before) == []
@@ -45,11 +49,13 @@ def test_variables_of_a_user_keep_their_numbers():
 
 
 def test_a_verdict_names_what_is_derived():
-    """The posterior of `tilt` has heavy tails, and q has none: it is off in `spread`, not in a variable of another
-    name."""
+    """The posterior of `tilt` has heavy tails, and q has none: it is off in `spread`, not in a
+    variable of another name."""
     names = {"_tilt": vi.free(), "_level": vi.free()}
     law = lambda v: -0.5 * v["_level"] ** 2 - 2 * jnp.log1p(v["_tilt"] ** 2 / 3)
-    model = vi.density(names, law, derived=lambda v: {"spread": v["_tilt"], "level": 3 * v["_level"]})
+    model = vi.density(
+        names, law, derived=lambda v: {"spread": v["_tilt"], "level": 3 * v["_level"]}
+    )
     fit = vi.auto(model, key=jax.random.key(0), richer=False)
     assert fit.report.off.log_sd.at == "spread"
     assert "(spread)" in fit.verdict

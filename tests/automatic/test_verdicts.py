@@ -1,4 +1,5 @@
-"""What `vijax.auto` and `vijax.dadvi` say of a fit against what is true of it: exact moments, modes that are known."""
+"""What `vijax.auto` and `vijax.dadvi` say of a fit against what is true of it: exact moments, modes
+that are known."""
 
 import functools
 
@@ -24,7 +25,7 @@ USABLE = "means and sds can be used."
 """Without a word more: of the whole posterior."""
 
 
-# --- other modes ------------------------------------------------------------------------------------------------
+# --- other modes ----------------------------------------------------------------------------------
 WEIGHTS, PLACES = np.array([0.6, 0.3, 0.1]), np.array([[1.0, 0.0], [-2.0, 2.0], [5.5, -4.5]])
 
 
@@ -59,7 +60,10 @@ def test_a_fit_to_one_mode_of_two_says_that_alone(method):
     assert USABLE not in fit.verdict
     assert "means and sds can be used for that part alone" in fit.verdict
     assert "another mode of similar weight, about 50 % of the posterior" in fit.verdict
-    assert "means move by up to 1.0 sd, and sds are up to 8.1 times as large" in fit.verdict.replace("8.0", "8.1")
+    assert (
+        "means move by up to 1.0 sd, and sds are up to 8.1 times as large"
+        in fit.verdict.replace("8.0", "8.1")
+    )
     assert fit.report.others.mean == pytest.approx(4 / np.sqrt(16.25), abs=0.02)
     assert fit.report.others.sds == pytest.approx(np.sqrt(16.25) / 0.5, rel=0.05)
 
@@ -86,12 +90,14 @@ def test_a_mixture_that_has_all_modes_says_so():
     assert "Other modes: q describes all 3 that searches from 16 starts found." in fit.verdict
 
 
-# --- where searches begin ---------------------------------------------------------------------------------------
+# --- where searches begin -------------------------------------------------------------------------
 def test_the_spread_of_priors_is_known():
     """By quantiles in free coordinates; of what has no proper prior it is not."""
     model = vi.density(
         {"a": vi.free(), "b": vi.free(support="positive"), "c": vi.free(), "d": vi.free()},
-        log_prior=lambda v: norm.logpdf(v["a"], 40.0, 8.0) - v["b"] / 100 + norm.logpdf(v["d"], 0, 1e7),
+        log_prior=lambda v: (
+            norm.logpdf(v["a"], 40.0, 8.0) - v["b"] / 100 + norm.logpdf(v["d"], 0, 1e7)
+        ),
         log_lik=lambda v, y: y * v["c"],
     )
     found = prior_scales(Target.of(model, np.zeros(2)))
@@ -107,7 +113,8 @@ def test_the_spread_of_priors_is_known():
 
 
 def test_a_search_that_stops_amid_a_bent_valley_finds_no_mode():
-    """y = x^2 + noise has one mode; in float32 a search ended far out on an arm, which was then taken for another."""
+    """y = x^2 + noise has one mode; in float32 a search ended far out on an arm, which was then
+    taken for another."""
     log_p = lambda v: norm.logpdf(v["x"]) + norm.logpdf(v["y"], v["x"] ** 2, 0.5)
     target = Target.of(vi.density({"x": vi.free(), "y": vi.free()}, log_p), None)
     for seed in (keys.seed(jax.random.key(i)) for i in range(5)):
@@ -143,7 +150,9 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     starts = np.random.default_rng(0).normal(0, 6, (16, 6))
     alone, joined = Hills(), Hills()
     every = maximise(alone.slopes, starts)
-    found = maximise(joined.slopes, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high))
+    found = maximise(
+        joined.slopes, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high)
+    )
     assert joined.num_gradients < 0.9 * alone.num_gradients
     left = [sum(mode.x[0] < 0 for mode in which) for which in (every, found)]
     assert left[0] == left[1] in range(4, 13)
@@ -154,7 +163,7 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     assert not on_one_hill(Hills(), place(-5.0), place(4.0))
 
 
-# --- means and sds ----------------------------------------------------------------------------------------------
+# --- means and sds --------------------------------------------------------------------------------
 def judged(q, log_p, numbers=lambda x: x):
     draws, log_q = q.drawn(1024, [0, 1])
     found = assessment.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
@@ -165,7 +174,8 @@ def judged(q, log_p, numbers=lambda x: x):
 @pytest.mark.parametrize("dim", [1, 3, 10])
 @pytest.mark.parametrize(("shift", "stretch"), [(0.0, 1.0), (0.3, 1.0), (0.0, 0.8), (0.2, 1.25)])
 def test_moments_of_a_normal_are_known(dim, shift, stretch):
-    """q is N(0, I); the first coordinate of the posterior is N(-shift, 1 / stretch^2): off by both."""
+    """q is N(0, I); the first coordinate of the posterior is N(-shift, 1 / stretch^2): off by
+    both."""
     log_p = lambda x: -0.5 * ((stretch * (x[:, 0] + shift)) ** 2 + (x[:, 1:] ** 2).sum(1))
     found = judged(Gaussian(np.zeros(dim), np.eye(dim), 0.0), log_p)
     assert found.is_reliable
@@ -228,11 +238,13 @@ def test_moments_are_those_of_the_values():
     assert found.log_sd.value == pytest.approx(np.log(sd / np.sqrt(3)), abs=0.03)
 
 
-# --- tails ------------------------------------------------------------------------------------------------------
+# --- tails ----------------------------------------------------------------------------------------
 def test_in_float64_a_normal_posterior_has_no_heavy_tails():
     precision = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
     with jax.enable_x64(True):
-        model = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (v["x"] - 1) @ precision @ (v["x"] - 1))
+        model = vi.density(
+            {"x": vi.free(3)}, lambda v: -0.5 * (v["x"] - 1) @ precision @ (v["x"] - 1)
+        )
         fits = [vi.auto(model, key=jax.random.key(seed)) for seed in range(4)]
     for fit in fits:
         assert fit.khat == 0.0
@@ -240,7 +252,7 @@ def test_in_float64_a_normal_posterior_has_no_heavy_tails():
         assert "do not rely on tail probabilities" not in fit.verdict
 
 
-# --- sizes ------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------
 def test_a_wide_posterior_is_proper():
     """Standard deviations of 1e8 and .1, a mean of 3e8, in float32."""
     place, scale = jnp.array([3e8, -2.0]), jnp.array([1e8, 0.1])
@@ -278,7 +290,7 @@ def test_what_rounding_hides_is_told_and_its_remedy():
     assert "improper" not in fit.verdict
 
 
-# --- labels -----------------------------------------------------------------------------------------------------
+# --- labels ---------------------------------------------------------------------------------------
 def lik(v, y):
     return jax.nn.logsumexp(jnp.log(v["w"]) + norm.logpdf(y, v["mu"], v["s"]))
 
@@ -295,10 +307,19 @@ def chain(v, ys):
 
 
 def components(count):
-    return {"mu": vi.free(count), "s": vi.free(count, "positive"), "w": vi.free(count, "simplex"), "b": vi.free(count)}
+    return {
+        "mu": vi.free(count),
+        "s": vi.free(count, "positive"),
+        "w": vi.free(count, "simplex"),
+        "b": vi.free(count),
+    }
 
 
-PRIOR = lambda v: norm.logpdf(v["mu"], 0, 5).sum() - v["s"].sum() + norm.logpdf(v["b"], jnp.arange(len(v["b"]))).sum()
+PRIOR = lambda v: (
+    norm.logpdf(v["mu"], 0, 5).sum()
+    - v["s"].sum()
+    + norm.logpdf(v["b"], jnp.arange(len(v["b"]))).sum()
+)
 LABELLED = {
     "two": (vi.density(components(2), log_prior=PRIOR, log_lik=lik), [("mu", "s", "w")]),
     "three": (vi.density(components(3), log_prior=PRIOR, log_lik=lik), [("mu", "s", "w")]),
@@ -310,7 +331,10 @@ LABELLED = {
         ),
         [("mu", "w")],
     ),
-    "a chain": (vi.density({"moves": vi.free((2, 2), "simplex"), "mu": vi.free(2)}, chain), [("moves", "mu")]),
+    "a chain": (
+        vi.density({"moves": vi.free((2, 2), "simplex"), "mu": vi.free(2)}, chain),
+        [("moves", "mu")],
+    ),
     "told apart": (
         vi.density(components(2), log_prior=lambda v: PRIOR(v) - 0.01 * v["mu"][0], log_lik=lik),
         [],
@@ -324,9 +348,12 @@ LABELLED = {
 
 @pytest.mark.parametrize("name", LABELLED)
 def test_labels_that_may_be_exchanged_are_found(name):
-    """A law: an exchange leaves the density as it is, everywhere; and all that there are are found."""
+    """A law: an exchange leaves the density as it is, everywhere; and all that there are are
+    found."""
     model, expected = LABELLED[name]
-    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 20) for m in (-2.0, 2.0)]).astype(np.float32)
+    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 20) for m in (-2.0, 2.0)]).astype(
+        np.float32
+    )
     target = Target.of(model, y)
     at = np.random.default_rng(1).normal(size=target.dim)
     found = density_checks.exchanges(target, at, np.full(target.dim, 0.1))
@@ -334,7 +361,9 @@ def test_labels_that_may_be_exchanged_are_found(name):
     for exchange in found:
         copies = exchange.copies(model.free.variables, at[None])
         assert len(copies) == {2: 1, 3: 5}[exchange.size]
-        np.testing.assert_allclose(target.values(np.concatenate(copies)), target.values(at[None])[0], rtol=1e-5)
+        np.testing.assert_allclose(
+            target.values(np.concatenate(copies)), target.values(at[None])[0], rtol=1e-5
+        )
     assert not density_checks.exchanges(
         target, np.zeros(target.dim), np.full(target.dim, 10.0)
     )  # they are where they were
@@ -343,19 +372,29 @@ def test_labels_that_may_be_exchanged_are_found(name):
 def test_a_sphere_has_no_labels():
     """Its entries may be exchanged as they may be turned: no order of theirs is a labelling."""
     shell = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (jnp.linalg.norm(v["x"]) - 9) ** 2)
-    assert density_checks.exchanges(Target.of(shell, None), np.array([8.0, 4.0, 1.0]), np.full(3, 0.1)) == []
+    assert (
+        density_checks.exchanges(Target.of(shell, None), np.array([8.0, 4.0, 1.0]), np.full(3, 0.1))
+        == []
+    )
 
 
 def test_rounding_makes_no_labels():
-    """The density is known to a nat, so that some exchanges of entries that differ cannot be seen at four points."""
+    """The density is known to a nat, so that some exchanges of entries that differ cannot be seen
+    at four points."""
     at = 1.2 * np.arange(8)
-    normal = vi.density({"x": vi.free(8)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.asarray(at)) ** 2) - 1e5)
+    normal = vi.density(
+        {"x": vi.free(8)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.asarray(at)) ** 2) - 1e5
+    )
     target = Target.of(normal, None)
-    assert [density_checks.exchanges(target, at, np.ones(8), seed) for seed in range(40)] == [[]] * 40
+    assert [density_checks.exchanges(target, at, np.ones(8), seed) for seed in range(40)] == [
+        []
+    ] * 40
 
 
 def test_a_mixture_says_that_its_labels_can_be_exchanged():
-    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 50) for m in (-2.0, 2.0)]).astype(np.float32)
+    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 50) for m in (-2.0, 2.0)]).astype(
+        np.float32
+    )
     fit = vi.auto(LABELLED["a share"][0], y, key=KEY, richer=False)
     assert "the density is the same with the entries of mu and w in another order" in fit.verdict
     assert "q describes one labelling" in fit.verdict
@@ -364,11 +403,12 @@ def test_a_mixture_says_that_its_labels_can_be_exchanged():
     assert sum(mode.num_starts for mode in fit.modes) == 16
 
 
-# --- modes that are none --------------------------------------------------------------------------------------------
+# --- modes that are none --------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", [1, 2])
 def test_where_a_search_was_cut_short_there_is_no_mode(seed):
-    """A plain regression with flat priors, on columns of other sizes: searches end far from the mode, with bounds 40
-    nats below that of q, and were said to be a mode of half of the posterior."""
+    """A plain regression with flat priors, on columns of other sizes: searches end far from the
+    mode, with bounds 40 nats below that of q, and were said to be a mode of half of the
+    posterior."""
     rng = np.random.default_rng(seed)
     size = np.exp(rng.normal(0.3, 0.4, (46, 1)))
     near = size * np.exp(0.15 * rng.normal(size=(46, 4)))

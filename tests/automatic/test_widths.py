@@ -1,4 +1,5 @@
-"""Parts of a posterior about one place that have other widths: found, fitted, and never passed over."""
+"""Parts of a posterior about one place that have other widths: found, fitted, and never passed
+over."""
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,8 @@ def spike_in_slab(dim: int):
 
 @pytest.mark.parametrize("dim", [5, 10])
 def test_a_spike_in_a_slab_is_fitted_as_both(dim):
-    """The search for a mode ends in the spike, and no draw of q reaches the slab: sds were 36 times too small, and
-    could be used."""
+    """The search for a mode ends in the spike, and no draw of q reaches the slab: sds were 36 times
+    too small, and could be used."""
     fit = vi.auto(spike_in_slab(dim), key=KEY)
     x = np.asarray(fit.sample(jax.random.key(1), 20_000)["x"], float)
     np.testing.assert_allclose(x.std(0), np.sqrt((1 + NARROW**2) / 2), rtol=0.05)
@@ -66,5 +67,7 @@ def test_of_one_width_there_is_one(kind):
         "logistic": lambda x: -jax.nn.softplus(x).sum() - jax.nn.softplus(-3 * x).sum(),
     }
     log_density = log_densities[kind]
-    fit = vi.auto(vi.density({"x": vi.free(4)}, lambda v: log_density(v["x"])), key=KEY, richer=False)
+    fit = vi.auto(
+        vi.density({"x": vi.free(4)}, lambda v: log_density(v["x"])), key=KEY, richer=False
+    )
     assert not fit.report.others.widths

@@ -37,7 +37,9 @@ def test_most_constructors_are_checked():
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_argument_of_a_checked_constructor_is_explained(name):
-    assert not [argument for argument, said in arguments_of(CHECKED[name]).items() if not said.meaning]
+    assert not [
+        argument for argument, said in arguments_of(CHECKED[name]).items() if not said.meaning
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,16 @@ def test_every_argument_of_a_checked_constructor_is_explained(name):
         (inside("[0, 1]"), [0, 1], [-0.1, 1.1]),
         (inside("(0, 1)"), [0.5], [0, 1]),
     ],
-    ids=["whole", "whole from 0", "at least", "positive", "above and most", "from and below", "from to", "above below"],
+    ids=[
+        "whole",
+        "whole from 0",
+        "at least",
+        "positive",
+        "above and most",
+        "from and below",
+        "from to",
+        "above below",
+    ],
 )
 def test_limits(limit, inside_it, outside):
     for value in inside_it:
@@ -101,14 +112,21 @@ def test_meanings_are_the_first_sentences():
 
 def test_a_class_is_checked_whichever_way_it_is_made():
     schedule = vi.step_size.robbins_monro(kappa=0.6)
-    assert list(inspect.signature(vi.step_size.robbins_monro).parameters) == ["scale", "offset", "kappa"]
+    assert list(inspect.signature(vi.step_size.robbins_monro).parameters) == [
+        "scale",
+        "offset",
+        "kappa",
+    ]
     with pytest.raises(ValueError, match=r"^kappa: expected a number from 0 to 1, got 2"):
         schedule.__class__(1.0, 1.0, 2.0)
 
 
 def test_choices_are_checked_where_they_have_a_name_of_their_own():
     given = [[1.0]], [1.0], vi.likelihood.gaussian()
-    with pytest.raises(ValueError, match=r'^form: expected one of "auto", "weights", "kernel", got .weight.\. Did you'):
+    with pytest.raises(
+        ValueError,
+        match=r'^form: expected one of "auto", "weights", "kernel", got .weight.\. Did you',
+    ):
         vi.models.glm(*given, form="weight")
     assert vi.models.glm(*given, form=None).form.num_groups == vi.models.glm(*given).form.num_groups
     with pytest.raises(ValueError, match=r"or a function, got 'rbff'\. Did you mean .rbf"):

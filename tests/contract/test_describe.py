@@ -24,10 +24,24 @@ GLM = vi.models.glm(X, np.sign(X[:, 0] + 0.1), vi.likelihood.bernoulli_logit())
 @pytest.mark.parametrize(
     ("thing", "parts"),
     [
-        (LDA, ["Model of documents over 100 words", "topics: Dirichlet, batch shape (5,), 500 numbers", "alpha=0.1"]),
+        (
+            LDA,
+            [
+                "Model of documents over 100 words",
+                "topics: Dirichlet, batch shape (5,), 500 numbers",
+                "alpha=0.1",
+            ],
+        ),
         (COIN, ["Model", "bias: Beta, 2 numbers"]),
         (GLM, ["z: SitePosterior, 18 numbers", "prior_scale=1"]),
-        (vi.ssvi_a(LDA), ["Algorithm: ssvi_a", "robbins_monro(scale=1.0, offset=1.0, kappa=0.6)", "topics: Dirichlet"]),
+        (
+            vi.ssvi_a(LDA),
+            [
+                "Algorithm: ssvi_a",
+                "robbins_monro(scale=1.0, offset=1.0, kappa=0.6)",
+                "topics: Dirichlet",
+            ],
+        ),
         (vi.cavi(COIN), ["Algorithm: cavi", "in whole()", "bias: Beta"]),
         (vi.ssvi_a(LDA).spec, ["update=kl()", "penalty_every=10"]),
         (
@@ -67,21 +81,27 @@ def test_a_fit_of_sites():
     assert "z: SitePosterior, 18 numbers" in repr(fit)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 def test_dir_is_what_is_exported_and_help_has_it_by_group():
     """Families are in `vi.families`, and by their own names too."""
     groups = vi.__doc__.split("The names by group:")[1]
     names = re.sub(r"(?m)^\w[\w ',-]*:|\(.*?\)|of any density|of networks", "", groups)
     named = re.findall(r"[A-Za-z_]\w*", names)
     assert sorted(named) == dir(vi)
-    assert set(dir(vi)) < set(vi.__all__) == set(dir(vi)) | {name for name in vi.__all__ if hasattr(vi.families, name)}
+    assert (
+        set(dir(vi))
+        < set(vi.__all__)
+        == set(dir(vi)) | {name for name in vi.__all__ if hasattr(vi.families, name)}
+    )
     assert len(set(vi.__all__)) == len(vi.__all__)
 
 
 def test_whatever_the_readme_uses_is_exported():
     from tests.house.test_readme import README
 
-    used = set(re.findall(r"\bvi\.(\w+)", README)) | set(re.findall(r"from vijax\.(\w+) import", README))
+    used = set(re.findall(r"\bvi\.(\w+)", README)) | set(
+        re.findall(r"from vijax\.(\w+) import", README)
+    )
     assert used <= set(vi.__all__)
 
 
@@ -100,5 +120,7 @@ except AttributeError as error:
 
 
 def test_the_rest_is_imported_on_first_use():
-    done = subprocess.run([sys.executable, "-c", ON_FIRST_USE], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ON_FIRST_USE], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "module 'vijax' has no attribute 'nothing_of_the_kind'\n", done.stderr

@@ -54,7 +54,9 @@ def svae():
 
 def dynamic_svae():
     encoder = (lambda w, x: (x @ w, -jnp.ones(2)), np.full((2, 2), 1e-3, np.float32))
-    return vi.models.dynamic_svae(2, encoder, (linear, np.eye(2, dtype=np.float32)), vi.models.observed.gaussian(1.0))
+    return vi.models.dynamic_svae(
+        2, encoder, (linear, np.eye(2, dtype=np.float32)), vi.models.observed.gaussian(1.0)
+    )
 
 
 def squares(s, y):
@@ -63,14 +65,18 @@ def squares(s, y):
 
 def energy(example):
     score = lambda hyper, q, y, key: float(np.sum(np.asarray(y) ** 2, dtype=np.float64))
-    return lambda: vi.energy_model(globals={"m": NORMAL}, energy=squares, example=example, score=score)
+    return lambda: vi.energy_model(
+        globals={"m": NORMAL}, energy=squares, example=example, score=score
+    )
 
 
 def by_table():
     """An energy that reads one array as a number and one as an index."""
     fits = lambda s, d: d["n"] * d["n"] * s["rate"].log[d["k"]] - d["n"] * s["rate"].value[d["k"]]
     rates = vi.Gamma.from_shape_rate(jnp.ones(3), 1.0)
-    return vi.energy_model(globals={"rate": rates}, energy=fits, example={"n": np.uint8(3), "k": np.uint8(1)})
+    return vi.energy_model(
+        globals={"rate": rates}, energy=fits, example={"n": np.uint8(3), "k": np.uint8(1)}
+    )
 
 
 def lik(v, y):
@@ -79,7 +85,9 @@ def lik(v, y):
 
 def density():
     variables = {"m": vi.free(), "s": vi.free(support="positive")}
-    return vi.density(variables, log_prior=lambda v: -0.5e-6 * v["m"] ** 2 - 0.01 * v["s"], log_lik=lik)
+    return vi.density(
+        variables, log_prior=lambda v: -0.5e-6 * v["m"] ** 2 - 0.01 * v["s"], log_lik=lik
+    )
 
 
 def whole_density():
@@ -101,7 +109,9 @@ def coin():
 
 MODELS = vi.models
 PAIR = lambda as_: (as_(SERIES), MASK)
-TRIPLE = lambda y: lambda as_: (as_(np.stack([SERIES[..., 0]] * 2, -1)), y if y is LABELS else as_(y), MASK)
+TRIPLE = lambda y: (
+    lambda as_: (as_(np.stack([SERIES[..., 0]] * 2, -1)), y if y is LABELS else as_(y), MASK)
+)
 ROWS = lambda as_: as_(PIXELS)
 SIGNS = np.where(SERIES[..., 1] > 100, 1.0, -1.0)
 CASES = {
@@ -112,7 +122,10 @@ CASES = {
     "mixture: bernoulli": (lambda: MODELS.mixture(emission.bernoulli(2, 3)), lambda as_: as_(BITS)),
     "dp_mixture": (lambda: MODELS.dp_mixture(emission.diagonal_gaussian(2, 3)), ROWS),
     "factor_analysis": (lambda: MODELS.factor_analysis(3, 1), ROWS),
-    "ard_regression": (lambda: MODELS.ard_regression(2), lambda as_: (as_(PIXELS[:, :2]), as_(PIXELS[:, 2]))),
+    "ard_regression": (
+        lambda: MODELS.ard_regression(2),
+        lambda as_: (as_(PIXELS[:, :2]), as_(PIXELS[:, 2])),
+    ),
     "gap_nmf": (lambda: MODELS.gap_nmf(3, 2), ROWS),
     "hmm": (lambda: MODELS.hmm(emission.diagonal_gaussian(2, 2)), PAIR),
     "factorial_hmm": (lambda: MODELS.factorial_hmm(2, 2, 2), PAIR),
@@ -120,7 +133,10 @@ CASES = {
     "recurrent_slds": (lambda: MODELS.recurrent_slds(2, 2, 1), PAIR),
     "slds": (lambda: MODELS.slds(2, 2, 1), PAIR),
     "linear_gaussian_state_space": (lambda: MODELS.linear_gaussian_state_space(2, 1), PAIR),
-    "hierarchical_linear_regression": (lambda: MODELS.hierarchical_linear_regression(2), TRIPLE(SERIES[..., 1])),
+    "hierarchical_linear_regression": (
+        lambda: MODELS.hierarchical_linear_regression(2),
+        TRIPLE(SERIES[..., 1]),
+    ),
     "hierarchical_probit_regression": (
         lambda: MODELS.hierarchical_probit_regression(2),
         lambda as_: (as_(np.stack([SERIES[..., 0]] * 2, -1)), SIGNS, MASK),
@@ -131,9 +147,10 @@ CASES = {
     ),
     "stochastic_block_model": (
         lambda: MODELS.stochastic_block_model(2, edges="poisson"),
-        lambda as_: as_(np.triu(PIXELS[:6, [0, 1, 2, 0, 1, 2]], 1) + np.triu(PIXELS[:6, [0, 1, 2, 0, 1, 2]], 1).T)[
-            None
-        ],
+        lambda as_: as_(
+            np.triu(PIXELS[:6, [0, 1, 2, 0, 1, 2]], 1)
+            + np.triu(PIXELS[:6, [0, 1, 2, 0, 1, 2]], 1).T
+        )[None],
     ),
     "lda": (lambda: MODELS.lda(2, 3), ROWS),
     "hpf": (lambda: MODELS.hpf(2, 3), ROWS),
@@ -152,7 +169,10 @@ CASES = {
     "energy by table": (by_table, lambda as_: {"n": as_(PIXELS[:, 0]), "k": as_(GROUP)}),
     "density": (density, lambda as_: as_(PIXELS[:, 0])),
     "whole density": (whole_density, lambda as_: as_(PIXELS[:, 0])),
-    "density by table": (density_by_table, lambda as_: {"n": as_(PIXELS[:, 0]), "k": GROUP.astype(np.int8)}),
+    "density by table": (
+        density_by_table,
+        lambda as_: {"n": as_(PIXELS[:, 0]), "k": GROUP.astype(np.int8)},
+    ),
     "bound of one's own": (coin, lambda as_: as_(BITS[:, 0])),
 }
 each_case = pytest.mark.parametrize("name", CASES)
@@ -175,7 +195,11 @@ NO_MODELS |= {"after_slds", "rates_matrix", "response", "recommend", "new_items"
 
 def types_of(data):
     """Of bits, booleans too."""
-    whole = all(np.isin(x, (0, 1)).all() for x in jax.tree.leaves(data(lambda x: x)) if isinstance(x, np.ndarray))
+    whole = all(
+        np.isin(x, (0, 1)).all()
+        for x in jax.tree.leaves(data(lambda x: x))
+        if isinstance(x, np.ndarray)
+    )
     return (*TYPES, bool) if whole else TYPES
 
 
@@ -187,7 +211,9 @@ def test_every_ready_model_is_here():
 def test_a_batch_is_the_same_whatever_the_type_of_the_data(name):
     make, data = CASES[name]
     model = make()
-    batch = lambda dtype: next(iter(as_loader(data(lambda x: np.asarray(x, dtype)), model, None, 0).batches(0, 1)))
+    batch = lambda dtype: next(
+        iter(as_loader(data(lambda x: np.asarray(x, dtype)), model, None, 0).batches(0, 1))
+    )
     floats = batch(np.float32)
     for dtype in types_of(data):
         for one, other in zip(jax.tree.leaves(batch(dtype)), jax.tree.leaves(floats), strict=True):
@@ -231,11 +257,15 @@ def test_a_fit_is_the_same_whatever_the_type_of_the_data(name):
             np.testing.assert_array_equal(one, other, err_msg=str(dtype))
 
 
-@pytest.mark.parametrize("make", [lambda **y: vi.models.gp(X, kernel="rbf", **y), lambda **y: vi.models.glm(X, **y)])
+@pytest.mark.parametrize(
+    "make", [lambda **y: vi.models.gp(X, kernel="rbf", **y), lambda **y: vi.models.glm(X, **y)]
+)
 def test_observations_of_predictors_are_the_same_whatever_their_type(make):
     """The data are the model's own; of counts, whose squares and sums wrap."""
     counts = PIXELS[:, 0]
-    models = [make(y=np.asarray(counts, dtype), likelihood=squared) for dtype in (np.float32, *TYPES)]
+    models = [
+        make(y=np.asarray(counts, dtype), likelihood=squared) for dtype in (np.float32, *TYPES)
+    ]
     for model in models:
         assert (model.y.dtype, model.form.kinds) == (np.float32, models[0].form.kinds)
         np.testing.assert_array_equal(model.y, counts)
@@ -264,7 +294,9 @@ def test_a_sparse_design_of_small_integers_does_not_wrap():
     """Neither where one place has two entries, nor in products of rows."""
     dense = RNG.integers(0, 256, (6, 8))
     half = scipy.sparse.coo_array(dense.astype(np.uint8))
-    twice = scipy.sparse.coo_array((np.tile(half.data, 2), (np.tile(half.row, 2), np.tile(half.col, 2))), shape=(6, 8))
+    twice = scipy.sparse.coo_array(
+        (np.tile(half.data, 2), (np.tile(half.row, 2), np.tile(half.col, 2))), shape=(6, 8)
+    )
     for form in ("weights", "kernel"):
         model = vi.models.glm(twice, LABELS[:6], vi.likelihood.gaussian(1.0), 0.01, form=form)
         expected = 0.01**2 * np.sum((2 * dense) ** 2, 1)
@@ -279,7 +311,7 @@ def test_sparse_counts_of_small_integers_do_not_wrap():
     assert vi.data.Corpus.from_counts(twice).num_tokens == 400
 
 
-# --- every door -------------------------------------------------------------------------------------------------------
+# --- every door -----------------------------------------------------------------------------------
 def predictive_sample(v, y, key):
     return y**2  # of the group that it was given
 
@@ -309,23 +341,32 @@ def made():
 
 
 AT = {"m": jnp.array(3.0)}
-DOORS = {  # what each function that takes data makes of them; a step has them as they are, or traced
+# what each function that takes data makes of them; a step has them as they are, or traced
+DOORS = {
     "fit": lambda on, data: vi.fit(on.cavi, data, num_steps=1, key=KEY).posterior,
     "restarts": lambda on, data: vi.fit(on.cavi, data, num_steps=1, key=KEY, restarts=2).posterior,
-    "minibatches": lambda on, data: vi.fit(on.svi, data, num_steps=3, batch_size=5, key=KEY).posterior,
+    "minibatches": lambda on, data: (
+        vi.fit(on.svi, data, num_steps=3, batch_size=5, key=KEY).posterior
+    ),
     "loader": lambda on, data: vi.fit(on.svi, OfMyOwn(data), num_steps=3, key=KEY).posterior,
     "auto": lambda on, data: vi.auto(on.model, data, key=KEY).posterior,
     "step": lambda on, data: jax.jit(lambda: on.cavi.step(KEY, on.state, data)[0].posterior)(),
     "jitted step": lambda on, data: on.jitted(KEY, on.state, data)[0].posterior,
-    "batch": lambda on, data: jax.jit(lambda: on.cavi.step(KEY, on.state, vi.Minibatch(data, 20.0))[0].posterior)(),
+    "batch": lambda on, data: jax.jit(
+        lambda: on.cavi.step(KEY, on.state, vi.Minibatch(data, 20.0))[0].posterior
+    )(),
     "at": lambda on, data: on.at.log_likelihood(data, key=KEY),
     "at a batch": lambda on, data: on.at.log_likelihood(vi.Minibatch(data, 20.0), key=KEY),
     "locals": lambda on, data: on.fit.locals(data, key=KEY),
     "log_joint": lambda on, data: reference.log_joint(on.model, data)(AT, {}),
     "gibbs": lambda on, data: reference.gibbs(on.model, data, key=KEY, num_samples=3),
     "score": lambda on, data: on.fit.score(data, key=KEY),
-    "score of a density": lambda on, data: vi.fit(on.advi, data, num_steps=1, key=KEY).score(data, key=KEY).mean,
-    "predictive": lambda on, data: vi.fit(on.advi, data, num_steps=1, key=KEY).predictive(KEY, 2, data),
+    "score of a density": lambda on, data: (
+        vi.fit(on.advi, data, num_steps=1, key=KEY).score(data, key=KEY).mean
+    ),
+    "predictive": lambda on, data: vi.fit(on.advi, data, num_steps=1, key=KEY).predictive(
+        KEY, 2, data
+    ),
     "dadvi": lambda on, data: vi.dadvi(on.density, data, key=KEY).posterior,
 }
 
@@ -356,7 +397,7 @@ def test_every_door_reads_integers_as_numbers(door, made):
             np.testing.assert_array_equal(one, other, err_msg=str(dtype))
 
 
-# --- what does not fit ------------------------------------------------------------------------------------------------
+# --- what does not fit ----------------------------------------------------------------------------
 CENTS = 3_000_000_000 + 10_000_000 * np.arange(-5, 5)
 
 
@@ -390,7 +431,10 @@ def density_of_cents():
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 def test_numbers_whose_differences_float32_loses_are_refused(dtype):
     data = np.stack([np.arange(9), 3_000_000_000 + np.arange(9)], 1).astype(dtype)
-    message = r"^data: .* near 3e\+09 in column 1, of standard deviation 2.58, that it rounds by up to 8\. Subtract"
+    message = (
+        r"^data: .* near 3e\+09 in column 1, of standard deviation 2.58, that it rounds by up to "
+        r"8\. Subtract"
+    )
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(pairs()), data, num_steps=1, key=KEY)
     with pytest.raises(ValueError, match=r"^data: expected numbers that float32 holds"):
@@ -405,27 +449,38 @@ def test_what_is_no_index_or_mask_is_refused():
     model = by_table()
     data = {"n": np.ones(4), "k": np.array([0, 1, 2, 1])}
     for k, message in (
-        (np.array([0.0, 0.5, 1.0, 2.0]), r"expected whole numbers .* got \[0\.0, 0\.5, 1\.0, 2\.0\]\. The model uses"),
+        (
+            np.array([0.0, 0.5, 1.0, 2.0]),
+            r"expected whole numbers .* got \[0\.0, 0\.5, 1\.0, 2\.0\]\. The model uses",
+        ),
         (np.array([0, 1, 2, 2**40]), r"expected whole numbers from -2147483648 to 2147483647, got"),
     ):
         with pytest.raises(ValueError, match=r"^data\['k'\]: " + message):
             vi.fit(vi.cavi(model), {**data, "k": k}, num_steps=1, key=KEY)
-    with pytest.raises(ValueError, match=r"^data: expected a mask: true and false, or 1 and 0, got \[0, 2, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"^data: expected a mask: true and false, or 1 and 0, got \[0, 2, 1\]"
+    ):
         vi.fit(vi.cavi(energy(True)()), np.array([0, 2, 1]), num_steps=1, key=KEY)
 
 
 def test_a_loader_whose_integers_jax_would_wrap_is_refused():
-    with pytest.raises(ValueError, match=r"^data: expected integers from -2147483648 to 2147483647.* give floats\."):
+    with pytest.raises(
+        ValueError, match=r"^data: expected integers from -2147483648 to 2147483647.* give floats\."
+    ):
         vi.fit(vi.svi(wide()), OfMyOwn(np.tile(CENTS, 2)), num_steps=1, key=KEY)
 
 
 def test_a_mask_may_come_as_ones_and_zeros():
     """~mask of integers would be -1 - mask, which is true."""
     left_out = lambda s, d: jnp.where(~d["mask"], 0.0, d["y"] * s["m"].value - 0.5 * s["m"].square)
-    model = vi.energy_model(globals={"m": NORMAL}, energy=left_out, example={"y": 0.0, "mask": True})
+    model = vi.energy_model(
+        globals={"m": NORMAL}, energy=left_out, example={"y": 0.0, "mask": True}
+    )
     mask = np.array([1, 0, 1, 1])
     fits = [
-        vi.fit(vi.cavi(model), {"y": np.arange(4.0), "mask": mask.astype(dtype)}, num_steps=1, key=KEY)
+        vi.fit(
+            vi.cavi(model), {"y": np.arange(4.0), "mask": mask.astype(dtype)}, num_steps=1, key=KEY
+        )
         for dtype in (bool, np.uint8, np.int64, np.float32)
     ]
     for fit in fits:

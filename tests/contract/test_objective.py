@@ -83,7 +83,8 @@ def test_of_many_draws_the_limit_is_the_log_evidence():
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 2.0])
 def test_the_message_is_the_natural_gradient_of_the_objective(alpha):
-    """F (message - lambda) against differences of the exact objective of two draws; the target has two humps."""
+    """F (message - lambda) against differences of the exact objective of two draws; the target has
+    two humps."""
     target = lambda z: jnp.logaddexp(-0.5 * (z - 1.5) ** 2 / 0.3, 0.4 - 0.5 * (z + 1) ** 2)
     q = vi.Normal.from_mean_variance(jnp.array([0.3]), jnp.array([0.8]))
 
@@ -91,7 +92,10 @@ def test_the_message_is_the_natural_gradient_of_the_objective(alpha):
         variance = -0.5 / naturals[1]
         return expected(alpha, 2, naturals[0] * variance, np.sqrt(variance), jax.jit(target))
 
-    at, step = np.array([float(q.precision_times_mean[0]), float(q.negative_half_precision[0])]), 1e-4
+    at, step = (
+        np.array([float(q.precision_times_mean[0]), float(q.negative_half_precision[0])]),
+        1e-4,
+    )
     slope = [(exact(at + step * e) - exact(at - step * e)) / (2 * step) for e in np.eye(2)]
     rule = {"x": vi.estimator.weighted(2, renyi(alpha))}
     flat = vi.Product({"x": jax.tree.map(jnp.zeros_like, q)})
@@ -100,7 +104,9 @@ def test_the_message_is_the_natural_gradient_of_the_objective(alpha):
     @jax.vmap
     def messages(key):
         bound = lambda s, _: (target(s["x"].value[0]), None)
-        natural = estimate(rule, ["x"], key, vi.Product({"x": q}), flat, jnp.zeros(()), bound, {}).natural["x"]
+        natural = estimate(
+            rule, ["x"], key, vi.Product({"x": q}), flat, jnp.zeros(()), bound, {}
+        ).natural["x"]
         grad = q.fisher_product(jax.tree.map(jnp.subtract, natural, q))
         return jnp.concatenate(jax.tree.leaves(grad))
 
@@ -111,8 +117,12 @@ def test_the_message_is_the_natural_gradient_of_the_objective(alpha):
 
 
 def test_a_wider_q_is_found_by_advi():
-    """Two humps: the evidence lower bound takes one of them, the importance-weighted bound spreads over both."""
-    model = vi.density({"x": vi.free()}, lambda v: jnp.logaddexp(-0.5 * (v["x"] - 2) ** 2, -0.5 * (v["x"] + 2) ** 2))
+    """Two humps: the evidence lower bound takes one of them, the importance-weighted bound spreads
+    over both."""
+    model = vi.density(
+        {"x": vi.free()},
+        lambda v: jnp.logaddexp(-0.5 * (v["x"] - 2) ** 2, -0.5 * (v["x"] + 2) ** 2),
+    )
     for guide in (vi.guides.mean_field(), vi.guides.full_rank()):
         sds = []
         for objective in (None, importance_weighted()):
@@ -122,7 +132,7 @@ def test_a_wider_q_is_found_by_advi():
         assert sds[1] > 1.15 * sds[0]
 
 
-# --- autoencoders -----------------------------------------------------------------------------------------------
+# --- autoencoders ---------------------------------------------------------------------------------
 DECODE = np.array([[1.0, -0.5]])
 SD = 0.7
 
@@ -130,7 +140,9 @@ SD = 0.7
 def autoencoder(shift):
     encode = lambda p, x: (0.4 * x[:1] + p, jnp.full(1, -0.2))
     decoder = (lambda w, z: jnp.tanh(z @ w), jnp.asarray(DECODE))
-    return vi.models.vae((encode, jnp.asarray(shift)), decoder, vi.models.observed.gaussian(sd=SD), latent_dim=1)
+    return vi.models.vae(
+        (encode, jnp.asarray(shift)), decoder, vi.models.observed.gaussian(sd=SD), latent_dim=1
+    )
 
 
 DRAWS = 4000
@@ -139,7 +151,9 @@ ROW = np.array([0.8, -0.3])
 
 def of_row(alpha, shift, num_draws=2):
     """E[L] of one observation, by quadrature."""
-    log_p = lambda z: stats.norm.logpdf(z) + stats.norm.logpdf(ROW, np.tanh(z[..., None] * DECODE[0]), SD).sum(-1)
+    log_p = lambda z: (
+        stats.norm.logpdf(z) + stats.norm.logpdf(ROW, np.tanh(z[..., None] * DECODE[0]), SD).sum(-1)
+    )
     return expected(alpha, num_draws, 0.4 * ROW[0] + shift, np.exp(-0.2), log_p)
 
 
@@ -152,28 +166,43 @@ def test_value_and_gradient_of_an_autoencoder_are_those_of_the_exact_objective(a
     @jax.vmap
     def both(key):
         batch = Minibatch(jnp.asarray(ROW[None]), None)
-        total = lambda p: model.local_elbo({**model.hyper, "encoder": p}, {}, batch, key, estep).total
-        return jnp.stack([total(model.hyper["encoder"]), jax.grad(total)(model.hyper["encoder"])[0]])
+        total = lambda p: (
+            model.local_elbo({**model.hyper, "encoder": p}, {}, batch, key, estep).total
+        )
+        return jnp.stack(
+            [total(model.hyper["encoder"]), jax.grad(total)(model.hyper["encoder"])[0]]
+        )
 
     draws = np.asarray(both(jax.random.split(jax.random.key(0), 100_000)))
     error = draws.std(0) / np.sqrt(len(draws))
     exact = [of_row(alpha, 0.1), (of_row(alpha, 0.1 + 1e-4) - of_row(alpha, 0.1 - 1e-4)) / 2e-4]
     np.testing.assert_array_less(np.abs(draws.mean(0) - exact), 6 * error)
-    assert abs(of_row(alpha, 0.1, 1) - exact[0]) > 20 * error[0]  # it is not the evidence lower bound
+    assert (
+        abs(of_row(alpha, 0.1, 1) - exact[0]) > 20 * error[0]
+    )  # it is not the evidence lower bound
 
 
 def test_of_one_draw_it_is_the_first_estimator():
     model, batch = autoencoder([0.1]), Minibatch(jnp.asarray(ROW[None]), None)
-    said = lambda estep: float(jax.jit(lambda: model.local_elbo(model.hyper, {}, batch, KEY, estep).total)())
+    said = lambda estep: float(
+        jax.jit(lambda: model.local_elbo(model.hyper, {}, batch, KEY, estep).total)()
+    )
     plain = said(vi.estep.amortised(1, closed_kl=False))
-    assert said(vi.estep.amortised(1, objective=importance_weighted())) == pytest.approx(plain, rel=1e-12)
+    assert said(vi.estep.amortised(1, objective=importance_weighted())) == pytest.approx(
+        plain, rel=1e-12
+    )
 
 
 def test_a_structured_autoencoder_nears_the_log_density_of_its_rows():
     """log int p(x | u) sum_z exp E[log p(u, z | beta)] du on a grid of the two latents."""
     kind = structured_models.diagonal()
     model, x = structured_models.structured(kind), structured_models.data(kind, 4)
-    fit = vi.Fit(vi.aevb(model), vi.aevb(model).init(jax.random.key(0), Minibatch(jnp.asarray(x), None)), {}, None)
+    fit = vi.Fit(
+        vi.aevb(model),
+        vi.aevb(model).init(jax.random.key(0), Minibatch(jnp.asarray(x), None)),
+        {},
+        None,
+    )
     fit = fit._replace(state=fit.state._replace(posterior=model.prior({})))
     stats = dict(fit.posterior.expected_stats())
     side = np.linspace(-8, 8, 161)
@@ -184,19 +213,25 @@ def test_a_structured_autoencoder_nears_the_log_density_of_its_rows():
         each = lambda k: structured_models.diagonal_energy({**stats, **at, "z": kind_of_class(k)})
         return jax.nn.logsumexp(jnp.stack([each(k) for k in range(structured_models.K)]))
 
-    kind_of_class = lambda k: vi.Categorical.from_probs(np.full(structured_models.K, 0.5)).stats(jnp.asarray(k))
+    kind_of_class = lambda k: vi.Categorical.from_probs(np.full(structured_models.K, 0.5)).stats(
+        jnp.asarray(k)
+    )
     fits = norm.logpdf(x[:, None], (u @ kind[-1].T)[None], structured_models.SD).sum(-1)
     joint = np.asarray(jax.vmap(inside)(jnp.asarray(u))) + fits + 2 * np.log(side[1] - side[0])
     exact = np.log(np.exp(joint - joint.max(1, keepdims=True)).sum(1)) + joint.max(1)
     q = fit.locals(x, key=jax.random.key(0))["u"]
     density = norm.logpdf(u, np.asarray(q.mean())[:, None], np.sqrt(q.variance())[:, None]).sum(-1)
-    second = np.log(np.exp(2 * joint - density - 2 * np.log(side[1] - side[0]) - 2 * exact[:, None]).sum(1))
+    second = np.log(
+        np.exp(2 * joint - density - 2 * np.log(side[1] - side[0]) - 2 * exact[:, None]).sum(1)
+    )
     error = np.sqrt(np.expm1(second) / DRAWS)
     tight = model.bound(fit, x, key=jax.random.key(0), num_samples=DRAWS)
     assert np.sort(error)[1] < 0.01  # of the others q(u) misses a mode
     np.testing.assert_array_less(np.abs(tight - exact), 5 * error)
     batch, plain = Minibatch(jnp.asarray(x), None), vi.estep.structured(50, DRAWS)
-    loose = jax.jit(lambda: model.local_elbo(model.hyper, stats, batch, jax.random.key(1), plain).per_group)()
+    loose = jax.jit(
+        lambda: model.local_elbo(model.hyper, stats, batch, jax.random.key(1), plain).per_group
+    )()
     assert np.all(loose < exact + 0.03)  # its own error is near 0.01
     assert np.mean(exact - loose) > 0.05
 
@@ -249,5 +284,11 @@ def test_what_is_refused():
     model = vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2))
     with pytest.raises(ValueError, match=r"^objective: expected"):
         vi.advi(model, objective=0.5)
-    with pytest.raises(ValueError, match=r"^estimator: expected weighted\(\) for free variables, got \['components'"):
-        vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), estimator=vi.estimator.weighted())
+    with pytest.raises(
+        ValueError,
+        match=r"^estimator: expected weighted\(\) for free variables, got \['components'",
+    ):
+        vi.svi(
+            vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)),
+            estimator=vi.estimator.weighted(),
+        )

@@ -1,9 +1,9 @@
-"""The registry of readers: every form in which a table may come, and every way in which a column may be typed.
+"""The registry of readers: every form in which a table may come, and every way in which a column
+may be typed.
 
-A `Form` writes columns and gives what the reader is given: a path, or a table in memory. A `Typing` is a column of four
-rows, the third of which may be missing, with what every reader has to make of it. What a form cannot hold is told by
-its reason.
-"""
+A `Form` writes columns and gives what the reader is given: a path, or a table in memory. A `Typing`
+is a column of four rows, the third of which may be missing, with what every reader has to make of
+it. What a form cannot hold is told by its reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.data import spreadsheets
 NAN = float("nan")
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True, eq=False)
 class Typing:
     """A column of four rows."""
@@ -32,7 +32,8 @@ class Typing:
     array: Any
     """The column as NumPy has it, or a list."""
     numbers: tuple[float, ...] | None
-    """Its numbers, NaN where one is missing; None where it is no column of numbers, which is then refused as one."""
+    """Its numbers, NaN where one is missing; None where it is no column of numbers, which is then
+    refused as one."""
     labels: tuple[str, ...]
     """The names of its cells as levels; "" where one is missing."""
     in_text: tuple[str, ...] | None = None
@@ -58,7 +59,11 @@ class Typing:
 
 
 def is_missing(cell: Any) -> bool:
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
+    return (
+        cell is None
+        or type(cell).__name__ in ("NAType", "NaTType")
+        or (isinstance(cell, float) and cell != cell)
+    )
 
 
 WORD = "NA"
@@ -95,25 +100,42 @@ def typings() -> list[Typing]:
         *(Typing(kind, np.array([3, 1, 2, 3], kind), (3, 1, 2, 3), NAMES) for kind in WHOLE),
         *(of_halves(kind, np.array(HALVES, kind)) for kind in ("float32", "float64")),
         of_halves("masked", np.ma.masked_array([1.5, -2, 9, 1.5], [0, 0, 1, 0])),
-        Typing("whole floats", np.array([3.0, 1, 2, 3]), (3, 1, 2, 3), NAMES, text_names=("3.0", "1.0", "2.0", "3.0")),
+        Typing(
+            "whole floats",
+            np.array([3.0, 1, 2, 3]),
+            (3, 1, 2, 3),
+            NAMES,
+            text_names=("3.0", "1.0", "2.0", "3.0"),
+        ),
         Typing("large whole", np.array(LARGE), None, tuple(map(str, LARGE))),
         Typing("zero-padded text", list(PADDED), None, PADDED),
         Typing("text", ["b", "a", "ü x", "b"], None, ("b", "a", "ü x", "b")),
-        Typing("text with missing", np.array(["b", "a", None, "b"], object), None, ("b", "a", "", "b")),
+        Typing(
+            "text with missing", np.array(["b", "a", None, "b"], object), None, ("b", "a", "", "b")
+        ),
         Typing("codes", np.array([WORD, "DE", None, "DE"], object), None, (WORD, "DE", "", "DE")),
         Typing("truth", np.array([True, False, False, True]), (1, 0, 0, 1), TRUTHS),
-        *(Typing(f"days in {unit}", np.array(DAYS, f"datetime64[{unit}]"), None, DAYS, in_text=DAYS) for unit in UNITS),
+        *(
+            Typing(
+                f"days in {unit}", np.array(DAYS, f"datetime64[{unit}]"), None, DAYS, in_text=DAYS
+            )
+            for unit in UNITS
+        ),
         Typing("Python's days", list(map(datetime.date.fromisoformat, DAYS)), None, DAYS),
         Typing("decimals", list(map(decimal.Decimal, DECIMALS)), (1.5, -2, 0.25, 1.5), DECIMALS),
         of_pandas("nullable whole", [3, 1, None, 3], "Int64", (3, 1, NAN, 3), ("3", "1", "", "3")),
         of_pandas(
-            "nullable truth", [True, False, None, True], "boolean", (1, 0, NAN, 1), ("True", "False", "", "True")
+            "nullable truth",
+            [True, False, None, True],
+            "boolean",
+            (1, 0, NAN, 1),
+            ("True", "False", "", "True"),
         ),
         of_pandas("categories", ["b", "a", None, "b"], "category", None, ("b", "a", "", "b")),
     ]
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
+# --- forms ----------------------------------------------------------------------------------------
 Columns = Mapping[str, Typing]
 
 
@@ -154,11 +176,16 @@ def lines(columns: Columns, separator: str, with_commas: bool = False) -> str:
     def cell(typing: Typing, text: str) -> str:
         return text.replace(".", ",") if with_commas and typing.numbers is not None else text
 
-    rows = zip(*([cell(typing, text) for text in typing.texts()] for typing in columns.values()), strict=True)
+    rows = zip(
+        *([cell(typing, text) for text in typing.texts()] for typing in columns.values()),
+        strict=True,
+    )
     return "\n".join(separator.join(row) for row in [tuple(columns), *rows]) + "\n"
 
 
-def text_file(ending: str, separator: str, with_commas: bool = False) -> Callable[[Path, Columns], str]:
+def text_file(
+    ending: str, separator: str, with_commas: bool = False
+) -> Callable[[Path, Columns], str]:
     def write(folder: Path, columns: Columns) -> str:
         path = folder / f"table{ending}"
         text = lines(columns, separator, with_commas).encode()
@@ -169,7 +196,8 @@ def text_file(ending: str, separator: str, with_commas: bool = False) -> Callabl
 
 
 def in_sheet(cell: Any) -> Any:
-    """A cell as a person enters it: numbers are numbers, and True and False themselves; all else is text."""
+    """A cell as a person enters it: numbers are numbers, and True and False themselves; all else is
+    text."""
     if cell is None or isinstance(cell, bool):
         return cell
     return float(cell) if isinstance(cell, int | float | decimal.Decimal) else str(cell)
@@ -197,7 +225,10 @@ def xlsx(folder: Path, columns: Columns) -> str:
 def ods(folder: Path, columns: Columns) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, str):
-            return f'<table:table-cell office:value-type="string"><text:p>{value}</text:p></table:table-cell>'
+            return (
+                "<table:table-cell "
+                f'office:value-type="string"><text:p>{value}</text:p></table:table-cell>'
+            )
         return spreadsheets.ods_cell(value)
 
     rows = "".join(spreadsheets.ods_row("".join(map(cell, row))) for row in sheet_rows(columns))
@@ -215,7 +246,9 @@ def arrow_table(columns: Columns) -> Any:
     for name, typing in columns.items():
         values = plain(typing)
         is_array = isinstance(values, np.ndarray) and values.dtype.kind != "f"
-        made[name] = arrow.array(values) if is_array else arrow.array(typing.cells(), from_pandas=True)
+        made[name] = (
+            arrow.array(values) if is_array else arrow.array(typing.cells(), from_pandas=True)
+        )
     return arrow.table(made)
 
 
@@ -226,7 +259,9 @@ def parquet(folder: Path, columns: Columns) -> str:
 
 
 def npz(folder: Path, columns: Columns) -> str:
-    np.savez(folder / "table.npz", **{name: np.asarray(typing.array) for name, typing in columns.items()})
+    np.savez(
+        folder / "table.npz", **{name: np.asarray(typing.array) for name, typing in columns.items()}
+    )
     return str(folder / "table.npz")
 
 
@@ -237,11 +272,16 @@ def pandas_frame(folder: Path, columns: Columns) -> Any:
 
 def polars_frame(folder: Path, columns: Columns) -> Any:
     polars = pytest.importorskip("polars")
-    return polars.DataFrame({name: polars.Series(name, plain(typing)) for name, typing in columns.items()})
+    return polars.DataFrame(
+        {name: polars.Series(name, plain(typing)) for name, typing in columns.items()}
+    )
 
 
 def records(folder: Path, columns: Columns) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*(t.cells() for t in columns.values()), strict=True)]
+    return [
+        dict(zip(columns, row, strict=True))
+        for row in zip(*(t.cells() for t in columns.values()), strict=True)
+    ]
 
 
 def pandas_index(folder: Path, columns: Columns) -> Any:
@@ -276,7 +316,14 @@ WITHOUT_MASK = {"masked": "a structure has no mask"}
 IN_MEMORY = "row 2, counted from 0"
 FORMS = [
     Form("csv", text_file(".csv", ","), ".csv", False, "line 4", has_words=True),
-    Form("csv with semicolons", text_file(".csv", ";", with_commas=True), ".csv", False, "line 4", has_words=True),
+    Form(
+        "csv with semicolons",
+        text_file(".csv", ";", with_commas=True),
+        ".csv",
+        False,
+        "line 4",
+        has_words=True,
+    ),
     Form("csv in gzip", text_file(".csv.gz", ","), ".csv", False, "line 4", has_words=True),
     Form("tsv", text_file(".tsv", "\t"), ".tsv", False, "line 4", has_words=True),
     Form("txt", text_file(".txt", ","), ".txt", False, "line 4", has_words=True),
@@ -284,16 +331,30 @@ FORMS = [
     Form("ods", ods, ".ods", True, "row 4", OF_SHEETS, has_words=True),
     Form("parquet", parquet, ".parquet", True, "row 3"),
     Form("npz", npz, ".npz", True, "row 3", OF_ARRAYS),
-    Form("dict", lambda folder, columns: {name: one.array for name, one in columns.items()}, "dict", True, IN_MEMORY),
+    Form(
+        "dict",
+        lambda folder, columns: {name: one.array for name, one in columns.items()},
+        "dict",
+        True,
+        IN_MEMORY,
+    ),
     Form("pandas", pandas_frame, "pandas", True, IN_MEMORY),
     Form("polars", polars_frame, "polars", True, IN_MEMORY, WITHOUT_SECONDS),
     Form("pyarrow", lambda folder, columns: arrow_table(columns), "pyarrow", True, IN_MEMORY),
     Form("pandas with an index", pandas_index, "pandas", True, "row 'r' of the index"),
     Form("part of pandas", pandas_part, "pandas", True, "row 17 of the index"),
-    Form("records", records, "records", True, IN_MEMORY, {"days in ns": "NumPy gives whole numbers for them"}),
+    Form(
+        "records",
+        records,
+        "records",
+        True,
+        IN_MEMORY,
+        {"days in ns": "NumPy gives whole numbers for them"},
+    ),
     Form("structured", structured, "numpy", True, IN_MEMORY, WITHOUT_MASK),
 ]
 COVERED_ELSEWHERE = {
-    ".xls": "numbers alone are made by hand: tests/data/test_hostile_files.py, tests/app/test_spreadsheets.py",
+    ".xls": "numbers alone are made by hand: tests/data/test_hostile_files.py, "
+    "tests/app/test_spreadsheets.py",
     ".npy": "a matrix, whose columns have names by place: tests/data/test_table_files.py",
 }

@@ -1,4 +1,5 @@
-"""Data that used to be altered without a word: cells dropped, ids merged, missing values taken for classes."""
+"""Data that used to be altered without a word: cells dropped, ids merged, missing values taken for
+classes."""
 
 import json
 import os
@@ -29,7 +30,7 @@ def saved(path, text, encoding="utf-8"):
     return path
 
 
-# --- text -----------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -41,7 +42,11 @@ def saved(path, text, encoding="utf-8"):
         ("x.tsv", "title\ttext\na\tapple\tzzz\n", r"x\.tsv:2: expected 2 cells.*hold tabs"),
         ("x.csv", "text\none, two\n", r"x\.csv:2: expected 1 cells, as in the header, got 2"),
         ("x.csv", "text,text\na,b\n", r"x\.csv:1: .*distinct names, got 'text' more than once"),
-        ("x.csv", "title;text\na\n", r"x\.csv:1: expected cells divided by commas, got one divided by semicolons"),
+        (
+            "x.csv",
+            "title;text\na\n",
+            r"x\.csv:1: expected cells divided by commas, got one divided by semicolons",
+        ),
         (
             "x.csv",
             "I liked it very much\nso did I\n",
@@ -66,8 +71,13 @@ def test_what_is_not_read_of_a_file_is_noted(tmp_path):
     assert corpus.titles == ("a", "b")
     assert split_over_seen_words(corpus, 1, 0)[0].notes == corpus.notes
     assert read(path, text=ALL, folder=tmp_path / "disk").notes == corpus.notes
-    assert "taken for a header" in read(saved(tmp_path / "y.csv", "review\nplum\npear\n"), text=ALL).notes[0]
-    assert read(saved(tmp_path / "z.csv", "text,\nplum,\n"), text=ALL).num_tokens == 1  # empty cells too many
+    assert (
+        "taken for a header"
+        in read(saved(tmp_path / "y.csv", "review\nplum\npear\n"), text=ALL).notes[0]
+    )
+    assert (
+        read(saved(tmp_path / "z.csv", "text,\nplum,\n"), text=ALL).num_tokens == 1
+    )  # empty cells too many
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -92,7 +102,10 @@ def test_wide_encodings_are_decoded_before_lines_are_told_apart(encoding, tmp_pa
 def test_the_place_of_a_bad_byte_is_right_beyond_the_first_block(tmp_path, monkeypatch):
     monkeypatch.setattr("vijax.data.reading.files.BLOCK_BYTES", 7)
     (tmp_path / "x.txt").write_bytes("zwölf\nfünf\n".encode() + b"abc \xff\n")
-    with pytest.raises(DataError, match=r"x\.txt:3: expected utf-8 text, got the bytes b'\\xff.*' at byte offset 17"):
+    with pytest.raises(
+        DataError,
+        match=r"x\.txt:3: expected utf-8 text, got the bytes b'\\xff.*' at byte offset 17",
+    ):
         read(tmp_path / "x.txt", text=ALL)
 
 
@@ -104,18 +117,23 @@ def test_halves_of_letters_are_replaced_and_noted(tmp_path):
         assert (corpus.texts[1], corpus.titles[1]) == ("cut \ufffd plum", "\ufffd!")
         assert any("replaced" in note and "x.jsonl:2" in note for note in corpus.notes)
     assert read(["cut \ud83d plum", "plum"], text=ALL).texts[0] == "cut \ufffd plum"
-    with pytest.raises(DataError, match=r"vocabulary: expected whole letters, got half a letter in .* at place 1"):
+    with pytest.raises(
+        DataError, match=r"vocabulary: expected whole letters, got half a letter in .* at place 1"
+    ):
         Corpus.from_counts([[1, 1]], ["a", "b\udc00"])
 
 
-# --- counts ---------------------------------------------------------------------------------------------------------
+# --- counts ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
         ({"indices": [0, 0.5]}, r"x\.npz, indices: expected whole numbers .*, got 0\.5 at place 1"),
         ({"indices": [0, np.nan]}, r"x\.npz, indices: expected whole numbers .*, got nan"),
         ({"indptr": [0, 1.5, 2]}, r"x\.npz, indptr: expected whole numbers"),
-        ({"indptr": [0, 3, 2]}, r"x\.npz, indptr: expected offsets that begin at 0 and never fall, got 2 at place 2"),
+        (
+            {"indptr": [0, 3, 2]},
+            r"x\.npz, indptr: expected offsets that begin at 0 and never fall, got 2 at place 2",
+        ),
         ({"indptr": 2}, r"x\.npz, indptr: expected one axis"),
         ({"indptr": []}, r"x\.npz, indptr: expected one document"),
         ({"counts": [1j, 2]}, r"x\.npz: expected arrays of numbers or text"),
@@ -123,7 +141,9 @@ def test_halves_of_letters_are_replaced_and_noted(tmp_path):
     ],
 )
 def test_arrays_that_make_no_counts(arrays, message, tmp_path):
-    np.savez(tmp_path / "x.npz", **{"indptr": [0, 1, 2], "indices": [0, 1], "counts": [1, 2], **arrays})
+    np.savez(
+        tmp_path / "x.npz", **{"indptr": [0, 1, 2], "indices": [0, 1], "counts": [1, 2], **arrays}
+    )
     with pytest.raises(DataError, match=message):
         read(tmp_path / "x.npz")
 
@@ -139,13 +159,29 @@ def test_a_matrix_of_scipy_is_checked_before_scipy_uses_it(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("x.dat", "1 0:1\n1 2000000000:1\n", rf"x\.dat:2, word id 2000000000: expected .* at most {MAX_WORDS:,} words"),
+        (
+            "x.dat",
+            "1 0:1\n1 2000000000:1\n",
+            rf"x\.dat:2, word id 2000000000: expected .* at most {MAX_WORDS:,} words",
+        ),
         ("x.dat", "1 0:1\n1 0:4294967297\n", r"x\.dat:2: expected M word:count"),
         ("x.dat", f"1 0:1\n1 {'9' * 40}:1\n", r"x\.dat:2: expected M word:count"),
         ("x.dat", f"1 0:1\n1 {'9' * 5000}:1\n", r"x\.dat:2: expected M word:count"),
-        ("docword.txt", "1\n2000000000\n1\n1 1 1\n", rf"docword\.txt:2: expected .* at most {MAX_WORDS:,} words"),
-        ("docword.txt", "2000000000\n1\n1\n1 1 1\n", rf"docword\.txt:1: expected at most {MAX_DOCUMENTS:,} documents"),
-        ("docword.txt", f"1\n1\n1\n1 1 {'9' * 40}\n", r"docword\.txt:4: expected 'document word count'"),
+        (
+            "docword.txt",
+            "1\n2000000000\n1\n1 1 1\n",
+            rf"docword\.txt:2: expected .* at most {MAX_WORDS:,} words",
+        ),
+        (
+            "docword.txt",
+            "2000000000\n1\n1\n1 1 1\n",
+            rf"docword\.txt:1: expected at most {MAX_DOCUMENTS:,} documents",
+        ),
+        (
+            "docword.txt",
+            f"1\n1\n1\n1 1 {'9' * 40}\n",
+            r"docword\.txt:4: expected 'document word count'",
+        ),
     ],
 )
 def test_sizes_that_cannot_be_are_refused_before_memory_is_taken(name, text, message, tmp_path):
@@ -154,13 +190,17 @@ def test_sizes_that_cannot_be_are_refused_before_memory_is_taken(name, text, mes
 
 
 def test_word_ids_beyond_int32_do_not_wrap_around():
-    with pytest.raises(DataError, match=r"indices: expected whole numbers of at most 2147483647, got 4294967297"):
+    with pytest.raises(
+        DataError, match=r"indices: expected whole numbers of at most 2147483647, got 4294967297"
+    ):
         Corpus([0, 1], np.array([2**32 + 1]), [1])
     with pytest.raises(DataError, match="at most 2147483647, got 4294967295, summed"):
-        Corpus.from_counts(scipy.sparse.coo_matrix(([2**31 - 1, 2**31 - 1, 1], ([0, 0, 0], [1, 1, 1]))))
+        Corpus.from_counts(
+            scipy.sparse.coo_matrix(([2**31 - 1, 2**31 - 1, 1], ([0, 0, 0], [1, 1, 1])))
+        )
 
 
-# --- what is no file ------------------------------------------------------------------------------------------------
+# --- what is no file ------------------------------------------------------------------------------
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
 def test_pipes_are_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.txt")
@@ -193,36 +233,49 @@ def test_a_want_of_memory_is_told_with_the_size_of_the_file(tmp_path, monkeypatc
 
     path = saved(tmp_path / "x.dat", "1 0:1\n")
     monkeypatch.setitem(COUNT_FORMATS, "lda-c", hungry)
-    with pytest.raises(DataError, match=r"x\.dat: expected data that fit in memory, got 6 bytes .*7 TiB"):
+    with pytest.raises(
+        DataError, match=r"x\.dat: expected data that fit in memory, got 6 bytes .*7 TiB"
+    ):
         read(path)
 
 
-# --- what a run is resumed on ---------------------------------------------------------------------------------------
+# --- what a run is resumed on ---------------------------------------------------------------------
 def test_held_out_data_count_in_the_checksum(tmp_path):
     """A word of a held-out document, and a number of a held-out row."""
 
     def checksum(name, model, overrides, lines):
         path = saved(tmp_path / name, "\n".join(lines))
-        config = load_config(CONFIGS / f"{model}.toml", ("data.held_out=0.2", *overrides), str(path))
+        config = load_config(
+            CONFIGS / f"{model}.toml", ("data.held_out=0.2", *overrides), str(path)
+        )
         data = load_data(config)
         return Plan(config, data).fingerprint, Plan(config, Data(data.train, None)).fingerprint
 
     texts, rows = ["apple plum pear apple"] * 30, [f"{n},{n * n % 7}" for n in range(30)]
-    out = int(np.random.default_rng(0).permutation(30)[0])  # of data.split_seed = 0: the first are held out
+    out = int(
+        np.random.default_rng(0).permutation(30)[0]
+    )  # of data.split_seed = 0: the first are held out
     for name, model, overrides, header, lines, other in (
         ("x.csv", "lda_svi", ("max_df=1.0",), "text", texts, "apple plum pear pear"),
         ("t.csv", "gmm_full", (), "a,b", rows, "0.5,0.25"),
     ):
         changed = [other if n == out else line for n, line in enumerate(lines)]
-        before, after = (checksum(name, model, overrides, [header, *each]) for each in (lines, changed))
+        before, after = (
+            checksum(name, model, overrides, [header, *each]) for each in (lines, changed)
+        )
         assert before[0] != after[0]
         assert before[1] == after[1]
 
 
-# --- settings --------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "override",
-    ["model.name=[1]", f"data.held_out={10**400}", "model.num_topics=1" + "0" * 5000, "data.held_out=" + "[" * 3000],
+    [
+        "model.name=[1]",
+        f"data.held_out={10**400}",
+        "model.num_topics=1" + "0" * 5000,
+        "data.held_out=" + "[" * 3000,
+    ],
 )
 def test_settings_too_deep_or_too_large_are_no_settings(override):
     with pytest.raises(ConfigError, match="expected"):
@@ -230,5 +283,7 @@ def test_settings_too_deep_or_too_large_are_no_settings(override):
 
 
 def test_a_file_of_settings_nested_too_deep_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"deep\.toml, line 1: expected names of at most 20 parts"):
+    with pytest.raises(
+        ConfigError, match=r"deep\.toml, line 1: expected names of at most 20 parts"
+    ):
         load_config(saved(tmp_path / "deep.toml", "a=" + "[" * 5000 + "]" * 5000))

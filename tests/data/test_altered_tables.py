@@ -1,4 +1,5 @@
-"""Tables that used to be altered without a word: cells no numbers, ids that merge, classes that are missing."""
+"""Tables that used to be altered without a word: cells no numbers, ids that merge, classes that are
+missing."""
 
 import decimal
 
@@ -22,7 +23,10 @@ def table(path, text, **choice):
         ("a,b\n1,2\n2,1_000\n3,3\n", "column 'b': expected numbers, got '1_000' in line 3"),
         ('a,b\n1,2\n2,"1,234"\n3,3\n', "column 'b': expected numbers, got '1,234' in line 3"),
         ("a,b\n1,2\n2,0x10\n3,3\n", "got '0x10' in line 3"),
-        ("5.1,3.5,1.4,setosa\n4.9,3,1.4,setosa\n", r"t\.csv:1: expected a header line of names, got numbers: '5.1'"),
+        (
+            "5.1,3.5,1.4,setosa\n4.9,3,1.4,setosa\n",
+            r"t\.csv:1: expected a header line of names, got numbers: '5.1'",
+        ),
         ("7,9\n3,4\n", r"t\.csv:1: expected a header line of names, got numbers: '7', '9'"),
         ("a;b\n1\n", "one divided by semicolons"),
     ],
@@ -37,9 +41,11 @@ def test_columns_left_out_are_noted(tmp_path):
     assert found.columns == ("a",)
     assert found.notes == (
         "A column without a name (column 1) is left out: give it one to have it read.",
-        "The column 'price' is left out: '$1,200' in line 2 is not a number. Its cells look like numbers with signs: "
+        "The column 'price' is left out: '$1,200' in line 2 is not a number. Its cells look like "
+        "numbers with signs: "
         "write 1200 for '$1,200' to have it read.",
-        "The column 'ticket' is left out: 'A7' in line 2 is not a number, though 1 of its 3 cells are.",
+        "The column 'ticket' is left out: 'A7' in line 2 is not a number, though 1 of its 3 cells "
+        "are.",
         "The column 'kind' is left out: 'x' in line 2 is not a number.",
     )
     assert "Line 1 was taken for the header: '0', '1'" in table(tmp_path, "0,1\n3,4\n").notes[0]
@@ -48,7 +54,9 @@ def test_columns_left_out_are_noted(tmp_path):
 
 def test_a_column_that_numbers_the_rows_is_noted(tmp_path):
     """Not where it is all there is, as the years of a series may be."""
-    said = "The column 'id' numbers the rows: leave it out by data.columns, unless it says something."
+    said = (
+        "The column 'id' numbers the rows: leave it out by data.columns, unless it says something."
+    )
     assert table(tmp_path, "id,a\n7,1\n8,1\n9,3\n").notes == (said,)
     assert table(tmp_path, "id,a\n7,1\n9,2\n8,5\n").notes == ()
     assert table(tmp_path, "id,a\n7,1\n8,2\n9,3\n", target="a").notes == ()
@@ -60,10 +68,16 @@ def test_groups_are_told_apart_as_they_are_written(tmp_path):
     np.savez(tmp_path / "t.npz", g=np.array([2**53, 2**53 + 1]), a=np.ones(2))
     assert read_table(str(tmp_path / "t.npz"), Choice(group="g")).num_groups == 2
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table({"g": [2**53, 2**53 + 1], "a": [1.0, 2.0]}), tmp_path / "t.parquet")
-    assert read_table(str(tmp_path / "t.parquet"), Choice(group="g")).group_names == (str(2**53), str(2**53 + 1))
+    parquet.write_table(
+        arrow.table({"g": [2**53, 2**53 + 1], "a": [1.0, 2.0]}), tmp_path / "t.parquet"
+    )
+    assert read_table(str(tmp_path / "t.parquet"), Choice(group="g")).group_names == (
+        str(2**53),
+        str(2**53 + 1),
+    )
     with pytest.raises(
-        DataError, match="group 'g': expected a group in every row, got a missing value in line 3, line 4"
+        DataError,
+        match="group 'g': expected a group in every row, got a missing value in line 3, line 4",
     ):
         table(tmp_path, "g,a\nx,1\n,2\nNaN,3\n", group="g")
 
@@ -71,9 +85,15 @@ def test_groups_are_told_apart_as_they_are_written(tmp_path):
 @pytest.mark.parametrize("values", ["1,,1", "yes,,yes", "0,1,", "no,yes,NA"])
 def test_a_missing_class_is_no_class(values, tmp_path):
     rows = "".join(f"{n},{value}\n" for n, value in enumerate(values.split(",")))
-    with pytest.raises(DataError, match=r"target 'y': expected a class in every row, got a missing value in line [34]"):
+    with pytest.raises(
+        DataError,
+        match=r"target 'y': expected a class in every row, got a missing value in line [34]",
+    ):
         table(tmp_path, "a,y\n" + rows, target="y", kind="binary")
-    assert table(tmp_path, "a,y\n1,none\n2,some\n", target="y", kind="binary").classes == ("none", "some")
+    assert table(tmp_path, "a,y\n1,none\n2,some\n", target="y", kind="binary").classes == (
+        "none",
+        "some",
+    )
 
 
 def test_an_infinite_count_is_no_count(tmp_path):
@@ -83,9 +103,15 @@ def test_an_infinite_count_is_no_count(tmp_path):
 
 def test_numbers_kept_in_other_types_are_numbers(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    columns = {"price": [decimal.Decimal("1.50"), None], "text": ["2", "3.5"], "flag": [True, False]}
+    columns = {
+        "price": [decimal.Decimal("1.50"), None],
+        "text": ["2", "3.5"],
+        "flag": [True, False],
+    }
     parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
-    found = read_table(str(tmp_path / "t.parquet"), Choice(columns=("price", "text", "flag"), missing=True))
+    found = read_table(
+        str(tmp_path / "t.parquet"), Choice(columns=("price", "text", "flag"), missing=True)
+    )
     np.testing.assert_array_equal(found.x, [[1.5, 2, 1], [np.nan, 3.5, 0]])
     np.save(tmp_path / "t.npy", np.array([["1", "2"], ["3", "4"]]))
     np.testing.assert_array_equal(read_table(str(tmp_path / "t.npy")).x, [[1, 2], [3, 4]])
@@ -94,9 +120,15 @@ def test_numbers_kept_in_other_types_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("save", "message"),
     [
-        (lambda path: np.savez(path, x=np.zeros((2, 2)), x0=np.ones(2)), "distinct names, got 'x0' twice"),
+        (
+            lambda path: np.savez(path, x=np.zeros((2, 2)), x0=np.ones(2)),
+            "distinct names, got 'x0' twice",
+        ),
         (lambda path: np.savez(path, x=np.zeros(2, complex)), r"got 'x' of complex128"),
-        (lambda path: np.savez(path, x=np.zeros(2, [("a", float)])), r"expected arrays of numbers or text"),
+        (
+            lambda path: np.savez(path, x=np.zeros(2, [("a", float)])),
+            r"expected arrays of numbers or text",
+        ),
         (lambda path: np.savez(path, x=np.array([{}], object)), "no pickles"),
     ],
 )

@@ -16,7 +16,10 @@ def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,title,text,note\n007,one,"two\nlines",x\n\n010,two,word\n')
     found = columns_beside(path, None)
-    assert found == {"id": ["007", "010"], "note": ["x", ""]}  # an empty line is no document, a short row has gaps
+    assert found == {
+        "id": ["007", "010"],
+        "note": ["x", ""],
+    }  # an empty line is no document, a short row has gaps
     assert read(path).num_documents == 2
     assert columns_beside(path, "note") == {"id": ["007", "010"], "text": ["two\nlines", "word"]}
 
@@ -63,7 +66,12 @@ def test_tables_in_memory_are_columns():
 
 @pytest.mark.parametrize(
     ("source", "expected"),
-    [(3, "a matrix"), ({"a": [[1, 2]]}, "vectors"), ({"a": [1], "b": [1, 2]}, "one length"), ([["x"]], "a matrix")],
+    [
+        (3, "a matrix"),
+        ({"a": [[1, 2]]}, "vectors"),
+        ({"a": [1], "b": [1, 2]}, "one length"),
+        ([["x"]], "a matrix"),
+    ],
 )
 def test_objects_that_are_no_table_are_refused(source, expected):
     with pytest.raises(DataError, match=expected):

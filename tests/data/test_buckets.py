@@ -18,7 +18,9 @@ def test_edges_are_nearly_the_best_of_all(num_buckets, num_parts):
     lengths = np.random.default_rng(num_buckets).geometric(0.2, 60)
     values = np.unique(lengths)
     choices = itertools.combinations(values[:-1], num_buckets - 1)
-    best = min(padded_size(lengths, np.array([*choice, values[-1]]), num_parts) for choice in choices)
+    best = min(
+        padded_size(lengths, np.array([*choice, values[-1]]), num_parts) for choice in choices
+    )
     edges = bucket_edges(lengths, num_buckets, num_parts)
     assert len(edges) <= num_buckets
     assert best <= padded_size(lengths, edges, num_parts) <= best / 0.98
@@ -30,7 +32,9 @@ def test_buckets_partition_the_documents():
     tokens = lengths + rng.integers(0, 9, 5000)
     buckets = length_buckets(lengths, tokens, 6)
     assert len(buckets) == 6
-    np.testing.assert_array_equal(np.sort(np.concatenate([b.rows for b in buckets])), np.arange(5000))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([b.rows for b in buckets])), np.arange(5000)
+    )
     for bucket in buckets:
         assert bucket.slots == max(lengths[bucket.rows].max(), 1)
         assert bucket.max_tokens == max(tokens[bucket.rows].max(), 1)

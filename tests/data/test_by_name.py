@@ -1,4 +1,5 @@
-"""Columns are taken by name out of any table, by one function, and streams and fits read later tables by it."""
+"""Columns are taken by name out of any table, by one function, and streams and fits read later
+tables by it."""
 
 import collections
 import warnings
@@ -45,7 +46,8 @@ def test_columns_are_taken_by_name_out_of_every_table(kind):
     assert (column(some, "a"), column(some, "b")) == ([1.0, 2.0], [3.0, 4.0])
     assert in_order(("c", "b", "a"), table, "data", "the fit", "") is table
     with pytest.raises(
-        ValueError, match=r"^data: expected the columns of the fit, a, d, got none named d\. Mend it\.$"
+        ValueError,
+        match=r"^data: expected the columns of the fit, a, d, got none named d\. Mend it\.$",
     ):
         in_order(("a", "d"), table, "data", "the fit", "Mend it.")
 
@@ -61,8 +63,11 @@ def test_names_that_are_numbers_or_twice_there():
         in_order(("a", "b"), twice, "data", "the fit", "")
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
-ROWS = np.random.default_rng(0).normal(size=(40, 2)) + 4.0 * (np.arange(40) % 2)[:, None] * [1.0, 0.0]
+# --- streams --------------------------------------------------------------------------------------
+ROWS = np.random.default_rng(0).normal(size=(40, 2)) + 4.0 * (np.arange(40) % 2)[:, None] * [
+    1.0,
+    0.0,
+]
 MODEL = vi.models.mixture(vi.models.emission.diagonal_gaussian(num_components=2, dim=2))
 
 
@@ -85,7 +90,9 @@ def test_later_batches_are_read_by_the_names_of_the_first(kind):
         found = read(named(kind, first), later)
         np.testing.assert_allclose(found, [first, second], rtol=1e-6)
     with pytest.raises(
-        vi.data.DataError, match=r"^batch of step 1: expected the columns of the first batch, a, b, got none named b\."
+        vi.data.DataError,
+        match=r"^batch of step 1: expected the columns of the first batch, a, b, got none named "
+        r"b\.",
     ):
         read(named(kind, first), named(kind, second, "ac", c=second[:, 1]))
     with pytest.warns(UserWarning, match=r"^batch of step 1: not read: 'c', which") as said:
@@ -111,18 +118,22 @@ def test_minibatches_pairs_and_mappings_are_read_by_name_too():
     )
     for kind in ("dict", "ordered dict"):
         with pytest.warns(UserWarning, match="not read: 'c'"):
-            found = read(named(kind, ROWS[:20]), named(kind, ROWS[20:], "cba", c=ROWS[20:, 0]), model=by_key)
+            found = read(
+                named(kind, ROWS[:20]), named(kind, ROWS[20:], "cba", c=ROWS[20:, 0]), model=by_key
+            )
         np.testing.assert_allclose(found[1]["a"], ROWS[20:, 0], rtol=1e-6)
         with pytest.raises(vi.data.DataError, match=r"^batch of step 1: .*got none named a\."):
             read(named(kind, ROWS[:20]), named(kind, ROWS[20:], "cb", c=ROWS[20:, 0]), model=by_key)
 
 
-# --- fits -------------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------
 KEY = jax.random.key(0)
 
 
 def sources(folder):
-    pytest.importorskip("pyarrow.parquet").write_table(named("Arrow table", ROWS), folder / "rows.parquet")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        named("Arrow table", ROWS), folder / "rows.parquet"
+    )
     batches = [named("Arrow table", ROWS[:20]), named("polars", ROWS[20:], "ba")]
     yield vi.data.stream(batches, 40, shuffled=True)
     yield vi.data.own_part(batches, 40, shuffled=True)
@@ -131,7 +142,8 @@ def sources(folder):
 
 
 def test_a_fit_knows_the_names_however_it_was_given_the_table(tmp_path):
-    """One of a stream or of rows in files took later tables by place; tables of Arrow raised a TypeError."""
+    """One of a stream or of rows in files took later tables by place; tables of Arrow raised a
+    TypeError."""
     alg = vi.svi(MODEL)
     for source in sources(tmp_path):
         size = None if hasattr(source, "batches") else 20
@@ -142,14 +154,21 @@ def test_a_fit_knows_the_names_however_it_was_given_the_table(tmp_path):
             later = named(kind, ROWS, "cba", c=ROWS[:, 0])
             with pytest.warns(UserWarning, match="c: no such column was in the table of the fit"):
                 np.testing.assert_array_equal(fit.locals(later, key=KEY)["z"].probs, expected)
-        with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, a, b, got none named a\."):
+        with pytest.raises(
+            ValueError, match=r"^data: expected the columns of the fit, a, b, got none named a\."
+        ):
             fit.locals(named("Arrow batch", ROWS, "bc", c=ROWS[:, 0]), key=KEY)
 
 
 def test_a_stream_of_arrays_has_no_names():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit = vi.fit(vi.svi(MODEL), vi.data.stream([ROWS[:20], ROWS[20:]], 40, shuffled=True), num_steps=4, key=KEY)
+        fit = vi.fit(
+            vi.svi(MODEL),
+            vi.data.stream([ROWS[:20], ROWS[20:]], 40, shuffled=True),
+            num_steps=4,
+            key=KEY,
+        )
     assert fit.columns is None
 
 
@@ -161,7 +180,9 @@ def test_columns_of_any_names_are_read_by_name(names):
     assert known == (tuple(map(str, names)),)
     for other in (table, table[names[::-1]], ROWS):
         np.testing.assert_array_equal(in_order_of(known, other), ROWS)
-    with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, .*, got none named"):
+    with pytest.raises(
+        ValueError, match=r"^data: expected the columns of the fit, .*, got none named"
+    ):
         in_order_of(known, table.set_axis(["b", "c"], axis=1))
 
 
@@ -182,7 +203,10 @@ def test_an_estimator_compares_columns_whose_names_are_numbers():
     inputs = pytest.importorskip("vijax.sklearn.parts.inputs")
     estimator, table = pytest.importorskip("sklearn.base").BaseEstimator(), pandas.DataFrame(ROWS)
     inputs.validated(estimator, table)
-    said = r"X: expected the columns of fit, in their order: 0, 1, got 1, 0. Pass X\[\[0, 1\]\], or X.to_numpy\(\)"
+    said = (
+        r"X: expected the columns of fit, in their order: 0, 1, got 1, 0. Pass X\[\[0, 1\]\], or "
+        r"X.to_numpy\(\)"
+    )
     with pytest.raises(ValueError, match=said):
         inputs.validated(estimator, table[[1, 0]], reset=False)
     for same in (table, ROWS):

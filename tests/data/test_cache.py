@@ -48,14 +48,21 @@ def aged(folder, seconds=A_WEEK + 60):
 
 
 def test_what_was_left_a_week_ago_goes_and_what_is_younger_stays(tmp_path):
-    for name, seconds in (("work-old", A_WEEK + 60), ("work-young", A_WEEK - 60), ("other", A_WEEK + 60)):
+    for name, seconds in (
+        ("work-old", A_WEEK + 60),
+        ("work-young", A_WEEK - 60),
+        ("other", A_WEEK + 60),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half.npy").write_bytes(b"x" * 100)
         aged(tmp_path / name, seconds)
     with working_folder("work-", tmp_path) as folder:
         assert Path(folder).is_dir()
         assert Path(folder).parent == tmp_path
-        assert sorted(path.name for path in tmp_path.iterdir() if path != Path(folder)) == ["other", "work-young"]
+        assert sorted(path.name for path in tmp_path.iterdir() if path != Path(folder)) == [
+            "other",
+            "work-young",
+        ]
     assert not Path(folder).exists()
 
 
@@ -72,6 +79,8 @@ def test_building_a_corpus_clears_what_was_left_in_the_cache(tmp_path):
     left.mkdir(parents=True)
     (left / "indices.npy").write_bytes(b"half")
     aged(left)
-    cached_corpus("x", "key", lambda folder: Corpus.open(Corpus.from_counts([[1, 2]]).save(folder)), tmp_path)
+    cached_corpus(
+        "x", "key", lambda folder: Corpus.open(Corpus.from_counts([[1, 2]]).save(folder)), tmp_path
+    )
     (built,) = (tmp_path / "corpora").iterdir()
     assert built.name.startswith("x-")

@@ -12,7 +12,9 @@ def random_counts(seed=0, shape=(40, 15)):
     return np.random.default_rng(seed).poisson(0.4, shape)
 
 
-@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_array, np.float64])
+@pytest.mark.parametrize(
+    "kind", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_array, np.float64]
+)
 def test_from_counts_keeps_the_matrix(kind):
     corpus = Corpus.from_counts(kind(COUNTS), WORDS)
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), COUNTS)
@@ -30,7 +32,9 @@ def test_duplicate_entries_are_summed_and_zeros_dropped():
 
 def test_empty_documents_are_kept_and_noted():
     corpus = Corpus.from_counts(COUNTS)
-    assert corpus.notes == ("1 of 3 documents are empty: they are kept, and say nothing about the topics.",)
+    assert corpus.notes == (
+        "1 of 3 documents are empty: they are kept, and say nothing about the topics.",
+    )
     assert corpus[[0, 2]].notes == ()
 
 
@@ -77,19 +81,26 @@ def test_bad_counts(counts, message):
 
 
 def test_bad_sparse_counts():
-    with pytest.raises(ValueError, match="counts: expected whole counts of 0 or more, got the negative count -1"):
+    with pytest.raises(
+        ValueError, match="counts: expected whole counts of 0 or more, got the negative count -1"
+    ):
         Corpus.from_counts(scipy.sparse.csr_matrix([[1, -1]]))
 
 
 def test_vocabulary_of_wrong_length():
-    with pytest.raises(ValueError, match="vocabulary: expected a vocabulary of 4 words, got 3 words"):
+    with pytest.raises(
+        ValueError, match="vocabulary: expected a vocabulary of 4 words, got 3 words"
+    ):
         Corpus.from_counts(COUNTS, WORDS[:3])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"indices": [0, 4, 1]}, "word ids from 0 to 3, the vocabulary having 4 words, got word id 4"),
+        (
+            {"indices": [0, 4, 1]},
+            "word ids from 0 to 3, the vocabulary having 4 words, got word id 4",
+        ),
         ({"indices": [0, -1, 1]}, "got word id -1"),
         ({"indptr": [0, 3, 2]}, "indptr: expected offsets"),
         ({"indptr": [0, 1]}, "indptr: expected offsets"),

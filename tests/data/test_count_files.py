@@ -14,7 +14,10 @@ WORDS = ["a", "b", "c", "d"]
 
 
 def lda_c(counts=COUNTS):
-    lines = [f"{(row > 0).sum()} " + " ".join(f"{w}:{n}" for w, n in enumerate(row) if n) for row in counts]
+    lines = [
+        f"{(row > 0).sum()} " + " ".join(f"{w}:{n}" for w, n in enumerate(row) if n)
+        for row in counts
+    ]
     return "\n".join(line.strip() for line in lines) + "\n"
 
 
@@ -40,7 +43,7 @@ def check(corpus, counts=COUNTS):
     assert corpus.vocabulary == tuple(WORDS)
 
 
-# --- what should be read ----------------------------------------------------------------------------------------
+# --- what should be read --------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["ap.ldac", "ap.ldac.gz"])
 def test_lda_c(tmp_path, folder, name):
     check(read_lda_c(write(tmp_path / name, lda_c()), WORDS, folder))
@@ -78,7 +81,7 @@ def test_npz_of_csr_arrays_with_the_vocabulary_beside(tmp_path):
     check(read_npz(tmp_path / "x.npz", None))
 
 
-# --- what should be refused, with file and line -----------------------------------------------------------------
+# --- what should be refused, with file and line ---------------------------------------------------
 @pytest.mark.parametrize(
     ("line", "got"),
     [
@@ -94,23 +97,30 @@ def test_npz_of_csr_arrays_with_the_vocabulary_beside(tmp_path):
 )
 def test_bad_lines_of_lda_c(tmp_path, line, got):
     path = write(tmp_path / "x.ldac", f"1 0:1\n{line}\n1 1:1\n")
-    with pytest.raises(ValueError, match=r"x\.ldac:2: expected M word:count .*To mend it: ") as error:
+    with pytest.raises(
+        ValueError, match=r"x\.ldac:2: expected M word:count .*To mend it: "
+    ) as error:
         read_lda_c(path, None)
     assert got in str(error.value)
 
 
 def test_word_id_beyond_the_vocabulary_in_lda_c(tmp_path):
     path = write(tmp_path / "x.ldac", "1 0:1\n0\n2 1:1 4:2\n1 3:1\n")
-    with pytest.raises(ValueError, match=r"x\.ldac:3: expected word ids from 0 to 3, .* got word id 4"):
+    with pytest.raises(
+        ValueError, match=r"x\.ldac:3: expected word ids from 0 to 3, .* got word id 4"
+    ):
         read_lda_c(path, WORDS)
 
 
 @pytest.mark.parametrize(
-    ("line", "number"), [("3 2 -4", 5), ("3 5 1", 5), ("3 0 1", 5), ("4 1 1", 5), ("3 2", 5), ("3 2 1.5", 5)]
+    ("line", "number"),
+    [("3 2 -4", 5), ("3 5 1", 5), ("3 0 1", 5), ("4 1 1", 5), ("3 2", 5), ("3 2 1.5", 5)],
 )
 def test_bad_lines_of_uci(tmp_path, line, number):
     path = write(tmp_path / "docword.txt", f"3\n4\n2\n1 1 2\n{line}\n")
-    with pytest.raises(ValueError, match=rf"docword\.txt:{number}: expected 'document word count' .*To mend it: "):
+    with pytest.raises(
+        ValueError, match=rf"docword\.txt:{number}: expected 'document word count' .*To mend it: "
+    ):
         read_uci(path, None)
 
 
@@ -118,7 +128,10 @@ def test_bad_lines_of_uci(tmp_path, line, number):
     ("text", "message"),
     [
         ("3\n4\n2\n2 1 2\n1 1 1\n", r"docword\.txt:5: expected lines sorted by document"),
-        ("3\n4\n5\n1 1 2\n", r"expected 5 entries, as line 3 says, got 1. To mend it: the file is cut short"),
+        (
+            "3\n4\n5\n1 1 2\n",
+            r"expected 5 entries, as line 3 says, got 1. To mend it: the file is cut short",
+        ),
         ("3\nfour\n5\n1 1 2\n", r"docword\.txt:2: expected a whole number, got 'four'"),
         ("3\n", r"docword\.txt:2: expected a whole number, got ''"),
         ("", r"docword\.txt:1: expected a whole number"),
@@ -131,7 +144,9 @@ def test_bad_uci_files(tmp_path, text, message):
 
 def test_uci_vocabulary_of_the_wrong_length(tmp_path):
     path = write(tmp_path / "docword.txt", uci())
-    with pytest.raises(ValueError, match=r"docword\.txt, vocabulary: expected a vocabulary of 4 words, got 3 words"):
+    with pytest.raises(
+        ValueError, match=r"docword\.txt, vocabulary: expected a vocabulary of 4 words, got 3 words"
+    ):
         read_uci(path, WORDS[:3])
 
 
@@ -141,11 +156,15 @@ def matrix_market(counts):
     return file.getvalue().decode()
 
 
-@pytest.mark.parametrize(("read", "text"), [(read_uci, uci), (read_lda_c, lda_c), (read_matrix_market, matrix_market)])
+@pytest.mark.parametrize(
+    ("read", "text"), [(read_uci, uci), (read_lda_c, lda_c), (read_matrix_market, matrix_market)]
+)
 def test_truncated_gzip(tmp_path, read, text):
     path = write(tmp_path / "x.gz", text(np.random.default_rng(0).poisson(3, (300, 40))))
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(ValueError, match=r"x\.gz: expected whole gzip data, got a truncated or damaged file"):
+    with pytest.raises(
+        ValueError, match=r"x\.gz: expected whole gzip data, got a truncated or damaged file"
+    ):
         read(path, None)
 
 
@@ -159,7 +178,9 @@ def test_truncated_npz(tmp_path, cut):
 
 def test_npz_of_something_else(tmp_path):
     np.savez(tmp_path / "x.npz", weights=np.ones(3))
-    with pytest.raises(ValueError, match=r"got the arrays weights\. To mend it: save the counts by scipy"):
+    with pytest.raises(
+        ValueError, match=r"got the arrays weights\. To mend it: save the counts by scipy"
+    ):
         read_npz(tmp_path / "x.npz", None)
 
 
@@ -171,16 +192,22 @@ def test_bad_counts_in_matrices(tmp_path, bad):
         read_npz(tmp_path / "x.npz", None)
     if np.isfinite(bad):
         scipy.io.mmwrite(tmp_path / "x.mtx", matrix)
-        with pytest.raises(ValueError, match=r"x\.mtx: expected whole counts of 0 or more, got the"):
+        with pytest.raises(
+            ValueError, match=r"x\.mtx: expected whole counts of 0 or more, got the"
+        ):
             read_matrix_market(tmp_path / "x.mtx", None)
 
 
 def test_bad_csr_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", indptr=[0, 2], indices=[0, 1], counts=[1, 2, 3])
-    with pytest.raises(ValueError, match=r"expected as many indices as counts, got 2 indices, 3 counts"):
+    with pytest.raises(
+        ValueError, match=r"expected as many indices as counts, got 2 indices, 3 counts"
+    ):
         read_npz(tmp_path / "x.npz", None)
     np.savez(tmp_path / "x.npz", indptr=[0, 2], indices=[0, 9], counts=[1, 2])
-    with pytest.raises(ValueError, match=r"x\.npz: expected word ids from 0 to 3, .* got word id 9"):
+    with pytest.raises(
+        ValueError, match=r"x\.npz: expected word ids from 0 to 3, .* got word id 9"
+    ):
         read_npz(tmp_path / "x.npz", WORDS)
 
 

@@ -1,4 +1,5 @@
-"""Tables of counts, a column for each word: they are read by their words, whatever the order of the columns."""
+"""Tables of counts, a column for each word: they are read by their words, whatever the order of the
+columns."""
 
 import jax
 import numpy as np
@@ -19,7 +20,9 @@ MAKERS = {
     "pandas": pandas.DataFrame,
     "pandas, nullable": lambda columns: pandas.DataFrame(columns).convert_dtypes(),
     "pandas, floats": lambda columns: pandas.DataFrame(columns).astype(float),
-    "pandas, sparse": lambda columns: pandas.DataFrame(columns).astype(pandas.SparseDtype("int64", 0)),
+    "pandas, sparse": lambda columns: pandas.DataFrame(columns).astype(
+        pandas.SparseDtype("int64", 0)
+    ),
     "polars": polars.DataFrame,
     "Arrow": arrow.table,
 }
@@ -38,8 +41,12 @@ def fit():
 @pytest.mark.parametrize("kind", MAKERS)
 def test_they_are_read_by_their_words(kind):
     for words in (WORDS, WORDS[::-1]):
-        np.testing.assert_array_equal(over_words(table(kind, words), WORDS).to_scipy().toarray(), COUNTS)
-    with pytest.warns(UserWarning, match=r"documents: .* counts are of words that the fit does not know"):
+        np.testing.assert_array_equal(
+            over_words(table(kind, words), WORDS).to_scipy().toarray(), COUNTS
+        )
+    with pytest.warns(
+        UserWarning, match=r"documents: .* counts are of words that the fit does not know"
+    ):
         found = over_words(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), WORDS)
     np.testing.assert_array_equal(found.to_scipy().toarray()[:, 4], COUNTS[:, 4])
 
@@ -84,17 +91,25 @@ def test_users_by_items_too():
 def test_a_column_that_numbers_the_rows_is_no_word(first):
     pandas = pytest.importorskip("pandas")
     counts = np.random.default_rng(0).poisson(1.0, (8, 2))
-    table = pandas.DataFrame({"id": np.arange(first, first + 8), "cat": counts[:, 0], "dog": counts[:, 1]})
-    with pytest.raises(ValueError, match="a column of counts for each word, got 'id', which numbers the rows"):
+    table = pandas.DataFrame(
+        {"id": np.arange(first, first + 8), "cat": counts[:, 0], "dog": counts[:, 1]}
+    )
+    with pytest.raises(
+        ValueError, match="a column of counts for each word, got 'id', which numbers the rows"
+    ):
         vi.data.read(table)
     assert vi.data.read(table.drop(columns="id")).vocabulary == ("cat", "dog")
 
 
 def test_a_fit_without_words_takes_numbered_columns_by_their_number():
     counts = pandas.DataFrame([[3, 0, 1], [0, 2, 5]])
-    assert over_words(counts[[2, 0, 1]], None).to_scipy().toarray().tolist() == counts.to_numpy().tolist()
+    assert (
+        over_words(counts[[2, 0, 1]], None).to_scipy().toarray().tolist()
+        == counts.to_numpy().tolist()
+    )
     named = counts.set_axis(["cat", "dog", "fox"], axis=1)
     with pytest.warns(
-        UserWarning, match="made of counts without words, so the columns 'cat', 'dog', 'fox' are taken by"
+        UserWarning,
+        match="made of counts without words, so the columns 'cat', 'dog', 'fox' are taken by",
     ):
         over_words(named, None)

@@ -1,4 +1,5 @@
-"""Separators, decimal signs, byte order marks and spreadsheets: how a file is written is found, told and overruled."""
+"""Separators, decimal signs, byte order marks and spreadsheets: how a file is written is found,
+told and overruled."""
 
 import zipfile
 from xml.sax.saxutils import escape
@@ -31,18 +32,25 @@ def test_semicolons_decimal_commas_and_marks_are_found_and_told(encoding, tmp_pa
     assert list(found["Art"]) == ["lang", "kurz, breit", "lang"]
     assert notes.texts() == (
         "The cells of g.csv are divided by semicolons. If not, set separator.",
-        "In 'Länge', 'Breite' commas stand before decimals, as in '5,1', and points between thousands. If not, set "
+        "In 'Länge', 'Breite' commas stand before decimals, as in '5,1', and points between "
+        "thousands. If not, set "
         "decimal.",
     )
     assert read_table(str(tmp_path / "g.csv"), Choice(missing=True)).notes[:2] == notes.texts()
 
 
-@pytest.mark.parametrize(("name", "letter"), [("t.csv", "\t"), ("t.csv", "|"), ("t.tsv", ","), ("t.tsv", ";")])
+@pytest.mark.parametrize(
+    ("name", "letter"), [("t.csv", "\t"), ("t.csv", "|"), ("t.tsv", ","), ("t.tsv", ";")]
+)
 def test_a_separator_that_is_not_that_of_the_ending_is_found(name, letter, tmp_path):
     text = "a,b,c\n1,2.5,plum\n3,4,pear\n".replace(",", letter)
     found = read_columns(saved(tmp_path / name, text))
     np.testing.assert_array_equal(found["b"], [2.5, 4])
-    assert read(tmp_path / name, column="c", text=ALL).notes[0].startswith(f"The cells of {name} are divided by ")
+    assert (
+        read(tmp_path / name, column="c", text=ALL)
+        .notes[0]
+        .startswith(f"The cells of {name} are divided by ")
+    )
 
 
 def test_unicode_text_of_a_spreadsheet_is_a_table(tmp_path):
@@ -62,7 +70,8 @@ def test_two_separators_that_fit_are_told(tmp_path):
     path, notes = saved(tmp_path / "t.csv", "a;x,b\n1;5,2\n"), Notes()
     assert list(read_columns(path, notes=notes)) == ["a;x", "b"]
     assert notes.texts() == (
-        "The cells of t.csv are divided by commas; semicolons would fit too. If not, set separator.",
+        "The cells of t.csv are divided by commas; semicolons would fit too. If not, set "
+        "separator.",
     )
     found = read_columns(path, dialect=Dialect(separator=";"), notes=notes)
     np.testing.assert_array_equal(found["a"], [1])
@@ -74,8 +83,12 @@ def test_settings_overrule_what_is_found(tmp_path):
     assert list(read_columns(path, dialect=Dialect(decimal="."))["Länge"]) == ["5,1", "4,9", ""]
     quoted = saved(tmp_path / "q.csv", 'a,b\n"1,5",x\n"2.000,5",y\n')
     assert list(read_columns(quoted)["a"]) == ["1,5", "2.000,5"]
-    np.testing.assert_array_equal(read_columns(quoted, dialect=Dialect(decimal=","))["a"], [1.5, 2000.5])
-    with pytest.raises(DataError, match=r"separator: expected one of ',', ';', 'tab' and '\|', got '#'"):
+    np.testing.assert_array_equal(
+        read_columns(quoted, dialect=Dialect(decimal=","))["a"], [1.5, 2000.5]
+    )
+    with pytest.raises(
+        DataError, match=r"separator: expected one of ',', ';', 'tab' and '\|', got '#'"
+    ):
         read_columns(path, dialect=Dialect(separator="#"))
     with pytest.raises(DataError, match="separator: expected one of"):
         read(path, separator="#")
@@ -86,7 +99,9 @@ def test_a_column_has_one_decimal_sign(tmp_path):
     found = read_columns(path)
     assert list(found["a"]) == ["1,5", "2.5"]
     np.testing.assert_array_equal(found["b"], [1.5, 2.5])
-    with pytest.raises(DataError, match=r"t\.csv, column 'a': expected one sign for decimals.*got '1,5' and '2.5'"):
+    with pytest.raises(
+        DataError, match=r"t\.csv, column 'a': expected one sign for decimals.*got '1,5' and '2.5'"
+    ):
         read_columns(path, dialect=Dialect(decimal=","))
     assert with_points(["eins, zwei", "1,5", "drei"], None, "")[1] == ""  # mostly text
 
@@ -97,7 +112,9 @@ def test_names_of_groups_stay_as_they_are_written(tmp_path):
 
 
 def test_a_first_row_of_decimal_commas_is_no_header(tmp_path):
-    with pytest.raises(DataError, match=r"t\.csv:1: expected a header line of names, got numbers: '5.1', '3.5'"):
+    with pytest.raises(
+        DataError, match=r"t\.csv:1: expected a header line of names, got numbers: '5.1', '3.5'"
+    ):
         read_columns(saved(tmp_path / "t.csv", "5,1;3,5\n4,9;3\n"))
 
 
@@ -110,7 +127,7 @@ def test_texts_between_semicolons(tmp_path):
         read(path, separator=",")
 
 
-# --- spreadsheets ----------------------------------------------------------------------------------------------------
+# --- spreadsheets ---------------------------------------------------------------------------------
 def sheet_of(rows):
     def cell(value):
         if isinstance(value, str):
@@ -129,7 +146,9 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 def book(path, sheets):
     """An .xlsx of sheets by name, as small as the format allows."""
     names = list(sheets)
-    listed = "".join(f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(names, 1))
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(names, 1)
+    )
     links = "".join(
         f'<Relationship Id="r{i}" Type="{KINDS}/worksheet" Target="worksheets/s{i}.xml"/>'
         for i, _ in enumerate(names, 1)
@@ -138,9 +157,13 @@ def book(path, sheets):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("_rels/.rels", f'<Relationships xmlns="{PACKAGE}">{top}</Relationships>')
         file.writestr(
-            "xl/workbook.xml", f'<workbook xmlns="{MAIN}" xmlns:r="{KINDS}"><sheets>{listed}</sheets></workbook>'
+            "xl/workbook.xml",
+            f'<workbook xmlns="{MAIN}" xmlns:r="{KINDS}"><sheets>{listed}</sheets></workbook>',
         )
-        file.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{PACKAGE}">{links}</Relationships>')
+        file.writestr(
+            "xl/_rels/workbook.xml.rels",
+            f'<Relationships xmlns="{PACKAGE}">{links}</Relationships>',
+        )
         for i, name in enumerate(names, 1):
             file.writestr(f"xl/worksheets/s{i}.xml", sheet_of(sheets[name]))
     return str(path)
@@ -148,14 +171,21 @@ def book(path, sheets):
 
 def test_a_spreadsheet_is_a_table_and_its_texts_are_documents(tmp_path):
     pytest.importorskip("python_calamine")
-    rows = [[None, None, None], ["id", "text", "price"], [7, "apple & plum", 1.5], [8, "pear", None]]
+    rows = [
+        [None, None, None],
+        ["id", "text", "price"],
+        [7, "apple & plum", 1.5],
+        [8, "pear", None],
+    ]
     path = book(tmp_path / "b.xlsx", {"one": rows, "two": [["a"], [1]]})
     notes = Notes()
     found = read_columns(path, notes=notes)
     np.testing.assert_array_equal(found["id"], [7, 8])
     np.testing.assert_array_equal(found["price"], [1.5, np.nan])
     assert list(found["text"]) == ["apple & plum", "pear"]
-    assert notes.texts() == ("The sheet 'one' of b.xlsx is read, and not 'two': set sheet for another.",)
+    assert notes.texts() == (
+        "The sheet 'one' of b.xlsx is read, and not 'two': set sheet for another.",
+    )
     np.testing.assert_array_equal(read_columns(path, dialect=Dialect(sheet="two"))["a"], [1])
     corpus = read(path, text=ALL)
     assert corpus.vocabulary == ("apple", "pear", "plum")
@@ -165,7 +195,10 @@ def test_a_spreadsheet_is_a_table_and_its_texts_are_documents(tmp_path):
 
 def test_what_is_wrong_with_a_spreadsheet_is_said(tmp_path):
     pytest.importorskip("python_calamine")
-    path = book(tmp_path / "b.xlsx", {"one": [["a", "a"], [1, 2]], "two": [["a", "text"], [1, 2]], "three": []})
+    path = book(
+        tmp_path / "b.xlsx",
+        {"one": [["a", "a"], [1, 2]], "two": [["a", "text"], [1, 2]], "three": []},
+    )
     for sheet, message in {
         "four": "b.xlsx: expected a sheet 'four', got none.*known: 'one', 'two', 'three'",
         "one": "b.xlsx, row 1: expected a header line of distinct names, got 'a' more than once",
@@ -175,11 +208,15 @@ def test_what_is_wrong_with_a_spreadsheet_is_said(tmp_path):
             read_columns(path, dialect=Dialect(sheet=sheet))
     with pytest.raises(DataError, match=r"b.xlsx, row 2: expected text in column 'text', got 2.0"):
         read(path, sheet="two", text=ALL)
-    with pytest.raises(DataError, match=r"x\.xlsx: expected a whole spreadsheet.*save the sheet as CSV"):
+    with pytest.raises(
+        DataError, match=r"x\.xlsx: expected a whole spreadsheet.*save the sheet as CSV"
+    ):
         read_columns(saved(tmp_path / "x.xlsx", "no"))
 
 
-def test_without_the_library_of_spreadsheets_the_command_that_installs_it_is_said(tmp_path, monkeypatch):
+def test_without_the_library_of_spreadsheets_the_command_that_installs_it_is_said(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
     with pytest.raises(ImportError, match="pip install python-calamine"):
         read_columns(saved(tmp_path / "x.xlsx", "no"))

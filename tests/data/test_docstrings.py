@@ -42,7 +42,9 @@ def orchard(tmp_path, monkeypatch):
     (tmp_path / "orchard" / "__init__.py").write_text("")
     (tmp_path / "orchard" / "_core" / "trees.py").write_text(SOURCE)
     (tmp_path / "orchard" / "broken.py").write_text("def (:")
-    (tmp_path / "orchard" / "tests" / "test_trees.py").write_text(f'"""{"Tests are no documentation. " * 9}"""')
+    (tmp_path / "orchard" / "tests" / "test_trees.py").write_text(
+        f'"""{"Tests are no documentation. " * 9}"""'
+    )
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path / "cache"
 
@@ -50,7 +52,9 @@ def orchard(tmp_path, monkeypatch):
 def test_docstrings_are_collected_without_running_anything(orchard):
     documents = dict(docstrings(["orchard"], min_chars=50))
     assert list(documents) == ["orchard.trees", "orchard.trees.Tree", "orchard.ufunc"]
-    assert documents["orchard.trees.Tree"].endswith("in summer. How tall the tree grows, in metres.")
+    assert documents["orchard.trees.Tree"].endswith(
+        "in summer. How tall the tree grows, in metres."
+    )
     assert "orchard" not in sys.modules
 
 
@@ -65,19 +69,30 @@ def test_corpus_is_cached_and_names_what_is_missing(orchard):
 
 
 def test_no_package_at_all(tmp_path):
-    with pytest.raises(ValueError, match="packages: expected an installed package, got no_such_package"):
+    with pytest.raises(
+        ValueError, match="packages: expected an installed package, got no_such_package"
+    ):
         docstring_corpus(["no_such_package"], cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("docstring", "prose"),
     [
-        ("See :func:`~numpy.sum` and :class:`the tree <orchard.Tree>`.", "See numpy.sum and the tree ."),
+        (
+            "See :func:`~numpy.sum` and :class:`the tree <orchard.Tree>`.",
+            "See numpy.sum and the tree .",
+        ),
         ("Area :math:`\\pi r^2`.\n\n.. math::\n\n   \\int x\n\nEnd.", "Area . End."),
-        ("Adds.\n\nArgs:\n  x (int): the first term.\n  y: the second.", "Adds. the first term. the second."),
+        (
+            "Adds.\n\nArgs:\n  x (int): the first term.\n  y: the second.",
+            "Adds. the first term. the second.",
+        ),
         ("Title\n=====\n\n.. versionadded:: 1.2\n\nBody at https://x.org/a.", "Title 1.2 Body at"),
         ("f(a, b=1) -> c\n\nA function.", "A function."),
-        ("Runs.\n\nReferences\n----------\n.. [1] A. Uthor, 1999.\n\nNotes\n-----\nFast.", "Runs. Fast."),
+        (
+            "Runs.\n\nReferences\n----------\n.. [1] A. Uthor, 1999.\n\nNotes\n-----\nFast.",
+            "Runs. Fast.",
+        ),
     ],
 )
 def test_markup_goes_and_prose_stays(docstring, prose):

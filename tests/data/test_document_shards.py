@@ -1,4 +1,5 @@
-"""Documents in shards that are not held: which a fit visits, what is held, and what is said of bad ones."""
+"""Documents in shards that are not held: which a fit visits, what is held, and what is said of bad
+ones."""
 
 import subprocess
 import sys
@@ -61,7 +62,9 @@ def loader_of(folder, held=SMALL, seed=5, size=64, **more):
 
 def who(batch):
     """The numbers of the real documents of a batch."""
-    return np.concatenate([rows[d.weights > 0] for rows, d in zip(batch.rows, batch.data, strict=True)])
+    return np.concatenate(
+        [rows[d.weights > 0] for rows, d in zip(batch.rows, batch.data, strict=True)]
+    )
 
 
 def dense(batch):
@@ -75,7 +78,9 @@ def dense(batch):
 
 
 @pytest.mark.parametrize("held", [SMALL, 1 << 28])
-def test_a_pass_visits_each_document_once_in_batches_of_one_shape(folder, counts, held, monkeypatch):
+def test_a_pass_visits_each_document_once_in_batches_of_one_shape(
+    folder, counts, held, monkeypatch
+):
     monkeypatch.setattr(form, "ROWS", 25)
     loader = loader_of(folder, held)
     assert (loader.num_groups, loader.num_words) == (N, counts.sum())
@@ -100,10 +105,14 @@ def test_a_pass_visits_each_document_once_in_batches_of_one_shape(folder, counts
 
 
 def test_it_is_the_order_of_no_other_stratum(folder):
-    """Documents of a stratum are alike likely at each place: the first place of many passes is no few of them."""
+    """Documents of a stratum are alike likely at each place: the first place of many passes is no
+    few of them."""
     loader = loader_of(folder, 1 << 28)
     steps = loader.steps_per_epoch
-    first = [int(who(next(iter(loader.batches(epoch * steps, epoch * steps + 1))))[0]) for epoch in range(60)]
+    first = [
+        int(who(next(iter(loader.batches(epoch * steps, epoch * steps + 1))))[0])
+        for epoch in range(60)
+    ]
     assert len(set(first)) > 25
 
 
@@ -137,7 +146,10 @@ def test_row_groups_are_read_once_for_all_steps_whose_documents_are_held(folder,
 
 def test_parts_are_the_same_in_every_pass(folder):
     first, second = (
-        {int(b.part): np.sort(who(b)) for b in loader_of(folder, seed=seed, size=None, num_parts=4).batches(i, i + 4)}
+        {
+            int(b.part): np.sort(who(b))
+            for b in loader_of(folder, seed=seed, size=None, num_parts=4).batches(i, i + 4)
+        }
         for seed, i in ((5, 0), (6, 4))
     )
     assert sorted(first) == [0, 1, 2, 3]
@@ -150,7 +162,9 @@ def test_processes_read_a_batch_between_them(folder, size, devices):
     loader = loader_of(folder, size=size)
     parts = [loader.shared(Share(k, 2, devices)).batches(0, 3) for k in range(2)]
     for whole, *own in zip(loader.batches(0, 3), *parts, strict=True):
-        assert np.array_equal(np.sort(np.concatenate([who(part) for part in own])), np.sort(who(whole)))
+        assert np.array_equal(
+            np.sort(np.concatenate([who(part) for part in own])), np.sort(who(whole))
+        )
         shapes = {str(jax.tree.map(np.shape, part)) for part in own}
         assert len(shapes) == 1
 
@@ -159,7 +173,12 @@ def test_a_fit_goes_on_bit_for_bit_and_compiles_nothing_again(folder, counts):
     """And the topics' totals are those of all words: no document is lost or counted twice."""
     alg = vi.svi(MODEL, step_size=vi.step_size.robbins_monro(kappa=1.0))
     run = lambda steps, **more: vi.fit(
-        alg, vi.data.shards(folder, held_bytes=SMALL), key=jax.random.key(0), num_steps=steps, batch_size=64, **more
+        alg,
+        vi.data.shards(folder, held_bytes=SMALL),
+        key=jax.random.key(0),
+        num_steps=steps,
+        batch_size=64,
+        **more,
     )
     whole = run(16)
     before = compiled()
@@ -187,11 +206,15 @@ def test_two_parts_of_the_documents_over_words_of_one(folder, counts, held):
     seen = np.flatnonzero(train.sizes.words)
     over = test.over(seen)
     assert over.vocabulary == tuple(f"w{i}" for i in seen)
-    assert (over.take(np.array([4, 9])).to_scipy().toarray() == counts[numbers[1][[4, 9]]][:, seen]).all()
+    assert (
+        over.take(np.array([4, 9])).to_scipy().toarray() == counts[numbers[1][[4, 9]]][:, seen]
+    ).all()
     twice = over.over(np.array([0, len(seen) - 1])).read(np.arange(60))
     dense = scipy.sparse.csr_matrix((twice.counts, twice.indices, twice.indptr), (60, 2)).toarray()
     assert (dense == counts[numbers[1]][:, seen[[0, -1]]]).all()
-    batch = next(iter(as_loader(train.over(seen), vi.models.lda(3, len(seen)), 40, 0).batches(1, 2)))
+    batch = next(
+        iter(as_loader(train.over(seen), vi.models.lda(3, len(seen)), 40, 0).batches(1, 2))
+    )
     assert all((d.words < len(seen)).all() for d in batch.data)
     assert batch.num_groups == N - 60
     with pytest.raises(DataError, match="held_out: expected a part of 500 documents"):
@@ -206,7 +229,10 @@ def test_shards_of_an_address(folder, counts):
         found = vi.data.shards("memory://documents")
         assert found.vocabulary == vi.data.shards(folder).vocabulary
         assert np.array_equal(found.sizes.tokens, counts.sum(1))
-        assert (vi.data.corpora.shards.read_shards("memory://documents", None).to_scipy().toarray() == counts).all()
+        assert (
+            vi.data.corpora.shards.read_shards("memory://documents", None).to_scipy().toarray()
+            == counts
+        ).all()
         assert len(list(found.contents())) == 1
     finally:
         files.rm("/documents", recursive=True)
@@ -247,7 +273,12 @@ def test_what_no_fit_can_do_is_refused(folder):
     with pytest.raises(ValueError, match="vocab_size=2"):
         as_loader(vi.data.shards(folder), vi.models.lda(3, 2), 10, 0)
     with pytest.raises(ValueError, match=r"data: expected arrays, .* got documents in shards"):
-        as_loader(vi.data.shards(folder), vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), 10, 0)
+        as_loader(
+            vi.data.shards(folder),
+            vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)),
+            10,
+            0,
+        )
 
 
 FLAT = """
@@ -264,7 +295,8 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_with_the_documents(tmp_path):
-    """80,000 documents of 60 words (38 MB), an eighth of them, and the same steps; 4 MB of documents are held."""
+    """80,000 documents of 60 words (38 MB), an eighth of them, and the same steps; 4 MB of
+    documents are held."""
     most = []
     for shards in (1, 8):
         folder = tmp_path / str(shards)
@@ -272,8 +304,12 @@ def test_memory_does_not_grow_with_the_documents(tmp_path):
         for i in range(shards):
             ids = np.random.default_rng(i).integers(0, 20, (10_000, 60)) + 20 * np.arange(60)
             lists = {"ids": ids.astype(np.int32).tolist(), "counts": np.ones_like(ids).tolist()}
-            parquet.write_table(arrow.table(lists), folder / f"part-{i}.parquet", row_group_size=2000)
-        result = subprocess.run([sys.executable, "-c", FLAT, str(folder)], check=True, capture_output=True, text=True)
+            parquet.write_table(
+                arrow.table(lists), folder / f"part-{i}.parquet", row_group_size=2000
+            )
+        result = subprocess.run(
+            [sys.executable, "-c", FLAT, str(folder)], check=True, capture_output=True, text=True
+        )
         most.append(int(result.stdout) / 1024)
     assert most[1] - most[0] < 20, most
 
@@ -307,7 +343,9 @@ def test_read_makes_a_mapped_corpus_of_an_address(folder, counts, tmp_path, monk
             vi.data.read("memory://kept", format="csv")
         with files.open("/kept/texts.parquet", "wb") as file:
             parquet.write_table(arrow.table({"text": ["a b"]}), file)
-        with pytest.raises(DataError, match=r"expected the columns 'counts', 'ids', got no .* prepare shards"):
+        with pytest.raises(
+            DataError, match=r"expected the columns 'counts', 'ids', got no .* prepare shards"
+        ):
             vi.data.read("memory://kept/texts.parquet")
         with pytest.raises(DataError, match="nowhere://a: expected an address that fsspec knows"):
             vi.data.read("nowhere://a")

@@ -116,7 +116,9 @@ def left(tmp_path):
 def test_corpus_by_url(server, tmp_path, monkeypatch):
     monkeypatch.setenv("VIJAX_CACHE", str(tmp_path))
     server.answers[:] = [whole(TEXT)]
-    corpus = read(f"http://127.0.0.1:{server.server_port}/corpus.jsonl?download=1", sha256=sha256(TEXT))
+    corpus = read(
+        f"http://127.0.0.1:{server.server_port}/corpus.jsonl?download=1", sha256=sha256(TEXT)
+    )
     assert corpus.vocabulary == ("apple", "pear", "plum")
 
 
@@ -147,7 +149,8 @@ def test_hash_of_the_first_download_is_checked_ever_after(get):
     path.unlink()
     other = TEXT.replace(b"apple", b"spam")
     with pytest.raises(
-        DataError, match=f"expected a file with SHA-256 {sha256(TEXT)}.*if the new file is to be trusted"
+        DataError,
+        match=f"expected a file with SHA-256 {sha256(TEXT)}.*if the new file is to be trusted",
     ):
         get(whole(other))
     path.with_name(f"{path.name}.sha256").unlink()
@@ -178,7 +181,9 @@ def test_missing_file_and_missing_server(get):
 
 
 def test_a_body_that_is_cut_short_is_no_file(get, tmp_path):
-    with pytest.raises(DataError, match=r"expected a file to download, got .*IncompleteRead.*network"):
+    with pytest.raises(
+        DataError, match=r"expected a file to download, got .*IncompleteRead.*network"
+    ):
         get(whole(upto=100_000))
     assert left(tmp_path) == []
     assert get(whole()).read_bytes() == BODY
@@ -186,7 +191,9 @@ def test_a_body_that_is_cut_short_is_no_file(get, tmp_path):
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
 def test_redirections_elsewhere_are_not_followed_and_said(get, target):
-    with pytest.raises(DataError, match=f"No connection adapters were found for '{target}'.*yourself"):
+    with pytest.raises(
+        DataError, match=f"No connection adapters were found for '{target}'.*yourself"
+    ):
         get(redirect(target))
 
 
@@ -201,12 +208,16 @@ def test_a_stall_ends(get):
 
 def test_a_drip_ends(get):
     limits = Limits(num_bytes=1e6, seconds=0.5, stall_seconds=5.0)
-    with pytest.raises(DataError, match=r"a file within 0\.00833333 minutes, got .* VIJAX_DOWNLOAD_MINUTES"):
+    with pytest.raises(
+        DataError, match=r"a file within 0\.00833333 minutes, got .* VIJAX_DOWNLOAD_MINUTES"
+    ):
         get(endless(0.02, b"x" * 1000), limits=limits)
 
 
 def test_an_endless_body_ends_and_leaves_nothing(get, tmp_path):
-    with pytest.raises(DataError, match=r"a file of at most 1 MB, got 1(\.0\d)? MB or more.*VIJAX_DOWNLOAD_GB"):
+    with pytest.raises(
+        DataError, match=r"a file of at most 1 MB, got 1(\.0\d)? MB or more.*VIJAX_DOWNLOAD_GB"
+    ):
         get(endless(0.0, b"x" * 50_000))
     assert left(tmp_path) == []
 
@@ -238,7 +249,10 @@ def test_long_and_strange_names(get):
 def test_two_at_once_end_with_one_whole_file(get, server, tmp_path):
     server.answers[:] = [whole()] * 3
     url, found = f"http://127.0.0.1:{server.server_port}/x.npy", []
-    threads = [threading.Thread(target=lambda: found.append(fetch(url, None, tmp_path, QUICK))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(fetch(url, None, tmp_path, QUICK)))
+        for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

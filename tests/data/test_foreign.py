@@ -75,9 +75,14 @@ def test_a_tensor_is_an_array():
     assert fitted((Tensor(X), Tensor(X)), FIRST, num_steps=1) == pytest.approx(POSTERIOR, rel=1e-5)
 
 
-@pytest.mark.parametrize("why", [RuntimeError("Can't call numpy() on Tensor that requires grad."), TypeError("cuda:0")])
+@pytest.mark.parametrize(
+    "why", [RuntimeError("Can't call numpy() on Tensor that requires grad."), TypeError("cuda:0")]
+)
 def test_a_tensor_that_numpy_cannot_read_says_what_to_do(why):
-    with pytest.raises(ValueError, match=r"data: expected arrays .* got a Tensor \(.*x.detach\(\).cpu\(\).numpy\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"data: expected arrays .* got a Tensor \(.*x.detach\(\).cpu\(\).numpy\(\)",
+    ):
         fitted(Tensor(X, why), num_steps=1)
 
 
@@ -86,9 +91,18 @@ SOURCES = {
         DataLoader(),
         r"the source DataLoader.*vijax.data.stream\(loader, num_groups=len\(loader.dataset\), shuf",
     ),
-    "generator": ((part for part in np.split(X, 4)), r"the source generator.*vijax.data.stream\(loader, num_groups=N"),
-    "data set": (Dataset(), r"the data set Dataset.*stack its rows to arrays, or have a loader make batches of them"),
-    "tensors": (TensorDataset(), r"the data set TensorDataset.*give its tensors, dataset.tensors, as arrays"),
+    "generator": (
+        (part for part in np.split(X, 4)),
+        r"the source generator.*vijax.data.stream\(loader, num_groups=N",
+    ),
+    "data set": (
+        Dataset(),
+        r"the data set Dataset.*stack its rows to arrays, or have a loader make batches of them",
+    ),
+    "tensors": (
+        TensorDataset(),
+        r"the data set TensorDataset.*give its tensors, dataset.tensors, as arrays",
+    ),
 }
 
 

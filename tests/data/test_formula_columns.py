@@ -1,4 +1,5 @@
-"""Columns of formulas: against formulae, NumPy and SciPy; types, later rows, names and levels of any letters."""
+"""Columns of formulas: against formulae, NumPy and SciPy; types, later rows, names and levels of
+any letters."""
 
 import decimal
 import pickle
@@ -48,18 +49,31 @@ def test_columns_and_names_are_those_of_formulae(text):
     labels = [label for term in common.terms.values() for label in term.labels]
     learnt = columns_of(text)
     assert list(learnt.labels) == labels
-    np.testing.assert_allclose(learnt.matrix(typed_table(TABLE)).x, np.asarray(common.design_matrix), atol=1e-12)
+    np.testing.assert_allclose(
+        learnt.matrix(typed_table(TABLE)).x, np.asarray(common.design_matrix), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *["h/k", "k/h/x", "h/x", "h:k + h", "x:h + x", "h*k*x", "0 + h*k", "h*bs(x, df=4)", "S(h)*C(k, Helmert)"],
+        *[
+            "h/k",
+            "k/h/x",
+            "h/x",
+            "h:k + h",
+            "x:h + x",
+            "h*k*x",
+            "0 + h*k",
+            "h*bs(x, df=4)",
+            "S(h)*C(k, Helmert)",
+        ],
         *["0 + x*h", "h:k", "C(i, Poly)*x", "0 + h:k + x", "poly(x, 3):h", "(h + k + b)**3"],
     ],
 )
 def test_no_column_depends_on_others_and_all_of_the_term_is_there(text):
-    """The span of a term is that of all products of its numbers and indicators (Chambers and Hastie 1992, 2.4)."""
+    """The span of a term is that of all products of its numbers and indicators (Chambers and Hastie
+    1992, 2.4)."""
     x = values(text)
     rank = np.linalg.matrix_rank
     assert rank(x) == x.shape[1]
@@ -83,7 +97,9 @@ def indicators(node):
 
 def test_contrasts_are_those_of_r():
     r, s = np.sqrt(1 / 2), np.sqrt(1 / 6)
-    np.testing.assert_allclose(values("C(h, Poly)")[:3, 1:], [[-r, s], [0, -2 * s], [r, s]], atol=1e-12)
+    np.testing.assert_allclose(
+        values("C(h, Poly)")[:3, 1:], [[-r, s], [0, -2 * s], [r, s]], atol=1e-12
+    )
     np.testing.assert_array_equal(values("C(h, Helmert)")[:3, 1:], [[-1, -1], [1, -1], [0, 2]])
     np.testing.assert_array_equal(values("C(h, Sum('a'))")[:3, 1:], [[-1, -1], [1, 0], [0, 1]])
     text = "C(h, levels=['c', 'a', 'b'])"
@@ -91,7 +107,8 @@ def test_contrasts_are_those_of_r():
 
 
 def test_splines_are_a_basis_with_the_constant():
-    """Cubic between knots, with two derivatives that meet there: least squares give any cubic back."""
+    """Cubic between knots, with two derivatives that meet there: least squares give any cubic
+    back."""
     x = values("bs(x, df=6)")
     assert x.shape == (N, 7)
     assert (x[:, 1:] >= 0).all()
@@ -101,7 +118,10 @@ def test_splines_are_a_basis_with_the_constant():
     np.testing.assert_allclose(values("bs(x, knots=[-.5, .5], degree=1)")[:, 1:].shape[1], 3)
 
 
-SPLINES = "bs(x, df=4) + poly(z, 2) + scale(x) + I(x - np.mean(x)) + {z / np.max(z)} + I(x / std(x)) + h*k"
+SPLINES = (
+    "bs(x, df=4) + poly(z, 2) + scale(x) + I(x - np.mean(x)) + {z / np.max(z)} + I(x / std(x)) + "
+    "h*k"
+)
 
 
 def test_rows_alone_and_among_others_are_the_same_to_the_last_bit():
@@ -124,7 +144,9 @@ TYPES = {
     "Int64": lambda v: pytest.importorskip("pandas").array(v, "Int64"),
     "series": lambda v: pytest.importorskip("pandas").Series(v, dtype="UInt8"),
     "arrow": lambda v: pytest.importorskip("pyarrow").chunked_array([v]),
-    "polars": lambda v: pytest.importorskip("polars").Series(v, dtype=pytest.importorskip("polars").UInt8),
+    "polars": lambda v: pytest.importorskip("polars").Series(
+        v, dtype=pytest.importorskip("polars").UInt8
+    ),
 }
 
 
@@ -145,12 +167,15 @@ def test_what_is_learnt_pickles():
 @pytest.mark.parametrize(
     ("text", "more", "said"),
     [
-        ("np.log(x)", {}, r"finite values of np.log\(x\), got nan in row 2, counted from 0, where x = -0.74"),
+        ("np.log(x)", {}, r"finite values of np.log\(x\), got nan in row 2, counted from 0, where "
+                          r"x = -0.74"),
         ("I(1 / e)", {"e": np.arange(N) * 1.0}, r"finite values of 1 / e, got inf in row 0"),
         ("np.exp(z)", {"z": np.full(N, 1e4)}, "got inf in row 0"),
-        ("x", {"x": [*["1.5"] * 20, "abc", "2", "3", "4"]}, r"got 'abc' in row 20, counted from 0 \(1 such\). Correct"),
+        ("x", {"x": [*["1.5"] * 20, "abc", "2", "3", "4"]}, r"got 'abc' in row 20, counted from 0 "
+                                                            r"\(1 such\). Correct"),
         ("x", {"x": [str(i) for i in range(N)]}, r"text, all of which says numbers. Write C\(x\)"),
-        ("d", {"d": np.arange(N).astype("datetime64[D]")}, r"got dates in \['d'\]. Make them numbers"),
+        ("d", {"d": np.arange(N).astype("datetime64[D]")}, r"got dates in \['d'\]. Make them "
+                                                           r"numbers"),
         ("d", {"d": [f"2024-01-{i + 1:02}" for i in range(N)]}, r"got dates in \['d'\]"),
         ("h", {"h": ["a"] * N}, "two levels or more of 'h', got one, 'a'. Leave"),
         ("scale(x)", {"x": np.ones(N)}, "a column with more than one value"),
@@ -175,7 +200,10 @@ def test_what_is_learnt_pickles():
 def test_bad_columns_are_refused_with_their_place(text, more, said):
     table = {**TABLE, **more}
     if said is None:
-        assert len(set(columns_of(text, table).labels)) == columns_of(text, table).matrix(typed_table(table)).x.shape[1]
+        assert (
+            len(set(columns_of(text, table).labels))
+            == columns_of(text, table).matrix(typed_table(table)).x.shape[1]
+        )
         return
     with pytest.raises(ValueError, match=said) as caught:
         columns_of(text, table)
@@ -218,5 +246,7 @@ def test_a_column_of_true_and_false_stays_one():
     assert design.rows_of({"b": [True, False]}).x.tolist() == [[1, 1], [1, 0]]
     assert design.rows_of({"b": [1, 0.0]}).x.tolist() == [[1, 1], [1, 0]]
     for wrong in ([1, 2], [0.5, 0]):
-        with pytest.raises(ValueError, match=r"expected true or false \(1 or 0\), as training has, got"):
+        with pytest.raises(
+            ValueError, match=r"expected true or false \(1 or 0\), as training has, got"
+        ):
             design.rows_of({"b": wrong})

@@ -1,4 +1,5 @@
-"""The grammar of formulas: what is read, what is refused and where, and that nothing of a formula is run."""
+"""The grammar of formulas: what is read, what is refused and where, and that nothing of a formula
+is run."""
 
 import sys
 
@@ -40,7 +41,10 @@ def terms(text):
         ("y ~ {-x**2} + I(-(x**2)) + I((-x)**2)", ["1", "I(-x ** 2)", "I((-x) ** 2)"]),
         ("y ~ {x - (z - w)} + {x - z - w}", ["1", "I(x - (z - w))", "I(x - z - w)"]),
         ("y ~ {2 ** (3 ** x)} + {(2 ** 3) ** x}", ["1", "I(2 ** 3 ** x)", "I((2 ** 3) ** x)"]),
-        ("y ~ C(h, Treatment('b'), levels=['b', 'a'])", ["1", "C(h, Treatment('b'), levels=['b', 'a'])"]),
+        (
+            "y ~ C(h, Treatment('b'), levels=['b', 'a'])",
+            ["1", "C(h, Treatment('b'), levels=['b', 'a'])"],
+        ),
         ("y ~ sigma + Intercept", ["1", "`sigma`", "`Intercept`"]),
     ],
 )
@@ -94,7 +98,11 @@ def test_terms_are_those_of_wilkinson_and_rogers(text, expected):
         ("y ~ I(x > 1 and x < 3)", 12, "got 'and'. Write a product: .x > 1. . .x < 3."),
         ("y ~ I(x < 1 or x > 3)", 12, "got 'or'. Write 1 - "),
         ("y ~ I(1 < x < 3)", 12, "got '<'. One comparison stands alone: write .x > 1. . .x < 3."),
-        ("y ~ I('a' == h)", 10, "got '=='. One comparison stands alone: .* the column first: h == 'a'"),
+        (
+            "y ~ I('a' == h)",
+            10,
+            "got '=='. One comparison stands alone: .* the column first: h == 'a'",
+        ),
     ],
 )
 def test_what_is_not_of_the_grammar_is_refused_with_a_mark_under_its_place(text, place, said):
@@ -130,14 +138,20 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("form", ["y ~ x + {}", "{} ~ x", "y ~ ({} | g)", "y ~ I(x + {})", "y ~ offset({})", "~ {}"])
+@pytest.mark.parametrize(
+    "form", ["y ~ x + {}", "{} ~ x", "y ~ ({} | g)", "y ~ I(x + {})", "y ~ offset({})", "~ {}"]
+)
 def test_a_function_that_is_not_listed_is_never_called(call, form):
     with pytest.raises(ValueError, match=r"\^"):
         terms(form.format(call))
 
 
 def test_a_long_formula_is_refused_and_not_a_crash():
-    for text in ["y ~ " + "(" * 3000 + "x" + ")" * 3000, "y ~ I(" + "-" * 5000 + "x)", "y ~ " + "x**2" * 9000]:
+    for text in [
+        "y ~ " + "(" * 3000 + "x" + ")" * 3000,
+        "y ~ I(" + "-" * 5000 + "x)",
+        "y ~ " + "x**2" * 9000,
+    ]:
         with pytest.raises(ValueError, match=r"at most|expected"):
             terms(text)
     for text in [
@@ -213,7 +227,10 @@ def test_nothing_is_compiled_imported_or_opened_while_a_formula_is_read():
 
     x = np.linspace(1, 2, 12)
     table = {"y": x, "x": x, "h": np.array(list("abc") * 4), "a` + b": x, "g": np.arange(12) % 3}
-    text = "np.log(y) ~ bs(x, df=4) * h + C(h, Sum) + poly(x, 2) + I(x**2) + scale(`a`` + b`) + (x | g)"
+    text = (
+        "np.log(y) ~ bs(x, df=4) * h + C(h, Sum) + poly(x, 2) + I(x**2) + scale(`a`` + b`) + (x | "
+        "g)"
+    )
     formula.read(text, table).rows_of(table)  # what is imported late is imported
     sys.addaudithook(_watch)
     WATCHED["on"] = True
@@ -222,4 +239,8 @@ def test_nothing_is_compiled_imported_or_opened_while_a_formula_is_read():
     finally:
         WATCHED["on"] = False
     assert WATCHED["events"] == []
-    assert vi.glmm("y ~ `a`` + b`", {**table, "y": x**2}).names == ["Intercept", "`a`` + b`", "sigma"]
+    assert vi.glmm("y ~ `a`` + b`", {**table, "y": x**2}).names == [
+        "Intercept",
+        "`a`` + b`",
+        "sigma",
+    ]

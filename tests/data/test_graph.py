@@ -27,11 +27,15 @@ LIST = "source,target,weight\n007,b,2\nb,007,1\nb,c,\nc,c,4\nd,c,0\n"
     ("choice", "expected"),
     [
         ({"counts": True}, [[0, 3, 0, 0], [3, 0, NAN, 0], [0, NAN, 0, 0], [0, 0, 0, 0]]),
-        ({"counts": True, "directed": True}, [[0, 2, 0, 0], [1, 0, NAN, 0], [0, 0, 0, 0], [0, 0, 0, 0]]),
+        (
+            {"counts": True, "directed": True},
+            [[0, 2, 0, 0], [1, 0, NAN, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+        ),
     ],
 )
 def test_edge_lists(path, choice, expected):
-    """Names stay as they are written; rows of a pair add up; 0 is no edge, a missing weight a pair not observed."""
+    """Names stay as they are written; rows of a pair add up; 0 is no edge, a missing weight a pair
+    not observed."""
     graph = read(path, LIST, **choice)
     assert graph.columns == ("007", "b", "c", "d")
     np.testing.assert_array_equal(graph.x, expected)
@@ -43,13 +47,17 @@ def test_edges_in_both_directions_count_once(path):
     once, both = "from,to,n\na,b,2\nb,c,1\n", "from,to,n\na,b,2\nb,c,1\nc,b,1\nb,a,2\n"
     names = {"source": "from", "target": "to", "weight": "n", "counts": True}
     for text in (once, both):
-        np.testing.assert_array_equal(read(path, text, **names).x, [[0, 2, 0], [2, 0, 1], [0, 1, 0]])
+        np.testing.assert_array_equal(
+            read(path, text, **names).x, [[0, 2, 0], [2, 0, 1], [0, 1, 0]]
+        )
     np.testing.assert_array_equal(
         read(path, "source,target\na,b\nb,a\na,b\nb,c\n").x, [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     )
 
 
-@pytest.mark.parametrize("rows", ["node,a,b,c\na,7,1,\nb,1,7,0\nc,,0,7\n", "a,b,c\n7,1,\n1,7,0\n,0,7\n"])
+@pytest.mark.parametrize(
+    "rows", ["node,a,b,c\na,7,1,\nb,1,7,0\nc,,0,7\n", "a,b,c\n7,1,\n1,7,0\n,0,7\n"]
+)
 def test_matrices(path, rows):
     """With names of the rows or without; the diagonal is not looked at."""
     graph = read(path, rows)
@@ -60,15 +68,21 @@ def test_matrices(path, rows):
 def test_matrices_of_numpy(tmp_path):
     y = np.triu(np.random.default_rng(0).poisson(1.0, (5, 5)), 1)
     np.save(tmp_path / "y.npy", y)
-    read = lambda **choice: graph_of(read_columns(str(tmp_path / "y.npy")), GraphChoice(counts=True, **choice), "y.npy")
+    read = lambda **choice: graph_of(
+        read_columns(str(tmp_path / "y.npy")), GraphChoice(counts=True, **choice), "y.npy"
+    )
     np.testing.assert_array_equal(read(directed=True).x, y)
-    with pytest.raises(ValueError, match=r"expected a symmetric matrix, got .* and 0 back.*model.directed = true"):
+    with pytest.raises(
+        ValueError, match=r"expected a symmetric matrix, got .* and 0 back.*model.directed = true"
+    ):
         read()
 
 
 def test_nodes_that_are_known_keep_their_order(path):
     text = "source,target\nc,b\n"
-    np.testing.assert_array_equal(read(path, text, nodes=("a", "b", "c")).x, [[0, 0, 0], [0, 0, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(
+        read(path, text, nodes=("a", "b", "c")).x, [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
+    )
     with pytest.raises(ValueError, match="expected the nodes of the run, 'a', 'b', got 'c'"):
         read(path, text, nodes=("a", "b"))
 
@@ -76,20 +90,44 @@ def test_nodes_that_are_known_keep_their_order(path):
 @pytest.mark.parametrize(
     ("text", "choice", "message"),
     [
-        ("source,target,weight\na,b,2\n", {}, r"edges, 0 or 1, got 2 in line 2 .*model.edges = \"poisson\""),
-        ("source,target,weight\na,b,0.5\n", {"counts": True}, r"counts 0, 1, 2, \.\.\., got 0.5 in line 2"),
+        (
+            "source,target,weight\na,b,2\n",
+            {},
+            r"edges, 0 or 1, got 2 in line 2 .*model.edges = \"poisson\"",
+        ),
+        (
+            "source,target,weight\na,b,0.5\n",
+            {"counts": True},
+            r"counts 0, 1, 2, \.\.\., got 0.5 in line 2",
+        ),
         ("source,target,weight\na,b,-1\n", {"counts": True}, r"got -1 in line 2"),
-        ("source,target,weight\na,b,many\n", {}, "column 'weight': expected numbers, got 'many' in line 2"),
+        (
+            "source,target,weight\na,b,many\n",
+            {},
+            "column 'weight': expected numbers, got 'many' in line 2",
+        ),
         (
             "source,target\na,b\n,c\n",
             {},
             "column 'source': expected a node in every row, got a missing .* in line 3",
         ),
-        ("from,to\na,b\n", {}, "expected an edge list, with the columns 'source' and 'target', or a square matrix"),
-        ("a,b,c\n0,1,0\n1,0,0\n", {}, "or a square matrix, got 2 rows of the columns 'a', 'b', 'c'"),
+        (
+            "from,to\na,b\n",
+            {},
+            "expected an edge list, with the columns 'source' and 'target', or a square matrix",
+        ),
+        (
+            "a,b,c\n0,1,0\n1,0,0\n",
+            {},
+            "or a square matrix, got 2 rows of the columns 'a', 'b', 'c'",
+        ),
         ("a,b\n0,1\n0,0\n", {}, "a symmetric matrix, got 1 from 'a' to 'b' and 0 back"),
         ("a,b\n0,3\n3,0\n", {}, "edges, 0 or 1, got 3 between 'a' and 'b'"),
-        ("node,a,b\nb,0,1\na,1,0\n", {}, "rows in the order of the columns, 'a', 'b', got 'b', 'a'"),
+        (
+            "node,a,b\nb,0,1\na,1,0\n",
+            {},
+            "rows in the order of the columns, 'a', 'b', got 'b', 'a'",
+        ),
         ("source,target\na,a\n", {}, "a graph of 2 to 5,000 nodes, got 1"),
     ],
 )
@@ -104,7 +142,9 @@ def test_every_observed_pair_is_in_one_part(directed):
     x = x if directed else np.triu(x, 1) + np.triu(x, 1).T
     x[3, 7] = x[7, 3] = NAN
     np.fill_diagonal(x, 0.0)
-    graph = graph_of(dict(zip(map(str, range(40)), x.T, strict=True)), GraphChoice(directed=directed), "x")
+    graph = graph_of(
+        dict(zip(map(str, range(40)), x.T, strict=True)), GraphChoice(directed=directed), "x"
+    )
     train, test = split_graph(graph, 0.25, seed=0)
     np.testing.assert_array_equal(train.pairs | test.pairs, graph.pairs)
     assert not (train.pairs & test.pairs).any()

@@ -1,5 +1,6 @@
-"""Files that say that they are larger than they are, or become far larger when they are unpacked: an error that names
-the file, before memory is taken; and nothing in them is run or reaches another place."""
+"""Files that say that they are larger than they are, or become far larger when they are unpacked:
+an error that names the file, before memory is taken; and nothing in them is run or reaches another
+place."""
 
 import datetime
 import gzip
@@ -38,7 +39,7 @@ def calm(monkeypatch):
         monkeypatch.setattr(module, "free_bytes", lambda: 8 << 30)
 
 
-# --- spreadsheets ----------------------------------------------------------------------------------------------------
+# --- spreadsheets ---------------------------------------------------------------------------------
 def far_xlsx(path):
     return spreadsheets.xlsx(path, {"A1": "text", "A2": "a word", "XFD1048576": 1})
 
@@ -50,7 +51,9 @@ def far_xls(path):
 def far_ods(path):
     last = spreadsheets.ods_cell(None, 16383) + spreadsheets.ods_cell(5)
     gap = spreadsheets.ods_row(spreadsheets.ods_cell(None, 16384), 1_048_574)
-    return spreadsheets.ods(path, spreadsheets.ods_row(spreadsheets.ods_cell(1)) + gap + spreadsheets.ods_row(last))
+    return spreadsheets.ods(
+        path, spreadsheets.ods_row(spreadsheets.ods_cell(1)) + gap + spreadsheets.ods_row(last)
+    )
 
 
 def wide_ods(path):
@@ -64,9 +67,15 @@ def beyond_xlsx(path):
 
 
 FAR = {
-    "far.xlsx": (far_xlsx, r"1,048,576 rows of 16,384 columns up to the cell XFD1048576, of which 3 cells hold"),
+    "far.xlsx": (
+        far_xlsx,
+        r"1,048,576 rows of 16,384 columns up to the cell XFD1048576, of which 3 cells hold",
+    ),
     "beyond.xlsx": (beyond_xlsx, "up to the cell ZZZZZZ99999999, of which 3 cells hold something"),
-    "far.ods": (far_ods, r"1,048,576 rows of 16,384 columns up to the cell XFD1048576, of which 2 cells hold"),
+    "far.ods": (
+        far_ods,
+        r"1,048,576 rows of 16,384 columns up to the cell XFD1048576, of which 2 cells hold",
+    ),
     "wide.ods": (wide_ods, "17,179,869,184 cells hold something"),
     "far.xls": (far_xls, "one that takes more.*delete cells that stand far from the table"),
 }
@@ -74,7 +83,9 @@ FAR = {
 
 @pytest.mark.skipif(not sheets.CAN_LIMIT, reason="memory is limited on Linux")
 @pytest.mark.parametrize("name", FAR)
-@pytest.mark.parametrize("reads", [read_columns, lambda path: read(path, text=ALL)], ids=["table", "texts"])
+@pytest.mark.parametrize(
+    "reads", [read_columns, lambda path: read(path, text=ALL)], ids=["table", "texts"]
+)
 def test_a_cell_in_the_far_corner_is_an_error_of_this_process(name, reads, tmp_path, calm):
     """It ended the process: "memory allocation of 549755813888 bytes failed"."""
     pytest.importorskip("python_calamine")
@@ -86,7 +97,9 @@ def test_a_cell_in_the_far_corner_is_an_error_of_this_process(name, reads, tmp_p
 
 
 @pytest.mark.parametrize("name", ["far.xlsx", "beyond.xlsx", "far.ods", "wide.ods"])
-def test_where_memory_cannot_be_limited_the_extent_is_found_before_the_library_reads(name, tmp_path, calm, monkeypatch):
+def test_where_memory_cannot_be_limited_the_extent_is_found_before_the_library_reads(
+    name, tmp_path, calm, monkeypatch
+):
     pytest.importorskip("python_calamine")
     make, message = FAR[name]
     path = make(tmp_path / name)
@@ -99,7 +112,9 @@ def test_where_memory_cannot_be_limited_the_extent_is_found_before_the_library_r
 def test_the_remedy_works(tmp_path, calm):
     pytest.importorskip("python_calamine")
     path = far_xlsx(tmp_path / "a.xlsx")
-    with pytest.raises(DataError, match="delete what stands far from the table, such as in XFD1048576"):
+    with pytest.raises(
+        DataError, match="delete what stands far from the table, such as in XFD1048576"
+    ):
         read_columns(str(path))
     spreadsheets.xlsx(path, {"A1": "text", "A2": "a word"})
     assert list(read_columns(str(path))["text"]) == ["a word"]
@@ -122,7 +137,9 @@ def test_a_sheet_of_many_rows_is_read_as_before(tmp_path):
     count = 10_000
     cells = {f"{letter}1": letter for letter in "bcd"}
     cells |= {
-        f"{letter.upper()}{2 + row}": row / 7 + place for row in range(count) for place, letter in enumerate("bcd")
+        f"{letter.upper()}{2 + row}": row / 7 + place
+        for row in range(count)
+        for place, letter in enumerate("bcd")
     }
     cells = {name.upper(): value for name, value in cells.items()}
     path = spreadsheets.xlsx(tmp_path / "a.xlsx", cells)
@@ -142,16 +159,25 @@ def test_dates_times_and_truth_come_through_as_they_are_in_the_sheet(tmp_path):
     }
     texts = [*typed, "[1]"]
     head = "".join(
-        f'<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>' for text in texts
+        f'<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
+        for text in texts
     )
-    cells = "".join(f'<table:table-cell office:value-type="{kind}" {said}/>' for kind, said in typed.items())
-    path = spreadsheets.ods(tmp_path / "a.ods", spreadsheets.ods_row(head) + spreadsheets.ods_row(cells))
+    cells = "".join(
+        f'<table:table-cell office:value-type="{kind}" {said}/>' for kind, said in typed.items()
+    )
+    path = spreadsheets.ods(
+        tmp_path / "a.ods", spreadsheets.ods_row(head) + spreadsheets.ods_row(cells)
+    )
     first, second = sheet_of(path).rows
     assert first == texts
     date, time, truth, number, missing = second
     assert (date, truth, number, missing) == (datetime.date(2020, 2, 29), True, -1.5, "")
     assert isinstance(time, datetime.time | datetime.timedelta)
-    moments = [datetime.datetime(2020, 2, 29, 13, 5, 7, 250_000), datetime.timedelta(days=-2, seconds=3), time]
+    moments = [
+        datetime.datetime(2020, 2, 29, 13, 5, 7, 250_000),
+        datetime.timedelta(days=-2, seconds=3),
+        time,
+    ]
     assert [sheet_process.from_json(sheet_process.as_json(moment)) for moment in moments] == moments
 
 
@@ -194,7 +220,13 @@ def test_a_program_that_cannot_start_another_reads_sheets_itself(tmp_path, monke
 def test_names_of_files_may_be_any_bytes(tmp_path, monkeypatch):
     pytest.importorskip("python_calamine")
     monkeypatch.chdir(tmp_path)
-    for name in (b"-x.xlsx", b"a b\n.xlsx", b"caf\xe9.xlsx", "größe \U0001f600.xlsx".encode(), b"--help.xlsx"):
+    for name in (
+        b"-x.xlsx",
+        b"a b\n.xlsx",
+        b"caf\xe9.xlsx",
+        "größe \U0001f600.xlsx".encode(),
+        b"--help.xlsx",
+    ):
         path = Path(os.fsdecode(name))
         spreadsheets.xlsx(tmp_path / path, {"A1": "x", "A2": 1})
         assert sheet_of(path).rows == [["x"], [1]]
@@ -211,13 +243,23 @@ def test_a_long_text_that_many_cells_share_is_no_end_of_this_process(tmp_path, c
     rows = "".join(f'<row r="{row}"><c t="s"><v>0</v></c></row>' for row in range(1, 60_001))
     head = f'<worksheet xmlns="{spreadsheets.SHEET}"><sheetData>'
     parts["xl/worksheets/s1.xml"] = f"{head}{rows}</sheetData></worksheet>".encode()
-    parts["xl/sharedStrings.xml"] = f'<sst xmlns="{spreadsheets.SHEET}"><si><t>{"x" * 30_000}</t></si></sst>'.encode()
-    link = f'<Relationship Id="r2" Type="{spreadsheets.KINDS}/sharedStrings" Target="sharedStrings.xml"/></Rel'
-    parts["xl/_rels/workbook.xml.rels"] = parts["xl/_rels/workbook.xml.rels"].replace(b"</Rel", link.encode())
+    parts["xl/sharedStrings.xml"] = (
+        f'<sst xmlns="{spreadsheets.SHEET}"><si><t>{"x" * 30_000}</t></si></sst>'.encode()
+    )
+    link = (
+        f'<Relationship Id="r2" Type="{spreadsheets.KINDS}/sharedStrings" '
+        'Target="sharedStrings.xml"/></Rel'
+    )
+    parts["xl/_rels/workbook.xml.rels"] = parts["xl/_rels/workbook.xml.rels"].replace(
+        b"</Rel", link.encode()
+    )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in parts.items():
             file.writestr(name, content)
-    with pytest.raises(DataError, match=r"a.xlsx: expected a spreadsheet that is read in 1.* of memory, got one that"):
+    with pytest.raises(
+        DataError,
+        match=r"a.xlsx: expected a spreadsheet that is read in 1.* of memory, got one that",
+    ):
         sheet_of(path)
 
 
@@ -238,7 +280,9 @@ def test_a_spreadsheet_that_unpacks_without_end_is_refused(tmp_path, monkeypatch
     path = tmp_path / "a.xlsx"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("xl/worksheets/s.xml", b" " * (12 * MIB))
-    with pytest.raises(DataError, match=r"a.xlsx: expected a spreadsheet that unpacks to 200 times.*to 12 MiB"):
+    with pytest.raises(
+        DataError, match=r"a.xlsx: expected a spreadsheet that unpacks to 200 times.*to 12 MiB"
+    ):
         read_columns(str(path))
 
 
@@ -247,7 +291,12 @@ def test_parts_of_a_sheet_reach_no_other_place(tmp_path):
     pytest.importorskip("python_calamine")
     inner = tmp_path / "inner"
     inner.mkdir()
-    more = [("../marker", "x"), ("/marker", "x"), (str(tmp_path / "marker"), "x"), ("..\\marker", "x")]
+    more = [
+        ("../marker", "x"),
+        ("/marker", "x"),
+        (str(tmp_path / "marker"), "x"),
+        ("..\\marker", "x"),
+    ]
     path = spreadsheets.xlsx(inner / "a.xlsx", {"A1": "x", "A2": 1, "A3": 2}, more)
     before = os.getcwd()
     os.chdir(inner)
@@ -259,7 +308,9 @@ def test_parts_of_a_sheet_reach_no_other_place(tmp_path):
     assert not Path("/marker").exists()
 
 
-ENTITIES = '<!DOCTYPE worksheet [<!ENTITY x SYSTEM "file:///etc/hostname"><!ENTITY y "yyyyyyyyyy">]>'
+ENTITIES = (
+    '<!DOCTYPE worksheet [<!ENTITY x SYSTEM "file:///etc/hostname"><!ENTITY y "yyyyyyyyyy">]>'
+)
 
 
 def test_entities_of_a_sheet_read_no_file(tmp_path):
@@ -270,7 +321,9 @@ def test_entities_of_a_sheet_read_no_file(tmp_path):
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name).decode() for name in file.namelist()}
     sheet = parts["xl/worksheets/s1.xml"].replace("SEEN", "&x;")
-    parts["xl/worksheets/s1.xml"] = ENTITIES.replace("file:///etc/hostname", secret.as_uri()) + sheet
+    parts["xl/worksheets/s1.xml"] = (
+        ENTITIES.replace("file:///etc/hostname", secret.as_uri()) + sheet
+    )
     with zipfile.ZipFile(path, "w") as file:
         for name, text in parts.items():
             file.writestr(name, text)
@@ -299,7 +352,9 @@ def test_headers_and_cells_of_a_sheet_are_text_whatever_they_say(tmp_path, monke
     pytest.importorskip("python_calamine")
     monkeypatch.chdir(tmp_path)
     evil = "__import__('os').system('touch marker')"
-    path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": evil, "B1": "text", "A2": evil, "B2": f"{evil} word"})
+    path = spreadsheets.xlsx(
+        tmp_path / "a.xlsx", {"A1": evil, "B1": "text", "A2": evil, "B2": f"{evil} word"}
+    )
     found = read_columns(str(path))
     assert list(found) == [evil, "text"]
     assert list(found[evil]) == [evil]
@@ -307,10 +362,12 @@ def test_headers_and_cells_of_a_sheet_are_text_whatever_they_say(tmp_path, monke
     assert not (tmp_path / "marker").exists()
 
 
-# --- arrays ----------------------------------------------------------------------------------------------------------
+# --- arrays ---------------------------------------------------------------------------------------
 def npy(descr, shape, body=bytes(64)):
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return head.getvalue() + body
 
 
@@ -328,7 +385,9 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_an_array_that_says_it_is_larger_than_its_file_is_refused(lie, ending, tmp_path, monkeypatch):
+def test_an_array_that_says_it_is_larger_than_its_file_is_refused(
+    lie, ending, tmp_path, monkeypatch
+):
     path = tmp_path / f"a{ending}"
     content = npy(*LIES[lie])
     if ending == ".npz":
@@ -337,18 +396,28 @@ def test_an_array_that_says_it_is_larger_than_its_file_is_refused(lie, ending, t
     else:
         path.write_bytes(content)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was read"))
-    for reads in (load_arrays, lambda path: read_columns(str(path)), lambda path: read(path, format="npz")):
-        with pytest.raises(DataError, match=rf"a\{ending}: expected .*is said to have the shape \("):
+    for reads in (
+        load_arrays,
+        lambda path: read_columns(str(path)),
+        lambda path: read(path, format="npz"),
+    ):
+        with pytest.raises(
+            DataError, match=rf"a\{ending}: expected .*is said to have the shape \("
+        ):
             reads(path)
 
 
-def test_arrays_that_do_not_fit_in_memory_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+def test_arrays_that_do_not_fit_in_memory_are_refused_before_they_are_unpacked(
+    tmp_path, monkeypatch
+):
     """A file of 60 kB that is 48 MB when it is unpacked, honestly."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.zeros(6_000_000))
     assert path.stat().st_size < 100_000
     monkeypatch.setattr(files, "free_bytes", lambda: 20 * MIB)
-    with pytest.raises(DataError, match=r"data that fit in memory.*its arrays take 45.8 MiB, and 20 MiB are free"):
+    with pytest.raises(
+        DataError, match=r"data that fit in memory.*its arrays take 45.8 MiB, and 20 MiB are free"
+    ):
         read_columns(str(path))
     monkeypatch.setattr(files, "free_bytes", lambda: 100 * MIB)
     assert len(read_columns(str(path))["x"]) == 6_000_000
@@ -364,7 +433,8 @@ def test_a_zip_that_says_its_parts_are_large_is_not_believed(tmp_path):
     raw[place + 24 : place + 28] = struct.pack("<I", 3_300_000_000)
     path.write_bytes(raw)
     with pytest.raises(
-        DataError, match=r"'x' is said to have the shape \(400000000,\).* where the file holds [0-9,]+ bytes"
+        DataError,
+        match=r"'x' is said to have the shape \(400000000,\).* where the file holds [0-9,]+ bytes",
     ):
         load_arrays(path)
 
@@ -389,14 +459,25 @@ class Touch:
         return (open, (str(self.path), "w"))
 
 
-@pytest.mark.parametrize("kind", ["objects.npy", "objects.npz", "bare.npy", "bare.npz", "bare.parquet", "bare.xlsx"])
+@pytest.mark.parametrize(
+    "kind", ["objects.npy", "objects.npz", "bare.npy", "bare.npz", "bare.parquet", "bare.xlsx"]
+)
 def test_no_pickle_is_loaded(kind, tmp_path):
     marker, path = tmp_path / "marker", tmp_path / kind
     evil = np.array([Touch(marker), 1], object)
     if kind == "objects.npy":
         np.save(path, evil, allow_pickle=True)
     elif kind == "objects.npz":
-        np.savez(path, x=evil, indptr=evil, indices=evil, counts=evil, data=evil, format="csr", shape=[1, 1])
+        np.savez(
+            path,
+            x=evil,
+            indptr=evil,
+            indices=evil,
+            counts=evil,
+            data=evil,
+            format="csr",
+            shape=[1, 1],
+        )
     else:
         path.write_bytes(pickle.dumps(Touch(marker)))
     for reads in (read, lambda path: read_columns(str(path)), lambda path: read_table(str(path))):
@@ -407,7 +488,7 @@ def test_no_pickle_is_loaded(kind, tmp_path):
         assert b"marker" in file.read()  # the pickle is there
 
 
-# --- counts ----------------------------------------------------------------------------------------------------------
+# --- counts ---------------------------------------------------------------------------------------
 def announced(path, text):
     path.write_text(text)
     return path
@@ -423,14 +504,18 @@ COUNTS = {
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_that_announce_far_more_documents_than_they_have_are_refused(name, tmp_path):
     path = announced(tmp_path / name, COUNTS[name])
-    with pytest.raises(DataError, match=rf"{name}.*at most 1,000,100 documents, there being 1 entries.*0,000,000"):
+    with pytest.raises(
+        DataError, match=rf"{name}.*at most 1,000,100 documents, there being 1 entries.*0,000,000"
+    ):
         read(path, format="uci" if name.startswith("docword") else None)
 
 
 def test_a_sparse_matrix_of_nearly_no_entries_is_refused(tmp_path):
     path = tmp_path / "x.npz"
     scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1], ([0], [0])), (90_000_000, 3)))
-    with pytest.raises(DataError, match=r"x.npz: expected at most 1,000,100 documents.*got 90,000,000"):
+    with pytest.raises(
+        DataError, match=r"x.npz: expected at most 1,000,100 documents.*got 90,000,000"
+    ):
         read(path)
 
 
@@ -439,14 +524,19 @@ def test_empty_documents_are_taken(tmp_path):
     assert read(path).num_documents == 5000
 
 
-# --- gzipped texts ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz", "docword.a.txt.gz", "a.mtx.gz", "a.dat.gz"])
+# --- gzipped texts --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "name", ["a.txt.gz", "a.csv.gz", "a.jsonl.gz", "docword.a.txt.gz", "a.mtx.gz", "a.dat.gz"]
+)
 def test_a_gzipped_text_that_unpacks_without_end_is_refused(name, tmp_path, monkeypatch):
     """One line of 32 MB from 32 kB."""
     monkeypatch.setattr(reading, "LEAST_BOMB", 8 * MIB)
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"9" * (32 * MIB), mtime=0))
-    with pytest.raises(DataError, match=f"{name}: expected a gzipped file that unpacks to 200 times its size at most"):
+    with pytest.raises(
+        DataError,
+        match=f"{name}: expected a gzipped file that unpacks to 200 times its size at most",
+    ):
         read(path)
 
 
@@ -463,7 +553,7 @@ def test_a_gzipped_text_within_bounds_is_read_and_the_remedy_works(tmp_path, mon
     assert read(path, text=ALL).num_documents == 20_000
 
 
-# --- Parquet ---------------------------------------------------------------------------------------------------------
+# --- Parquet --------------------------------------------------------------------------------------
 def varint(number):
     number, out = 2 * number, b""
     while number > 127:
@@ -490,7 +580,9 @@ def of_numbers():
 
 
 def of_counts():
-    return pytest.importorskip("pyarrow").table({"ids": [[0, 1]] * 12_345, "counts": [[1, 2]] * 12_345})
+    return pytest.importorskip("pyarrow").table(
+        {"ids": [[0, 1]] * 12_345, "counts": [[1, 2]] * 12_345}
+    )
 
 
 def of_texts():
@@ -508,7 +600,9 @@ LYING = {
 def test_rows_that_would_not_fit_in_memory_are_refused_before_they_are_read(kind, tmp_path, calm):
     make, reads = LYING[kind]
     path = lying(tmp_path / "a.parquet", make(), 10**12)
-    with pytest.raises(DataError, match=r"a.parquet: expected rows that fit in memory, got 1,000,000,000,000 "):
+    with pytest.raises(
+        DataError, match=r"a.parquet: expected rows that fit in memory, got 1,000,000,000,000 "
+    ):
         reads(path)
 
 
@@ -525,7 +619,9 @@ ASKED = {
 def test_a_file_with_fewer_rows_than_it_says_is_refused(kind, tmp_path):
     make, reads = ASKED[kind]
     path = lying(tmp_path / "a.parquet", make(), 20_000)
-    with pytest.raises(DataError, match=r"a.parquet.*: expected 20,000 rows, as it says, got 12,345"):
+    with pytest.raises(
+        DataError, match=r"a.parquet.*: expected 20,000 rows, as it says, got 12,345"
+    ):
         reads(path)
 
 
@@ -544,10 +640,19 @@ def test_a_row_group_that_unpacks_to_more_than_memory_is_refused(kind, tmp_path,
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns, reads = UNPACKED[kind]
     path = tmp_path / "a.parquet"
-    parquet.write_table(arrow.table(columns), path, compression="zstd", use_dictionary=kind not in ("texts", "table"))
+    parquet.write_table(
+        arrow.table(columns),
+        path,
+        compression="zstd",
+        use_dictionary=kind not in ("texts", "table"),
+    )
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(sys.modules["vijax.data.reading.parquet_values"], "free_bytes", lambda: 7 * MIB)
-    with pytest.raises(DataError, match=r"a.parquet: expected rows that fit in memory, got .* where 7 MiB are free"):
+    monkeypatch.setattr(
+        sys.modules["vijax.data.reading.parquet_values"], "free_bytes", lambda: 7 * MIB
+    )
+    with pytest.raises(
+        DataError, match=r"a.parquet: expected rows that fit in memory, got .* where 7 MiB are free"
+    ):
         reads(str(path))
 
 
@@ -555,8 +660,12 @@ def test_a_text_that_comes_again_and_again_is_in_memory_once(tmp_path):
     """A file of 100 kB whose texts are 20 GB, if each were one of its own."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     words = arrow.array(["word " * 400_000, "other " * 400_000])
-    table = arrow.table({"text": arrow.DictionaryArray.from_arrays(np.arange(10_000, dtype=np.int32) % 2, words)})
-    parquet.write_table(table, tmp_path / "a.parquet", store_schema=False, dictionary_pagesize_limit=1 << 30)
+    table = arrow.table(
+        {"text": arrow.DictionaryArray.from_arrays(np.arange(10_000, dtype=np.int32) % 2, words)}
+    )
+    parquet.write_table(
+        table, tmp_path / "a.parquet", store_schema=False, dictionary_pagesize_limit=1 << 30
+    )
     found = read_columns(str(tmp_path / "a.parquet"))["text"]
     assert len(found) == 10_000
     assert len(set(map(id, found))) == 2
@@ -567,17 +676,23 @@ def test_a_text_that_comes_again_and_again_is_in_memory_once(tmp_path):
     assert texts[1].startswith("other")
 
 
-@pytest.mark.parametrize("reads", [read_columns, lambda path: rows(path).take(np.arange(1000))], ids=["table", "rows"])
+@pytest.mark.parametrize(
+    "reads", [read_columns, lambda path: rows(path).take(np.arange(1000))], ids=["table", "rows"]
+)
 def test_a_flipped_bit_is_found_where_pages_have_checksums(reads, tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
     table = arrow.table({"a": np.random.default_rng(0).normal(size=1000)})
-    parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    parquet.write_table(
+        table, path, compression="none", use_dictionary=False, write_page_checksum=True
+    )
     reads(str(path))
     raw = bytearray(path.read_bytes())
     raw[4000] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DataError, match=r"a.parquet: expected a whole Parquet file.*(CRC|crc|checksum)"):
+    with pytest.raises(
+        DataError, match=r"a.parquet: expected a whole Parquet file.*(CRC|crc|checksum)"
+    ):
         reads(str(path))
 
 

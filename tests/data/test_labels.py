@@ -53,13 +53,17 @@ def test_a_level_is_known_by_every_name_of_its_equal(training, later, expected):
     assert codes(training, later) == expected
     # The same row alone, among others and in another order.
     for value, place in zip(later, expected, strict=True):
-        assert codes(training, [value, *list(later)[::-1]])[0] == codes(training, [value])[0] == place
+        assert (
+            codes(training, [value, *list(later)[::-1]])[0] == codes(training, [value])[0] == place
+        )
 
 
 def test_levels_are_in_the_order_of_numbers_where_all_are_and_as_declared():
     assert labels_of(["10", "9", "1"]).levels().names == ("1", "9", "10")
     assert in_order(["10", "9", "x"]) == ("10", "9", "x")
-    column = typed_table(pandas.DataFrame({"c": pandas.Categorical(["lo", "hi"], ["lo", "mid", "hi"])})).columns["c"]
+    column = typed_table(
+        pandas.DataFrame({"c": pandas.Categorical(["lo", "hi"], ["lo", "mid", "hi"])})
+    ).columns["c"]
     assert column.labels().levels().names == ("lo", "hi")
 
 
@@ -113,18 +117,26 @@ def test_tables_are_refused_by_name():
         typed_table({"a": [1], "b": [1, 2]})
     with pytest.raises(ValueError, match=r"columns that are vectors, got 'a' of shape \(2, 2\)"):
         typed_table({"a": np.ones((2, 2))})
-    with pytest.raises(ValueError, match="real numbers, text, dates or categories, got 'a' of complex128"):
+    with pytest.raises(
+        ValueError, match="real numbers, text, dates or categories, got 'a' of complex128"
+    ):
         typed_table({"a": np.ones(2) * 1j})
 
 
 def test_a_schema_is_written_and_read():
     levels = Levels(("a", "b"), "text")
     schema = Schema(
-        (ColumnSchema("y", ("response",), "number"), ColumnSchema("g", ("group",), "label", levels)), ("g",)
+        (
+            ColumnSchema("y", ("response",), "number"),
+            ColumnSchema("g", ("group",), "label", levels),
+        ),
+        ("g",),
     )
     assert Schema.from_json(schema.to_json()) == schema
     assert schema["g"].levels == levels
-    with pytest.raises(ValueError, match=r"name: expected one of the columns \['y', 'g'\], got 'h'"):
+    with pytest.raises(
+        ValueError, match=r"name: expected one of the columns \['y', 'g'\], got 'h'"
+    ):
         schema["h"]
 
 
@@ -169,13 +181,17 @@ def test_words_for_missing_cells_are_no_numbers_in_memory_and_blanks_are_missing
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
     with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
         typed_table({"x": 3})
-    with pytest.raises(ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"):
+    with pytest.raises(
+        ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"
+    ):
         typed_table({"x": [[1], 2]})
 
 
 def test_an_order_of_categories_is_kept_by_every_library(tmp_path):
     arrow = pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame({"r": pandas.Categorical(["hi", "lo", "mid"], ["lo", "mid", "hi"], ordered=True)})
+    frame = pandas.DataFrame(
+        {"r": pandas.Categorical(["hi", "lo", "mid"], ["lo", "mid", "hi"], ordered=True)}
+    )
     frame.to_parquet(path := str(tmp_path / "r.parquet"))
     for table in (frame, arrow.Table.from_pandas(frame), path):
         assert typed_table(table).columns["r"].labels().levels().names == ("lo", "mid", "hi")
@@ -249,7 +265,10 @@ def test_numbers_of_other_types_are_numbers():
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"x": np.array([(1.0,)], dtype=[("x", float)])}, "real numbers, text, dates or categories, got 'x' of"),
+        (
+            {"x": np.array([(1.0,)], dtype=[("x", float)])},
+            "real numbers, text, dates or categories, got 'x' of",
+        ),
         ({"x": np.array([1j])}, "real numbers, text, dates or categories, got 'x' of complex128"),
     ],
 )
@@ -260,7 +279,9 @@ def test_cells_that_are_no_labels_are_refused(table, said):
 
 def test_lazy_tables_are_to_be_collected():
     polars = pytest.importorskip("polars")
-    with pytest.raises(ValueError, match=r"a table in memory, got a LazyFrame. Pass table.collect\(\)"):
+    with pytest.raises(
+        ValueError, match=r"a table in memory, got a LazyFrame. Pass table.collect\(\)"
+    ):
         typed_table(polars.DataFrame({"x": [1]}).lazy())
 
 
@@ -268,7 +289,9 @@ def test_lazy_tables_are_to_be_collected():
 def test_blanks_around_names_say_nothing_and_two_that_become_one_are_told(made, tmp_path):
     """In memory as in files."""
     cells = ["a", " b", "b", "c "]
-    with pytest.warns(UserWarning, match=r"Blanks around names are left out: ' b' and 'b' are one\."):
+    with pytest.warns(
+        UserWarning, match=r"Blanks around names are left out: ' b' and 'b' are one\."
+    ):
         labels = typed_table(made({"g": cells})).columns["g"].labels()
     assert labels.names == ("a", "b", "c")
     assert labels.codes.tolist() == [0, 1, 1, 2]

@@ -1,4 +1,5 @@
-"""A corpus of 160 MB is read, and one of 64 MB is made from text, by processes that may allocate a fraction of that."""
+"""A corpus of 160 MB is read, and one of 64 MB is made from text, by processes that may allocate a
+fraction of that."""
 
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import pytest
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import split_over_seen_words
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_DATA to count anonymous mappings")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs RLIMIT_DATA to count anonymous mappings"
+)
 
 LIMIT = """
 import resource, sys
@@ -51,7 +54,8 @@ def test_minibatches_of_a_corpus_larger_than_memory(tmp_path):
 
 
 def test_text_is_counted_in_bounded_memory(tmp_path):
-    """4 million pairs: 32 MB as provisional and 32 MB as final arrays, beside 36 MB of text, when all are in memory."""
+    """4 million pairs: 32 MB as provisional and 32 MB as final arrays, beside 36 MB of text, when
+    all are in memory."""
     script = """
     from pathlib import Path
     from vijax.data.texts.text import corpus_from_texts
@@ -86,7 +90,9 @@ def test_a_run_on_a_corpus_larger_than_memory_holds_documents_out(tmp_path):
 def test_splitting_on_disk_is_splitting_in_memory(tmp_path):
     rng = np.random.default_rng(0)
     corpus = Corpus.from_counts(
-        rng.poisson(0.03, (60, 300)), [f"w{i}" for i in range(300)], titles=[str(i) for i in range(60)]
+        rng.poisson(0.03, (60, 300)),
+        [f"w{i}" for i in range(300)],
+        titles=[str(i) for i in range(60)],
     )
     corpus.save(tmp_path)
     memory, disk = (split_over_seen_words(c, 0.3, 1) for c in (corpus, Corpus.open(tmp_path)))

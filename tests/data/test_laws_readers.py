@@ -1,5 +1,6 @@
-"""Laws of readers, on every pair of the registry: whatever the form of a table, and however its columns are typed, it
-is the same table; and what cannot be read is refused with the place of its cell."""
+"""Laws of readers, on every pair of the registry: whatever the form of a table, and however its
+columns are typed, it is the same table; and what cannot be read is refused with the place of its
+cell."""
 
 import re
 
@@ -19,7 +20,9 @@ from vijax.data.tables.table_files import READERS, read_columns
 pytestmark = pytest.mark.filterwarnings("ignore:.*is read as missing:UserWarning")
 TYPINGS = typings()
 PAIRS = [(form, typing) for form in FORMS for typing in TYPINGS if form.holds(typing)]
-on_pairs = pytest.mark.parametrize(("form", "typing"), PAIRS, ids=[f"{form}-{typing}" for form, typing in PAIRS])
+on_pairs = pytest.mark.parametrize(
+    ("form", "typing"), PAIRS, ids=[f"{form}-{typing}" for form, typing in PAIRS]
+)
 IDS = Typing("ids", np.arange(4), (0, 1, 2, 3), ("0", "1", "2", "3"))
 
 
@@ -52,7 +55,11 @@ def test_levels_of_one_form_are_found_in_another(form, typing, tmp_path):
     if form.labels(typing) != typing.labels and typing.name == "codes":
         pytest.skip("a word for a missing cell in files that people write")
     labels = read(form, typing, tmp_path, ("x y",)).columns["x y"].labels()
-    if "semicolons" in form.name and typing.numbers is not None and any("." in text for text in typing.texts()):
+    if (
+        "semicolons" in form.name
+        and typing.numbers is not None
+        and any("." in text for text in typing.texts())
+    ):
         pytest.skip("names of levels are exact text: 1,5 is not 1.5")
     np.testing.assert_array_equal(levels.codes_of(labels), levels.codes_of(training))
 
@@ -74,7 +81,9 @@ OF_ONE_TYPE = (".npz", ".parquet", "polars", "pyarrow")
 """Columns of these have one type, so that there is no such cell."""
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form.covers not in OF_ONE_TYPE], ids=repr)
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form.covers not in OF_ONE_TYPE], ids=repr
+)
 def test_a_cell_that_is_no_number_is_refused_with_its_place(form, tmp_path):
     table = read(form, BAD, tmp_path)
     with pytest.raises(NoNumber) as refused:
@@ -84,9 +93,12 @@ def test_a_cell_that_is_no_number_is_refused_with_its_place(form, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=repr)
-@pytest.mark.parametrize("typing", [typing for typing in TYPINGS if typing.numbers is None], ids=repr)
+@pytest.mark.parametrize(
+    "typing", [typing for typing in TYPINGS if typing.numbers is None], ids=repr
+)
 def test_what_is_no_number_is_never_taken_for_one(form, typing, tmp_path):
-    """Dates and names have no numbers; names that are numbers in a file are numbers there, and the same ones."""
+    """Dates and names have no numbers; names that are numbers in a file are numbers there, and the
+    same ones."""
     if not form.holds(typing):
         pytest.skip("not held by this form")
     column = read(form, typing, tmp_path).columns["x y"]
@@ -105,7 +117,11 @@ CODES = Typing("codes", ["NA", "DE", "na", "DE"], None, ())
 @pytest.mark.parametrize("form", OF_FILES, ids=repr)
 @pytest.mark.parametrize(
     ("words", "names"),
-    [((), ["NA", "DE", "na", "DE"]), (("NA",), ["", "DE", "na", "DE"]), (("DE", "na"), ["NA", "", "", ""])],
+    [
+        ((), ["NA", "DE", "na", "DE"]),
+        (("NA",), ["", "DE", "na", "DE"]),
+        (("DE", "na"), ["NA", "", "", ""]),
+    ],
 )
 def test_words_for_missing_names_are_those_that_the_user_gives(form, words, names, tmp_path):
     """In every file alike; without them text files and spreadsheets have their own."""
@@ -124,7 +140,10 @@ def test_words_that_were_read_as_missing_are_told_with_their_number(form, tmp_pa
     if not form.has_words:
         assert said == ""
         return
-    assert "In the column 'x y' 'NA' (1 cell), 'na' (1 cell) is read as missing. If it is a name: " in said
+    assert (
+        "In the column 'x y' 'NA' (1 cell), 'na' (1 cell) is read as missing. If it is a name: "
+        in said
+    )
     assert "--set 'data.missing_words=[]'" in said
     assert said == typed_table(found).columns["x y"].said_missing()
     assert as_written(found, "x y").tolist() == ["NA", "DE", "na", "DE"]
@@ -144,7 +163,9 @@ def test_rows_keep_their_names_when_others_are_left_out(form, tmp_path):
     assert part.rows_named([1]).startswith(f"{called} {label} (1 such)")
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form.covers not in OF_ONE_TYPE], ids=repr)
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form.covers not in OF_ONE_TYPE], ids=repr
+)
 def test_a_message_names_the_row_as_the_user_finds_it(form, tmp_path):
     source = form.make(tmp_path, {"id": IDS, "x y": BAD})
     found = read_columns(source) if isinstance(source, str) else columns_of(source)
@@ -155,7 +176,9 @@ def test_a_message_names_the_row_as_the_user_finds_it(form, tmp_path):
 def test_every_reader_has_a_row():
     """A new one needs a form in tests/data/readers.py."""
     covered = {form.covers for form in FORMS}
-    assert set(READERS) == {name for name in covered if name.startswith(".")} | set(COVERED_ELSEWHERE)
+    assert set(READERS) == {name for name in covered if name.startswith(".")} | set(
+        COVERED_ELSEWHERE
+    )
     for library in ("pandas", "polars", "pyarrow"):
         assert library in covered
         assert in_a_library(type("Table", (), {"__module__": f"{library}.frame"})())

@@ -20,7 +20,10 @@ def normal():
         square = c.precision_times_square - 2 * c.precision_times_mean * y + c.precision * y**2
         return 0.5 * (c.log_precision - square - jnp.log(2 * jnp.pi)), None
 
-    return vi.model(prior=vi.Product({"c": vi.NormalGamma.from_parameters(0.0, 0.1, 2.0, 1.0)}), local_elbo=bound)
+    return vi.model(
+        prior=vi.Product({"c": vi.NormalGamma.from_parameters(0.0, 0.1, 2.0, 1.0)}),
+        local_elbo=bound,
+    )
 
 
 MODEL = normal()
@@ -37,7 +40,9 @@ def test_a_pass_is_cut_evenly_and_visits_every_group_once(num, most, sizes):
         assert loader.steps_per_epoch == len(sizes)
         assert [int(b.weights.sum()) for b in batches] == sizes
         assert {b.data.shape for b in batches} == {(sizes[0],)}  # one program serves all
-        np.testing.assert_array_equal(np.sort(np.concatenate([b.data[b.weights > 0] for b in batches])), np.arange(num))
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate([b.data[b.weights > 0] for b in batches])), np.arange(num)
+        )
 
 
 def fitted(**more):
@@ -46,8 +51,8 @@ def fitted(**more):
 
 
 def test_batches_that_do_not_divide_the_data_spoil_no_fit():
-    """The gap of the ELBO is KL(q || posterior), for one conjugate global. With a last batch of 5, which counted like
-    those of 100, it was .05 nats (under the default's steps .6)."""
+    """The gap of the ELBO is KL(q || posterior), for one conjugate global. With a last batch of 5,
+    which counted like those of 100, it was .05 nats (under the default's steps .6)."""
     exact = vi.fit(vi.cavi(MODEL), Y, num_steps=3, key=KEY).posterior["c"]
     assert float(fitted(num_epochs=12).posterior["c"].kl(exact)) < 1e-3
 

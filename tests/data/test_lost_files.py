@@ -1,5 +1,5 @@
-"""A file that is lost or cut short while a fit reads it: one sentence names it, and with the file back the fit goes on
-from its checkpoint to the end of the unbroken run."""
+"""A file that is lost or cut short while a fit reads it: one sentence names it, and with the file
+back the fit goes on from its checkpoint to the end of the unbroken run."""
 
 import jax
 import numpy as np
@@ -17,11 +17,15 @@ COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
 )
-KINDS = {"documents": (vi.svi(vi.models.lda(2, V)), vi.data.shards), "rows": (vi.svi(COIN), vi.data.rows)}
+KINDS = {
+    "documents": (vi.svi(vi.models.lda(2, V)), vi.data.shards),
+    "rows": (vi.svi(COIN), vi.data.rows),
+}
 
 
 def write(file, kind, i, number=100):
-    """A file of 100 groups in row groups of 40, or of the first of them; whole at once, for a fit reads ahead."""
+    """A file of 100 groups in row groups of 40, or of the first of them; whole at once, for a fit
+    reads ahead."""
     rng = np.random.default_rng(i)
     if kind == "rows":
         table = arrow.table({"y": (rng.random(100) < 0.3).astype(float)})
@@ -43,15 +47,17 @@ DAMAGE = {
     ),
     "shorter": (
         lambda file, kind: write(file, kind, 1, 50),
-        r"expected [24]0 rows in row group [12], as when it was opened first, got 1?0\. To mend it: put back the file",
+        r"expected [24]0 rows in row group [12], as when it was opened first, got 1?0\. To mend "
+        r"it: put back the file",
     ),
 }
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def unbroken(request, tmp_path_factory):
-    """Which data; their folder; a fit of them; what the whole fit comes to. A fit holds one step, and reads at most
-    three chunks of two steps ahead: after the first chunk it reads all files again."""
+    """Which data; their folder; a fit of them; what the whole fit comes to. A fit holds one step,
+    and reads at most three chunks of two steps ahead: after the first chunk it reads all files
+    again."""
     folder, (alg, of) = tmp_path_factory.mktemp(request.param), KINDS[request.param]
     for i in range(4):
         write(folder / f"part-{i}.parquet", request.param, i)

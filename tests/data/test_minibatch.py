@@ -71,7 +71,9 @@ def test_shapes_never_change(corpus):
 def test_stream_resumes_at_any_step(corpus):
     whole = list(minibatches(corpus, 100, seed=2, num_steps=12, num_buckets=4))
     for start in (0, 3, 5, 11):
-        part = list(minibatches(corpus, 100, seed=2, start=start, num_steps=12 - start, num_buckets=4))
+        part = list(
+            minibatches(corpus, 100, seed=2, start=start, num_steps=12 - start, num_buckets=4)
+        )
         assert len(part) == 12 - start
         jax.tree.map(np.testing.assert_array_equal, part, whole[start:])
 
@@ -79,7 +81,9 @@ def test_stream_resumes_at_any_step(corpus):
 def test_seed_and_epoch_change_the_order(corpus):
     batches = minibatches(corpus, 100, seed=2, num_buckets=4)
     assert set(who(batches.at(0))) != set(who(batches.at(batches.per_epoch)))
-    assert set(who(batches.at(0))) != set(who(minibatches(corpus, 100, seed=3, num_buckets=4).at(0)))
+    assert set(who(batches.at(0))) != set(
+        who(minibatches(corpus, 100, seed=3, num_buckets=4).at(0))
+    )
 
 
 def test_stream_is_endless_unless_told(corpus):
@@ -90,7 +94,8 @@ def test_stream_is_endless_unless_told(corpus):
 
 
 def test_every_document_is_as_likely_in_every_place(corpus):
-    # 600 epochs of T = 5: each document is in the first batch 120 times +- 6 s.d. of 9.8 (false alarm 1e-6).
+    # 600 epochs of T = 5: each document is in the first batch 120 times +- 6 s.d. of 9.8 (false
+    # alarm 1e-6).
     batches = minibatches(corpus, 100, seed=0, num_buckets=4)
     first = np.zeros(500)
     for epoch in range(600):
@@ -114,13 +119,17 @@ def test_document_batches_put_results_back(corpus, batch_size):
         tokens += [documents.counts.sum(axis=1) for documents in batch.data]
         rows.append(which)
         shapes.add(str(jax.tree.map(np.shape, batch)))
-    np.testing.assert_array_equal(in_order(np.concatenate(tokens), np.concatenate(rows)), corpus.tokens)
+    np.testing.assert_array_equal(
+        in_order(np.concatenate(tokens), np.concatenate(rows)), corpus.tokens
+    )
     assert len(shapes) == 1
 
 
 def test_memory_mapped_corpus_gives_the_same_batches(corpus, tmp_path):
     mapped = Corpus.open(corpus.save(tmp_path))
-    for one, other in zip(minibatches(corpus, 90, 0, 0, 7), minibatches(mapped, 90, 0, 0, 7), strict=True):
+    for one, other in zip(
+        minibatches(corpus, 90, 0, 0, 7), minibatches(mapped, 90, 0, 0, 7), strict=True
+    ):
         jax.tree.map(np.testing.assert_array_equal, one, other)
         assert not any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(other))
 
@@ -128,7 +137,10 @@ def test_memory_mapped_corpus_gives_the_same_batches(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch_size": 501}, "batch_size: expected from 1 to 500, the number of documents, got 501.*batch_size=500"),
+        (
+            {"batch_size": 501},
+            "batch_size: expected from 1 to 500, the number of documents, got 501.*batch_size=500",
+        ),
         ({"batch_size": 0}, "batch_size: expected from 1 to 500"),
         ({"seed": -1}, "seed: expected an integer of 0 or more, got -1"),
         ({"start": -1}, "start: expected"),

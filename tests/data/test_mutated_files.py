@@ -1,4 +1,5 @@
-"""Damaged files: whatever bytes a reader meets, it reads them or raises its own error, which names the file."""
+"""Damaged files: whatever bytes a reader meets, it reads them or raises its own error, which names
+the file."""
 
 import gzip
 import io
@@ -43,28 +44,48 @@ CORPORA = {
     "x.txt": "\n".join(TEXTS).encode(),
     "u16.txt": "\n".join(TEXTS).encode("utf-16"),
     "x.txt.gz": gzip.compress("\n".join(TEXTS).encode(), mtime=0),
-    "x.jsonl": "\n".join(json.dumps({"text": text, "title": "cut \ud83d"}) for text in TEXTS).encode(),
+    "x.jsonl": "\n".join(
+        json.dumps({"text": text, "title": "cut \ud83d"}) for text in TEXTS
+    ).encode(),
     "x.csv": "\n".join(["title,text", *(f"t,{text}" for text in quoted(TEXTS))]).encode(),
     "x.tsv": "\n".join(["text\tid", *(f"{text}\t1" for text in quoted(TEXTS))]).encode(),
     "x.dat": b"2 0:2 2:1\n3 1:4 2:1 3:3\n1 3:5\n",
     "docword.txt": b"3\n4\n6\n1 1 2\n1 3 1\n2 2 4\n2 3 1\n2 4 3\n3 4 5\n",
     "x.mtx": written(lambda file: scipy.io.mmwrite(file, MATRIX)),
-    "csr.npz": written(lambda file: np.savez(file, indptr=MATRIX.indptr, indices=MATRIX.indices, counts=MATRIX.data)),
+    "csr.npz": written(
+        lambda file: np.savez(
+            file, indptr=MATRIX.indptr, indices=MATRIX.indices, counts=MATRIX.data
+        )
+    ),
     "scipy.npz": written(lambda file: scipy.sparse.save_npz(file, MATRIX, compressed=False)),
     "packed.npz": written(lambda file: scipy.sparse.save_npz(file, MATRIX.tocsc())),
     "x.parquet": None,
 }
-OF_TEXTS = [name for name in CORPORA if name.endswith((".txt", ".txt.gz", "jsonl", "csv", "tsv", "parquet"))]
+OF_TEXTS = [
+    name for name in CORPORA if name.endswith((".txt", ".txt.gz", "jsonl", "csv", "tsv", "parquet"))
+]
 OF_TEXTS.remove("docword.txt")
 TABLES = {
     "t.csv": TABLE.encode(),
     "t.tsv": TABLE.replace(",", "\t").encode(),
     "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0),
     "t.npy": written(lambda file: np.save(file, np.arange(8.0).reshape(4, 2))),
-    "t.npz": written(lambda file: np.savez(file, id=np.array(["u", "v", "w"]), a=np.eye(3), y=np.array([0, 1, 1]))),
+    "t.npz": written(
+        lambda file: np.savez(
+            file, id=np.array(["u", "v", "w"]), a=np.eye(3), y=np.array([0, 1, 1])
+        )
+    ),
     "t.parquet": None,
 }
-FOLDER = ("meta.json", "indptr.npy", "indices.npy", "counts.npy", "vocabulary.txt", "titles.txt", "titles.offsets.npy")
+FOLDER = (
+    "meta.json",
+    "indptr.npy",
+    "indices.npy",
+    "counts.npy",
+    "vocabulary.txt",
+    "titles.txt",
+    "titles.offsets.npy",
+)
 
 
 def original(name):
@@ -77,7 +98,8 @@ def original(name):
 
 @st.composite
 def damage(draw, data):
-    """One to three of: bytes changed, taken away, put in, or a piece written twice; numbers grow, too."""
+    """One to three of: bytes changed, taken away, put in, or a piece written twice; numbers grow,
+    too."""
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, max(len(data) - 1, 0)))
         length = draw(st.integers(1, 12))
@@ -85,7 +107,11 @@ def damage(draw, data):
         piece = data[place : place + length]
         if kind == "flip":
             bit = draw(st.integers(0, 7))
-            data = data[:place] + bytes(b ^ (1 << bit) for b in data[place : place + 1]) + data[place + 1 :]
+            data = (
+                data[:place]
+                + bytes(b ^ (1 << bit) for b in data[place : place + 1])
+                + data[place + 1 :]
+            )
         elif kind == "cut":
             data = data[:place] + data[place + length :]
         elif kind == "end":
@@ -117,8 +143,12 @@ def read_damaged(name, data, folder):
     path = folder / name
     path.write_bytes(data)
     if name in TABLES:
-        reads_or_says_why(path, lambda: read_table(str(path), Choice(group="id" if name != "t.npy" else None)))
-        reads_or_says_why(path, lambda: read_table(str(path), Choice(target="y", kind="binary", missing=True)))
+        reads_or_says_why(
+            path, lambda: read_table(str(path), Choice(group="id" if name != "t.npy" else None))
+        )
+        reads_or_says_why(
+            path, lambda: read_table(str(path), Choice(target="y", kind="binary", missing=True))
+        )
     else:
         encoding = "utf-16" if name.startswith("u16") else "utf-8"
         settings = {"text": ANY_WORD} if name in OF_TEXTS else {}
@@ -129,7 +159,11 @@ def check_readers(name, folder, examples):
     data = original(name)
 
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(damage(data))
     def run(damaged):
@@ -143,7 +177,11 @@ def check_folder(name, folder, examples):
     data = (corpus.save(folder / "corpus") / name).read_bytes()
 
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(damage(data))
     def run(damaged):

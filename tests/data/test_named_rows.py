@@ -1,4 +1,5 @@
-"""Rows are called as a person finds them in the file; columns are named once; words of counts are read."""
+"""Rows are called as a person finds them in the file; columns are named once; words of counts are
+read."""
 
 import numpy as np
 import pytest
@@ -28,11 +29,31 @@ def saved(tmp_path, **cells):
 @pytest.mark.parametrize(
     ("cells", "choice", "message"),
     [
-        ({"x": "oops"}, {"columns": ("x", "y")}, r"t\.csv, column 'y': expected numbers, got 'oops' in line 5 "),
-        ({"x": ""}, {"columns": ("x", "y")}, r"t\.csv: .*got a missing value in line 5 of column 'y'"),
-        ({"x": "2.5"}, {"columns": ("x",), "target": "y", "kind": "count"}, r"t\.csv, target 'y': .*2\.5 in line 5 "),
-        ({"kind": ""}, {"columns": ("x",), "target": "kind", "kind": "binary"}, r"a missing value in line 5 \(1 such"),
-        ({"kind": ""}, {"columns": ("x",), "group": "kind"}, r"t\.csv, group 'kind': .* a missing value in line 5 "),
+        (
+            {"x": "oops"},
+            {"columns": ("x", "y")},
+            r"t\.csv, column 'y': expected numbers, got 'oops' in line 5 ",
+        ),
+        (
+            {"x": ""},
+            {"columns": ("x", "y")},
+            r"t\.csv: .*got a missing value in line 5 of column 'y'",
+        ),
+        (
+            {"x": "2.5"},
+            {"columns": ("x",), "target": "y", "kind": "count"},
+            r"t\.csv, target 'y': .*2\.5 in line 5 ",
+        ),
+        (
+            {"kind": ""},
+            {"columns": ("x",), "target": "kind", "kind": "binary"},
+            r"a missing value in line 5 \(1 such",
+        ),
+        (
+            {"kind": ""},
+            {"columns": ("x",), "group": "kind"},
+            r"t\.csv, group 'kind': .* a missing value in line 5 ",
+        ),
     ],
 )
 def test_lines_of_a_table_are_those_of_an_editor(tmp_path, cells, choice, message):
@@ -42,7 +63,9 @@ def test_lines_of_a_table_are_those_of_an_editor(tmp_path, cells, choice, messag
 
 def test_a_column_that_is_left_out_says_why_by_the_line(tmp_path):
     notes = read_table(saved(tmp_path, kind="b"), Choice()).notes
-    assert any("The column 'name' is left out: 'ann' in line 2 is not a number" in note for note in notes)
+    assert any(
+        "The column 'name' is left out: 'ann' in line 2 is not a number" in note for note in notes
+    )
 
 
 def test_rows_of_files_without_lines_are_counted_from_1_and_of_memory_as_python_does(tmp_path):
@@ -56,7 +79,11 @@ def test_rows_of_files_without_lines_are_counted_from_1_and_of_memory_as_python_
 
 @pytest.mark.parametrize(
     ("row", "message"),
-    [("a,,1", "a missing value in line 4"), ("a,b,x", "'x' in line 4"), ("a,b,2", "got 2 in line 4")],
+    [
+        ("a,,1", "a missing value in line 4"),
+        ("a,b,x", "'x' in line 4"),
+        ("a,b,2", "got 2 in line 4"),
+    ],
 )
 def test_lines_of_an_edge_list_are_those_of_an_editor(tmp_path, row, message):
     (tmp_path / "edges.csv").write_text(f"source,target,weight\na,b,1\n\n{row}\n")
@@ -90,8 +117,14 @@ def test_a_part_of_a_table_knows_the_lines_of_its_rows():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"columns": ("x", "y", "x")}, r"t\.csv, data\.columns: expected distinct names, got 'x' more than once"),
-        ({"columns": ("x", "y"), "target": "y"}, r"data\.columns: .* got 'y', the target, among them"),
+        (
+            {"columns": ("x", "y", "x")},
+            r"t\.csv, data\.columns: expected distinct names, got 'x' more than once",
+        ),
+        (
+            {"columns": ("x", "y"), "target": "y"},
+            r"data\.columns: .* got 'y', the target, among them",
+        ),
     ],
 )
 def test_columns_that_are_named_twice_are_refused(tmp_path, choice, message):
@@ -99,7 +132,7 @@ def test_columns_that_are_named_twice_are_refused(tmp_path, choice, message):
         read_table(saved(tmp_path), Choice(**choice))
 
 
-# --- words of counts ------------------------------------------------------------------------------------------------
+# --- words of counts ------------------------------------------------------------------------------
 COUNTS = np.array([[1, 0, 2], [0, 3, 0]])
 
 
@@ -107,14 +140,18 @@ def counts_of(tmp_path, kind, **more):
     matrix = scipy.sparse.csr_array(COUNTS)
     arrays = {"indptr": matrix.indptr, "indices": matrix.indices}
     arrays |= (
-        {"counts": matrix.data} if kind == "ours" else {"format": "csr", "shape": COUNTS.shape, "data": matrix.data}
+        {"counts": matrix.data}
+        if kind == "ours"
+        else {"format": "csr", "shape": COUNTS.shape, "data": matrix.data}
     )
     np.savez(tmp_path / "c.npz", **arrays, **more)
     return tmp_path / "c.npz"
 
 
 @pytest.mark.parametrize("kind", ["ours", "scipy"])
-@pytest.mark.parametrize("words", [np.array(["sun", "sea", "søster"]), np.array(["a", "b", "c"], "S")])
+@pytest.mark.parametrize(
+    "words", [np.array(["sun", "sea", "søster"]), np.array(["a", "b", "c"], "S")]
+)
 def test_the_words_inside_a_file_of_counts_are_its_vocabulary(tmp_path, kind, words):
     expected = tuple(word.decode() if isinstance(word, bytes) else word for word in words.tolist())
     assert read(counts_of(tmp_path, kind, vocabulary=words)).vocabulary == expected
@@ -131,10 +168,18 @@ def test_words_that_are_given_win_over_those_inside(tmp_path):
     ("words", "beside", "message"),
     [
         (np.array(["a", "b"]), None, r"c\.npz.* expected"),
-        (np.array([1, 2, 3]), None, r"c\.npz, vocabulary: expected one axis of words, got shape \(3,\), dtype int64"),
+        (
+            np.array([1, 2, 3]),
+            None,
+            r"c\.npz, vocabulary: expected one axis of words, got shape \(3,\), dtype int64",
+        ),
         (np.array([["a", "b", "c"]]), None, r"c\.npz, vocabulary: expected one axis of words"),
         (np.array([b"\xff", b"b", b"c"]), None, r"c\.npz, vocabulary: expected words in UTF-8"),
-        (np.array(["a", "b", "c"]), "a\nb\nd\n", r"c\.npz, vocabulary: .* got others in .*c\.vocab\.txt"),
+        (
+            np.array(["a", "b", "c"]),
+            "a\nb\nd\n",
+            r"c\.npz, vocabulary: .* got others in .*c\.vocab\.txt",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["ours", "scipy"])
@@ -146,16 +191,27 @@ def test_words_inside_that_cannot_be_are_refused(tmp_path, kind, words, beside, 
         read(path)
 
 
-# --- as the user's own program shows them -----------------------------------------------------------------------------
+# --- as the user's own program shows them ---------------------------------------------------------
 def test_rows_of_a_spreadsheet_have_the_numbers_that_it_shows(tmp_path):
     """The table begins in row 3, and row 5 is empty."""
     pytest.importorskip("python_calamine")
-    cells = {"B3": "name", "C3": "x", "B4": "ann", "C4": 1.5, "B6": "bob", "C6": "oops", "B7": "cy", "C7": 2.5}
+    cells = {
+        "B3": "name",
+        "C3": "x",
+        "B4": "ann",
+        "C4": 1.5,
+        "B6": "bob",
+        "C6": "oops",
+        "B7": "cy",
+        "C7": 2.5,
+    }
     path, notes = str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), Notes()
     found = read_columns(path, notes=notes)
     assert found.rows.labels.tolist() == [4, 6, 7]
     assert notes.texts() == ("1 rows of t.xlsx hold nothing and are left out, the first in row 5.",)
-    with pytest.raises(DataError, match=r"t\.xlsx, column 'x': expected numbers, got 'oops' in row 6 "):
+    with pytest.raises(
+        DataError, match=r"t\.xlsx, column 'x': expected numbers, got 'oops' in row 6 "
+    ):
         read_table(path, Choice(columns=("x",)))
 
 
@@ -214,10 +270,14 @@ def test_a_row_that_may_be_a_comment_is_told(tmp_path):
     notes = Notes()
     (path := tmp_path / "t.csv").write_text("g,x\na,1\n# noon,2\nb,3\n#N/A,4\n")
     read_columns(str(path), exact=["g"], notes=notes)
-    assert notes.texts() == ("Line 3 of t.csv: read as a row, with # in front. Remove it if a comment.",)
+    assert notes.texts() == (
+        "Line 3 of t.csv: read as a row, with # in front. Remove it if a comment.",
+    )
     pytest.importorskip("python_calamine")
     cells = {"A1": "# by hand", "A2": "g", "B2": "x", "A3": "a", "B3": 1, "A4": "# noon", "B4": 2}
-    sheet = read_columns(str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), notes=(of_sheet := Notes()))
+    sheet = read_columns(
+        str(spreadsheets.xlsx(tmp_path / "t.xlsx", cells)), notes=(of_sheet := Notes())
+    )
     assert (list(sheet), sheet.rows.labels.tolist()) == (["g", "x"], [3, 4])
     assert of_sheet.texts() == (
         "Rows of t.xlsx above the header that begin with # are left out, as comments: 1.",

@@ -1,4 +1,5 @@
-"""Text that means numbers is never a category a cell, and no remedy guesses between decimals and thousands."""
+"""Text that means numbers is never a category a cell, and no remedy guesses between decimals and
+thousands."""
 
 import re
 import warnings
@@ -37,13 +38,18 @@ def glmm(cells, formula="y ~ x"):
 def test_they_are_refused_with_the_cell_and_a_remedy(kind):
     """Each cell was a category: 40 coefficients for one."""
     cells = [WRITTEN[kind](x) for x in X]
-    said = rf"formula: expected numbers alone .*, got {re.escape(repr(cells[0]))} in row 0, counted from 0 of 'x'"
+    said = (
+        rf"formula: expected numbers alone .*, got {re.escape(repr(cells[0]))} in row 0, counted "
+        r"from 0 of 'x'"
+    )
     with pytest.raises(ValueError, match=rf"(?s){said}.*Write .* for .*; or C\(x\)"):
         glmm(cells)
     assert len(glmm(cells, "y ~ 0 + C(x)").design.labels) == len(set(cells))
     levels = pandas.Series(cells).astype("category")  # said by the table itself
     assert len(glmm(levels, "y ~ 0 + x").design.labels) == len(set(cells))
-    with pytest.raises(ValueError, match=r'(?s)formula: expected numbers.*got .* of \'y\'.*family="categorical"'):
+    with pytest.raises(
+        ValueError, match=r'(?s)formula: expected numbers.*got .* of \'y\'.*family="categorical"'
+    ):
         vi.glmm("y ~ x", {"x": X, "y": cells})
 
 
@@ -51,7 +57,8 @@ def test_a_file_says_its_line(tmp_path):
     path = tmp_path / "t.csv"
     pandas.DataFrame({"x": [f"{100 * x:.1f}%" for x in X], "y": Y}).to_csv(path, index=False)
     with pytest.raises(
-        ValueError, match=r"(?s)got '12.6%' in line 2 of 'x', and texts like it.*Write 12.6 for '12.6%'"
+        ValueError,
+        match=r"(?s)got '12.6%' in line 2 of 'x', and texts like it.*Write 12.6 for '12.6%'",
     ):
         vi.glmm("y ~ x", str(path))
 
@@ -91,7 +98,8 @@ def test_many_levels_must_be_repeated_often(number, are_few):
 def test_few_numbers_with_signs_are_told():
     cells = [["10%", "20%", "30%"][place % 3] for place in range(N)]
     with pytest.warns(
-        UserWarning, match=r"'x' is text, as '10%', .*write 10 for '10%'; C\(x\) says that categories are"
+        UserWarning,
+        match=r"'x' is text, as '10%', .*write 10 for '10%'; C\(x\) says that categories are",
     ):
         assert len(glmm(cells, "y ~ 0 + x").design.labels) == 3
     with warnings.catch_warnings():
@@ -123,12 +131,16 @@ def test_a_remedy_does_not_guess(cells, values):
     assert " or ".join(values) in hint_of(np.array(cells, object))
 
 
-@pytest.mark.parametrize("cells", [["red", "5"], ["1.2.3"], ["1/2/2024"], ["10:05"], ["0x1f"], ["110 00"], ["7"], []])
+@pytest.mark.parametrize(
+    "cells", [["red", "5"], ["1.2.3"], ["1/2/2024"], ["10:05"], ["0x1f"], ["110 00"], ["7"], []]
+)
 def test_other_text_means_no_numbers(cells):
     assert near_numbers(cells) is None
 
 
-@pytest.mark.parametrize("form", ["{:.2f}±0.1", "<{:.2f}", "no. {:.2f}th", "{:.2f} mg|{:.2f} g", "n{:.4f}"])
+@pytest.mark.parametrize(
+    "form", ["{:.2f}±0.1", "<{:.2f}", "no. {:.2f}th", "{:.2f} mg|{:.2f} g", "n{:.4f}"]
+)
 def test_a_text_for_nearly_each_row_is_no_category(form):
     """Whatever it says: a coefficient for each row explains all of the response."""
     forms = form.split("|")
@@ -136,7 +148,8 @@ def test_a_text_for_nearly_each_row_is_no_category(form):
     texts = [forms[row % len(forms)].format(number) for row, number in enumerate(numbers)]
     table = {"y": numbers, "x": texts}
     with pytest.raises(
-        ValueError, match="formula: expected categories that rows share, got 40 different texts in 40 rows"
+        ValueError,
+        match="formula: expected categories that rows share, got 40 different texts in 40 rows",
     ):
         vi.glmm("y ~ x", table)
     vi.glmm("y ~ C(x)", table)
@@ -145,7 +158,8 @@ def test_a_text_for_nearly_each_row_is_no_category(form):
 
 
 @pytest.mark.parametrize(
-    ("cell", "values"), [("63.4k", ("63400", "63.4")), ("1.5M", ("1500000", "1.5")), ("443½", ("443.5",))]
+    ("cell", "values"),
+    [("63.4k", ("63400", "63.4")), ("1.5M", ("1500000", "1.5")), ("443½", ("443.5",))],
 )
 def test_letters_and_fractions_behind_a_number_count(cell, values):
     assert near_numbers([cell] * 3).values == values

@@ -44,27 +44,39 @@ WRITERS = {"csv": csv, "parquet": parquet, "xlsx": xlsx}
 
 @pytest.mark.parametrize("ending", WRITERS)
 def test_blanks_around_names_and_cells_are_left_out_in_every_format(ending, tmp_path):
-    written = WRITERS[ending](tmp_path / f"a.{ending}", {" g ": [" b", "b", "c "], "x": [1.0, 2.5, 3.0]})
+    written = WRITERS[ending](
+        tmp_path / f"a.{ending}", {" g ": [" b", "b", "c "], "x": [1.0, 2.5, 3.0]}
+    )
     notes = Notes()
     columns = read_columns(str(written), exact=["g"], notes=notes)
     assert columns["g"].tolist() == ["b", "b", "c"]
     if ending != "xlsx":  # an .xlsx keeps the blanks of a cell only where it says so
-        assert notes.texts() == ("Blanks around cells are left out: ' b' and 'b' are one in the column 'g'.",)
+        assert notes.texts() == (
+            "Blanks around cells are left out: ' b' and 'b' are one in the column 'g'.",
+        )
     table = read_table(str(written), Choice(group="g"))
     assert table.group_names == ("b", "c")
 
 
 def test_names_that_differ_by_blanks_are_refused_in_parquet_too(tmp_path):
-    with pytest.raises(DataError, match="columns of distinct names, got 'a' more than once, without the blanks"):
+    with pytest.raises(
+        DataError, match="columns of distinct names, got 'a' more than once, without the blanks"
+    ):
         read_columns(str(parquet(tmp_path / "a.parquet", {"a": [1.0], " a": [2.0]})))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_true_and_false_are_numbers_in_every_format(ending, tmp_path):
-    written = WRITERS[ending](tmp_path / f"a.{ending}", {"b": [True, None, False], "x": [1.0, 2.0, 3.0]})
+    written = WRITERS[ending](
+        tmp_path / f"a.{ending}", {"b": [True, None, False], "x": [1.0, 2.0, 3.0]}
+    )
     columns = read_columns(str(written))
     np.testing.assert_array_equal(columns["b"], [1.0, np.nan, 0.0])
-    assert columns.cells["b"].tolist() == [True, None, False]  # for formulas, whose law follows the response
+    assert columns.cells["b"].tolist() == [
+        True,
+        None,
+        False,
+    ]  # for formulas, whose law follows the response
     assert read_columns(str(written), exact=["b"])["b"].tolist() == ["True", "", "False"]
 
 
@@ -72,17 +84,23 @@ def test_true_and_false_are_numbers_in_every_format(ending, tmp_path):
 def test_whole_numbers_beyond_floats_stay_apart_or_are_told(ending, tmp_path):
     large = [2**53 + 1, 2**53 + 2]
     notes = Notes()
-    assert read_columns(str(WRITERS[ending](tmp_path / f"a.{ending}", {"t": large})))["t"].tolist() == large
+    assert (
+        read_columns(str(WRITERS[ending](tmp_path / f"a.{ending}", {"t": large})))["t"].tolist()
+        == large
+    )
     lacking = WRITERS[ending](tmp_path / f"b.{ending}", {"t": [*large, None], "x": [1, 2, 3]})
     read_columns(str(lacking), notes=notes)
     assert (
-        "Whole numbers of the column 't' are rounded, such as 9007199254740993 to 9007199254740992" in notes.texts()[0]
+        "Whole numbers of the column 't' are rounded, such as 9007199254740993 to 9007199254740992"
+        in notes.texts()[0]
     )
 
 
-# --- points and commas -----------------------------------------------------------------------------------------------
+# --- points and commas ----------------------------------------------------------------------------
 def test_points_between_thousands_and_before_decimals_do_not_mix():
-    with pytest.raises(DataError, match=r"one sign for decimals in a column, got '1.125' and '2.5'"):
+    with pytest.raises(
+        DataError, match=r"one sign for decimals in a column, got '1.125' and '2.5'"
+    ):
         with_points(["1.125", "2.5"], ",", "a.csv")
     assert with_points(["0.125", "2.5"], ",", "a.csv")[0] == ["0.125", "2.5"]
 
@@ -92,20 +110,28 @@ def test_points_that_may_divide_thousands_are_told(tmp_path):
     path.write_text("x;y\n1.125;2\n3.125;4\n")
     notes = Notes()
     assert read_columns(str(path), notes=notes)["x"].tolist() == [1.125, 3.125]
-    assert "In 'x' points stand before decimals, as in '1.125'. If they divide thousands" in notes.texts()[-1]
+    assert (
+        "In 'x' points stand before decimals, as in '1.125'. If they divide thousands"
+        in notes.texts()[-1]
+    )
     notes = Notes()
     columns = read_columns(str(path), dialect=Dialect(decimal_before=","), notes=notes)
     assert columns["x"].tolist() == [1125.0, 3125.0]
-    assert "points divide thousands, as training had decimal commas: '1.125' is 1125." in notes.texts()[-1]
+    assert (
+        "points divide thousands, as training had decimal commas: '1.125' is 1125."
+        in notes.texts()[-1]
+    )
 
 
-# --- folders ---------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 def test_tables_of_other_formats_beside_parquet_files_are_refused(tmp_path):
     parquet(tmp_path / "a.parquet", {"x": [1.0]})
     (tmp_path / "README.md").write_text("what this is")
     assert read_columns(str(tmp_path))["x"].tolist() == [1.0]
     csv(tmp_path / "b.csv", {"x": [2.0]})
-    with pytest.raises(DataError, match=r"a folder of Parquet files alone, got 'b.csv' beside 'a.parquet'"):
+    with pytest.raises(
+        DataError, match=r"a folder of Parquet files alone, got 'b.csv' beside 'a.parquet'"
+    ):
         read_columns(str(tmp_path))
     (tmp_path / "a.parquet").unlink()
     with pytest.raises(DataError, match=r"got 'b.csv'. To mend it: name one of them"):
@@ -118,8 +144,17 @@ def test_true_and_false_in_one_file_are_one_and_zero_beside_numbers_in_another(t
     assert read_columns(str(tmp_path), exact=["b"])["b"].tolist() == ["True", "False", "", ""]
     parquet(tmp_path / "c.parquet", {"b": [1, 3]})
     notes = Notes()
-    assert read_columns(str(tmp_path), exact=["b"], notes=notes)["b"].tolist() == ["1", "0", "", "", "1", "3"]
-    assert notes.texts() == ("True and False in 'b' are 1 and 0, for other files have numbers there.",)
+    assert read_columns(str(tmp_path), exact=["b"], notes=notes)["b"].tolist() == [
+        "1",
+        "0",
+        "",
+        "",
+        "1",
+        "3",
+    ]
+    assert notes.texts() == (
+        "True and False in 'b' are 1 and 0, for other files have numbers there.",
+    )
     np.testing.assert_array_equal(read_columns(str(tmp_path))["b"], [1, 0, np.nan, np.nan, 1, 3])
 
 
@@ -134,5 +169,7 @@ def test_a_small_gzipped_bomb_is_refused_before_any_line_is_read(tmp_path, monke
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * (1 << 20)))
     monkeypatch.setattr(files, "_Unpacked", lambda path: pytest.fail("lines are read"))
-    with pytest.raises(DataError, match="a gzipped file that unpacks to 200 times its size at most"):
+    with pytest.raises(
+        DataError, match="a gzipped file that unpacks to 200 times its size at most"
+    ):
         read_columns(str(path))

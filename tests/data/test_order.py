@@ -34,13 +34,22 @@ CLOCKS = {
     "German dates": {"Datum": text(f"{i + 1:02d}.03.2024" for i in range(24))},
     "dates with the month first": {"d": text(f"03/{i + 1:02d}/2024" for i in range(24))},
     "quarters": {"q": text(f"{2000 + i // 4}Q{i % 4 + 1}" for i in range(24))},
-    "year and month": {"year": np.repeat([2010.0, 2011.0], 12), "month": np.tile(np.arange(1.0, 13.0), 2)},
+    "year and month": {
+        "year": np.repeat([2010.0, 2011.0], 12),
+        "month": np.tile(np.arange(1.0, 13.0), 2),
+    },
     "year and name of month": {
         "year": np.repeat([2010.0, 2011.0], 12),
         "month": text([m[:3] for m in dates.MONTHS] * 2),
     },
-    "day and time of day": {"day": np.repeat([3.0, 4.0], 12), "time": np.r_[12:24, 0:12].astype(float)},
-    "date and hour": {"date": text(["2024-05-31"] * 12 + ["2024-06-01"] * 12), "hour": np.tile(np.arange(12.0), 2)},
+    "day and time of day": {
+        "day": np.repeat([3.0, 4.0], 12),
+        "time": np.r_[12:24, 0:12].astype(float),
+    },
+    "date and hour": {
+        "date": text(["2024-05-31"] * 12 + ["2024-06-01"] * 12),
+        "hour": np.tile(np.arange(12.0), 2),
+    },
     "a serial number": {"nr": np.arange(1.0, 25.0)},
     "even steps without a name": {"s": 0.5 * np.arange(24.0)},
 }
@@ -95,7 +104,9 @@ def test_groups_are_ordered_each_by_itself_and_split_with_their_times():
     places = RNG.permutation(24)
     columns = {"animal": animal[places], "time": time[places], "x": X[places]}
     table = table_of(columns, Choice(group="animal", in_time=True), "f.csv")
-    found = {name: part[:, 0] for name, part in zip(table.group_names, table.sequences(), strict=True)}
+    found = {
+        name: part[:, 0] for name, part in zip(table.group_names, table.sequences(), strict=True)
+    }
     for i, name in enumerate("abc"):
         np.testing.assert_array_equal(found[name], X[8 * i : 8 * i + 8])
     for part in split_table(table, 0.34, 0, "groups"):
@@ -115,14 +126,23 @@ def test_a_time_that_is_named_is_modelled_and_orders_rows():
 
 
 def test_times_that_rows_of_a_group_share_are_refused_with_remedies_that_work():
-    columns = {"animal": text(np.repeat(["a", "b"], 12)), "time": np.tile(np.arange(12.0), 2), "x": X}
+    columns = {
+        "animal": text(np.repeat(["a", "b"], 12)),
+        "time": np.tile(np.arange(12.0), 2),
+        "x": X,
+    }
     with pytest.raises(DataError) as error:
         table_of(columns, IN_TIME, "f.csv")
     message = str(error.value)
     assert "different times ('time') in rows of one sequence, got the same in row 0" in message
-    assert "--set data.group=animal; or take rows as they lie: --set data.order=none 'data.columns=[\"x\"]'" in message
+    assert (
+        "--set data.group=animal; or take rows as they lie: --set data.order=none "
+        "'data.columns=[\"x\"]'" in message
+    )
     assert len(table_of(columns, Choice(group="animal", in_time=True), "f.csv").sequences()) == 2
-    assert table_of(columns, Choice(columns=("x",), in_time=True, order=()), "f.csv").columns == ("x",)
+    assert table_of(columns, Choice(columns=("x",), in_time=True, order=()), "f.csv").columns == (
+        "x",
+    )
 
 
 def test_rows_of_one_day_stay_in_the_order_of_the_file():
@@ -136,7 +156,9 @@ def test_two_orders_that_disagree_are_refused():
     day, time = np.repeat([3.0, 4.0], 12), np.r_[12:24, 0:12].astype(float)
     places = RNG.permutation(24)
     columns = {"day": day[places], "time": time[places], "x": X[places]}
-    with pytest.raises(DataError, match="one order of the rows, got two, by 'time' and by 'day', 'time'"):
+    with pytest.raises(
+        DataError, match="one order of the rows, got two, by 'time' and by 'day', 'time'"
+    ):
         table_of(columns, IN_TIME, "f.csv")
     table = table_of(columns, Choice(in_time=True, order=("day", "time")), "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X)
@@ -156,7 +178,9 @@ def test_two_orders_that_disagree_are_refused():
 )
 def test_unequal_steps_are_said(time, said):
     notes = Notes()
-    say_order(find_order({"time": time, "x": X}, None, (), None, "f.csv", str, notes), None, ("x",), notes)
+    say_order(
+        find_order({"time": time, "x": X}, None, (), None, "f.csv", str, notes), None, ("x",), notes
+    )
     unequal = [note for note in notes.texts() if "unequal" in note]
     assert len(unequal) == bool(said)
     assert all(said in note for note in unequal)
@@ -164,12 +188,16 @@ def test_unequal_steps_are_said(time, said):
 
 def test_new_rows_are_read_by_the_format_of_the_training_rows():
     """13/05 says that days come first; of 01/02 alone nobody could tell."""
-    train = table_of({"date": text(["12/05/2024", "13/05/2024", "14/05/2024"]), "x": X[:3]}, IN_TIME, "f.csv")
+    train = table_of(
+        {"date": text(["12/05/2024", "13/05/2024", "14/05/2024"]), "x": X[:3]}, IN_TIME, "f.csv"
+    )
     assert train.timed.order == Order(("date",), ("day/month/year",))
     new = {"date": text(["01/02/2024", "02/01/2024"]), "x": X[:2]}
     table = table_of(new, IN_TIME._replace(columns=("x",), order=train.timed.order), "g.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[:2][::-1])
-    with pytest.raises(DataError, match="a date in every row, written as day/month/year, got '2024/05/01'"):
+    with pytest.raises(
+        DataError, match="a date in every row, written as day/month/year, got '2024/05/01'"
+    ):
         in_order({"date": text(["2024/05/01"])}, train.timed.order, None, "g.csv", str)
     with pytest.raises(DataError, match="day may come first or second"):
         in_order(new, ("date",), None, "g.csv", str)
@@ -210,7 +238,9 @@ def test_dates_are_read_as_they_are_written(name):
         "yearmonthday": ("20240531", "20240601"),
     }[name]
     first, second = dates.read_dates(cells, name)
-    apart = 6 if name in (*dates.IN_MONTHS, "month") else dates.DAY if name == "yearmonthday" else 45000
+    apart = (
+        6 if name in (*dates.IN_MONTHS, "month") else dates.DAY if name == "yearmonthday" else 45000
+    )
     assert second - first == apart
     assert name == "yearmonthday" or name in dates.formats_of(cells)
     if name not in (*dates.IN_MONTHS, "month", "hour:minute"):
@@ -231,36 +261,66 @@ def test_a_year_that_training_has_once_stays_in_the_order():
 
 def test_dates_with_a_type_are_read_where_training_had_text():
     text = np.array([f"{day}/01/2024" for day in range(13, 31)], object)
-    timed = find_order({"date": text, "x": np.arange(18.0)}, None, (), None, "a table", str, Notes()).timed
+    timed = find_order(
+        {"date": text, "x": np.arange(18.0)}, None, (), None, "a table", str, Notes()
+    ).timed
     typed = np.array([f"2024-01-{day}" for day in range(30, 12, -1)], object)
-    assert in_order({"date": typed}, timed.order, None, "a table", str, None).rank.tolist() == list(range(17, -1, -1))
+    assert in_order({"date": typed}, timed.order, None, "a table", str, None).rank.tolist() == list(
+        range(17, -1, -1)
+    )
 
 
-# --- times that cannot be read ---------------------------------------------------------------------------------------
+# --- times that cannot be read --------------------------------------------------------------------
 ISO = months(24)
 UNREADABLE = {
     "a cell that is no date": ("date", [*ISO[:5], "unknown", *ISO[6:]], "'unknown' in row 5"),
-    "a day that there is not": ("date", [*ISO[:5], "2023-02-30", *ISO[6:]], "'2023-02-30' in row 5"),
-    "two formats": ("when", [*ISO[:20], *[f"{i}.05.2024" for i in range(1, 5)]], "'1.05.2024' in row 20"),
+    "a day that there is not": (
+        "date",
+        [*ISO[:5], "2023-02-30", *ISO[6:]],
+        "'2023-02-30' in row 5",
+    ),
+    "two formats": (
+        "when",
+        [*ISO[:20], *[f"{i}.05.2024" for i in range(1, 5)]],
+        "'1.05.2024' in row 20",
+    ),
     "numbered names": ("time", [f"t{i}" for i in range(24)], "'t0' in row 0"),
-    "a month and a year or a day": ("date", [f"Jan-{i:02d}" for i in range(1, 25)], "'Jan-01' in row 0"),
-    "nanoseconds": ("timestamp", [f"2024-01-01 00:00:00.{i:09d}" for i in range(24)], "00.000000001' in row 1"),
-    "a zone at some": ("date", [*ISO[:23], "2024-05-31T00:00:00Z"], "'2024-05-31T00:00:00Z' in row 23"),
+    "a month and a year or a day": (
+        "date",
+        [f"Jan-{i:02d}" for i in range(1, 25)],
+        "'Jan-01' in row 0",
+    ),
+    "nanoseconds": (
+        "timestamp",
+        [f"2024-01-01 00:00:00.{i:09d}" for i in range(24)],
+        "00.000000001' in row 1",
+    ),
+    "a zone at some": (
+        "date",
+        [*ISO[:23], "2024-05-31T00:00:00Z"],
+        "'2024-05-31T00:00:00Z' in row 23",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_rows_do_not_stay_as_they_lie_where_a_time_cannot_be_read(name):
     column, cells, got = UNREADABLE[name]
-    with pytest.raises(DataError, match=f"times of one format in column '{column}', got .*{got}") as error:
+    with pytest.raises(
+        DataError, match=f"times of one format in column '{column}', got .*{got}"
+    ) as error:
         table_of({column: text(cells), "x": X}, IN_TIME, "f.csv")
     assert "--set data.order=none 'data.columns=[\"x\"]'" in str(error.value)
-    as_they_lie = table_of({column: text(cells), "x": X}, Choice(columns=("x",), in_time=True, order=()), "f.csv")
+    as_they_lie = table_of(
+        {column: text(cells), "x": X}, Choice(columns=("x",), in_time=True, order=()), "f.csv"
+    )
     np.testing.assert_array_equal(as_they_lie.x[:, 0], X)
 
 
 def test_a_column_of_times_that_is_not_read_is_told_where_another_orders_the_rows():
-    table = table_of({"date": text([*ISO[:23], "?!"]), "step": np.arange(24.0)[::-1], "x": X}, IN_TIME, "f.csv")
+    table = table_of(
+        {"date": text([*ISO[:23], "?!"]), "step": np.arange(24.0)[::-1], "x": X}, IN_TIME, "f.csv"
+    )
     assert table.timed.order.columns == ("step",)
     assert "The column 'date' does not order the rows: '?!' in row 23" in " ".join(table.notes)
 
@@ -274,7 +334,9 @@ def test_years_of_two_digits_are_told_and_versions_are_no_dates():
     cells = text(f"{i + 1:02d}.12.23" for i in range(24))
     table = table_of({"Datum": cells[::-1], "x": X}, IN_TIME, "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[::-1])
-    assert "Years of two digits in 'Datum' are 1969 to 2068: '24.12.23' is 2023-12-24." in table.notes
+    assert (
+        "Years of two digits in 'Datum' are 1969 to 2068: '24.12.23' is 2023-12-24." in table.notes
+    )
     assert table_of({"section": cells[::-1], "x": X}, IN_TIME, "f.csv").timed is None
 
 
@@ -294,25 +356,34 @@ def test_whole_numbers_beyond_floats_order_rows():
     assert table.timed.times.tolist() == stamps[::-1].tolist()
 
 
-# --- midnight --------------------------------------------------------------------------------------------------------
-NIGHT = text(f"{(23 * 60 + 48 + i) // 60 % 24:02d}:{(23 * 60 + 48 + i) % 60:02d}" for i in range(24))
+# --- midnight -------------------------------------------------------------------------------------
+NIGHT = text(
+    f"{(23 * 60 + 48 + i) // 60 % 24:02d}:{(23 * 60 + 48 + i) % 60:02d}" for i in range(24)
+)
 
 
 def test_times_of_the_day_go_on_over_midnight():
     groups = text(["a", "b"] * 12)
     for table in ({"time": NIGHT, "x": X}, {"time": np.repeat(NIGHT[::2], 2), "x": X, "g": groups}):
-        timed = table_of(table, IN_TIME._replace(group="g" if "g" in table else None), "f.csv").timed
+        timed = table_of(
+            table, IN_TIME._replace(group="g" if "g" in table else None), "f.csv"
+        ).timed
         assert np.all(np.diff(timed.rank) >= 0)
-        again = in_order(table, timed.order, None if "g" not in table else np.tile([0, 1], 12), "f.csv", str)
+        again = in_order(
+            table, timed.order, None if "g" not in table else np.tile([0, 1], 12), "f.csv", str
+        )
         assert again.rank.tolist() == timed.rank.tolist()
 
 
 def test_a_night_in_another_order_is_refused():
-    with pytest.raises(DataError, match="times of one day in column 'time', got 00:00:00 to 23:59:00 with no row in"):
+    with pytest.raises(
+        DataError,
+        match="times of one day in column 'time', got 00:00:00 to 23:59:00 with no row in",
+    ):
         table_of({"time": NIGHT[::-1], "x": X}, IN_TIME, "f.csv")
 
 
-# --- rows without a group or a time ----------------------------------------------------------------------------------
+# --- rows without a group or a time ---------------------------------------------------------------
 @pytest.mark.parametrize("order", [None, ("date",)])
 def test_rows_without_a_group_or_a_time_are_left_out_where_that_is_asked(order):
     groups = text(["a"] * 12 + ["b"] * 12)

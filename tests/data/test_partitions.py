@@ -1,4 +1,5 @@
-"""Folders of Parquet files as other programs write them: partitions, files that are no part, the index of a frame."""
+"""Folders of Parquet files as other programs write them: partitions, files that are no part, the
+index of a frame."""
 
 import numpy as np
 import pytest
@@ -71,8 +72,13 @@ def test_two_levels_names_of_any_letters_and_missing_values(tmp_path):
     exact = read_columns(str(tmp_path), exact=("n",))
     assert sorted(exact["n"]) == ["007", "1", "3"]
     rows = vi.data.rows(tmp_path, ["x", "n"])
-    np.testing.assert_array_equal(sorted(rows.take(np.arange(3)).tolist()), [[1.5, 1], [2.5, 7], [3.5, 3]])
-    with pytest.raises(DataError, match=r"p.parquet, column 'k', which its folder gives: expected a number, got 'a b'"):
+    np.testing.assert_array_equal(
+        sorted(rows.take(np.arange(3)).tolist()), [[1.5, 1], [2.5, 7], [3.5, 3]]
+    )
+    with pytest.raises(
+        DataError,
+        match=r"p.parquet, column 'k', which its folder gives: expected a number, got 'a b'",
+    ):
         vi.data.rows(tmp_path)
 
 
@@ -86,28 +92,49 @@ def test_a_column_of_the_file_goes_before_that_of_its_folder(tmp_path):
 def test_what_others_write_in_parts_comes_back(program, tmp_path):
     columns = {"x": [0.5, 1.5, 2.5, 3.5], "site": ["n", "s", "s", "n"]}
     if program == "pandas":
-        pytest.importorskip("pandas").DataFrame(columns).to_parquet(tmp_path / "t", partition_cols=["site"])
+        pytest.importorskip("pandas").DataFrame(columns).to_parquet(
+            tmp_path / "t", partition_cols=["site"]
+        )
     elif program == "polars":
         polars = pytest.importorskip("polars")
         if not hasattr(polars, "PartitionBy"):
             pytest.skip("an older Polars")
-        polars.DataFrame(columns).write_parquet(polars.PartitionBy(str(tmp_path / "t"), key=["site"]), mkdir=True)
+        polars.DataFrame(columns).write_parquet(
+            polars.PartitionBy(str(tmp_path / "t"), key=["site"]), mkdir=True
+        )
     else:
         parquet.write_to_dataset(arrow.table(columns), str(tmp_path / "t"), partition_cols=["site"])
     found = read_columns(str(tmp_path / "t"))
-    assert dict(zip(found["x"], found["site"], strict=True)) == dict(zip(columns["x"], columns["site"], strict=True))
+    assert dict(zip(found["x"], found["site"], strict=True)) == dict(
+        zip(columns["x"], columns["site"], strict=True)
+    )
 
 
 REFUSED = {
-    "beside files": ({"a.parquet": {"x": [1]}, "y=1/b.parquet": {"x": [1]}}, "'y=1/b.parquet' beside 'a.parquet'"),
+    "beside files": (
+        {"a.parquet": {"x": [1]}, "y=1/b.parquet": {"x": [1]}},
+        "'y=1/b.parquet' beside 'a.parquet'",
+    ),
     "of two depths": (
         {"y=1/a.parquet": {"x": [1]}, "y=1/z=2/b.parquet": {"x": [1]}},
         "'y=1/z=2/b.parquet' beside 'y=1/a.parquet'",
     ),
-    "of two columns": ({"y=1/a.parquet": {"x": [1]}, "z=1/a.parquet": {"x": [1]}}, "called by the same columns"),
-    "without a column": ({"a.parquet": {"x": [1]}, "old/b.parquet": {"x": [1]}}, "got 'old/b.parquet' beside"),
-    "years alone": ({"2020/a.parquet": {"x": [1]}}, "none but '2020/a.parquet', which are left out"),
-    "an underscore alone": ({"_a.parquet": {"x": [1]}}, "none but '_a.parquet', which are left out"),
+    "of two columns": (
+        {"y=1/a.parquet": {"x": [1]}, "z=1/a.parquet": {"x": [1]}},
+        "called by the same columns",
+    ),
+    "without a column": (
+        {"a.parquet": {"x": [1]}, "old/b.parquet": {"x": [1]}},
+        "got 'old/b.parquet' beside",
+    ),
+    "years alone": (
+        {"2020/a.parquet": {"x": [1]}},
+        "none but '2020/a.parquet', which are left out",
+    ),
+    "an underscore alone": (
+        {"_a.parquet": {"x": [1]}},
+        "none but '_a.parquet', which are left out",
+    ),
 }
 
 
@@ -156,7 +183,10 @@ def test_words_beside_shards_are_no_document(within, tmp_path):
 
 @pytest.mark.parametrize("within", ["", "lang=1/"])
 def test_words_beside_texts_are_no_document(within, tmp_path):
-    fill(tmp_path, {f"{within}a.parquet": {"text": ["one word", "two words"], "stars": [3, 4]}} | BESIDE)
+    fill(
+        tmp_path,
+        {f"{within}a.parquet": {"text": ["one word", "two words"], "stars": [3, 4]}} | BESIDE,
+    )
     corpus = read(tmp_path, text=ALL)
     assert corpus.vocabulary == ("one", "two", "word", "words")
     beside = columns_beside(tmp_path, None)
@@ -165,17 +195,35 @@ def test_words_beside_texts_are_no_document(within, tmp_path):
 
 
 def test_texts_that_lie_beside_files_of_parquet_are_told_to_be_left_out(tmp_path):
-    fill(tmp_path, {"a.parquet": {"text": ["one word", "two words"]}, "b.txt": b"three", "vocabulary.txt": b"four"})
+    fill(
+        tmp_path,
+        {
+            "a.parquet": {"text": ["one word", "two words"]},
+            "b.txt": b"three",
+            "vocabulary.txt": b"four",
+        },
+    )
     corpus = read(tmp_path, text=ALL)
     assert corpus.num_documents == 2
     assert "Files beside those of Parquet are not read: 'b.txt'." in corpus.notes
 
 
 def test_hidden_files_among_texts_are_left_out_and_counted(tmp_path):
-    fill(tmp_path, {"a.txt": b"one word", "._a.txt": b"\0\5junk", "__MACOSX/._a.txt": b"\0", "_b.txt": b"two words"})
+    fill(
+        tmp_path,
+        {
+            "a.txt": b"one word",
+            "._a.txt": b"\0\5junk",
+            "__MACOSX/._a.txt": b"\0",
+            "_b.txt": b"two words",
+        },
+    )
     corpus = read(tmp_path, text=ALL)
     assert corpus.titles == ("_b.txt", "a.txt")
-    assert "Files whose names begin with a point, or that of their folder, are left out: 2." in corpus.notes
+    assert (
+        "Files whose names begin with a point, or that of their folder, are left out: 2."
+        in corpus.notes
+    )
 
 
 def test_a_link_that_leads_back_ends(tmp_path):
@@ -226,7 +274,8 @@ def test_the_index_of_a_frame_is_no_column(name, tmp_path):
     notes = Notes()
     assert list(read_columns(str(tmp_path), notes=notes)) == ["x"]
     assert notes.texts() == (
-        f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read.",
+        f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it "
+        "read.",
     )
     with pytest.warns(UserWarning, match=f"not read: '{name}', the index of a data frame"):
         table = vi.data.rows(tmp_path)
@@ -245,6 +294,9 @@ def test_the_index_that_pandas_writes_is_left_out(tmp_path):
 
 def test_parts_by_names_alone():
     names = ["y=2/b.parquet", "y=1/a.parquet", "y=1/_SUCCESS", "notes.txt", "_y=3/.a.parquet"]
-    assert parts_of(names, "t") == [Part("y=1/a.parquet", {"y": "1"}), Part("y=2/b.parquet", {"y": "2"})]
+    assert parts_of(names, "t") == [
+        Part("y=1/a.parquet", {"y": "1"}),
+        Part("y=2/b.parquet", {"y": "2"}),
+    ]
     assert parts_of(["_y=1/a.parquet"], "t") == [Part("_y=1/a.parquet", {"_y": "1"})]
     assert parts_of([], "t") == []

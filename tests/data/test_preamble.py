@@ -30,7 +30,9 @@ def test_a_declared_separator_divides_cells_and_is_no_row(first, encoding, end, 
     assert not any("divided by" in note for note in notes.texts())
 
 
-@pytest.mark.parametrize(("letter", "name"), [("\t", "t.csv"), ("|", "t.csv.gz"), (",", "t.tsv"), (";", "t.txt")])
+@pytest.mark.parametrize(
+    ("letter", "name"), [("\t", "t.csv"), ("|", "t.csv.gz"), (",", "t.tsv"), (";", "t.txt")]
+)
 def test_every_separator_may_be_declared(letter, name, tmp_path):
     path = saved(tmp_path / name, f"sep={letter}\na{letter}b\n1{letter}2\n")
     assert list(read_columns(path)) == ["a", "b"]
@@ -40,12 +42,16 @@ def test_a_setting_goes_before_a_declaration_and_unknown_letters_are_refused(tmp
     path = saved(tmp_path / "t.csv", "sep=;\na,b\n1,2\n")
     assert list(read_columns(path, dialect=Dialect(separator=","))) == ["a", "b"]
     with pytest.raises(
-        DataError, match=r"t\.csv:1: expected one of ',', ';', '\\t', '\|' between cells, got the line 'sep"
+        DataError,
+        match=r"t\.csv:1: expected one of ',', ';', '\\t', '\|' between cells, got the line 'sep",
     ):
         read_columns(saved(tmp_path / "t.csv", "sep=#\na#b\n1#2\n"))
 
 
-COMMENTED = "# Made by an instrument, on a day, in a place.\n#\n\n# Units: mm\nname,x\nann,1.5\n\nbob,oops\n"
+COMMENTED = (
+    "# Made by an instrument, on a day, in a place.\n#\n\n# Units: "
+    "mm\nname,x\nann,1.5\n\nbob,oops\n"
+)
 
 
 def test_comments_above_the_header_are_left_out_and_told(tmp_path):
@@ -58,7 +64,9 @@ def test_comments_above_the_header_are_left_out_and_told(tmp_path):
     assert names_of_columns(path) == ["name", "x"]
     texts = TextSettings(min_df=1, max_df=1.0, stop_words=None)
     corpus = read(
-        saved(tmp_path / "r.csv", "# a note, of two cells\ntext\nplum pear\nplum\n"), column="text", text=texts
+        saved(tmp_path / "r.csv", "# a note, of two cells\ntext\nplum pear\nplum\n"),
+        column="text",
+        text=texts,
     )
     assert corpus.vocabulary == ("pear", "plum")
     assert list(corpus.titles or ()) == ["r.csv:3", "r.csv:4"]
@@ -82,7 +90,8 @@ def test_a_declaration_may_stand_above_comments(tmp_path):
 def test_a_comment_that_may_be_the_header_is_refused_and_the_remedy_works(text, tmp_path):
     path = saved(tmp_path / "t.csv", text)
     with pytest.raises(
-        DataError, match=r"t\.csv:1: .*if line 1 is the header, remove its #; if it is a comment, remove"
+        DataError,
+        match=r"t\.csv:1: .*if line 1 is the header, remove its #; if it is a comment, remove",
     ):
         read_columns(path)
     header, _, rest = text.partition("\n")
@@ -94,11 +103,16 @@ def test_a_comment_that_may_be_the_header_is_refused_and_the_remedy_works(text, 
 
 def test_a_column_of_numbers_of_rows_may_be_called_by_the_sign_alone(tmp_path):
     assert list(read_columns(saved(tmp_path / "t.csv", "#,x\n1,1.5\n2,2.5\n"))) == ["#", "x"]
-    assert list(read_columns(saved(tmp_path / "t.csv", '"# of items",x\n1,1.5\n'))) == ["# of items", "x"]
+    assert list(read_columns(saved(tmp_path / "t.csv", '"# of items",x\n1,1.5\n'))) == [
+        "# of items",
+        "x",
+    ]
 
 
 def test_a_comment_below_the_header_is_refused_with_its_line(tmp_path):
-    with pytest.raises(DataError, match=r"t\.csv:3: expected 2 cells, as in the header, got 1.*remove comments"):
+    with pytest.raises(
+        DataError, match=r"t\.csv:3: expected 2 cells, as in the header, got 1.*remove comments"
+    ):
         read_columns(saved(tmp_path / "t.csv", "a,b\n1,2\n# the second day\n3,4\n"))
 
 
@@ -106,7 +120,9 @@ def test_a_comment_below_the_header_is_refused_with_its_line(tmp_path):
 def test_a_title_above_the_header_is_to_be_deleted(title, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"{title}\nx,y\n1,2\n3,4\n")
-    with pytest.raises(DataError, match="if line 1 is a title or a comment and not the names of columns, delete it"):
+    with pytest.raises(
+        DataError, match="if line 1 is a title or a comment and not the names of columns, delete it"
+    ):
         read_columns(str(path))
     path.write_text("x,y\n1,2\n3,4\n")
     assert read_columns(str(path))["y"].tolist() == [2.0, 4.0]

@@ -1,4 +1,5 @@
-"""Shards of texts: the same corpus as `read` gives, whoever does the work and however often it is stopped."""
+"""Shards of texts: the same corpus as `read` gives, whoever does the work and however often it is
+stopped."""
 
 import concurrent.futures
 import contextlib
@@ -33,18 +34,29 @@ def same(folder, texts=TEXTS, settings=SETTINGS):
 
 def test_shards_hold_the_corpus_that_read_gives(tmp_path):
     lines = []
-    prepare(iter(TEXTS), tmp_path / "out", text=SETTINGS, shard_characters=1000, progress=lines.append)
+    prepare(
+        iter(TEXTS), tmp_path / "out", text=SETTINGS, shard_characters=1000, progress=lines.append
+    )
     same(tmp_path / "out")
     number = json.loads((tmp_path / "out" / DONE).read_text())["shards"]
     assert number == len(list((tmp_path / "out").glob("part-*.parquet"))) > 5
-    assert lines == [f"shards {done}: {i + 1}" for done in ("counted", "indexed") for i in range(number)]
+    assert lines == [
+        f"shards {done}: {i + 1}" for done in ("counted", "indexed") for i in range(number)
+    ]
     assert not list((tmp_path / "out").glob("counted-*"))
 
 
 def test_threads_and_a_given_vocabulary(tmp_path):
     words = ["motaion", "statcion", "none"]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        prepare(iter(TEXTS), tmp_path / "out", vocabulary=words, executor=pool, shard_characters=500, in_flight=3)
+        prepare(
+            iter(TEXTS),
+            tmp_path / "out",
+            vocabulary=words,
+            executor=pool,
+            shard_characters=500,
+            in_flight=3,
+        )
     got, expected = read(tmp_path / "out"), read([text for _, text in TEXTS], vocabulary=words)
     assert got.vocabulary == tuple(words)
     assert (got.to_scipy() != expected.to_scipy()).nnz == 0
@@ -68,14 +80,19 @@ def test_what_was_stopped_goes_on(tmp_path, after):
         prepare(iter(TEXTS), tmp_path / "out", progress=until, **arguments)
     with pytest.raises(DataError, match="of these texts and settings"):
         prepare(iter(TEXTS), tmp_path / "out", shard_characters=4000)
-    with pytest.raises(DataError, match="expected shards that are all there, got some, whose making was stopped"):
+    with pytest.raises(
+        DataError, match="expected shards that are all there, got some, whose making was stopped"
+    ):
         read(tmp_path / "out")
     more = []
     prepare(iter(TEXTS), tmp_path / "out", progress=more.append, **arguments)
     same(tmp_path / "out")
     number = json.loads((tmp_path / "out" / DONE).read_text())["shards"]
     assert len(more) == 2 * number - after  # nothing is done twice
-    assert prepare(iter(TEXTS), tmp_path / "out", progress=pytest.fail, **arguments) == tmp_path / "out"
+    assert (
+        prepare(iter(TEXTS), tmp_path / "out", progress=pytest.fail, **arguments)
+        == tmp_path / "out"
+    )
 
 
 def test_shards_that_are_lost_or_too_many_are_refused(tmp_path):
@@ -149,8 +166,14 @@ class Fails(concurrent.futures.Executor):
 
 def test_workers_that_dask_gave_up_are_said_and_other_errors_stay(tmp_path):
     """Dask's error is known by its name: it is not installed here."""
-    dask, mine = (type("KilledWorker", (Exception,), {"__module__": of}) for of in ("distributed.scheduler", "mine"))
-    with pytest.raises(DataError, match=r"executor: expected workers that live, got one that was killed, .*same again"):
+    dask, mine = (
+        type("KilledWorker", (Exception,), {"__module__": of})
+        for of in ("distributed.scheduler", "mine")
+    )
+    with pytest.raises(
+        DataError,
+        match=r"executor: expected workers that live, got one that was killed, .*same again",
+    ):
         prepare(iter(TEXTS), tmp_path / "out", executor=Fails(dask))
     with pytest.raises(mine, match="count-7"):
         prepare(iter(TEXTS), tmp_path / "out", executor=Fails(mine))
@@ -167,8 +190,9 @@ def killed_twice(target, texts, settings):
 
 @pytest.mark.slow
 def test_a_cluster_of_dask_whose_workers_are_killed(tmp_path, monkeypatch):
-    """Dask gives a shard up where it may try no other worker, and that is said. The same again, with the same client,
-    goes on; the next worker that is killed does not stop it, for now Dask may try another."""
+    """Dask gives a shard up where it may try no other worker, and that is said. The same again,
+    with the same client, goes on; the next worker that is killed does not stop it, for now Dask may
+    try another."""
     of_it = "Dask is beside the environment of the tests: .ci/run installs it there"
     dask = pytest.importorskip("dask", reason=of_it)
     distributed = pytest.importorskip("distributed", reason=of_it)
@@ -176,14 +200,25 @@ def test_a_cluster_of_dask_whose_workers_are_killed(tmp_path, monkeypatch):
     kills, arguments = tmp_path / "kills", {"text": SETTINGS, "shard_characters": 1000}
     kills.mkdir()
     # On a busy machine a worker is not there again within the 15 s for which Dask waits for it.
-    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.deploy.lost-worker-timeout": "10 minutes"}
-    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
+    }
+    workers = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with (
         dask.config.set(settings),
         distributed.LocalCluster(**workers) as cluster,
         distributed.Client(cluster) as client,
     ):
-        with pytest.raises(DataError, match="expected workers that live, got one that was killed, perhaps for memory"):
+        with pytest.raises(
+            DataError,
+            match="expected workers that live, got one that was killed, perhaps for memory",
+        ):
             prepare(iter(TEXTS), tmp_path / "out", executor=client.get_executor(), **arguments)
         assert len(list(kills.iterdir())) == 1
         cluster.scheduler.allowed_failures = 3
@@ -198,36 +233,52 @@ def test_a_full_disk_is_said_and_what_was_written_is_kept(tmp_path, workers):
     out, disk = tmp_path / "disk" / "out", tmp_path / "disk"
     disk.mkdir()
     mount = lambda size: ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
-    if sys.platform != "linux" or subprocess.run(mount("size=96k"), check=False, capture_output=True).returncode:
+    if (
+        sys.platform != "linux"
+        or subprocess.run(mount("size=96k"), check=False, capture_output=True).returncode
+    ):
         pytest.skip("no disk can be made here")
     rng = np.random.default_rng(1)
     texts = [(name, f"{text} {' '.join(rng.choice(WORDS, 400))}") for name, text in TEXTS]
     arguments = {"text": SETTINGS, "shard_characters": 10_000}
     try:
         with contextlib.ExitStack() as stack:
-            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers)) if workers else None
-            with pytest.raises(DataError, match=r"out: expected room on the disk, got none left .*the same again"):
+            pool = (
+                stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers))
+                if workers
+                else None
+            )
+            with pytest.raises(
+                DataError, match=r"out: expected room on the disk, got none left .*the same again"
+            ):
                 prepare(iter(texts), out, executor=pool, **arguments)
         kept = {path.name for path in out.iterdir()}
         # Which of two workers' shards finds no room is chance; one worker writes them in order.
-        assert COUNTED.format(0) in kept or (workers and [name for name in kept if name.startswith("counted-")])
+        assert COUNTED.format(0) in kept or (
+            workers and [name for name in kept if name.startswith("counted-")]
+        )
         assert not [name for name in kept if name.endswith(".tmp")]
         subprocess.run(mount("remount,size=9m"), check=True)
         lines = []
         prepare(iter(texts), out, progress=lines.append, **arguments)
         number = json.loads((out / DONE).read_text())["shards"]
-        assert len(lines) == 2 * number - len([name for name in kept if not name.startswith("prep")])
+        assert len(lines) == 2 * number - len(
+            [name for name in kept if not name.startswith("prep")]
+        )
         same(out, texts)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_vocabulary_by_hash_is_never_closed(tmp_path):
-    """Counts by hand: hashes of letters from another process, which has another seed of Python's own hash."""
+    """Counts by hand: hashes of letters from another process, which has another seed of Python's
+    own hash."""
     texts = [("a", "cat dog dog"), ("b", "new cat"), ("c", "")]
     script = "from vijax.data.to_shards import hashed; print(*hashed(['cat', 'dog', 'new'], 5))"
     env = {**os.environ, "PYTHONHASHSEED": "1"}
-    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=env).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=env
+    ).stdout
     places = dict(zip(["cat", "dog", "new"], map(int, said.split()), strict=True))
     first, second = tmp_path / "first", tmp_path / "second"
     settings = TextSettings(stop_words=None)
@@ -247,5 +298,7 @@ def test_a_vocabulary_by_hash_is_never_closed(tmp_path):
     one = prepare(iter(texts), tmp_path / "one", vocabulary="hash:1", text=settings)
     assert read(one).to_scipy().toarray().tolist() == [[3], [2], [0]]
     for wrong in ("hash:", "hash:0", "hash:2**40", "hash:9**999999999", "hash:2^18"):
-        with pytest.raises(DataError, match=r"vocabulary: expected hash: and a number from 1 to 10,000,000"):
+        with pytest.raises(
+            DataError, match=r"vocabulary: expected hash: and a number from 1 to 10,000,000"
+        ):
             prepare(iter(texts), tmp_path / "other", vocabulary=wrong)

@@ -13,7 +13,11 @@ def written(folder, text, name="ratings.csv"):
 
 
 def test_a_row_is_a_user_an_item_and_a_count(tmp_path):
-    corpus = read(written(tmp_path, "item;user;when;count\n007;ann;1;2\nball;bob;2;1\n007;ann;3;1\n7;bob;4;0\n"))
+    corpus = read(
+        written(
+            tmp_path, "item;user;when;count\n007;ann;1;2\nball;bob;2;1\n007;ann;3;1\n7;bob;4;0\n"
+        )
+    )
     assert corpus.vocabulary == ("007", "ball", "7")
     assert corpus.titles == ("ann", "bob")
     assert corpus.to_scipy().toarray().tolist() == [[3, 0, 0], [0, 1, 0]]
@@ -29,7 +33,10 @@ def test_without_counts_a_row_counts_once_and_may_be_kept_in_files(tmp_path):
 
 
 def test_a_table_of_texts_stays_one(tmp_path):
-    assert read(written(tmp_path, "user,item,text\na,x,cat dog\nb,y,dog cat\n")).vocabulary == ("cat", "dog")
+    assert read(written(tmp_path, "user,item,text\na,x,cat dog\nb,y,dog cat\n")).vocabulary == (
+        "cat",
+        "dog",
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,18 +55,29 @@ def test_a_wrong_table_is_named(tmp_path, text, message):
 
 def test_columns_must_be_there(tmp_path):
     path = written(tmp_path, "who,item\na,x\n")
-    with pytest.raises(ValueError, match="expected the columns user and item, got the columns who, item"):
+    with pytest.raises(
+        ValueError, match="expected the columns user and item, got the columns who, item"
+    ):
         read(path, format="ratings")
 
 
-# --- common headers, ratings, tables in memory ------------------------------------------------------------------------
+# --- common headers, ratings, tables in memory ----------------------------------------------------
 MOVIES = (
-    "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,4.0,1260759179\n007,31,5.0,1\n7,31,3,2\n1,31,4.5,9\n"
+    "userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n1,1029,4.0,1260759179\n"
+    "007,31,5.0,1\n7,31,3,2\n1,31,4.5,9\n"
 )
 
 
 @pytest.mark.parametrize(
-    "header", ["userId,movieId", "User,Item", "user_id;item_id", "USER ID,Product-ID", "uid,isbn", "customers,item"]
+    "header",
+    [
+        "userId,movieId",
+        "User,Item",
+        "user_id;item_id",
+        "USER ID,Product-ID",
+        "uid,isbn",
+        "customers,item",
+    ],
 )
 def test_common_headers_are_known_and_told(tmp_path, header):
     mark = ";" if ";" in header else ","
@@ -71,17 +89,31 @@ def test_common_headers_are_known_and_told(tmp_path, header):
 
 def test_ratings_are_not_guessed_about(tmp_path):
     path = written(tmp_path, MOVIES)
-    with pytest.raises(ValueError, match=r"told how the ratings in column 'rating' count, got nothing.*least=4"):
+    with pytest.raises(
+        ValueError, match=r"told how the ratings in column 'rating' count, got nothing.*least=4"
+    ):
         read(path)
     liked = ratings(path, least=4)
     assert (liked.titles, liked.vocabulary) == (("1", "007", "7"), ("31", "1029"))
-    assert liked.to_scipy().toarray().tolist() == [[0, 1], [1, 0], [0, 0]]  # by the time the last of 31 by 1 is 2.5
+    assert liked.to_scipy().toarray().tolist() == [
+        [0, 1],
+        [1, 0],
+        [0, 0],
+    ]  # by the time the last of 31 by 1 is 2.5
     assert "2 of 4 items that users rated have 4 or more in 'rating'" in "\n".join(liked.notes)
-    assert "1 rows are of an item that the user rated again: the last rating counts, by 'timestamp'." in liked.notes
+    assert (
+        "1 rows are of an item that the user rated again: the last rating counts, by 'timestamp'."
+        in liked.notes
+    )
     once = ratings(path, count="none")
     assert once.to_scipy().toarray().tolist() == [[2, 1], [1, 0], [1, 0]]
-    assert "The ratings in 'rating' are not read: a row counts the same whatever they say." in once.notes
-    with pytest.raises(ValueError, match=r"expected whole counts.* got 2.5 in line 2 \(2 such\).*least=4"):
+    assert (
+        "The ratings in 'rating' are not read: a row counts the same whatever they say."
+        in once.notes
+    )
+    with pytest.raises(
+        ValueError, match=r"expected whole counts.* got 2.5 in line 2 \(2 such\).*least=4"
+    ):
         ratings(path, count="rating")
     whole = ratings(written(tmp_path, "user,item,stars\na,x,5\nb,x,1\n"), count="stars")
     assert whole.to_scipy().toarray().tolist() == [[5], [1]]
@@ -89,7 +121,9 @@ def test_ratings_are_not_guessed_about(tmp_path):
 
 def test_fractions_are_explained(tmp_path):
     path = written(tmp_path, "user,item,count\na,x,0.25\na,y,2\n")
-    with pytest.raises(ValueError, match=r"how often an item was taken, got 0.25 in line 2.*count='none'"):
+    with pytest.raises(
+        ValueError, match=r"how often an item was taken, got 0.25 in line 2.*count='none'"
+    ):
         read(path)
 
 
@@ -98,24 +132,35 @@ def test_columns_are_named_where_their_names_say_nothing(tmp_path):
     corpus = ratings(path, user="who", item="what", count="n")
     assert corpus.to_scipy().toarray().tolist() == [[2, 0], [0, 1]]
     assert corpus.notes[0] == "Not read: the column 'day'."
-    with pytest.raises(ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"):
+    with pytest.raises(
+        ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"
+    ):
         ratings(path, user="whom", item="what")
     exact = read(written(tmp_path, "user_id,user,item,item_name,item_id\n1,a,x,y,z\n"))
     assert (exact.titles, exact.vocabulary) == (("a",), ("x",))
-    with pytest.raises(ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"):
+    with pytest.raises(
+        ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"
+    ):
         read(written(tmp_path, "user_id,customer,item\na,b,x\n"))
-    with pytest.raises(ValueError, match="expected a column of ratings or counts to compare with it, got none"):
+    with pytest.raises(
+        ValueError, match="expected a column of ratings or counts to compare with it, got none"
+    ):
         ratings(written(tmp_path, "user,item\na,x\n"), least=4)
 
 
 def test_settings_that_make_no_sense_are_named():
     table = {"user": ["a"], "item": ["x"], "rating": [5]}
-    with pytest.raises(ValueError, match="expected two columns, of users and of items, got 'item' for both"):
+    with pytest.raises(
+        ValueError, match="expected two columns, of users and of items, got 'item' for both"
+    ):
         ratings(table, user="item", least=4)
     for wrong in ("4", float("nan")):
         with pytest.raises(ValueError, match="least: expected a number, got"):
             ratings(table, least=wrong)
-    with pytest.raises(ValueError, match="source: expected a path, a table of pandas, Arrow or polars, or a mapping"):
+    with pytest.raises(
+        ValueError,
+        match="source: expected a path, a table of pandas, Arrow or polars, or a mapping",
+    ):
         ratings([("a", "x")])
     with pytest.raises(ValueError, match="column 'rating': expected numbers, got 'good' in row 0"):
         ratings({**table, "rating": ["good"]}, least=4)
@@ -123,8 +168,13 @@ def test_settings_that_make_no_sense_are_named():
 
 def test_the_last_rating_by_its_date_counts(tmp_path):
     text = "user,item,rating,date\na,x,5,2024-02-01 10:00\na,x,1,2024-01-01\nb,y,5,2024-01-01\n"
-    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
-    with pytest.raises(ValueError, match=r"column 'date': expected numbers, or dates .* all written alike, got"):
+    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
+    with pytest.raises(
+        ValueError, match=r"column 'date': expected numbers, or dates .* all written alike, got"
+    ):
         ratings(written(tmp_path, text.replace("2024-01-01", "1/2/24")), least=4)
 
 
@@ -142,12 +192,17 @@ def test_the_last_rating_by_its_date_counts(tmp_path):
 )
 def test_dates_of_ratings_are_read_as_those_of_any_table(early, late, tmp_path):
     text = f"user,item,rating,date\na,x,5,{late}\na,x,1,{early}\nb,y,5,{early}\n"
-    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [[1, 0], [0, 1]]
+    assert ratings(written(tmp_path, text), least=4).to_scipy().toarray().tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
 
 
 def test_dates_whose_order_nobody_can_tell_are_refused(tmp_path):
     text = "user,item,rating,date\na,x,5,2/1/2024\na,x,1,1/2/2024\nb,y,5,1/2/2024\n"
-    with pytest.raises(ValueError, match=r"column 'date': .* nobody can tell from the month, '2/1/2024' in line 2"):
+    with pytest.raises(
+        ValueError, match=r"column 'date': .* nobody can tell from the month, '2/1/2024' in line 2"
+    ):
         ratings(written(tmp_path, text), least=4)
 
 
@@ -182,12 +237,17 @@ def test_names_are_on_one_line(tmp_path):
     assert corpus.vocabulary == ("The sea", "x")
     assert "Line breaks in names are read as blanks, as in 'The\\nsea'." in corpus.notes
     assert read(corpus.save(tmp_path / "kept")).vocabulary == corpus.vocabulary
-    with pytest.raises(ValueError, match="column 'item': expected names that differ in more than line breaks"):
+    with pytest.raises(
+        ValueError, match="column 'item': expected names that differ in more than line breaks"
+    ):
         read({"user": ["a", "b"], "item": ["The\nsea", "The sea"]})
 
 
 def test_a_missing_user_in_memory_is_named():
-    with pytest.raises(ValueError, match="column 'user': expected a name in every row, got a missing value in row 1"):
+    with pytest.raises(
+        ValueError,
+        match="column 'user': expected a name in every row, got a missing value in row 1",
+    ):
         read({"user": ["a", None], "item": ["x", "y"]})
 
 

@@ -78,9 +78,13 @@ def test_format_can_be_named(tmp_path):
     path = tmp_path / "strange.name"
     path.write_text("\n".join(TEXTS))
     check(read(path, format="text-lines"))
-    with pytest.raises(ValueError, match=r"expected a folder of .*\.parquet.*got the ending '\.name'.*format="):
+    with pytest.raises(
+        ValueError, match=r"expected a folder of .*\.parquet.*got the ending '\.name'.*format="
+    ):
         read(path)
-    with pytest.raises(ValueError, match=r"format: expected a known format, got 'jsnol'.*did you mean 'jsonl'"):
+    with pytest.raises(
+        ValueError, match=r"format: expected a known format, got 'jsnol'.*did you mean 'jsonl'"
+    ):
         read(path, format="jsnol")
 
 
@@ -92,14 +96,16 @@ def test_docword_is_told_from_lines_of_text(tmp_path):
 
 def test_missing_file():
     with pytest.raises(
-        ValueError, match=r"nowhere\.csv: expected a file or folder, got none. To mend it: check the path"
+        ValueError,
+        match=r"nowhere\.csv: expected a file or folder, got none. To mend it: check the path",
     ):
         read("nowhere.csv")
 
 
-# --- objects ----------------------------------------------------------------------------------------------------
+# --- objects --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "source", [COUNTS, COUNTS.tolist(), scipy.sparse.csr_matrix(COUNTS), scipy.sparse.coo_array(COUNTS)]
+    "source",
+    [COUNTS, COUNTS.tolist(), scipy.sparse.csr_matrix(COUNTS), scipy.sparse.coo_array(COUNTS)],
 )
 def test_counts_in_memory(source):
     check(read(source, vocabulary=WORDS))
@@ -118,7 +124,9 @@ def test_pandas():
     check(read(frame["text"]))
     check(read(frame))
     check(read(frame.rename(columns={"text": "body"}), column="body"))
-    with pytest.raises(ValueError, match=r"source: expected a column 'txt', got none.*did you mean 'text'"):
+    with pytest.raises(
+        ValueError, match=r"source: expected a column 'txt', got none.*did you mean 'text'"
+    ):
         read(frame, column="txt")
     assert read(frame.assign(title=["A", "B"])).titles == ("A", "B")
     frame.loc[1, "text"] = None
@@ -157,7 +165,9 @@ def test_bad_objects(source, message):
 
 def test_corpus_of_the_named_folder(tmp_path, monkeypatch):
     matrix = scipy.sparse.csr_matrix([[1, 0, 2], [0, 3, 0]])
-    np.savez(tmp_path / "fruit.npz", indptr=matrix.indptr, indices=matrix.indices, counts=matrix.data)
+    np.savez(
+        tmp_path / "fruit.npz", indptr=matrix.indptr, indices=matrix.indices, counts=matrix.data
+    )
     (tmp_path / "fruit.vocab.txt").write_text("apple\npear\nplum\n")
     monkeypatch.setenv("VIJAX_DATA", str(tmp_path))
     corpus = load_bag_of_words("fruit")
@@ -170,7 +180,8 @@ def test_corpus_of_the_named_folder(tmp_path, monkeypatch):
 def test_missing_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("VIJAX_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(
-        ValueError, match=r"VIJAX_DATA: expected a folder with NAME\.npz and NAME\.vocab\.txt, got no folder"
+        ValueError,
+        match=r"VIJAX_DATA: expected a folder with NAME\.npz and NAME\.vocab\.txt, got no folder",
     ):
         load_bag_of_words("ap")
 

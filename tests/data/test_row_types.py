@@ -1,4 +1,5 @@
-"""Types of columns of Parquet files: known of all files before the first row, so that no number is cut to another."""
+"""Types of columns of Parquet files: known of all files before the first row, so that no number is
+cut to another."""
 
 import decimal
 import warnings
@@ -37,9 +38,17 @@ PARTS = {
     "bytes, then large": ([typed([1, 2], "uint8"), [300, -1]], [1, 2, 300, -1], "int64"),
     "large, then bytes": ([[300, -1], typed([1, 2], "uint8")], [300, -1, 1, 2], "int64"),
     "signed, then unsigned": ([typed([-1], "int8"), typed([255], "uint8")], [-1, 255], "int16"),
-    "beyond int64": ([typed([2**63], "uint64"), typed([2**63 + 2**60], "uint64")], [2**63, 2**63 + 2**60], "uint64"),
+    "beyond int64": (
+        [typed([2**63], "uint64"), typed([2**63 + 2**60], "uint64")],
+        [2**63, 2**63 + 2**60],
+        "uint64",
+    ),
     "short floats, then whole": ([typed([0.5, None], "float32"), [3]], [0.5, NAN, 3], "float64"),
-    "half floats": ([arrow.array(np.array([0.5], np.float16)), typed([None, 2], "float16")], [0.5, NAN, 2], "float16"),
+    "half floats": (
+        [arrow.array(np.array([0.5], np.float16)), typed([None, 2], "float16")],
+        [0.5, NAN, 2],
+        "float16",
+    ),
     "none known, then whole": ([[None, None], [3, 4]], [NAN, NAN, 3, 4], "float64"),
     "truth, then missing": ([[True, False], [None, True]], [1, 0, NAN, 1], "float64"),
     "truth, then whole": ([[True, False], [3, 4]], [1, 0, 3, 4], "int64"),
@@ -53,7 +62,8 @@ PARTS = {
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("said", [True, False], ids=["statistics", "no statistics"])
 def test_rows_are_the_numbers_of_the_files(name, said, tmp_path):
-    """They were cast to the type of the first row group: 0.5 to 0, 300 to 44, a missing one to -2^63."""
+    """They were cast to the type of the first row group: 0.5 to 0, 300 to 44, a missing one to
+    -2^63."""
     parts, expected, dtype = PARTS[name]
     table = vi.data.rows(written(tmp_path, *parts, write_statistics=said), "a")
     with warnings.catch_warnings(action="error"):
@@ -75,7 +85,10 @@ def test_missing_numbers_in_a_later_row_group_of_one_file(tmp_path):
     table = vi.data.rows(tmp_path)
     np.testing.assert_array_equal(table.take(np.arange(6)).ravel(), [1, 2, 3, 1, NAN, 3])
     loader = vi.data.loader.as_loader(vi.data.rows(tmp_path, "a"), MEAN, 2, 0)
-    with pytest.raises(vi.data.DataError, match=r"0.parquet, rows 3 to 5.*expected finite numbers, got nan in row 1"):
+    with pytest.raises(
+        vi.data.DataError,
+        match=r"0.parquet, rows 3 to 5.*expected finite numbers, got nan in row 1",
+    ):
         list(loader.batches(0, 3))
 
 
@@ -111,10 +124,13 @@ def test_a_file_that_says_that_nothing_is_missing_is_not_believed(tmp_path, monk
 
 def test_lists_of_two_lengths_in_two_files_are_refused(tmp_path):
     table = vi.data.rows(written(tmp_path, [[1, 2]], [[1]]), "a")
-    with pytest.raises(vi.data.DataError, match=r"1.parquet, rows 1 to 1 of all: expected rows of shape \(2,\)"):
+    with pytest.raises(
+        vi.data.DataError, match=r"1.parquet, rows 1 to 1 of all: expected rows of shape \(2,\)"
+    ):
         table.take(np.arange(2))
     with pytest.raises(
-        vi.data.DataError, match=r"column 'a': expected numbers, as a column of a matrix, got lists of 2"
+        vi.data.DataError,
+        match=r"column 'a': expected numbers, as a column of a matrix, got lists of 2",
     ):
         vi.data.rows(tmp_path).take(np.arange(1))
 
@@ -128,7 +144,9 @@ def test_whole_numbers_that_floats_do_not_hold_are_kept_or_said(tmp_path):
     assert read_columns(str(tmp_path))["a"].tolist() == [LARGE, 5, 1, 2]
     written(tmp_path, [LARGE, 5], [1, None])
     table = vi.data.rows(tmp_path, "a")
-    with pytest.warns(UserWarning, match=f"0.parquet, column 'a': {LARGE} in row 1 .* read as {LARGE - 1}"):
+    with pytest.warns(
+        UserWarning, match=f"0.parquet, column 'a': {LARGE} in row 1 .* read as {LARGE - 1}"
+    ):
         table.take(np.arange(4))
     notes = Notes()
     read_columns(str(tmp_path), notes=notes)
@@ -171,6 +189,8 @@ def test_a_name_with_a_point_is_no_part_of_another_column(tmp_path):
 
 def test_a_column_of_texts_is_refused_before_it_is_read(tmp_path, monkeypatch):
     table = vi.data.rows(written(tmp_path, ["x", "y"]), "a")
-    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was read"))
+    monkeypatch.setattr(
+        parquet.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was read")
+    )
     with pytest.raises(vi.data.DataError, match="column 'a': expected numbers, got string"):
         table.take(np.arange(2))

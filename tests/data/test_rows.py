@@ -1,4 +1,5 @@
-"""Tables in Parquet files: the rows that a fit visits, what is held, and what is said of bad ones."""
+"""Tables in Parquet files: the rows that a fit visits, what is held, and what is said of bad
+ones."""
 
 import collections
 import itertools
@@ -34,10 +35,17 @@ def folder(tmp_path):
     """1,000 rows in 3 files of row groups of 37; column a is the number of the row."""
     numbers = np.arange(ROWS)
     table = arrow.table(
-        {"a": numbers.astype(float), "b": -numbers, "x": numbers[:, None].repeat(3, 1).tolist(), "y": numbers % 2}
+        {
+            "a": numbers.astype(float),
+            "b": -numbers,
+            "x": numbers[:, None].repeat(3, 1).tolist(),
+            "y": numbers % 2,
+        }
     )
     for i in range(3):
-        parquet.write_table(table.slice(400 * i, 400), tmp_path / f"part-{i}.parquet", row_group_size=37)
+        parquet.write_table(
+            table.slice(400 * i, 400), tmp_path / f"part-{i}.parquet", row_group_size=37
+        )
     return tmp_path
 
 
@@ -48,8 +56,11 @@ def test_an_order_has_every_row_once(size):
 
 @pytest.mark.parametrize("size", [3, 4])
 def test_all_orders_are_alike_likely(size):
-    """Chi-square over all orders; a right one fails once in 10,000 times, and the seeds are fixed."""
-    seen = collections.Counter(tuple(Permutation(size, (seed,))(np.arange(size)).tolist()) for seed in range(3000))
+    """Chi-square over all orders; a right one fails once in 10,000 times, and the seeds are
+    fixed."""
+    seen = collections.Counter(
+        tuple(Permutation(size, (seed,))(np.arange(size)).tolist()) for seed in range(3000)
+    )
     counts = [seen[order] for order in itertools.permutations(range(size))]
     assert stats.chisquare(counts).pvalue > 1e-4
 
@@ -72,7 +83,10 @@ def test_a_pass_visits_each_row_once_and_passes_differ(folder, held):
 
 
 def test_what_is_held_and_where_a_run_begins_change_no_batch(folder):
-    few, all_ = (as_loader(vi.data.rows(folder, (["a", "b"], "y"), held_bytes=h), MEAN, 64, 5) for h in (3000, 1 << 20))
+    few, all_ = (
+        as_loader(vi.data.rows(folder, (["a", "b"], "y"), held_bytes=h), MEAN, 64, 5)
+        for h in (3000, 1 << 20)
+    )
     expected = list(all_.batches(0, 30))[7:]
     for one, other in zip(few.batches(7, 30), expected, strict=True):
         jax.tree.map(np.testing.assert_array_equal, one, other)
@@ -81,8 +95,15 @@ def test_what_is_held_and_where_a_run_begins_change_no_batch(folder):
 def test_blocks_are_read_once_for_all_steps_whose_rows_are_held(folder, monkeypatch):
     reads = []
     read = vi.data.streams.rows.Rows.read
-    monkeypatch.setattr(vi.data.streams.rows.Rows, "read", lambda self, block: reads.append(block) or read(self, block))
-    for held, windows in ((3600, 10), (4000, 1)):  # 36 bytes a row with its places; two batches of 50, or all rows
+    monkeypatch.setattr(
+        vi.data.streams.rows.Rows,
+        "read",
+        lambda self, block: reads.append(block) or read(self, block),
+    )
+    for held, windows in (
+        (3600, 10),
+        (4000, 1),
+    ):  # 36 bytes a row with its places; two batches of 50, or all rows
         reads.clear()
         table = vi.data.rows(folder, "a", held_bytes=held)
         loader = as_loader(table, MEAN, 50, seed=5)
@@ -96,7 +117,9 @@ def test_blocks_are_read_once_for_all_steps_whose_rows_are_held(folder, monkeypa
 
 def test_parts_are_the_same_in_every_pass(folder):
     loader = as_loader(vi.data.rows(folder, "a", held_bytes=2000), MEAN, None, seed=5, num_parts=4)
-    first, second = ({int(b.part): np.asarray(b.data) for b in loader.batches(i, i + 4)} for i in (0, 4))
+    first, second = (
+        {int(b.part): np.asarray(b.data) for b in loader.batches(i, i + 4)} for i in (0, 4)
+    )
     assert sorted(first) == [0, 1, 2, 3]
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
@@ -111,7 +134,9 @@ def test_processes_read_a_batch_between_them(folder, size, devices, held):
         found = np.concatenate(rows_of(own))
         np.testing.assert_array_equal(found, rows_of([whole])[0])
         assert len({len(part.weights) for part in own}) == 1
-        numbers = np.concatenate([np.asarray(part.rows)[np.asarray(part.weights) > 0] for part in own])
+        numbers = np.concatenate(
+            [np.asarray(part.rows)[np.asarray(part.weights) > 0] for part in own]
+        )
         np.testing.assert_array_equal(numbers, found)
 
 
@@ -119,7 +144,9 @@ def test_a_fit_is_that_of_all_rows_and_goes_on_bit_for_bit(folder):
     """The posterior of a coin is known; steps of 1 / (t + 1) reach it at the end of a pass."""
     table = vi.data.rows(folder, "y", held_bytes=1000)
     alg = vi.svi(COIN, step_size=vi.step_size.robbins_monro(kappa=1.0))
-    run = lambda steps, **more: vi.fit(alg, table, key=jax.random.key(0), num_steps=steps, batch_size=100, **more)
+    run = lambda steps, **more: vi.fit(
+        alg, table, key=jax.random.key(0), num_steps=steps, batch_size=100, **more
+    )
     whole = run(20)
     in_two = run(20, state=run(7).state)
     jax.tree.map(np.testing.assert_array_equal, whole.state, in_two.state)
@@ -128,7 +155,8 @@ def test_a_fit_is_that_of_all_rows_and_goes_on_bit_for_bit(folder):
 
 
 @pytest.mark.parametrize(
-    ("columns", "shape"), [("a", ()), (["a", "b"], (2,)), ("x", (3,)), ({"y": "y", "z": ["b"]}, {"y": (), "z": (1,)})]
+    ("columns", "shape"),
+    [("a", ()), (["a", "b"], (2,)), ("x", (3,)), ({"y": "y", "z": ["b"]}, {"y": (), "z": (1,)})],
 )
 def test_columns_are_in_the_structure_that_is_asked(folder, columns, shape):
     table = vi.data.rows(folder, columns)
@@ -162,7 +190,10 @@ def test_bad_rows_are_named(folder):
     loader = as_loader(vi.data.rows(folder / "part-9.parquet", "a"), MEAN, 1, 0)
     with pytest.raises(vi.data.DataError, match=r"part-9.parquet, rows 0 to 1.*finite.*row 1"):
         list(loader.batches(0, 1))
-    for name, said in (("s", "column 's': expected numbers, got string"), ("l", "lists of one length")):
+    for name, said in (
+        ("s", "column 's': expected numbers, got string"),
+        ("l", "lists of one length"),
+    ):
         found = vi.data.rows(folder / "part-9.parquet", name)
         with pytest.raises(vi.data.DataError, match=said):
             found.read(found.blocks[0])
@@ -190,7 +221,8 @@ def test_what_no_fit_can_do_is_refused(folder):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_with_the_rows(tmp_path):
-    """Two million rows (80 MB as floats), an eighth of them, and the same steps; 8 MB of rows are held.
+    """Two million rows (80 MB as floats), an eighth of them, and the same steps; 8 MB of rows are
+    held.
 
     `ru_maxrss` of a process is that of the one which started it, where that is larger."""
     most = []
@@ -201,7 +233,9 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
             values = np.random.default_rng(i).normal(1.0, 1.0, (250_000, 10))
             table = arrow.table({f"x{j}": values[:, j] for j in range(10)})
             parquet.write_table(table, folder / f"part-{i}.parquet", row_group_size=50_000)
-        result = subprocess.run([sys.executable, "-c", FLAT, str(folder)], check=True, capture_output=True, text=True)
+        result = subprocess.run(
+            [sys.executable, "-c", FLAT, str(folder)], check=True, capture_output=True, text=True
+        )
         kilobytes, mean = map(float, result.stdout.split())
         assert abs(mean - 1) < 0.01
         most.append(kilobytes / 1024)

@@ -37,11 +37,15 @@ def corpus():
 
 CALLS = {
     "glmm, a dict": lambda a, b: vi.glmm("y ~ x", {"x": a, "y": b}),
-    "glmm, weights beside a dict": lambda a, b: vi.glmm("y ~ x", {"x": X[:, 0], "y": a}, weights=b.abs()),
+    "glmm, weights beside a dict": lambda a, b: vi.glmm(
+        "y ~ x", {"x": X[:, 0], "y": a}, weights=b.abs()
+    ),
     "stm, a dict": lambda a, b: vi.stm(2, corpus(), {"x": a, "y": b}, "~ x + y", eta=0.1),
     "group_rows, an array first": lambda a, b: vi.models.group_rows(X, a, b),
     "gp, a dict": lambda a, b: vi.models.gp({"x": X[:, 0], "z": a}, b, kernel, NOISE, jitter=1e-3),
-    "fit, a dict": lambda a, b: vi.fit(vi.ngvi(NEAR), {"u": X[:, 0], "x": a, "y": b}, num_steps=1, key=KEY),
+    "fit, a dict": lambda a, b: vi.fit(
+        vi.ngvi(NEAR), {"u": X[:, 0], "x": a, "y": b}, num_steps=1, key=KEY
+    ),
     "auto, a dict": lambda a, b: vi.auto(NEAR, {"u": X[:, 0], "x": a, "y": b}, key=KEY),
     "nmi": lambda a, b: vi.evaluate.nmi(a, b),
     "an estimator": lambda a, b: MixedModelRegressor("~ x0").fit(X, a, sample_weight=b.abs()),
@@ -62,14 +66,20 @@ def test_later_data_too():
 @pytest.mark.parametrize("call", CALLS)
 def test_series_of_two_orders_are_refused(call):
     """By place the values of one went to the rows of others."""
-    with pytest.raises(ValueError, match=r"expected the index of .*, in its order, got .* where .* has .*, in row "):
+    with pytest.raises(
+        ValueError, match=r"expected the index of .*, in its order, got .* where .* has .*, in row "
+    ):
         CALLS[call](SERIES, TURNED)
 
 
 def test_what_has_no_index_or_other_rows_is_left_aside():
-    require_one_index({"x": X, "y": SERIES, "weights": polars.Series(X[:, 0]), "inducing": TURNED.iloc[:3]})
+    require_one_index(
+        {"x": X, "y": SERIES, "weights": polars.Series(X[:, 0]), "inducing": TURNED.iloc[:3]}
+    )
     require_one_index({"x": None, "y": list(X), "table": {"a": SERIES, "b": SERIES + 1}})
-    with pytest.raises(ValueError, match=r"table\['b'\]: .* Align it: table\['b'\].loc\[y.index\]; or pass"):
+    with pytest.raises(
+        ValueError, match=r"table\['b'\]: .* Align it: table\['b'\].loc\[y.index\]; or pass"
+    ):
         require_one_index({"x": X, "y": SERIES, "table": {"a": X[:, 0], "b": TURNED}})
 
 

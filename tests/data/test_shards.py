@@ -1,4 +1,5 @@
-"""Parquet shards: what is read is what was written, from one file or many; what is wrong is named."""
+"""Parquet shards: what is read is what was written, from one file or many; what is wrong is
+named."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,16 @@ DOCUMENTS = [{0: 2, 3: 1}, {}, {1: 5}, {2: 1, 3: 4}]
 
 
 def write(path, documents=DOCUMENTS, titles=True, **changed):
-    columns = {"ids": [list(d) for d in documents], "counts": [list(d.values()) for d in documents], **changed}
+    columns = {
+        "ids": [list(d) for d in documents],
+        "counts": [list(d.values()) for d in documents],
+        **changed,
+    }
     types = {name: pa.list_(pa.int64()) for name in columns}
     columns |= {"title": [f"t{i}" for i in range(len(documents))]} if titles else {}
-    pq.write_table(pa.table({n: pa.array(c, types.get(n)) for n, c in columns.items()}), path, row_group_size=2)
+    pq.write_table(
+        pa.table({n: pa.array(c, types.get(n)) for n, c in columns.items()}), path, row_group_size=2
+    )
 
 
 def dense(documents=DOCUMENTS):
@@ -48,7 +55,9 @@ WRONG = {
     "as many ids as counts, got 1 ids and 2 counts": {"counts": [[2, 1], [], [1, 2], [1, 4]]},
     "a list of whole numbers, got a missing value": {"ids": [[0, 3], None, [1], [2, 3]]},
     "whole counts of 0 or more, got the negative count -1": {"counts": [[2, -1], [], [5], [1, 4]]},
-    "word ids from 0 to 3, the vocabulary having 4 words, got word id 9": {"ids": [[0, 9], [], [1], [2, 3]]},
+    "word ids from 0 to 3, the vocabulary having 4 words, got word id 9": {
+        "ids": [[0, 9], [], [1], [2, 3]]
+    },
 }
 
 
@@ -76,7 +85,11 @@ def test_numbers_that_are_no_lists_and_shards_that_differ_are_refused(tmp_path):
 
 
 def test_a_folder_of_texts_is_read_as_one_file_of_them_is(tmp_path):
-    texts = [f"the {word} sat on the {other}" for word in ("cat", "dog", "bird") for other in ("mat", "roof")]
+    texts = [
+        f"the {word} sat on the {other}"
+        for word in ("cat", "dog", "bird")
+        for other in ("mat", "roof")
+    ]
     pq.write_table(pa.table({"text": texts}), tmp_path / "all.parquet")
     whole = read(tmp_path / "all.parquet")
     (tmp_path / "all.parquet").unlink()

@@ -12,7 +12,9 @@ from vijax.data.corpora.corpus import Corpus
 def corpus():
     counts = np.random.default_rng(0).poisson(0.5, (30, 12))
     titles = [f"título {i}" for i in range(30)]
-    return Corpus.from_counts(counts, [f"wörd{i}" for i in range(12)], titles=titles, texts=["", *titles[1:]])
+    return Corpus.from_counts(
+        counts, [f"wörd{i}" for i in range(12)], titles=titles, texts=["", *titles[1:]]
+    )
 
 
 def test_saved_corpus_opens_as_memory_maps(corpus, tmp_path):
@@ -40,7 +42,9 @@ def test_lines_end_where_they_should(tmp_path):
         _ = Corpus.open(Corpus.from_counts([[1]], titles=["x"]).save(tmp_path)).titles[1]
 
 
-@pytest.mark.parametrize("name", ["indptr.npy", "indices.npy", "counts.npy", "titles.txt", "vocabulary.txt"])
+@pytest.mark.parametrize(
+    "name", ["indptr.npy", "indices.npy", "counts.npy", "titles.txt", "vocabulary.txt"]
+)
 def test_truncated_files_are_named(corpus, tmp_path, name):
     folder = corpus.save(tmp_path / "corpus")
     path = folder / name
@@ -75,9 +79,10 @@ def test_array_writer_grows_a_file(tmp_path):
     assert np.load(tmp_path / "a.npy").dtype == np.int32
 
 
-# --- values of memory-mapped corpora ----------------------------------------------------------------------------------
+# --- values of memory-mapped corpora --------------------------------------------------------------
 def aged(folder, seconds=10.0):
-    """As if the files were some seconds old, which those that are to be read through once only must be."""
+    """As if the files were some seconds old, which those that are to be read through once only must
+    be."""
     for path in folder.glob("*.npy"):
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - seconds))
     return folder
@@ -92,12 +97,22 @@ def changed(folder, name, place, value):
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("indices", 3, 50_000_000, r"indices\.npy: expected word ids from 0 to 11, got 50000000 at place 3"),
+        (
+            "indices",
+            3,
+            50_000_000,
+            r"indices\.npy: expected word ids from 0 to 11, got 50000000 at place 3",
+        ),
         ("indices", 2, -1, r"indices\.npy: expected word ids from 0 to 11, got -1 at place 2"),
         ("counts", 5, 0, r"counts\.npy: expected counts from 1 to 2147483647, got 0 at place 5"),
         ("counts", 1, -7, r"counts\.npy: expected counts from 1"),
         ("indptr", 4, 10**6, r"indptr\.npy: expected offsets that begin at 0 and never fall"),
-        ("indptr", 0, 1, r"indptr\.npy: expected offsets that begin at 0 and never fall, got 1 at place 0"),
+        (
+            "indptr",
+            0,
+            1,
+            r"indptr\.npy: expected offsets that begin at 0 and never fall, got 1 at place 0",
+        ),
     ],
 )
 @pytest.mark.parametrize("before", ["never opened", "found right before"])
@@ -117,7 +132,9 @@ def test_values_that_cannot_be_are_found_when_a_corpus_is_opened(
 def test_a_corpus_is_read_through_once(corpus, tmp_path, monkeypatch):
     looked = []
     real = storage._check_range
-    monkeypatch.setattr(storage, "_check_range", lambda *args: looked.append(args[3]) or real(*args))
+    monkeypatch.setattr(
+        storage, "_check_range", lambda *args: looked.append(args[3]) or real(*args)
+    )
     folder = corpus.save(tmp_path / "corpus")
     for _ in range(2):
         Corpus.open(folder)
@@ -128,14 +145,18 @@ def test_a_corpus_is_read_through_once(corpus, tmp_path, monkeypatch):
     assert len(looked) == 6
     stamped = (folder / "counts.npy").stat()
     changed(folder, "counts", 0, 2)
-    os.utime(folder / "counts.npy", ns=(stamped.st_atime_ns, stamped.st_mtime_ns))  # of the same size and time
+    os.utime(
+        folder / "counts.npy", ns=(stamped.st_atime_ns, stamped.st_mtime_ns)
+    )  # of the same size and time
     Corpus.open(folder)
     assert len(looked) == 8
 
 
 def test_a_folder_that_cannot_be_written_to_is_opened(corpus, tmp_path, monkeypatch):
     folder = aged(corpus.save(tmp_path / "corpus"))
-    monkeypatch.setattr("vijax.files._create", lambda path: (_ for _ in ()).throw(PermissionError("read-only")))
+    monkeypatch.setattr(
+        "vijax.files._create", lambda path: (_ for _ in ()).throw(PermissionError("read-only"))
+    )
     assert Corpus.open(folder).num_documents == 30
     assert not (folder / "checked.json").exists()
 
@@ -148,7 +169,9 @@ def test_a_damaged_meta_is_named(corpus, tmp_path, meta):
         Corpus.open(folder)
 
 
-@pytest.mark.parametrize("array", [np.float64(3), np.zeros(0, int), np.ones(3), np.zeros(3, [("a", int)])])
+@pytest.mark.parametrize(
+    "array", [np.float64(3), np.zeros(0, int), np.ones(3), np.zeros(3, [("a", int)])]
+)
 def test_arrays_of_another_kind_are_named(corpus, tmp_path, array):
     folder = corpus.save(tmp_path / "corpus")
     np.save(folder / "indptr.npy", array)

@@ -86,7 +86,9 @@ def test_a_store_is_asked_again_and_then_named(memory, monkeypatch, fault, times
     if times == 3:
         assert np.array_equal(found.read(found.blocks[0]), np.arange(40.0))
         return
-    with pytest.raises(DataError, match=r"part-0.parquet: expected a store that answers.* 4 times\. To mend it"):
+    with pytest.raises(
+        DataError, match=r"part-0.parquet: expected a store that answers.* 4 times\. To mend it"
+    ):
         found.read(found.blocks[0])
 
 
@@ -98,8 +100,14 @@ class NoCredentialsError(Exception):
 
 
 REFUSALS = {
-    "none": (NoCredentialsError(), "credentials that the store takes, got none, or such as it refuses: NoCredentials"),
-    "wrong": (OSError("An error occurred (InvalidAccessKeyId) when calling GetObject"), "InvalidAccessKeyId"),
+    "none": (
+        NoCredentialsError(),
+        "credentials that the store takes, got none, or such as it refuses: NoCredentials",
+    ),
+    "wrong": (
+        OSError("An error occurred (InvalidAccessKeyId) when calling GetObject"),
+        "InvalidAccessKeyId",
+    ),
     "expired": (RuntimeError("ExpiredToken: the provided token has expired"), "ExpiredToken"),
     "no right": (PermissionError("Forbidden"), "a file that may be read, got PermissionError"),
 }
@@ -117,14 +125,22 @@ def test_a_store_without_credentials_is_not_asked_again_and_says_so(memory, monk
         raise refusal
 
     monkeypatch.setattr(type(memory), "open", opened)
-    with pytest.raises(DataError, match=f"part-0.parquet: expected .*{message}.*credentials .as fsspec takes them"):
+    with pytest.raises(
+        DataError, match=f"part-0.parquet: expected .*{message}.*credentials .as fsspec takes them"
+    ):
         found.read(found.blocks[0])
     assert len(times) == 1
 
 
 def test_what_gives_credentials_is_said_by_store(monkeypatch):
-    monkeypatch.setattr(store, "_store_of", lambda address: (_ for _ in ()).throw(NoCredentialsError()))
-    for kind, remedy in {"s3": "AWS_ACCESS_KEY_ID", "gs": "gcloud auth", "az": "AZURE_STORAGE_ACCOUNT_KEY"}.items():
+    monkeypatch.setattr(
+        store, "_store_of", lambda address: (_ for _ in ()).throw(NoCredentialsError())
+    )
+    for kind, remedy in {
+        "s3": "AWS_ACCESS_KEY_ID",
+        "gs": "gcloud auth",
+        "az": "AZURE_STORAGE_ACCOUNT_KEY",
+    }.items():
         with pytest.raises(DataError, match=f"To mend it: give credentials .*{remedy}"):
             rows(f"{kind}://bucket/folder")
 
@@ -166,7 +182,8 @@ def test_a_store_that_hangs_is_left_after_a_time(memory, monkeypatch, times):
             assert np.array_equal(found.read(found.blocks[0]), np.arange(40.0))
             return
         with pytest.raises(
-            DataError, match=r"part-0.parquet: expected a store that .*no answer within 0\.1 s.*, 4 times"
+            DataError,
+            match=r"part-0.parquet: expected a store that .*no answer within 0\.1 s.*, 4 times",
         ):
             found.read(found.blocks[0])
     finally:
@@ -196,13 +213,21 @@ def test_damage_is_said_at_once(memory, monkeypatch, damage):
     found = rows("memory://rows", "a")
     with memory.open("/rows/part-0.parquet", "rb") as file:
         right = file.read()
-    wrong = {"other": b"a,b\n1,2\n" * 99, "cut": right[: len(right) // 2], "torn": b"\0" * (len(right) // 2)}[damage]
+    wrong = {
+        "other": b"a,b\n1,2\n" * 99,
+        "cut": right[: len(right) // 2],
+        "torn": b"\0" * (len(right) // 2),
+    }[damage]
     wrong += right[len(wrong) :] if damage == "torn" else b""
     with memory.open("/rows/part-0.parquet", "wb") as file:
         file.write(wrong)
     opened, times = type(memory).open, []
-    monkeypatch.setattr(type(memory), "open", lambda self, *a, **how: times.append(a) or opened(self, *a, **how))
-    with pytest.raises(DataError, match=r"part-0.parquet: expected a whole Parquet file, got an unreadable one"):
+    monkeypatch.setattr(
+        type(memory), "open", lambda self, *a, **how: times.append(a) or opened(self, *a, **how)
+    )
+    with pytest.raises(
+        DataError, match=r"part-0.parquet: expected a whole Parquet file, got an unreadable one"
+    ):
         found.read(found.blocks[0])
     assert len(times) == 1
 
@@ -227,6 +252,9 @@ def test_an_object_store_that_takes_calls_and_says_nothing_is_named(monkeypatch)
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         fsspec.filesystem("s3").clear_instance_cache()
         begun = time.monotonic()
-        with pytest.raises(DataError, match=r"s3://silent/rows: expected a store .*no answer within 1\.0 s.*, 4 times"):
+        with pytest.raises(
+            DataError,
+            match=r"s3://silent/rows: expected a store .*no answer within 1\.0 s.*, 4 times",
+        ):
             rows("s3://silent/rows")
         assert time.monotonic() - begun < 30

@@ -62,7 +62,9 @@ def test_an_iterable_is_read_again_and_a_generator_ends_the_fit():
     again = fit(vi.data.stream(batches, 200, shuffled=True), 8)
     once = fit(vi.data.stream(batches, 200, shuffled=True), 4)
     assert int(again.state.step) == 8
-    assert float(again.posterior["bias"].alpha) == pytest.approx(float(once.posterior["bias"].alpha), rel=1e-5)
+    assert float(again.posterior["bias"].alpha) == pytest.approx(
+        float(once.posterior["bias"].alpha), rel=1e-5
+    )
     with pytest.warns(UserWarning, match="ended after 4 of 8 steps"):
         short = fit(vi.data.stream((b for b in batches), 200, shuffled=True), 8)
     jax.tree.map(np.testing.assert_array_equal, short.posterior, once.posterior)
@@ -82,25 +84,33 @@ def test_n_is_what_came_so_far_and_forgotten_at_its_rate():
 
 
 def test_steps_of_the_forgetting_rate_are_streaming_variational_bayes():
-    """eta + sum_j (1 - rho)^(t - j) m_j, by hand: the message of a batch of a conjugate model is its counts."""
+    """eta + sum_j (1 - rho)^(t - j) m_j, by hand: the message of a batch of a conjugate model is
+    its counts."""
     rho, steps = 0.2, 30
     alg = vi.svi(COIN, step_size=vi.step_size.constant(rho))
     run = fit(vi.data.stream(Source().batches, 50 / rho, shuffled=True), steps, alg)
     heads = sum((1 - rho) ** (steps - 1 - j) * tosses(j).sum() for j in range(steps))
-    assert float(run.posterior["bias"].alpha) == pytest.approx(1 + heads, rel=0.01)  # 0.8^30 of the start is left
+    assert float(run.posterior["bias"].alpha) == pytest.approx(
+        1 + heads, rel=0.01
+    )  # 0.8^30 of the start is left
     assert total(run) == pytest.approx(50 / rho, rel=0.01)
 
 
 def test_a_coin_that_changes_is_followed_by_a_stream_that_forgets():
     def batches(start):
         bias = lambda step: 0.2 if step < 100 else 0.7
-        return ((np.random.default_rng(step).random(50) < bias(step)) * 1.0 for step in itertools.count(start))
+        return (
+            (np.random.default_rng(step).random(50) < bias(step)) * 1.0
+            for step in itertools.count(start)
+        )
 
     alg = vi.svi(COIN, step_size=vi.step_size.constant(0.05))
     follows = fit(vi.data.stream(batches, forget=0.05), 200, alg)
     stays = fit(vi.data.stream(batches, shuffled=True), 200)
     assert abs(float(follows.posterior["bias"].mean()) - 0.7) < 0.06  # 4 sds of 1,000 tosses
-    assert abs(float(stays.posterior["bias"].mean()) - 0.575) < 0.03  # batch j weighs j / 200: N was less when it came
+    assert (
+        abs(float(stays.posterior["bias"].mean()) - 0.575) < 0.03
+    )  # batch j weighs j / 200: N was less when it came
     assert total(follows) == pytest.approx(50 / 0.05, rel=0.01)
 
 
@@ -135,7 +145,11 @@ def test_batches_of_documents_are_what_read_reads():
     assert np.array_equal(counts_of(batch, 12), counts)
     assert float(batch.num_groups) == 600
     with pytest.raises(vi.data.DataError, match="11 words, as the model has"):
-        list(as_loader(vi.data.stream([counts], shuffled=True), vi.models.lda(3, 11), None, 0).batches(0, 1))
+        list(
+            as_loader(
+                vi.data.stream([counts], shuffled=True), vi.models.lda(3, 11), None, 0
+            ).batches(0, 1)
+        )
 
 
 def test_arrow_batches_of_documents_are_as_in_shards():
@@ -147,22 +161,32 @@ def test_arrow_batches_of_documents_are_as_in_shards():
 
     def batch(ids, counts, kind=arrow.list_):
         columns = [arrow.array(column, kind(arrow.int32())) for column in (ids, counts)]
-        return arrow.record_batch([*columns, arrow.array(["a"] * len(ids))], ["ids", "counts", "title"])
+        return arrow.record_batch(
+            [*columns, arrow.array(["a"] * len(ids))], ["ids", "counts", "title"]
+        )
 
     def load(item, vocab_size=6):
         source = vi.data.stream([item], 99, shuffled=True)
-        return counts_of(next(as_loader(source, vi.models.lda(2, vocab_size), None, 0).batches(0, 1)), vocab_size)
+        return counts_of(
+            next(as_loader(source, vi.models.lda(2, vocab_size), None, 0).batches(0, 1)), vocab_size
+        )
 
     one = batch(ids, counts)
     assert np.array_equal(load(one), dense)
     assert np.array_equal(load(one.slice(1)), dense[1:])
     assert np.array_equal(load(batch(ids, counts, arrow.large_list)), dense)
-    assert np.array_equal(load(arrow.Table.from_batches([one.slice(0, 0), one.slice(0, 3), one.slice(3)])), dense)
+    assert np.array_equal(
+        load(arrow.Table.from_batches([one.slice(0, 0), one.slice(0, 3), one.slice(3)])), dense
+    )
     with pytest.raises(vi.data.DataError, match="batch of step 0: expected word ids from 0 to 4"):
         load(one, 5)
-    with pytest.raises(vi.data.DataError, match="step 0, row 5: expected as many ids as counts, got 1 ids and 2"):
+    with pytest.raises(
+        vi.data.DataError, match="step 0, row 5: expected as many ids as counts, got 1 ids and 2"
+    ):
         load(arrow.Table.from_batches([one, batch([[1]], [[1, 2]])]))
-    with pytest.raises(vi.data.DataError, match=r"step 0, column 'counts', row 2: .* got a missing value"):
+    with pytest.raises(
+        vi.data.DataError, match=r"step 0, column 'counts', row 2: .* got a missing value"
+    ):
         load(batch([[1], [2]], [[1], None]))
     with pytest.raises(vi.data.DataError, match="one document or more"):
         load(one.slice(0, 0))
@@ -173,7 +197,9 @@ def test_arrow_batches_of_rows_are_matrices_and_their_columns_vectors():
     a, y = np.arange(50.0), tosses(0)
     table = arrow.table({"a": a, "b": -a, "y": y})
     (batch,) = table.to_batches()
-    pair = vi.model(COIN.prior, local_elbo=lambda s, xy, key: COIN.local_elbo(s, xy[0].sum(1) * xy[1], key))
+    pair = vi.model(
+        COIN.prior, local_elbo=lambda s, xy, key: COIN.local_elbo(s, xy[0].sum(1) * xy[1], key)
+    )
     for item in (table, batch, table.slice(0, 20)):
         source = vi.data.stream([(item.select(["a", "b"]), item["y"])], 200, shuffled=True)
         x, vector = next(as_loader(source, pair, None, 0).batches(0, 1)).data
@@ -186,9 +212,12 @@ def test_arrow_batches_of_rows_are_matrices_and_their_columns_vectors():
 
 
 def test_topics_that_change_half_way_are_followed():
-    """Three topics of ten words each, of which five are others from batch 60 on. What a fit that does not forget has
-    kept of the old topics is known: the documents before weigh a quarter (`vijax.data.stream`)."""
-    words = lambda first, number: np.kron(np.eye(3), np.ones(number)) @ np.eye(3 * number, 45, first)
+    """Three topics of ten words each, of which five are others from batch 60 on. What a fit that
+    does not forget has kept of the old topics is known: the documents before weigh a quarter
+    (`vijax.data.stream`)."""
+    words = lambda first, number: (
+        np.kron(np.eye(3), np.ones(number)) @ np.eye(3 * number, 45, first)
+    )
     blocks = words(0, 10) / 10
     changed = (np.tile(np.repeat([0, 1], 5), 9)[:45] * words(0, 10) + words(30, 5)) / 10
 
@@ -204,7 +233,9 @@ def test_topics_that_change_half_way_are_followed():
         return max(np.abs(np.asarray(found) - topic).sum(1).min() for topic in changed)
 
     follows = distance(vi.data.stream(batches, forget=0.1), step_size=vi.step_size.constant(0.1))
-    stays = distance(vi.data.stream(batches, shuffled=True), step_size=vi.step_size.robbins_monro(kappa=1.0))
+    stays = distance(
+        vi.data.stream(batches, shuffled=True), step_size=vi.step_size.robbins_monro(kappa=1.0)
+    )
     assert follows < 0.05
     assert abs(stays - 0.25) < 0.05
 
@@ -229,7 +260,9 @@ def test_grain_is_a_source():
 def test_a_loader_of_pytorch_is_an_iterable():
     torch = pytest.importorskip("torch")
     values = torch.arange(400) % 4 == 0
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(values.float()), batch_size=50, shuffle=True)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(values.float()), batch_size=50, shuffle=True
+    )
     run = fit(vi.data.stream(map(operator.itemgetter(0), loader), 400, shuffled=True), 8)
     assert float(run.posterior["bias"].alpha) == pytest.approx(101, rel=1e-4)
 
@@ -257,7 +290,9 @@ source = vi.data.stream(batches, forget=0.001)
 vi.fit(vi.svi(mean), source, key=jax.random.key(0), num_steps=100_000, callbacks=[look])
 print(*np.ravel(marks))
 """
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     resident, descriptors, threads = np.array(result.stdout.split(), int).reshape(-1, 3).T
     assert len(resident) == 5
     assert resident[-1] - resident[0] < 10 * 1024

@@ -6,7 +6,8 @@ from vijax.data.synthetic import lda_corpus
 
 
 def test_words_are_drawn_from_the_topics():
-    # Documents of 20,000 tokens: frequencies are theta @ topics up to 6 standard errors (false alarm 1e-6 in all).
+    # Documents of 20,000 tokens: frequencies are theta @ topics up to 6 standard errors (false
+    # alarm 1e-6 in all).
     corpus, truth = lda_corpus(10, num_topics=4, vocab_size=30, document_length=20_000.0, eta=0.5)
     expected = truth.theta.astype(float) @ truth.topics
     length = corpus.tokens[:, None]
@@ -36,10 +37,14 @@ def test_seed_decides_and_folder_makes_no_difference(tmp_path):
     assert isinstance(other.counts, np.memmap)
     assert (one.to_scipy() != other.to_scipy()).nnz == 0
     assert isinstance(other, Corpus)
-    assert (one.to_scipy() != lda_corpus(25_000, 3, 40, document_length=5.0, seed=8)[0].to_scipy()).nnz > 0
+    assert (
+        one.to_scipy() != lda_corpus(25_000, 3, 40, document_length=5.0, seed=8)[0].to_scipy()
+    ).nnz > 0
 
 
-@pytest.mark.parametrize("bad", [{"num_documents": 0}, {"num_topics": -1}, {"alpha": 0.0}, {"eta": -0.1}])
+@pytest.mark.parametrize(
+    "bad", [{"num_documents": 0}, {"num_topics": -1}, {"alpha": 0.0}, {"eta": -0.1}]
+)
 def test_sizes_and_concentrations_are_positive(bad):
     sizes = {"num_documents": 5, "num_topics": 2, "vocab_size": 9}
     with pytest.raises(ValueError, match=f"{next(iter(bad))}: expected a positive number"):

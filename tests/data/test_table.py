@@ -38,7 +38,10 @@ def test_groups_are_numbered_as_they_first_occur_and_anew_among_some_rows():
 
 @pytest.mark.parametrize(
     ("values", "classes"),
-    [(np.array(["no", "yes", "yes"], object), ("no", "yes")), (np.array([10.0, 9.0, 10.0]), ("9", "10"))],
+    [
+        (np.array(["no", "yes", "yes"], object), ("no", "yes")),
+        (np.array([10.0, 9.0, 10.0]), ("9", "10")),
+    ],
 )
 def test_two_classes_in_the_order_of_their_names_or_numbers(values, classes):
     found = table_of({"a": np.zeros(3), "t": values}, Choice(target="t", kind="binary"), "here.csv")
@@ -53,13 +56,19 @@ def test_two_classes_in_the_order_of_their_names_or_numbers(values, classes):
         ({"columns": ("aa",)}, ["here.csv", "'aa'", "did you mean 'a'?"]),
         ({"target": "amount"}, ["'amount'", "known: 'a', 'b'"]),
         ({"columns": ("a", "who")}, ["column 'who'", "'x' in row 0", "data.columns"]),
-        ({"columns": ("a", "b")}, ["a missing value in row 2, counted from 0, of column 'b'", "(1 such)"]),
+        (
+            {"columns": ("a", "b")},
+            ["a missing value in row 2, counted from 0, of column 'b'", "(1 such)"],
+        ),
         ({"target": "b", "kind": "real"}, ["target 'b'", "nan in row 2"]),
         (
             {"target": "a", "columns": ("count",), "kind": "binary"},
             ["two classes", "4: '1', '2', '3', '4'"],
         ),
-        ({"target": "kind", "kind": "binary", "classes": ("no", "maybe")}, ["'no' and 'maybe' of the run", "'yes'"]),
+        (
+            {"target": "kind", "kind": "binary", "classes": ("no", "maybe")},
+            ["'no' and 'maybe' of the run", "'yes'"],
+        ),
         ({"target": "kind", "kind": "count"}, ["numbers", "'no' in row 0"]),
     ],
 )
@@ -83,7 +92,9 @@ def test_a_table_of_words_alone_has_no_columns_to_use():
 
 def test_standardising_uses_the_training_rows_and_leaves_constants_and_gaps():
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(3, 5, (50, 2)), np.full((50, 1), 4.0), np.full((50, 1), np.nan)], axis=1)
+    x = np.concatenate(
+        [rng.normal(3, 5, (50, 2)), np.full((50, 1), 4.0), np.full((50, 1), np.nan)], axis=1
+    )
     x[3, 0] = np.nan
     train = Table(("a", "b", "c", "d"), x).standardised()
     np.testing.assert_allclose(np.nanmean(train.x[:, :2], axis=0), 0, atol=1e-12)
@@ -106,11 +117,19 @@ def test_rows_are_held_out_once_and_by_the_seed():
 
 def test_groups_are_held_out_whole():
     groups = np.repeat(np.arange(10), 7)
-    whole = Table(("a",), groups[:, None].astype(float), group="g", groups=groups, group_names=tuple("abcdefghij"))
+    whole = Table(
+        ("a",),
+        groups[:, None].astype(float),
+        group="g",
+        groups=groups,
+        group_names=tuple("abcdefghij"),
+    )
     train, test = split_table(whole, 0.3, 0, "groups")
     assert (train.num_groups, test.num_groups) == (7, 3)
     assert not set(train.group_names) & set(test.group_names)
-    assert all(len(set(sequence[:, 0])) == 1 for part in (train, test) for sequence in part.sequences())
+    assert all(
+        len(set(sequence[:, 0])) == 1 for part in (train, test) for sequence in part.sequences()
+    )
 
 
 def test_entries_held_out_are_missing_from_training_and_only_they_are_left():

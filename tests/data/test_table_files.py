@@ -1,4 +1,5 @@
-"""Tables from files of every kind, from scikit-learn and from generators, and the messages of damaged ones."""
+"""Tables from files of every kind, from scikit-learn and from generators, and the messages of
+damaged ones."""
 
 import gzip
 
@@ -96,7 +97,9 @@ def test_what_is_not_there_is_said(source, fragment):
 @pytest.mark.parametrize("name", BUNDLED)
 def test_what_comes_with_scikit_learn_has_columns_and_a_target(name):
     pytest.importorskip("sklearn")
-    found = read_table(f"sklearn:{name}", Choice(target="target" if name in ("diabetes", "digits") else None))
+    found = read_table(
+        f"sklearn:{name}", Choice(target="target" if name in ("diabetes", "digits") else None)
+    )
     assert found.num_rows > 100
     assert len(set(found.columns)) == found.x.shape[1] >= 4
     assert read_table(f"sklearn:{name}", num_rows=30).num_rows == 30
@@ -109,7 +112,8 @@ def test_a_generator_is_a_function_of_its_seed(name):
     other = read_columns(f"synthetic:{name}", seed=5, num_rows=120)
     assert all(len(values) == 120 for values in first.values())
     assert all(
-        np.array_equal(first[key], again[key], equal_nan=values.dtype != object) for key, values in first.items()
+        np.array_equal(first[key], again[key], equal_nan=values.dtype != object)
+        for key, values in first.items()
     )
     assert any(not np.array_equal(first[key], other[key]) for key in first)
     assert len(read_columns(f"synthetic:{name}")[next(iter(first))]) == generator.num_rows
@@ -123,7 +127,9 @@ def test_the_generators_are_what_they_say():
     table = read_columns("synthetic:regression", num_rows=20_000)
     x = np.stack([*(table[f"x{i}"] for i in range(1, 11)), np.ones(20_000)], axis=1)
     fitted = np.linalg.lstsq(x, table["y"], rcond=None)[0]
-    np.testing.assert_allclose(fitted, [2, 0, 0, -1, 0, 0, 0, 0.5, 0, 0, 1], atol=6 * 0.5 / np.sqrt(20_000))
+    np.testing.assert_allclose(
+        fitted, [2, 0, 0, -1, 0, 0, 0, 0.5, 0, 0, 1], atol=6 * 0.5 / np.sqrt(20_000)
+    )
     ratings = np.stack(list(read_columns("synthetic:ratings", num_rows=2000).values()))
     assert abs(np.isnan(ratings).mean() - 0.75) < 6 * np.sqrt(0.25 * 0.75 / ratings.size)
     steps = read_columns("synthetic:sequences", num_rows=5000)["sequence"]

@@ -25,7 +25,17 @@ def test_names_of_groups_stay_apart(tmp_path):
     assert table_of(found, Choice(group="g"), "a table").group_names == tuple(EXACT)
 
 
-ONE = [1, 1.0, np.int8(1), np.uint64(1), np.float32(1), decimal.Decimal("1"), "1", "1.0", np.str_("1")]
+ONE = [
+    1,
+    1.0,
+    np.int8(1),
+    np.uint64(1),
+    np.float32(1),
+    decimal.Decimal("1"),
+    "1",
+    "1.0",
+    np.str_("1"),
+]
 
 
 @pytest.mark.parametrize("value", ONE, ids=lambda value: f"{type(value).__name__} {value}")
@@ -34,19 +44,25 @@ def test_equal_numbers_name_one_level(value):
     labels = labels_of(np.array([1.0, 2.5, 3.0]))
     assert (labels.names, labels.kind) == (("1", "2.5", "3"), "number")
     found = columns_of({"g": [value], "x": [0.0]}, exact=["g"])
-    assert table_of(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == ("1",)
+    assert table_of(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == (
+        "1",
+    )
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
 def test_a_day_has_one_name_at_any_resolution(unit):
     day = np.array(["2024-05-31"], f"datetime64[{unit}]")
-    found = columns_of({"g": day, "h": [datetime.date(2024, 5, 31)], "i": [datetime.datetime(2024, 5, 31)]})
+    found = columns_of(
+        {"g": day, "h": [datetime.date(2024, 5, 31)], "i": [datetime.datetime(2024, 5, 31)]}
+    )
     assert [values[0] for values in found.values()] == ["2024-05-31"] * 3
 
 
 def test_missing_values_of_libraries_are_missing():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "t": pandas.array(["a", None], "string")})
+    frame = pandas.DataFrame(
+        {"n": pandas.array([1, None], "Int64"), "t": pandas.array(["a", None], "string")}
+    )
     found = columns_of(frame)
     assert np.isnan(found["n"][1])
     assert found["t"].tolist() == ["a", ""]
@@ -114,7 +130,9 @@ def test_two_columns_of_one_name_in_memory_are_refused():
     arrow = pytest.importorskip("pyarrow")
     twice = arrow.table([arrow.array([1.0])] * 2, ["x", "x"])
     for table in (frame, twice, [{1: 2.0, "1": 3.0}], {1: [2.0], "1": [3.0]}):
-        with pytest.raises(DataError, match=r"data: expected columns of distinct names, got several '[x1]'"):
+        with pytest.raises(
+            DataError, match=r"data: expected columns of distinct names, got several '[x1]'"
+        ):
             columns_of(table)
 
 

@@ -7,7 +7,20 @@ from sklearn.feature_extraction.text import CountVectorizer
 from vijax.data.texts import text
 from vijax.data.texts.text import TextSettings, corpus_from_texts
 
-WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "theta", "kappa", "lambda", "sigma", "upsilon", "omega")
+WORDS = (
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "theta",
+    "kappa",
+    "lambda",
+    "sigma",
+    "upsilon",
+    "omega",
+)
 EVERYTHING = TextSettings(min_df=1, max_df=1.0, max_vocabulary=None, stop_words=None)
 
 
@@ -28,7 +41,9 @@ def test_counts_are_scikit_learns(tmp_path, monkeypatch, on_disk, block):
     texts = random_texts()
     corpus = make(texts, settings=EVERYTHING, folder=tmp_path / "corpus" if on_disk else None)
     expected = CountVectorizer(token_pattern=r"[^\W\d_]{3,}")
-    np.testing.assert_array_equal(corpus.to_scipy().toarray(), expected.fit_transform(texts).toarray())
+    np.testing.assert_array_equal(
+        corpus.to_scipy().toarray(), expected.fit_transform(texts).toarray()
+    )
     assert corpus.vocabulary == tuple(expected.get_feature_names_out())
     assert isinstance(corpus.counts, np.memmap) == on_disk
     assert tuple(corpus.titles) == tuple(str(n) for n in range(60))
@@ -36,7 +51,9 @@ def test_counts_are_scikit_learns(tmp_path, monkeypatch, on_disk, block):
     assert not on_disk or not list((tmp_path / "corpus").glob("counting-*"))
 
 
-@pytest.mark.parametrize("settings", [{"min_df": 20}, {"min_df": 0.3}, {"max_df": 30}, {"max_df": 0.4}])
+@pytest.mark.parametrize(
+    "settings", [{"min_df": 20}, {"min_df": 0.3}, {"max_df": 30}, {"max_df": 0.4}]
+)
 def test_limits_on_documents_are_scikit_learns(settings):
     texts = random_texts()
     corpus = make(texts, settings=TextSettings(**{"min_df": 1, "max_df": 1.0} | settings))
@@ -55,7 +72,10 @@ def test_most_frequent_words_are_kept():
 def test_default_minimum_suits_small_and_large_collections():
     rare = ["common words", *["common thing"] * 99]
     assert "words" in make(rare, settings=TextSettings(max_df=1.0)).vocabulary
-    assert "words" not in make(rare * 4 + ["common thing"] * 200, settings=TextSettings(max_df=1.0)).vocabulary
+    assert (
+        "words"
+        not in make(rare * 4 + ["common thing"] * 200, settings=TextSettings(max_df=1.0)).vocabulary
+    )
     assert "words" in make(rare * 5, settings=TextSettings(max_df=1.0)).vocabulary
 
 
@@ -71,7 +91,10 @@ def test_own_stop_words_are_tokenised_as_the_text_is():
 
 def test_stop_words_of_another_language():
     settings = TextSettings(stop_words="german")
-    assert make(["Der Hund und die Katze", "eine Katze"], settings=settings).vocabulary == ("hund", "katze")
+    assert make(["Der Hund und die Katze", "eine Katze"], settings=settings).vocabulary == (
+        "hund",
+        "katze",
+    )
 
 
 def test_stop_words_of_a_file(tmp_path):
@@ -80,17 +103,29 @@ def test_stop_words_of_a_file(tmp_path):
     for named in (path, str(path)):
         assert make(["The cat sat"], settings=TextSettings(stop_words=named)).vocabulary == ("sat",)
     path.write_bytes("Ärger".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"stop.txt: expected text in UTF-8, got other bytes.*save it as UTF-8"):
+    with pytest.raises(
+        ValueError, match=r"stop.txt: expected text in UTF-8, got other bytes.*save it as UTF-8"
+    ):
         make(["The cat sat"], settings=TextSettings(stop_words=path))
     path.write_text("\n")
-    with pytest.raises(ValueError, match=r"stop_words: .*stop.txt: expected a word on each line, got an empty file"):
+    with pytest.raises(
+        ValueError, match=r"stop_words: .*stop.txt: expected a word on each line, got an empty file"
+    ):
         make(["The cat sat"], settings=TextSettings(stop_words=path))
 
 
 def test_phrases_are_of_neighbours_without_stop_words():
     settings = TextSettings(ngrams=3, min_df=1, max_df=1.0)
     corpus = make(["New York of the Times", "york new"], settings=settings)
-    assert corpus.vocabulary == ("new", "new york", "new york times", "times", "york", "york new", "york times")
+    assert corpus.vocabulary == (
+        "new",
+        "new york",
+        "new york times",
+        "times",
+        "york",
+        "york new",
+        "york times",
+    )
     assert corpus.to_scipy().toarray().tolist() == [[1, 1, 1, 1, 1, 0, 1], [1, 0, 0, 0, 1, 1, 0]]
 
 
@@ -100,7 +135,10 @@ def test_phrases_of_a_fixed_vocabulary_are_counted_unasked():
 
 
 def test_case_can_matter():
-    assert make(["Bath bath"], settings=TextSettings(lowercase=False)).vocabulary == ("Bath", "bath")
+    assert make(["Bath bath"], settings=TextSettings(lowercase=False)).vocabulary == (
+        "Bath",
+        "bath",
+    )
 
 
 def test_fixed_vocabulary_keeps_its_order():
@@ -113,7 +151,11 @@ def test_fixed_vocabulary_keeps_its_order():
     ("texts", "settings", "message"),
     [
         ([], {}, "expected one document or more, got none"),
-        (["the of and", "42"], {}, "texts: expected documents with words, got 2 empty documents.*token_pattern="),
+        (
+            ["the of and", "42"],
+            {},
+            "texts: expected documents with words, got 2 empty documents.*token_pattern=",
+        ),
         (["one two", None], {}, r"texts, 1: expected text, got None \(NoneType\)"),
         (
             ["some words"],
@@ -123,13 +165,22 @@ def test_fixed_vocabulary_keeps_its_order():
         (
             ["words"],
             {"stop_words": "klingon"},
-            "stop_words: expected a language, a file of words, a list of words or None, got 'klingon'.*known.*german",
+            "stop_words: expected a language, a file of words, a list of words or None, got "
+            "'klingon'.*known.*german",
         ),
         (["words"], {"ngrams": 0}, "ngrams: expected a whole number from 1 to 5, got 0"),
         (["words"], {"ngrams": 2.0}, "ngrams: expected a whole number from 1 to 5, got 2.0"),
-        (["words"], {"min_df": -1}, "min_df: expected a whole number of 1 or more, or a fraction such as 0.5, got -1"),
+        (
+            ["words"],
+            {"min_df": -1},
+            "min_df: expected a whole number of 1 or more, or a fraction such as 0.5, got -1",
+        ),
         (["words"], {"max_df": 1.5}, "max_df: expected"),
-        (["words"], {"max_vocabulary": 0}, "max_vocabulary: expected a whole number of 1 or more, got 0"),
+        (
+            ["words"],
+            {"max_vocabulary": 0},
+            "max_vocabulary: expected a whole number of 1 or more, got 0",
+        ),
         (["words"], {"token_pattern": "(unclosed"}, "token_pattern: expected a regular expression"),
     ],
 )

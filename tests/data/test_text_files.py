@@ -7,7 +7,9 @@ import pytest
 from vijax.data.tables.formats import Dialect
 from vijax.data.texts.text_files import column_texts, text_folder, text_lines
 
-jsonl, csv_rows, parquet = (functools.partial(column_texts, kind) for kind in ("jsonl", "csv", "parquet"))
+jsonl, csv_rows, parquet = (
+    functools.partial(column_texts, kind) for kind in ("jsonl", "csv", "parquet")
+)
 
 
 def write(path, text, encoding="utf-8"):
@@ -21,7 +23,11 @@ def test_folder_of_texts_in_the_order_of_names(tmp_path):
     write(tmp_path / "sub" / "c.txt", "third")
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first"))
     write(tmp_path / "notes.md", "no")
-    assert list(text_folder(tmp_path)) == [("a.txt.gz", "first"), ("b.txt", "second\nline"), ("sub/c.txt", "third")]
+    assert list(text_folder(tmp_path)) == [
+        ("a.txt.gz", "first"),
+        ("b.txt", "second\nline"),
+        ("sub/c.txt", "third"),
+    ]
 
 
 def test_lines_of_a_file(tmp_path):
@@ -31,7 +37,9 @@ def test_lines_of_a_file(tmp_path):
 
 def test_jsonl(tmp_path):
     rows = [{"id": 1, "text": "one"}, {"text": "zwei \u00fc", "title": "Two"}]
-    path = write(tmp_path / "x.jsonl", "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    path = write(
+        tmp_path / "x.jsonl", "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    )
     assert list(jsonl(path)) == [("x.jsonl:1", "one"), ("Two", "zwei ü")]
 
 
@@ -49,23 +57,53 @@ def test_csv_holds_long_documents(tmp_path):
 
 def test_parquet(tmp_path):
     arrow, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(arrow.table({"body": ["one", "two"], "title": ["A", ""], "n": [1, 2]}), tmp_path / "x.parquet")
+    pq.write_table(
+        arrow.table({"body": ["one", "two"], "title": ["A", ""], "n": [1, 2]}),
+        tmp_path / "x.parquet",
+    )
     assert list(parquet(tmp_path / "x.parquet", "body")) == [("A", "one"), ("x.parquet:2", "two")]
     pq.write_table(arrow.table({"body": ["one", None]}), tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match=r"x\.parquet, row 2: expected text in column 'body', got nothing"):
+    with pytest.raises(
+        ValueError, match=r"x\.parquet, row 2: expected text in column 'body', got nothing"
+    ):
         list(parquet(tmp_path / "x.parquet"))
 
 
 @pytest.mark.parametrize(
     ("read", "name", "text", "message"),
     [
-        (jsonl, "x.jsonl", '{"text": "a"}\n{"text": \n', r"x\.jsonl:2: expected a JSON object, got '{\"text\": '"),
+        (
+            jsonl,
+            "x.jsonl",
+            '{"text": "a"}\n{"text": \n',
+            r"x\.jsonl:2: expected a JSON object, got '{\"text\": '",
+        ),
         (jsonl, "x.jsonl", '["a"]\n', r"x\.jsonl:1: expected a JSON object"),
-        (jsonl, "x.jsonl", '{"txet": "a", "id": 1}', r":1: expected a column 'text', got none.*did you mean 'txet'\?"),
+        (
+            jsonl,
+            "x.jsonl",
+            '{"txet": "a", "id": 1}',
+            r":1: expected a column 'text', got none.*did you mean 'txet'\?",
+        ),
         (jsonl, "x.jsonl", '{"text": 3}', r"x\.jsonl:1: expected text in column 'text', got 3"),
-        (jsonl, "x.jsonl", '{"text": "a"}\n{"text": null}', r"x\.jsonl:2: expected text .* got nothing"),
-        (csv_rows, "x.csv", "id,txt\n1,a\n", r"x\.csv:1: expected a column 'text', got none.*did you mean 'txt'\?"),
-        (csv_rows, "x.csv", "id,text\n1\n", r"x\.csv:2: expected text in column 'text', got nothing"),
+        (
+            jsonl,
+            "x.jsonl",
+            '{"text": "a"}\n{"text": null}',
+            r"x\.jsonl:2: expected text .* got nothing",
+        ),
+        (
+            csv_rows,
+            "x.csv",
+            "id,txt\n1,a\n",
+            r"x\.csv:1: expected a column 'text', got none.*did you mean 'txt'\?",
+        ),
+        (
+            csv_rows,
+            "x.csv",
+            "id,text\n1\n",
+            r"x\.csv:2: expected text in column 'text', got nothing",
+        ),
         (csv_rows, "x.csv", 'id,text\n1,"a" b\n', r"x\.csv:2: expected CSV"),
         (csv_rows, "x.csv", 'id,text\n1,"a\n', r"x\.csv:[23]: expected CSV"),
         (csv_rows, "x.csv", "", r"x\.csv:1: expected a header line of distinct names, got nothing"),
@@ -78,7 +116,8 @@ def test_faults_are_named_by_line(tmp_path, read, name, text, message):
 
 
 @pytest.mark.parametrize(
-    ("read", "name", "before"), [(text_lines, "x.txt", "ok\n"), (jsonl, "x.jsonl", '{"text": "ok"}\n')]
+    ("read", "name", "before"),
+    [(text_lines, "x.txt", "ok\n"), (jsonl, "x.jsonl", '{"text": "ok"}\n')],
 )
 def test_wrong_encoding_names_file_and_byte(tmp_path, read, name, before):
     path = write(tmp_path / name, before + '{"text": "caf\u00e9 noir"}', encoding="latin-1")
@@ -95,15 +134,23 @@ def test_wrong_encoding_names_file_and_byte(tmp_path, read, name, before):
 def test_wrong_encoding_in_a_folder(tmp_path):
     write(tmp_path / "a.txt", "fine")
     write(tmp_path / "b.txt", "caf\u00e9", encoding="latin-1")
-    with pytest.raises(ValueError, match=r"b\.txt: expected utf-8 text, got the bytes b'\\xe9' at byte offset 3"):
+    with pytest.raises(
+        ValueError, match=r"b\.txt: expected utf-8 text, got the bytes b'\\xe9' at byte offset 3"
+    ):
         list(text_folder(tmp_path))
     write(tmp_path / "a.txt", "caf\u00e9", encoding="utf-16-le")
-    with pytest.raises(ValueError, match=r"a\.txt: .* To mend it: pass encoding='utf-16-le' or 'utf-16-be'"):
+    with pytest.raises(
+        ValueError, match=r"a\.txt: .* To mend it: pass encoding='utf-16-le' or 'utf-16-be'"
+    ):
         list(text_folder(tmp_path))
     (tmp_path / "a.txt").write_bytes(b"\x81 \xa4")
-    with pytest.raises(ValueError, match=r"a\.txt: .* offset 0\. To mend it: pass the encoding the file was"):
+    with pytest.raises(
+        ValueError, match=r"a\.txt: .* offset 0\. To mend it: pass the encoding the file was"
+    ):
         list(text_folder(tmp_path))
-    with pytest.raises(ValueError, match="encoding: expected an encoding Python knows, got 'klingon'"):
+    with pytest.raises(
+        ValueError, match="encoding: expected an encoding Python knows, got 'klingon'"
+    ):
         list(text_folder(tmp_path, dialect=Dialect("klingon")))
 
 

@@ -9,7 +9,9 @@ WORDS = ["a", "b", "c", "d"]
 
 
 def test_select_words_takes_columns_in_order():
-    corpus = select_words(Corpus.from_counts(COUNTS, WORDS, titles=["x", "y", "z"]), np.array([3, 0]))
+    corpus = select_words(
+        Corpus.from_counts(COUNTS, WORDS, titles=["x", "y", "z"]), np.array([3, 0])
+    )
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), COUNTS[:, [3, 0]])
     assert corpus.vocabulary == ("d", "a")
     assert corpus.titles == ("x", "y", "z")
@@ -28,7 +30,9 @@ def test_words_unseen_in_training_go():
 
 
 def test_vocabularies_with_nothing_in_common():
-    with pytest.raises(ValueError, match=r"some word in common with the corpus, got a, b, c, d, \.\.\. against x"):
+    with pytest.raises(
+        ValueError, match=r"some word in common with the corpus, got a, b, c, d, \.\.\. against x"
+    ):
         with_vocabulary(Corpus.from_counts(COUNTS, WORDS), ["x"])
     with pytest.raises(ValueError, match=r"corpus.vocabulary: expected words, got None"):
         with_vocabulary(Corpus.from_counts(COUNTS), ["x"])

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF001  (letters that look like Latin ones)
-"""One definition of a word, for every script, and what in texts is none: markup, entities, addresses."""
+"""One definition of a word, for every script, and what in texts is none: markup, entities,
+addresses."""
 
 import itertools
 import random
@@ -43,7 +44,10 @@ def kept(text):
         ("정부는 경제 것", ["정부는", "경제"]),  # a syllable is two letters
         ("ሰላም ቤት ለ", ["ሰላም", "ቤት"]),
         ("ẹ\u0300kọ\u0301 ọ̀rẹ́", ["ẹ\u0300kọ\u0301", "ọ\u0300rẹ\u0301"]),
-        ("Don't l'amour col·lega NumPy2 x² Straße_x", ["don", "amour", "col·lega", "numpy", "straße"]),
+        (
+            "Don't l'amour col·lega NumPy2 x² Straße_x",
+            ["don", "amour", "col·lega", "numpy", "straße"],
+        ),
         ("İstanbul IRAK", ["istanbul", "irak"]),
         ("Donau\u00addampf \ufeffAnfang auf\u200clage", ["donaudampf", "anfang", "auflage"]),
     ],
@@ -55,9 +59,15 @@ def test_words_of_every_script_are_whole(text, expected):
 
 def test_the_quick_way_finds_the_words_of_the_grammar():
     rng = random.Random(0)
-    latin = [chr(i) for i in itertools.chain(range(0x300), range(0x370, 0x400), range(0x1E00, 0x2040))]
+    latin = [
+        chr(i) for i in itertools.chain(range(0x300), range(0x370, 0x400), range(0x1E00, 0x2040))
+    ]
     cyrillic = [chr(i) for i in itertools.chain(range(0x100), range(0x400, 0x530))]
-    texts = [normalised("".join(rng.choices(signs, k=20))) for signs in (latin, cyrillic) for _ in range(4000)]
+    texts = [
+        normalised("".join(rng.choices(signs, k=20)))
+        for signs in (latin, cyrillic)
+        for _ in range(4000)
+    ]
     quick = [text for text in texts if words._is_plain(text)]
     assert len(quick) > 1000
     for text in quick:
@@ -68,7 +78,9 @@ def test_the_quick_way_finds_the_words_of_the_grammar():
 def test_a_corpus_of_marks(tmp_path):
     texts = ["किसान खेत में गेहूँ की फसल काटता है", "सरकार ने किसानों के लिए नई योजना शुरू की"] * 20
     corpus = read(texts, text=ALL)
-    assert {"किसान", "खेत", "गेहूँ", "फसल", "काटता", "सरकार", "किसानों", "योजना", "शुरू"} <= {*corpus.vocabulary}
+    assert {"किसान", "खेत", "गेहूँ", "फसल", "काटता", "सरकार", "किसानों", "योजना", "शुरू"} <= {
+        *corpus.vocabulary
+    }
     shards = read(prepare(zip("ab" * 20, texts, strict=True), tmp_path / "shards", text=ALL))
     assert shards.vocabulary == corpus.vocabulary
 
@@ -76,22 +88,31 @@ def test_a_corpus_of_marks(tmp_path):
 def test_both_forms_of_an_accent_are_one_word():
     corpus = read(["Café", unicodedata.normalize("NFD", "café"), "thé"], text=ALL)
     assert corpus.vocabulary == ("café", "thé")
-    fixed = read(["café thé", "café"], vocabulary=[unicodedata.normalize("NFD", word) for word in ("café", "thé")])
+    fixed = read(
+        ["café thé", "café"],
+        vocabulary=[unicodedata.normalize("NFD", word) for word in ("café", "thé")],
+    )
     assert fixed.word_counts().tolist() == [2, 1]
     assert with_vocabulary(corpus, [unicodedata.normalize("NFD", "café")]).num_tokens == 2
 
 
 def test_a_pattern_of_the_user_has_marks_and_leaves_markup():
-    corpus = read(["<b>गेहूँ</b>", "गेहूँ ok"], text=TextSettings(token_pattern=r"\w+", stop_words=None, min_df=1))
+    corpus = read(
+        ["<b>गेहूँ</b>", "गेहूँ ok"], text=TextSettings(token_pattern=r"\w+", stop_words=None, min_df=1)
+    )
     assert corpus.vocabulary == ("b", "ok", "गेहूँ")
-    assert corpus.notes[0].startswith("The texts have HTML tags or entities, or addresses of the web or of e-mail, and")
+    assert corpus.notes[0].startswith(
+        "The texts have HTML tags or entities, or addresses of the web or of e-mail, and"
+    )
     assert words_by(r"x(\d)")("x1 y2 x3") == ["1", "3"]
     assert words_by("[^;]+")("one\n two;three") == ["one two", "three"]
-    with pytest.raises(DataError, match=r"token_pattern: expected one group \(\.\.\.\) or none, got 2 in"):
+    with pytest.raises(
+        DataError, match=r"token_pattern: expected one group \(\.\.\.\) or none, got 2 in"
+    ):
         words_by("(a)(b)")
 
 
-# --- markup and addresses --------------------------------------------------------------------------------------------
+# --- markup and addresses -------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -126,11 +147,17 @@ def test_addresses_are_left_out(text, expected):
 
 
 def test_what_is_left_out_is_said():
-    texts = ["Fish &amp; <b>chips</b> http://shop.org", "fish chips &amp; peas, ask@shop.org www.shop.org"] * 2
+    texts = [
+        "Fish &amp; <b>chips</b> http://shop.org",
+        "fish chips &amp; peas, ask@shop.org www.shop.org",
+    ] * 2
     corpus = read(texts, text=ALL)
     assert corpus.vocabulary == ("ask", "chips", "fish", "peas")[1:]
     said = "\n".join(corpus.notes)
-    assert "HTML tags are no words: they are left out of the texts. (4 such, the first at document 1)" in said
+    assert (
+        "HTML tags are no words: they are left out of the texts. (4 such, the first at document 1)"
+        in said
+    )
     assert "as the letters that they stand for. (4 such, the first at document 1)" in said
     assert "Addresses of the web and of e-mail are no words: they are left out. (6 such" in said
     assert corpus.texts[0] == "Fish & chips http://shop.org"
@@ -146,7 +173,7 @@ def test_no_text_takes_for_ever(piece):
     without_addresses(text)
 
 
-# --- languages -------------------------------------------------------------------------------------------------------
+# --- languages ------------------------------------------------------------------------------------
 def test_one_stop_word_makes_no_language():
     texts = ["car, bus, sun", "bus car", "sun and car"] * 20
     corpus = read(texts, text=TextSettings(min_df=1, max_df=1.0))
@@ -157,21 +184,30 @@ def test_one_stop_word_makes_no_language():
 def test_languages_whose_lists_have_quotes_or_a_wrong_encoding_are_found():
     pytest.importorskip("stop_words")
     assert language_of(["אבל אני לא יודע אם הוא היה שם או היא גם כי זה מה יש"] * 3) == "hebrew"
-    assert language_of(["किसान और सरकार ने कहा कि यह योजना उनके लिए है और वे इस पर विचार कर रहे हैं"] * 3) == "hindi"
+    assert (
+        language_of(["किसान और सरकार ने कहा कि यह योजना उनके लिए है और वे इस पर विचार कर रहे हैं"] * 3)
+        == "hindi"
+    )
 
 
 def test_init_finds_the_column_of_texts_in_any_script(tmp_path):
-    (tmp_path / "t.csv").write_text("name,body\nabc defg,किसान खेत में गेहूँ\nhij,सरकार ने किसानों के\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text(
+        "name,body\nabc defg,किसान खेत में गेहूँ\nhij,सरकार ने किसानों के\n", encoding="utf-8"
+    )
     assert _text_column(str(tmp_path / "t.csv"), DocumentData()) == "body"
 
 
 def test_texts_without_a_word_are_an_error_in_the_words_of_either_interface(tmp_path, capsys):
-    with pytest.raises(DataError, match=r"expected documents with words, got 2 empty documents.*stop_words=None"):
+    with pytest.raises(
+        DataError, match=r"expected documents with words, got 2 empty documents.*stop_words=None"
+    ):
         prepare([("a", "http://shop.org"), ("b", "of the")], tmp_path / "shards")
     pytest.importorskip("tyro")
     from vijax.app.cli import main
 
     (tmp_path / "t.txt").write_text("http://shop.org\nof the\n")
-    assert main(["fit", "lda", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]) == 2
+    assert (
+        main(["fit", "lda", "--data", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run")]) == 2
+    )
     said = capsys.readouterr().err
     assert r"--set 'data.token_pattern=\w+' to keep short ones, --set data.stop_words=none" in said

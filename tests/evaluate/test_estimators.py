@@ -21,7 +21,9 @@ def exact_log_prob(words, topics, alpha):
     for z in itertools.product(range(num_topics), repeat=len(words)):
         counts = np.bincount(z, minlength=num_topics)
         prior = (
-            gammaln(alpha.sum()) - gammaln(alpha.sum() + len(words)) + (gammaln(alpha + counts) - gammaln(alpha)).sum()
+            gammaln(alpha.sum())
+            - gammaln(alpha.sum() + len(words))
+            + (gammaln(alpha + counts) - gammaln(alpha)).sum()
         )
         logs.append(prior + np.log(topics[list(z), words]).sum())
     return np.logaddexp.reduce(logs)
@@ -38,7 +40,9 @@ def synthetic():
     topics = rng.dirichlet(np.full(60, 0.1), 8) + 1e-6
     topics /= topics.sum(axis=1, keepdims=True)
     shares = rng.dirichlet(np.full(8, 0.3), 40)
-    return topics, Corpus.from_counts([rng.multinomial(rng.integers(15, 45), theta @ topics) for theta in shares])
+    return topics, Corpus.from_counts(
+        [rng.multinomial(rng.integers(15, 45), theta @ topics) for theta in shares]
+    )
 
 
 @pytest.mark.parametrize("estimator", [left_to_right, chib])
@@ -55,7 +59,9 @@ def test_unbiased_for_the_exact_probability(estimator, words):
 def test_left_to_right_stays_unbiased_when_it_redraws_rarely():
     words = [0, 0, 1, 3, 3, 2, 2]
     copies = corpus_of(*[words] * 20_000)
-    score = left_to_right(TOPICS, ALPHA, copies, jax.random.key(2), num_particles=3, resample_every=3)
+    score = left_to_right(
+        TOPICS, ALPHA, copies, jax.random.key(2), num_particles=3, resample_every=3
+    )
     ratio = np.exp(score.log_probs - exact_log_prob(words, TOPICS, ALPHA))
     assert abs(ratio.mean() - 1) < 5 * ratio.std() / np.sqrt(len(ratio)) + 1e-5
 
@@ -71,14 +77,17 @@ def test_converges_to_the_exact_probability(estimator):
 
 
 def test_left_to_right_and_chib_agree_on_true_topics(synthetic):
-    """Within 0.02 nats per word; and worse topics, half uniform, score worse by all three measures."""
+    """Within 0.02 nats per word; and worse topics, half uniform, score worse by all three
+    measures."""
     topics, corpus = synthetic
     ltr = left_to_right(topics, 0.3, corpus, jax.random.key(4), num_particles=20)
     other = chib(topics, 0.3, corpus, jax.random.key(5), num_samples=200)
     assert abs(ltr.mean - other.mean) < 0.02
     assert ltr.standard_error == pytest.approx(other.standard_error, rel=0.2)
     worse = 0.5 * topics + 0.5 / 60
-    assert left_to_right(worse, 0.3, corpus, jax.random.key(4), num_particles=20).mean < ltr.mean - 0.1
+    assert (
+        left_to_right(worse, 0.3, corpus, jax.random.key(4), num_particles=20).mean < ltr.mean - 0.1
+    )
     assert chib(worse, 0.3, corpus, jax.random.key(5), num_samples=200).mean < other.mean - 0.1
 
 
@@ -90,9 +99,12 @@ def test_completion_depends_on_topics_and_key_alone(synthetic):
 
 
 def test_completion_is_exact_for_two_tokens():
-    """Given one token, E[theta_k | w] = (alpha_k + p(z = k | w)) / (1 + sum alpha); the order of the two is random."""
+    """Given one token, E[theta_k | w] = (alpha_k + p(z = k | w)) / (1 + sum alpha); the order of
+    the two is random."""
     copies = corpus_of(*[[0, 3]] * 4000)
-    score = document_completion(TOPICS, ALPHA, copies, jax.random.key(7), num_sweeps=400, burn_in=10)
+    score = document_completion(
+        TOPICS, ALPHA, copies, jax.random.key(7), num_sweeps=400, burn_in=10
+    )
 
     def log_next(first, second):
         posterior = ALPHA * TOPICS[:, first] / (ALPHA @ TOPICS[:, first])
@@ -108,17 +120,27 @@ def test_completion_is_exact_for_two_tokens():
 
 
 def test_completion_is_near_the_exact_predictive():
-    """sum over documents of log p(second half | first half) by enumeration: theta's mean is exact, Gibbs converges."""
+    """sum over documents of log p(second half | first half) by enumeration: theta's mean is exact,
+    Gibbs converges."""
     words = [0, 0, 1, 3]
-    score = document_completion(TOPICS, ALPHA, corpus_of(words), jax.random.key(8), num_sweeps=20_000)
+    score = document_completion(
+        TOPICS, ALPHA, corpus_of(words), jax.random.key(8), num_sweeps=20_000
+    )
     possible = [
         sum(np.log(predictive(first, TOPICS, ALPHA)[w]) for w in second)
-        for first, second in (((0, 0), (1, 3)), ((0, 1), (0, 3)), ((0, 3), (0, 1)), ((1, 3), (0, 0)))
+        for first, second in (
+            ((0, 0), (1, 3)),
+            ((0, 1), (0, 3)),
+            ((0, 3), (0, 1)),
+            ((1, 3), (0, 0)),
+        )
     ]
     assert np.abs(np.array(possible) - score.log_probs[0]).min() < 0.01
 
 
-@pytest.mark.parametrize("other", [TOPICS[:, ::-1], np.full((1, 4), 0.25)], ids=["of as many topics", "of one"])
+@pytest.mark.parametrize(
+    "other", [TOPICS[:, ::-1], np.full((1, 4), 0.25)], ids=["of as many topics", "of one"]
+)
 def test_completion_of_several_fits_averages_their_probabilities(other):
     """By enumeration, as for one fit; words 0 and 3 are likely in other topics of the second."""
     fits, words, alpha = [TOPICS, other], [0, 0, 1, 3], 0.3
@@ -135,11 +157,15 @@ def test_completion_of_several_fits_averages_their_probabilities(other):
 def predictive(first, topics, alpha):
     """p(next word | first words), by enumeration."""
     base = exact_log_prob(first, topics, alpha)
-    return np.exp([exact_log_prob([*first, w], topics, alpha) - base for w in range(topics.shape[1])])
+    return np.exp(
+        [exact_log_prob([*first, w], topics, alpha) - base for w in range(topics.shape[1])]
+    )
 
 
 def test_short_documents_are_skipped_and_counted():
-    corpus = corpus_of([0, 1, 2, 3, 0, 1, 1], [], [3], [0, 0])  # the odd token of seven is given, and not scored
+    corpus = corpus_of(
+        [0, 1, 2, 3, 0, 1, 1], [], [3], [0, 0]
+    )  # the odd token of seven is given, and not scored
     completion = document_completion(TOPICS, ALPHA, corpus, jax.random.key(0))
     assert completion.rows.tolist() == [0, 3]
     assert completion.num_tokens.tolist() == [3, 1]
@@ -156,7 +182,11 @@ BAD = {
     "alpha: expected positive": (TOPICS, 0.0, [[1, 1, 1, 1]]),
     "alpha: expected a scalar or shape": (TOPICS, [0.1, 0.1], [[1, 1, 1, 1]]),
     "documents: expected a vocabulary of 4 words": (TOPICS, 0.1, [[1, 1, 1]]),
-    "probability 0 in every topic for word 2": (np.array([[0.5, 0.5, 0.0, 0.0]]), 0.1, [[1, 0, 1, 0]]),
+    "probability 0 in every topic for word 2": (
+        np.array([[0.5, 0.5, 0.0, 0.0]]),
+        0.1,
+        [[1, 0, 1, 0]],
+    ),
 }
 
 

@@ -10,7 +10,13 @@ from vijax.evaluate import metrics
 
 
 def step(number, **more):
-    return {"kind": "step", "step": number, "epoch": number / 10, "elbo_per_word": -8.0 + number, **more}
+    return {
+        "kind": "step",
+        "step": number,
+        "epoch": number / 10,
+        "elbo_per_word": -8.0 + number,
+        **more,
+    }
 
 
 def test_records_come_back_and_numbers_that_json_lacks_are_null(tmp_path):

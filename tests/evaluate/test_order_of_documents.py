@@ -1,5 +1,5 @@
-"""Scores of documents are by what a document holds: neither its place, nor the order of its words, nor who else is
-scored counts."""
+"""Scores of documents are by what a document holds: neither its place, nor the order of its words,
+nor who else is scored counts."""
 
 import dataclasses
 
@@ -22,8 +22,12 @@ COUNTS = RNG.poisson(1.5, (9, 12))
 COUNTS[4] = COUNTS[0]  # the same document twice
 PLACES = RNG.permutation(9)
 SCORES = {
-    "completion": lambda corpus: document_completion(TOPICS, 0.3, corpus, KEY, num_sweeps=5, burn_in=5),
-    "gaussian": lambda corpus: gaussian_completion(TOPICS, np.zeros(3), np.eye(3), corpus, KEY, num_samples=16),
+    "completion": lambda corpus: document_completion(
+        TOPICS, 0.3, corpus, KEY, num_sweeps=5, burn_in=5
+    ),
+    "gaussian": lambda corpus: gaussian_completion(
+        TOPICS, np.zeros(3), np.eye(3), corpus, KEY, num_samples=16
+    ),
     "chib": lambda corpus: chib(TOPICS, 0.3, corpus, KEY, num_samples=5, burn_in=2),
     "left to right": lambda corpus: left_to_right(TOPICS, 0.3, corpus, KEY, num_particles=3),
 }
@@ -31,7 +35,9 @@ SCORES = {
 
 def with_words_backwards(corpus):
     """The same documents, whose words lie in another order."""
-    within = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(corpus.indptr, corpus.indptr[1:], strict=False)])
+    within = np.concatenate(
+        [np.arange(a, b)[::-1] for a, b in zip(corpus.indptr, corpus.indptr[1:], strict=False)]
+    )
     return dataclasses.replace(corpus, indices=corpus.indices[within], counts=corpus.counts[within])
 
 
@@ -44,14 +50,19 @@ def test_a_document_has_its_score_at_any_place_and_with_its_words_in_any_order(n
     others = [place for place, document in enumerate(PLACES) if document not in (0, 4)]
     np.testing.assert_allclose(moved[others], each[PLACES[others]], rtol=1e-6)
     equal = [place for place, document in enumerate(PLACES) if document in (0, 4)]
-    np.testing.assert_allclose(moved[equal], each[[0, 4]], rtol=1e-6)  # in the order in which they come
+    np.testing.assert_allclose(
+        moved[equal], each[[0, 4]], rtol=1e-6
+    )  # in the order in which they come
 
 
 def test_a_document_alone_is_cut_as_among_others():
     corpus = Corpus.from_counts(COUNTS)
     among = [part.to_scipy().toarray() for part in halves(corpus, KEY)]
     for row in (1, 8):
-        alone = [part.to_scipy().toarray()[0] for part in halves(Corpus.from_counts(COUNTS[row : row + 1]), KEY)]
+        alone = [
+            part.to_scipy().toarray()[0]
+            for part in halves(Corpus.from_counts(COUNTS[row : row + 1]), KEY)
+        ]
         np.testing.assert_array_equal(alone, [part[row] for part in among])
     backwards = [part.to_scipy().toarray() for part in halves(with_words_backwards(corpus), KEY)]
     np.testing.assert_array_equal(backwards, among)

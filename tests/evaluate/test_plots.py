@@ -27,7 +27,9 @@ def test_word_bars_have_the_probabilities():
     assert len(figure.axes) == 6
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     np.testing.assert_allclose(widths, TOPICS[0].probabilities[:5])
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list(TOPICS[0].words[:5])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list(
+        TOPICS[0].words[:5]
+    )
 
 
 def test_sizes_are_in_per_cent_and_add_up():
@@ -54,6 +56,8 @@ def test_map_and_heat_map_for_few_and_many_topics(number):
     image = ax.images[0].get_array()
     np.testing.assert_array_equal(image.mask, np.eye(number, dtype=bool))  # nothing to compare
     np.testing.assert_allclose(image, image.T)
-    labels = [[label.get_text() for label in axis.get_ticklabels()] for axis in (ax.xaxis, ax.yaxis)]
+    labels = [
+        [label.get_text() for label in axis.get_ticklabels()] for axis in (ax.xaxis, ax.yaxis)
+    ]
     assert labels[0] == labels[1]
     assert sorted(labels[0]) == sorted(topic.label for topic in topics)

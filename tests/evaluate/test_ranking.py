@@ -1,4 +1,5 @@
-"""Rankings: the best items and their scores, against loops over users; what is hidden; wrong input."""
+"""Rankings: the best items and their scores, against loops over users; what is hidden; wrong
+input."""
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ def by_hand(user, n):
 @pytest.mark.parametrize("n", [1, 5, 25])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_scores_of_rankings_are_those_of_loops(n, form):
-    found, score = ranked(USERS, ITEMS, form(TAKEN), n), ranking(USERS, ITEMS, form(TAKEN), form(HIDDEN), n)
+    found, score = (
+        ranked(USERS, ITEMS, form(TAKEN), n),
+        ranking(USERS, ITEMS, form(TAKEN), form(HIDDEN), n),
+    )
     with_hidden = [user for user in range(30) if HIDDEN[user].any()]
     np.testing.assert_array_equal(score.users, with_hidden)
     for user in range(30):
@@ -48,7 +52,9 @@ def test_hidden_entries_are_a_share_of_those_of_each_user():
     kept, hidden = hide(rows, 0.25, seed=1)
     np.testing.assert_array_equal((kept + hidden).toarray(), TAKEN)
     lengths, gone = (TAKEN > 0).sum(1), (hidden.toarray() > 0).sum(1)
-    np.testing.assert_array_equal(gone[lengths > 1], np.maximum(1, np.round(0.25 * lengths))[lengths > 1])
+    np.testing.assert_array_equal(
+        gone[lengths > 1], np.maximum(1, np.round(0.25 * lengths))[lengths > 1]
+    )
     assert not np.any(gone[lengths < 2])
     assert (hide(rows, 0.25, seed=2)[1] != hidden).nnz > 0
 
@@ -58,7 +64,9 @@ WRONG = {
     "taken: expected a matrix of 30 users and 25 items": lambda: ranked(USERS, ITEMS, TAKEN[:5]),
     "n: expected at most the 25 items": lambda: ranked(USERS, ITEMS, n=26),
     "n: expected": lambda: ranking(USERS, ITEMS, TAKEN, HIDDEN, n=0),
-    "hidden: expected users with hidden items": lambda: ranking(USERS, ITEMS, TAKEN, np.zeros_like(TAKEN)),
+    "hidden: expected users with hidden items": lambda: ranking(
+        USERS, ITEMS, TAKEN, np.zeros_like(TAKEN)
+    ),
     "share: expected": lambda: hide(TAKEN, 1.0),
 }
 

@@ -44,7 +44,13 @@ def loop_npmi(topics, counts, num_words):
         for v, w in itertools.combinations(np.argsort(-topic)[:num_words], 2):
             both = np.mean(occurs[:, v] & occurs[:, w])
             independent = occurs[:, v].mean() * occurs[:, w].mean()
-            pairs.append(-1.0 if both == 0 else 1.0 if both == 1 else np.log(both / independent) / -np.log(both))
+            pairs.append(
+                -1.0
+                if both == 0
+                else 1.0
+                if both == 1
+                else np.log(both / independent) / -np.log(both)
+            )
         scores.append(np.mean(pairs))
     return np.array(scores)
 
@@ -93,11 +99,15 @@ def test_npmi_names_bad_input():
 def test_unigram_score_is_the_cross_entropy():
     train, test = np.array([[3, 1, 0], [1, 0, 5]]), np.array([[1, 0, 2], [0, 0, 0], [2, 3, 0]])
     score = unigram_score(Corpus.from_counts(train), Corpus.from_counts(test))
-    assert score.mean == pytest.approx((test.sum(axis=0) * np.log(train.sum(axis=0) / 10)).sum() / 8)
+    assert score.mean == pytest.approx(
+        (test.sum(axis=0) * np.log(train.sum(axis=0) / 10)).sum() / 8
+    )
     assert score.rows.tolist() == [0, 2]
     assert score.num_skipped == 1
     unseen = Corpus.from_counts([[1, 1, 0]]), Corpus.from_counts([[0, 0, 2]])
-    with pytest.raises(ValueError, match="test: expected words of the training documents only, got word 2"):
+    with pytest.raises(
+        ValueError, match="test: expected words of the training documents only, got word 2"
+    ):
         unigram_score(*unseen)
     assert unigram_score(*unseen, smoothing=1.0).mean == pytest.approx(np.log(1 / 5))
 

@@ -24,12 +24,16 @@ def test_frex_is_the_harmonic_mean_of_ranks():
 
 
 def test_semantic_coherence_is_a_sum_over_pairs():
-    found = vi.evaluate.semantic_coherence(TOPICS, Corpus.from_counts(COUNTS), num_words=4).per_topic
+    found = vi.evaluate.semantic_coherence(
+        TOPICS, Corpus.from_counts(COUNTS), num_words=4
+    ).per_topic
     has = COUNTS > 0
     for k in range(3):
         top = np.argsort(-TOPICS[k])[:4]
         each = [
-            np.log(((has[:, v] & has[:, w]).sum() + 1) / has[:, w].sum()) for i, v in enumerate(top) for w in top[:i]
+            np.log(((has[:, v] & has[:, w]).sum() + 1) / has[:, w].sum())
+            for i, v in enumerate(top)
+            for w in top[:i]
         ]
         np.testing.assert_allclose(found[k], np.mean(each), rtol=1e-12)
 
@@ -37,7 +41,10 @@ def test_semantic_coherence_is_a_sum_over_pairs():
 def test_exclusive_topics_are_exclusive():
     alone = np.kron(np.eye(3), np.arange(1.0, 5.0) / 10)
     assert vi.evaluate.exclusivity(alone, num_words=4).mean > 0.9
-    assert vi.evaluate.exclusivity(TOPICS, num_words=4).mean < vi.evaluate.exclusivity(alone, num_words=4).mean
+    assert (
+        vi.evaluate.exclusivity(TOPICS, num_words=4).mean
+        < vi.evaluate.exclusivity(alone, num_words=4).mean
+    )
 
 
 def test_convex_weights_are_those_of_points_of_the_hull():

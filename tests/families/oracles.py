@@ -1,9 +1,9 @@
-"""Divergences, entropies and densities to 50 digits, and a wide domain to try them on: one row per family.
+"""Divergences, entropies and densities to 50 digits, and a wide domain to try them on: one row per
+family.
 
-Every row is held against float32 by tests/families/test_float32.py. A row's formulas are textbook ones, written with
-no care for cancellation: 50 digits forgive it. A member is a dictionary of the constructor's arguments; formulas get
-them as mpmath numbers, arrays as (nested) lists of these.
-"""
+Every row is held against float32 by tests/families/test_float32.py. A row's formulas are textbook
+ones, written with no care for cancellation: 50 digits forgive it. A member is a dictionary of the
+constructor's arguments; formulas get them as mpmath numbers, arrays as (nested) lists of these."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ class Oracle:
     log_prob: Callable[[Any, Member], Any]
     near: Callable[[Rng, Member], Member] = WITHIN_A_THOUSANDTH
     stored: Callable[[Family], Member] | None = None
-    """The member that float32 natural parameters stand for, where a change of one unit in their last place changes
-    the answers by more than the tolerance; else the formulas are taken at the arguments as given to the constructor."""
+    """The member that float32 natural parameters stand for, where a change of one unit in their
+    last place changes the answers by more than the tolerance; else the formulas are taken at the
+    arguments as given to the constructor."""
 
 
 def exactly(x: Any) -> Any:
@@ -97,7 +98,7 @@ def total(terms: Any) -> Any:
 WIDE = log_uniform(1e-4, 1e8)
 
 
-# --- gamma, inverse gamma ---------------------------------------------------------------------------------------------
+# --- gamma, inverse gamma -------------------------------------------------------------------------
 def gamma_draws(rng: Rng, shape: np.ndarray) -> np.ndarray:
     """Draws of rate one within 1e-30, one in three of them far out."""
     far = np.where(rng.uniform(size=shape.shape) < 1 / 3, rng.uniform(0.3, 3, shape.shape), 1.0)
@@ -124,10 +125,13 @@ def of_reciprocal(q: Member) -> Member:
     return {"shape": q["shape"], "rate": q["scale"]}
 
 
-# --- dirichlet, beta --------------------------------------------------------------------------------------------------
+# --- dirichlet, beta ------------------------------------------------------------------------------
 def dirichlet_kl(q: Member, p: Member) -> Any:
     c, c2 = q["concentration"], p["concentration"]
-    each_one = (mp.loggamma(b) - mp.loggamma(a) + (a - b) * mp.digamma(a) for a, b in zip(c, c2, strict=True))
+    each_one = (
+        mp.loggamma(b) - mp.loggamma(a) + (a - b) * mp.digamma(a)
+        for a, b in zip(c, c2, strict=True)
+    )
     n, n2 = total(c), total(c2)
     return total(each_one) - (mp.loggamma(n2) - mp.loggamma(n) + (n - n2) * mp.digamma(n))
 
@@ -139,13 +143,17 @@ def dirichlet_log_normalizer(c: list) -> Any:
 def dirichlet_entropy(q: Member) -> Any:
     c = q["concentration"]
     mean_log = [mp.digamma(a) - mp.digamma(total(c)) for a in c]
-    return dirichlet_log_normalizer(c) - total((a - 1) * m for a, m in zip(c, mean_log, strict=True))
+    return dirichlet_log_normalizer(c) - total(
+        (a - 1) * m for a, m in zip(c, mean_log, strict=True)
+    )
 
 
 def dirichlet_log_prob(x: list, q: Member) -> Any:
     """Of x / sum(x): float32 numbers seldom sum to one exactly."""
     c = q["concentration"]
-    return total((a - 1) * mp.log(y / total(x)) for a, y in zip(c, x, strict=True)) - dirichlet_log_normalizer(c)
+    return total(
+        (a - 1) * mp.log(y / total(x)) for a, y in zip(c, x, strict=True)
+    ) - dirichlet_log_normalizer(c)
 
 
 def dirichlet_draws(rng: Rng, q: Member) -> np.ndarray:
@@ -162,7 +170,7 @@ def beta_draws(rng: Rng, q: Member) -> np.ndarray:
     return np.clip(rng.beta(q["alpha"], q["beta"]), 1e-30, 1 - 2.0**-24)
 
 
-# --- truncated normal -------------------------------------------------------------------------------------------------
+# --- truncated normal -----------------------------------------------------------------------------
 def truncated_normals(rng: Rng, size: int) -> Member:
     spread = log_uniform(1e-4, 1e8)(rng, size)
     ratio = rng.choice([-1, 1], size) * log_uniform(1e-3, 1e4)(rng, size)
@@ -203,13 +211,17 @@ def truncated_draws(rng: Rng, q: Member) -> np.ndarray:
 
 def stored_truncated(q: TruncatedNormal) -> Member:
     first, second = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(q))
-    exact = [(mp.mpf(a) / (-2 * mp.mpf(b)), -1 / (2 * mp.mpf(b))) for a, b in zip(first, second, strict=True)]
+    exact = [
+        (mp.mpf(a) / (-2 * mp.mpf(b)), -1 / (2 * mp.mpf(b)))
+        for a, b in zip(first, second, strict=True)
+    ]
     return {"location": [e[0] for e in exact], "spread": [e[1] for e in exact]}
 
 
-# --- counts and classes -----------------------------------------------------------------------------------------------
+# --- counts and classes ---------------------------------------------------------------------------
 def poisson_entropy(q: Member) -> Any:
-    """By its sum; from a mean of 1000 on by the asymptotic series (whose next term is of order 1e-13)."""
+    """By its sum; from a mean of 1000 on by the asymptotic series (whose next term is of order
+    1e-13)."""
     rate = mp.exp(q["log_rate"])
     if rate > 1000:
         series = 1 / (12 * rate) + 1 / (24 * rate**2) + 19 / (360 * rate**3)
@@ -259,7 +271,8 @@ def multinomial_entropy(q: Member) -> Any:
     def mean_log_factorial(log_p: Any) -> Any:
         p = mp.exp(log_p)
         return total(
-            mp.binomial(TRIALS, n) * p**n * (1 - p) ** (TRIALS - n) * mp.loggamma(n + 1) for n in range(2, TRIALS + 1)
+            mp.binomial(TRIALS, n) * p**n * (1 - p) ** (TRIALS - n) * mp.loggamma(n + 1)
+            for n in range(2, TRIALS + 1)
         )
 
     logs = log_probs(q["logits"])
@@ -303,7 +316,9 @@ ORACLES: dict[str, Oracle] = {
         members=named(shape=WIDE, scale=WIDE),
         values=lambda rng, q: np.clip(q["scale"] / gamma_draws(rng, q["shape"]), 1e-30, 1e30),
         kl=lambda q, p: gamma_kl(of_reciprocal(q), of_reciprocal(p)),
-        entropy=lambda q: gamma_entropy(of_reciprocal(q)) - 2 * (mp.digamma(q["shape"]) - mp.log(q["scale"])),
+        entropy=lambda q: (
+            gamma_entropy(of_reciprocal(q)) - 2 * (mp.digamma(q["shape"]) - mp.log(q["scale"]))
+        ),
         log_prob=lambda x, q: gamma_log_prob(1 / x, of_reciprocal(q)) - 2 * mp.log(x),
     ),
     "beta": Oracle(
@@ -324,7 +339,9 @@ ORACLES: dict[str, Oracle] = {
     "dirichlet_of_one_size": Oracle(
         Dirichlet.from_concentration,
         "forty concentrations of one size from 1e-4 to 1e8",
-        members=lambda rng, size: {"concentration": WIDE(rng, size)[:, None] * log_uniform(0.1, 10, 40)(rng, size)},
+        members=lambda rng, size: {
+            "concentration": WIDE(rng, size)[:, None] * log_uniform(0.1, 10, 40)(rng, size)
+        },
         **DIRICHLET,
     ),
     "truncated_normal": Oracle(

@@ -1,9 +1,9 @@
-"""Rows of the law of tests/families/test_float32.py for families that hold a matrix, or a rate beside a location.
+"""Rows of the law of tests/families/test_float32.py for families that hold a matrix, or a rate
+beside a location.
 
-What float32 natural parameters hold of these depends on condition numbers (of correlations: units do not matter) and on
-how far from zero locations lie; the members are spread over what the docstrings promise. Beyond, constructors raise:
-`WIDER` has members there.
-"""
+What float32 natural parameters hold of these depends on condition numbers (of correlations: units
+do not matter) and on how far from zero locations lie; the members are spread over what the
+docstrings promise. Beyond, constructors raise: `WIDER` has members there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.families.oracles import Member, Oracle, Rng, gamma_entropy, gamma_kl, gamma_log_prob, log_uniform, mp, total
+from tests.families.oracles import (
+    Member,
+    Oracle,
+    Rng,
+    gamma_entropy,
+    gamma_kl,
+    gamma_log_prob,
+    log_uniform,
+    mp,
+    total,
+)
 from vijax.families import (
     InverseWishart,
     MultivariateNormal,
@@ -28,17 +38,23 @@ from vijax.families import (
 DIM = 3
 
 
-# --- members ----------------------------------------------------------------------------------------------------------
+# --- members --------------------------------------------------------------------------------------
 def matrices(rng: Rng, size: int, condition: Any) -> np.ndarray:
-    """Of correlations with about such a condition number, in units from 1e-2 to 1e2 by coordinate."""
+    """Of correlations with about such a condition number, in units from 1e-2 to 1e2 by
+    coordinate."""
     vectors = np.linalg.qr(rng.normal(size=(size, DIM, DIM)))[0]
     values = np.reshape(condition, (-1, 1)) ** -np.linspace(0, 1, DIM)
     units = log_uniform(1e-2, 1e2, DIM)(rng, size)
-    return units[:, :, None] * np.einsum("nij,nj,nkj->nik", vectors, values, vectors) * units[:, None, :]
+    return (
+        units[:, :, None]
+        * np.einsum("nij,nj,nkj->nik", vectors, values, vectors)
+        * units[:, None, :]
+    )
 
 
 def offset(rng: Rng, factor: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """So many standard deviations away in a random direction, the covariance being factor factor'."""
+    """So many standard deviations away in a random direction, the covariance being factor
+    factor'."""
     direction = rng.normal(size=factor.shape[:-1])
     direction *= (spreads / np.linalg.norm(direction, axis=-1))[:, None]
     return np.einsum("nij,nj->ni", factor, direction)
@@ -63,7 +79,10 @@ def normals(condition: float, spreads: float) -> Callable[[Rng, int], Member]:
 
 def near_normals(rng: Rng, q: Member) -> Member:
     root = np.linalg.cholesky(np.float64(q["cov"]))
-    return {"mean": q["mean"] + offset(rng, root, np.full(len(root), 0.03)), "cov": scattered(rng, q["cov"], 1e-3)}
+    return {
+        "mean": q["mean"] + offset(rng, root, np.full(len(root), 0.03)),
+        "cov": scattered(rng, q["cov"], 1e-3),
+    }
 
 
 def wisharts(condition: float) -> Callable[[Rng, int], Member]:
@@ -82,8 +101,13 @@ def near_wisharts(rng: Rng, q: Member) -> Member:
 def normal_wisharts(rng: Rng, size: int) -> Member:
     """(location / spread of the location)^2 up to 2500 / (condition number * sqrt(degrees))."""
     q, strength = wisharts(1e3)(rng, size), log_uniform(1e-4, 1e4)(rng, size)
-    factor = np.linalg.inv(np.linalg.cholesky(q["scale"])).swapaxes(-1, -2) / np.sqrt(strength)[:, None, None]
-    far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(condition_numbers(q["scale"]) * np.sqrt(1 + q["degrees"]))
+    factor = (
+        np.linalg.inv(np.linalg.cholesky(q["scale"])).swapaxes(-1, -2)
+        / np.sqrt(strength)[:, None, None]
+    )
+    far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(
+        condition_numbers(q["scale"]) * np.sqrt(1 + q["degrees"])
+    )
     return {"location": offset(rng, factor, far), "strength": strength, **q}
 
 
@@ -91,7 +115,10 @@ def normals_wisharts(rng: Rng, size: int) -> Member:
     """Two means, each as of the normal-Wishart."""
     one = normal_wisharts(rng, size)
     turned = one["location"] * rng.choice([-0.5, 0.5], size)[:, None]
-    both = {"location": np.stack([one["location"], turned], 1), "strength": np.stack([one["strength"]] * 2, 1)}
+    both = {
+        "location": np.stack([one["location"], turned], 1),
+        "strength": np.stack([one["strength"]] * 2, 1),
+    }
     return {**one, **both}
 
 
@@ -102,31 +129,47 @@ def condition_numbers(matrix: np.ndarray) -> np.ndarray:
 
 
 def near_normal_wisharts(rng: Rng, q: Member) -> Member:
-    change = {name: q[name] * (1 + 1e-3 * rng.uniform(-1, 1, q[name].shape)) for name in ("location", "strength")}
+    change = {
+        name: q[name] * (1 + 1e-3 * rng.uniform(-1, 1, q[name].shape))
+        for name in ("location", "strength")
+    }
     return {**change, **near_wisharts(rng, q)}
 
 
 def normal_gammas(rng: Rng, size: int) -> Member:
-    strength, shape, rate = (log_uniform(low, high)(rng, size) for low, high in ((1e-4, 1e4), (1e-2, 1e3), (1e-4, 1e4)))
+    strength, shape, rate = (
+        log_uniform(low, high)(rng, size) for low, high in ((1e-4, 1e4), (1e-2, 1e3), (1e-4, 1e4))
+    )
     far = log_uniform(1e-2, 50)(rng, size) * rng.choice([-1, 1], size) / (1 + shape) ** 0.25
-    return {"location": far * np.sqrt(rate / strength), "strength": strength, "shape": shape, "rate": rate}
+    return {
+        "location": far * np.sqrt(rate / strength),
+        "strength": strength,
+        "shape": shape,
+        "rate": rate,
+    }
 
 
 def coefficients(rng: Rng, size: int) -> Member:
     q = normal_gammas(rng, size)
     condition = log_uniform(1, 1e4)(rng, size)
     strength = matrices(rng, size, condition)
-    factor = np.linalg.inv(np.linalg.cholesky(strength)).swapaxes(-1, -2) * np.sqrt(q["rate"])[:, None, None]
+    factor = (
+        np.linalg.inv(np.linalg.cholesky(strength)).swapaxes(-1, -2)
+        * np.sqrt(q["rate"])[:, None, None]
+    )
     far = log_uniform(1e-2, 50)(rng, size) / np.sqrt(condition * np.sqrt(1 + q["shape"]))
     return {**q, "location": offset(rng, factor, far), "strength": strength}
 
 
 def near_coefficients(rng: Rng, q: Member) -> Member:
-    change = {name: q[name] * (1 + 1e-3 * rng.uniform(-1, 1, q[name].shape)) for name in ("location", "shape", "rate")}
+    change = {
+        name: q[name] * (1 + 1e-3 * rng.uniform(-1, 1, q[name].shape))
+        for name in ("location", "shape", "rate")
+    }
     return {**change, "strength": scattered(rng, q["strength"], 1e-3)}
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 def normal_values(rng: Rng, q: Member) -> np.ndarray:
     root = np.linalg.cholesky(np.float64(q["cov"]))
     return q["mean"] + offset(rng, root, np.full(len(root), 2.0))
@@ -175,7 +218,7 @@ def coefficient_values(rng: Rng, q: Member) -> tuple:
     return q["location"] + offset(rng, factor, 2 / np.sqrt(tau)), tau
 
 
-# --- formulas ---------------------------------------------------------------------------------------------------------
+# --- formulas -------------------------------------------------------------------------------------
 def form(vector: list, matrix: Any) -> Any:
     column = mp.matrix(vector)
     return (column.T * mp.matrix(matrix) * column)[0]
@@ -219,7 +262,10 @@ def scalars(rng: Rng, size: int) -> Member:
 
 def near_scalars(rng: Rng, q: Member) -> Member:
     sd = np.sqrt(np.float64(q["variance"]))
-    return {"mean": q["mean"] + 0.03 * sd, "variance": q["variance"] * (1 + 1e-3 * rng.uniform(-1, 1, len(sd)))}
+    return {
+        "mean": q["mean"] + 0.03 * sd,
+        "variance": q["variance"] * (1 + 1e-3 * rng.uniform(-1, 1, len(sd))),
+    }
 
 
 def scalar_values(rng: Rng, q: Member) -> np.ndarray:
@@ -236,7 +282,9 @@ def wishart_parts(q: Member) -> tuple:
     n, scale = q["degrees"] / 2, mp.matrix(q["scale"])
     shapes = [n - mp.mpf(i) / 2 for i in range(DIM)]
     log_rate = -log_det(scale) - DIM * mp.log(2)
-    level = total(map(mp.loggamma, shapes)) + mp.mpf(DIM * (DIM - 1)) / 4 * mp.log(mp.pi) - n * log_rate
+    level = (
+        total(map(mp.loggamma, shapes)) + mp.mpf(DIM * (DIM - 1)) / 4 * mp.log(mp.pi) - n * log_rate
+    )
     return n, inverse(scale) / 2, level, 2 * n * scale, total(map(mp.digamma, shapes)) - log_rate
 
 
@@ -288,7 +336,9 @@ def one_mean(q: Member, j: int) -> Member:
 
 
 def normals_wishart_kl(q: Member, p: Member) -> Any:
-    return total(normal_wishart_kl(one_mean(q, j), one_mean(p, j)) for j in range(2)) - wishart_kl(q, p)
+    return total(normal_wishart_kl(one_mean(q, j), one_mean(p, j)) for j in range(2)) - wishart_kl(
+        q, p
+    )
 
 
 def normals_wishart_entropy(q: Member) -> Any:
@@ -312,7 +362,10 @@ def mean_log_precision(q: Member) -> Any:
 
 
 def normal_gamma_entropy(q: Member) -> Any:
-    return gamma_entropy(q) + (1 + mp.log(2 * mp.pi) - mp.log(q["strength"]) - mean_log_precision(q)) / 2
+    return (
+        gamma_entropy(q)
+        + (1 + mp.log(2 * mp.pi) - mp.log(q["strength"]) - mean_log_precision(q)) / 2
+    )
 
 
 def normal_gamma_log_prob(x: Any, q: Member) -> Any:
@@ -335,7 +388,9 @@ def coefficients_entropy(q: Member) -> Any:
 
 def coefficients_log_prob(x: Any, q: Member) -> Any:
     w, tau = x
-    return gamma_log_prob(tau, q) + normal_log_prob(minus(w, q["location"]), tau * mp.matrix(q["strength"]))
+    return gamma_log_prob(tau, q) + normal_log_prob(
+        minus(w, q["location"]), tau * mp.matrix(q["strength"])
+    )
 
 
 GAUSSIAN: dict[str, Oracle] = {
@@ -346,7 +401,9 @@ GAUSSIAN: dict[str, Oracle] = {
         values=scalar_values,
         kl=scalar_kl,
         entropy=lambda q: (1 + mp.log(2 * mp.pi * q["variance"])) / 2,
-        log_prob=lambda x, q: -(mp.log(2 * mp.pi * q["variance"]) + (x - q["mean"]) ** 2 / q["variance"]) / 2,
+        log_prob=lambda x, q: (
+            -(mp.log(2 * mp.pi * q["variance"]) + (x - q["mean"]) ** 2 / q["variance"]) / 2
+        ),
         near=near_scalars,
     ),
     "multivariate_normal": Oracle(
@@ -361,7 +418,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "wishart": Oracle(
         Wishart.from_degrees_scale,
-        "degrees up to 1e4, condition number of the scale's correlations times sqrt(degrees) up to 3e3",
+        "degrees up to 1e4, condition number of the scale's correlations times sqrt(degrees) up "
+        "to 3e3",
         members=wisharts(3e3),
         values=wishart_values,
         kl=wishart_kl,
@@ -371,7 +429,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "inverse_wishart": Oracle(
         InverseWishart.from_degrees_scale,
-        "as of the Wishart; densities where the condition number of the ratio of value and scale, times that of the "
+        "as of the Wishart; densities where the condition number of the ratio of value and scale, "
+        "times that of the "
         "scale's correlations, is up to 3e3",
         members=wisharts(3e3),
         values=inverse_values,
@@ -382,7 +441,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "normal_wishart": Oracle(
         NormalWishart.from_parameters,
-        "as of the Wishart, up to 1e3; strength from 1e-4 to 1e4, |location| in its own spreads up to 50 over the root "
+        "as of the Wishart, up to 1e3; strength from 1e-4 to 1e4, |location| in its own spreads "
+        "up to 50 over the root "
         "of the condition number times sqrt(degrees)",
         members=normal_wisharts,
         values=normal_wishart_values,
@@ -403,7 +463,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "normal_gamma": Oracle(
         NormalGamma.from_parameters,
-        "strength and rate from 1e-4 to 1e4, shape from 1e-2 to 1e3, |location| up to 50 (1 + shape)^-1/4 "
+        "strength and rate from 1e-4 to 1e4, shape from 1e-2 to 1e3, |location| up to 50 (1 + "
+        "shape)^-1/4 "
         "sqrt(rate / strength)",
         members=normal_gammas,
         values=normal_gamma_values,
@@ -413,7 +474,8 @@ GAUSSIAN: dict[str, Oracle] = {
     ),
     "multivariate_normal_gamma": Oracle(
         MultivariateNormalGamma.from_parameters,
-        "condition number of the strength's correlations up to 1e4, shape, rate and |location| in spreads as of the "
+        "condition number of the strength's correlations up to 1e4, shape, rate and |location| in "
+        "spreads as of the "
         "normal-gamma, the latter over the root of the condition number",
         members=coefficients,
         values=coefficient_values,
@@ -446,6 +508,8 @@ WIDER = {
     "normal_wishart": wider("normal_wishart", far_off(normal_wisharts, "location")),
     "normals_wishart": wider("normals_wishart", far_off(normals_wisharts, "location")),
     "normal_gamma": wider("normal_gamma", far_off(normal_gammas, "location")),
-    "multivariate_normal_gamma": wider("multivariate_normal_gamma", far_off(coefficients, "location")),
+    "multivariate_normal_gamma": wider(
+        "multivariate_normal_gamma", far_off(coefficients, "location")
+    ),
 }
 """Members of which many are beyond what float32 holds."""

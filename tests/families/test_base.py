@@ -1,4 +1,5 @@
-"""What `Family` derives from A alone, against families that have closed forms, and the helpers of constructors."""
+"""What `Family` derives from A alone, against families that have closed forms, and the helpers of
+constructors."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_a_minimal_family_gets_everything_by_autodiff(x64) -> None:
     np.testing.assert_allclose(q.fisher_solve(ExponentialStats(jnp.ones(2))).negative_rate, rate**2)
     # x = e / rate, so t' = x / rate and V = F^-1 t' = x rate, of mean one.
     t, v_product = q.pathwise_sample(jax.random.key(0))
-    np.testing.assert_allclose(v_product(ExponentialStats(jnp.ones(2))).negative_rate, t.value * rate)
+    np.testing.assert_allclose(
+        v_product(ExponentialStats(jnp.ones(2))).negative_rate, t.value * rate
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,9 @@ def test_natural_and_mean_parameters_convert_only_by_name() -> None:
 def test_require_passes_what_is_true_and_what_is_traced() -> None:
     require(True, "x", "anything", 0)
     jax.jit(lambda x: require(x > 0, "x", "positive", x))(-1.0)
-    with pytest.raises(ValueError, match=r"^x: expected positive, got -1\. Take the absolute value\.$"):
+    with pytest.raises(
+        ValueError, match=r"^x: expected positive, got -1\. Take the absolute value\.$"
+    ):
         require(np.float64(-1) > 0, "x", "positive", -1, "Take the absolute value.")
 
 

@@ -1,4 +1,5 @@
-"""Dirichlets seen from some of their columns: the aggregation of the Dirichlet, and a store that it lets be lazy."""
+"""Dirichlets seen from some of their columns: the aggregation of the Dirichlet, and a store that it
+lets be lazy."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,12 @@ KEY = jax.random.key(0)
 CONCENTRATION = jnp.asarray(np.random.default_rng(0).gamma(0.7, 1.5, (3, 9)) + 0.05)
 BASES = [jnp.asarray(0.05), jnp.linspace(0.02, 0.05, 9), jnp.linspace(0.02, 0.05, 27).reshape(3, 9)]
 NAMES = ["scalar", "vector", "matrix"]
-WORDS = [np.array([0, 4, 5, 9, 10]), np.array([2, 3]), np.arange(9), np.array([1, 3, 4, 5, 6, 7, 8, 9, 10])]
+WORDS = [
+    np.array([0, 4, 5, 9, 10]),
+    np.array([2, 3]),
+    np.arange(9),
+    np.array([1, 3, 4, 5, 6, 7, 8, 9, 10]),
+]
 OK = jnp.array(True)
 
 
@@ -24,7 +30,9 @@ def test_columns_are_the_aggregated_law(base, words):
     known = words < 9
     got = np.asarray(q.columns(jnp.asarray(words)).concentration.T)
     assert got.shape == (3, min(len(words) + 1, 9))
-    np.testing.assert_allclose(got[:, : len(words)][:, known], CONCENTRATION[:, words[known]], rtol=1e-5)
+    np.testing.assert_allclose(
+        got[:, : len(words)][:, known], CONCENTRATION[:, words[known]], rtol=1e-5
+    )
     np.testing.assert_allclose(got.sum(1), CONCENTRATION.sum(1), rtol=1e-6)
     rest = np.delete(got, np.flatnonzero(known), axis=1)
     assert np.all(rest > 0)
@@ -37,7 +45,8 @@ def test_columns_are_the_aggregated_law(base, words):
 
 
 def test_draws_of_columns_are_draws_of_all():
-    """Each share of a draw from the columns is beta with the whole law's parameters, and so is the rest."""
+    """Each share of a draw from the columns is beta with the whole law's parameters, and so is the
+    rest."""
     q = DirichletByWord.of(Dirichlet(CONCENTRATION), BASES[0])
     few = jnp.array([1, 6])
     draws = np.exp(q.columns(few).sample_stats(KEY, (4000,)).log)[:, 2]
@@ -50,14 +59,20 @@ def test_draws_of_columns_are_draws_of_all():
 @pytest.mark.parametrize("base", BASES, ids=NAMES)
 def test_a_step_of_the_columns_is_one_of_all(rho, base):
     with jax.enable_x64(True):
-        base, c, words = jnp.asarray(base, float), jnp.asarray(CONCENTRATION, float), jnp.array([0, 4, 5, 9])
+        base, c, words = (
+            jnp.asarray(base, float),
+            jnp.asarray(CONCENTRATION, float),
+            jnp.array([0, 4, 5, 9]),
+        )
         q = DirichletByWord.of(Dirichlet(c), base)
 
         @jax.jit
         def step(q, c):
             message = jax.random.uniform(KEY, (3, 3), float) * 5
             seen = q.columns(words)
-            target = prior_columns(q.base, words, 9, 3).concentration + jnp.pad(message.T, ((0, 2), (0, 0)))
+            target = prior_columns(q.base, words, 9, 3).concentration + jnp.pad(
+                message.T, ((0, 2), (0, 0))
+            )
             to = seen.with_naturals(((1 - rho) * seen.concentration + rho * target,))
             q = q.moved(words, to, jnp.asarray(1 - rho), OK)
             return q, (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))
@@ -88,8 +103,15 @@ def test_totals_drift_by_no_more_than_rounding_and_are_mended():
             def step(i, q):
                 words = (i % 9)[None]
                 seen, rho = q.columns(words), jnp.float32(0.02)
-                target = prior_columns(q.base, words, 9, 3).concentration + jnp.array([[100.0], [0.0]], jnp.float32)
-                return q.moved(words, seen.with_naturals(((1 - rho) * seen.concentration + rho * target,)), 1 - rho, OK)
+                target = prior_columns(q.base, words, 9, 3).concentration + jnp.array(
+                    [[100.0], [0.0]], jnp.float32
+                )
+                return q.moved(
+                    words,
+                    seen.with_naturals(((1 - rho) * seen.concentration + rho * target,)),
+                    1 - rho,
+                    OK,
+                )
 
             return jax.lax.fori_loop(0, 1000, step, q)
 
@@ -127,14 +149,22 @@ def test_columns_are_dirichlets_side_by_side():
     plain = q.plain()
     np.testing.assert_array_equal(plain.concentration, CONCENTRATION)
     np.testing.assert_allclose(q.log_normalizer(), plain.log_normalizer().sum(), rtol=1e-6)
-    np.testing.assert_allclose(q.expected_stats().by_word, plain.expected_stats().log.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        q.expected_stats().by_word, plain.expected_stats().log.T, rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_array_equal(q.expected_stats().log, q.expected_stats().by_word.T)
     np.testing.assert_array_equal(plain.expected_stats().by_word, plain.expected_stats().log.T)
     np.testing.assert_allclose(q.mean(), plain.mean().T, rtol=1e-6)
     np.testing.assert_allclose(q.mode(), plain.mode().T, rtol=1e-6)
-    np.testing.assert_allclose(q.stats(q.mean()).by_word, plain.stats(plain.mean()).log.T, rtol=1e-6)
+    np.testing.assert_allclose(
+        q.stats(q.mean()).by_word, plain.stats(plain.mean()).log.T, rtol=1e-6
+    )
     np.testing.assert_array_equal(q.flat().concentration, 1.0)
-    bad = q.with_naturals((CONCENTRATION.T.at[2, 1].set(-1.0).at[0, 0].set(jnp.inf),)).in_domain().concentration
+    bad = (
+        q.with_naturals((CONCENTRATION.T.at[2, 1].set(-1.0).at[0, 0].set(jnp.inf),))
+        .in_domain()
+        .concentration
+    )
     assert int((~bad).sum()) == 2
 
 

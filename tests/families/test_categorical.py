@@ -54,14 +54,22 @@ def test_draws_take_leading_axes_and_hold_integers() -> None:
 
 @pytest.mark.parametrize("num_classes", [1, 2, 3, FEW, FEW + 1])
 def test_log_sum_exp_and_softmax(num_classes: int) -> None:
-    """Float32 beside SciPy's in float64, derivatives beside p and diag(p) - p p', small probabilities relatively."""
+    """Float32 beside SciPy's in float64, derivatives beside p and diag(p) - p p', small
+    probabilities relatively."""
     rng = np.random.default_rng(num_classes)
-    logits = np.float32(rng.normal(size=(200, num_classes)) * 10.0 ** rng.uniform(-2, 1.5, (200, 1)))
+    logits = np.float32(
+        rng.normal(size=(200, num_classes)) * 10.0 ** rng.uniform(-2, 1.5, (200, 1))
+    )
     logits[::5] += 1e4
     wanted = special.softmax(np.float64(logits), -1)
-    np.testing.assert_allclose(log_sum_exp(logits), special.logsumexp(np.float64(logits), -1), rtol=3e-7, atol=3e-7)
+    np.testing.assert_allclose(
+        log_sum_exp(logits), special.logsumexp(np.float64(logits), -1), rtol=3e-7, atol=3e-7
+    )
     np.testing.assert_allclose(softmax(logits), wanted, rtol=1e-5, atol=1e-37)
-    slope, bend = jax.vmap(jax.grad(log_sum_exp))(logits), jax.vmap(jax.hessian(log_sum_exp))(logits)
+    slope, bend = (
+        jax.vmap(jax.grad(log_sum_exp))(logits),
+        jax.vmap(jax.hessian(log_sum_exp))(logits),
+    )
     np.testing.assert_allclose(slope, wanted, rtol=1e-5, atol=1e-37)
     fisher = wanted[:, :, None] * (np.eye(num_classes) - wanted[:, None, :])
     np.testing.assert_allclose(bend, fisher, atol=3e-7)
@@ -75,7 +83,9 @@ def test_logits_that_are_infinite(num_classes: int) -> None:
     first = lambda x: jnp.asarray(np.r_[np.float32(x), row[1:]])
     none = jnp.full(num_classes, -inf)
     np.testing.assert_allclose(log_sum_exp(first(-inf)), np.log(num_classes - 1), rtol=1e-6)
-    np.testing.assert_allclose(softmax(first(-inf)), np.r_[0, np.ones(num_classes - 1) / (num_classes - 1)], rtol=1e-6)
+    np.testing.assert_allclose(
+        softmax(first(-inf)), np.r_[0, np.ones(num_classes - 1) / (num_classes - 1)], rtol=1e-6
+    )
     np.testing.assert_allclose(jax.grad(log_sum_exp)(first(-inf)), softmax(first(-inf)), rtol=1e-6)
     assert log_sum_exp(none) == -inf
     assert log_sum_exp(first(inf)) == inf

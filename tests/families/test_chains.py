@@ -56,7 +56,8 @@ def everything(initial, transition, unary, mask):
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "by_step"])
 def test_masked_chains_are_shorter_chains(shared: bool, x64) -> None:
-    """Of every length from 0 to T: values, statistics, entropy, mode and draws by enumeration; nonsense where padded.
+    """Of every length from 0 to T: values, statistics, entropy, mode and draws by enumeration;
+    nonsense where padded.
 
     Draws: 4000 paths, every pair's frequency at 6 standard errors."""
     args = potentials(shared, dtype=np.float64)
@@ -87,7 +88,11 @@ def test_masked_chains_are_shorter_chains(shared: bool, x64) -> None:
 
 
 def check_draws(draws: np.ndarray, weights: dict[tuple, float], probs: np.ndarray) -> None:
-    index = np.ravel_multi_index(draws.T, (K,) * draws.shape[1]) if draws.shape[1] else np.zeros(len(draws), int)
+    index = (
+        np.ravel_multi_index(draws.T, (K,) * draws.shape[1])
+        if draws.shape[1]
+        else np.zeros(len(draws), int)
+    )
     counts = np.bincount(index, minlength=len(weights))
     assert np.all(np.abs(counts - len(draws) * probs) < 6 * np.sqrt(len(draws) * probs) + 6)
 
@@ -104,14 +109,19 @@ def test_stats_count_pairs_and_skip_padding() -> None:
 
 
 def test_impossible_moves() -> None:
-    """log 0 in first state, transitions and observations: value and marginals are those of a large negative number."""
+    """log 0 in first state, transitions and observations: value and marginals are those of a large
+    negative number."""
     initial, transition, unary = potentials(True)
     initial = initial.at[1:].set(-jnp.inf)
-    transition = jnp.where(jnp.tril(jnp.ones((K, K), bool), -1) | ~jnp.tri(K, k=1, dtype=bool), -jnp.inf, transition)
+    transition = jnp.where(
+        jnp.tril(jnp.ones((K, K), bool), -1) | ~jnp.tri(K, k=1, dtype=bool), -jnp.inf, transition
+    )
     unary = unary.at[3, 0].set(-jnp.inf)
     args = initial, transition, unary
     f = jax.jit(jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2)))
-    for got, want in zip(*map(jax.tree.leaves, (f(*args), f(*(jnp.maximum(a, -1e30) for a in args)))), strict=True):
+    for got, want in zip(
+        *map(jax.tree.leaves, (f(*args), f(*(jnp.maximum(a, -1e30) for a in args)))), strict=True
+    ):
         assert np.all(np.isfinite(got))
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert f(initial, jnp.where(jnp.eye(K, dtype=bool), -jnp.inf, transition), unary)[0] == -jnp.inf
@@ -120,16 +130,23 @@ def test_impossible_moves() -> None:
 def test_one_step_is_a_categorical() -> None:
     q = MarkovChain.from_potentials([0.3, -1.0], np.zeros((2, 2)), [[0.5, 1.0]])
     np.testing.assert_allclose(q.log_normalizer(), np.logaddexp(0.8, 0.0), rtol=1e-6)
-    np.testing.assert_allclose(q.mean()[0], np.exp([0.8, 0.0]) / np.exp([0.8, 0.0]).sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        q.mean()[0], np.exp([0.8, 0.0]) / np.exp([0.8, 0.0]).sum(), rtol=1e-6
+    )
     assert q.sample(jax.random.key(0), (7,)).shape == (7, 1)
     assert q.mode().tolist() == [0]
 
 
 def test_long_chains_in_float32() -> None:
-    """10,000 steps over 20 states: A within 1e-6 of float64, marginals that sum to one, and the entropy."""
+    """10,000 steps over 20 states: A within 1e-6 of float64, marginals that sum to one, and the
+    entropy."""
     rng = np.random.default_rng(1)
     steps, k = 10_000, 20
-    potentials = [np.log(rng.dirichlet(np.ones(k))), np.log(rng.dirichlet(np.ones(k), k)), rng.normal(size=(steps, k))]
+    potentials = [
+        np.log(rng.dirichlet(np.ones(k))),
+        np.log(rng.dirichlet(np.ones(k), k)),
+        rng.normal(size=(steps, k)),
+    ]
     f = jax.jit(lambda q: (q.log_normalizer(), q.expected_stats(), q.entropy()))
     value, mu, entropy = f(MarkovChain.from_potentials(*map(np.float32, potentials)))
     with jax.enable_x64(True):
@@ -141,7 +158,12 @@ def test_long_chains_in_float32() -> None:
 
 @pytest.mark.parametrize(
     ("change", "name"),
-    [({0: (1, K)}, "initial"), ({1: (2, K, K)}, "transition"), ({2: (T, K + 1)}, "unary"), ({3: (T + 1,)}, "mask")],
+    [
+        ({0: (1, K)}, "initial"),
+        ({1: (2, K, K)}, "transition"),
+        ({2: (T, K + 1)}, "unary"),
+        ({3: (T + 1,)}, "mask"),
+    ],
 )
 def test_shapes_that_do_not_fit_are_named(change: dict, name: str) -> None:
     shapes = {0: (K,), 1: (K, K), 2: (T, K), 3: (T,)} | change

@@ -1,4 +1,5 @@
-"""Families with a context: arrays that are no natural parameters, and that arithmetic on these leaves alone."""
+"""Families with a context: arrays that are no natural parameters, and that arithmetic on these
+leaves alone."""
 
 import chex
 import jax
@@ -94,7 +95,9 @@ def test_a_product_hands_contexts_to_its_factors():
     q = vi.Product({"z": sites().with_context(None), "a": vi.Normal.from_mean_variance(0.0, 1.0)})
     form = sites().prior
     assert q.with_context({"z": form})["z"].prior is form
-    with pytest.raises(ValueError, match=r"^context: expected names among \['a', 'z'\], got \['b'\]"):
+    with pytest.raises(
+        ValueError, match=r"^context: expected names among \['a', 'z'\], got \['b'\]"
+    ):
         q.with_context({"b": form})
     vi.Product({"z": q["z"]})  # proper, though nothing is known of its prior
 

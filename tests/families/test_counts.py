@@ -1,4 +1,5 @@
-"""Counts: log-factorials and their expectations against mpmath, large counts in float32, allocations."""
+"""Counts: log-factorials and their expectations against mpmath, large counts in float32,
+allocations."""
 
 from __future__ import annotations
 
@@ -51,12 +52,16 @@ def test_gaps(double: bool) -> None:
     means, tolerance = MEANS[:-1], (1e-9 if double else 2e-6)
     with jax.enable_x64(double):
         got = jax.jit(lambda m: (log_factorial_gap(m), poisson_gap(m)))(jnp.asarray(means, float))
-        np.testing.assert_allclose(got[0], [float(gap(m)) for m in means], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            got[0], [float(gap(m)) for m in means], rtol=tolerance, atol=tolerance
+        )
         want = [expected_gap(m, log_poisson(m)) for m in means]
         np.testing.assert_allclose(got[1], want, rtol=tolerance, atol=tolerance)
         for n, p in ((1, 0.3), (7, 0.999), (2000, 0.5), (2000, 1e-4), (2000, 0.9)):
             want = expected_gap(n * p, log_binomial(n, p))
-            np.testing.assert_allclose(binomial_gap(float(n), jnp.asarray(p)), want, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(
+                binomial_gap(float(n), jnp.asarray(p)), want, rtol=tolerance, atol=tolerance
+            )
 
 
 def test_large_counts_in_float32() -> None:
@@ -78,8 +83,9 @@ def drawn(log_rate):
 
 
 def test_draws_of_large_rates_are_poisson() -> None:
-    """Rates as float32 logarithms: Kolmogorov-Smirnov, at 1e-6, on 40,000 draws each, uniform within their steps; their
-    first four moments at six standard errors; and not all of them multiples of what float32 holds."""
+    """Rates as float32 logarithms: Kolmogorov-Smirnov, at 1e-6, on 40,000 draws each, uniform
+    within their steps; their first four moments at six standard errors; and not all of them
+    multiples of what float32 holds."""
     log_rate = np.log(RATES)
     draws = np.asarray(drawn(log_rate)).astype(np.float64)
     rates = np.asarray(jnp.exp(log_rate), np.float64)
@@ -87,8 +93,15 @@ def test_draws_of_large_rates_are_poisson() -> None:
     uniform = stats.poisson.cdf(draws - 1, rates) + within * stats.poisson.pmf(draws, rates)
     assert min(stats.kstest(u, "uniform").pvalue for u in uniform.T) > 1e-6
     z = (draws - rates) / np.sqrt(rates)
-    for power, moment, variance in ((1, 0.0, 1.0), (2, 1.0, 2.0), (3, rates**-0.5, 15.0), (4, 3.0, 96.0)):
-        assert np.all(np.abs((z**power).mean(0) - moment) < 6 * np.sqrt(variance / len(z)) + 10 / rates)
+    for power, moment, variance in (
+        (1, 0.0, 1.0),
+        (2, 1.0, 2.0),
+        (3, rates**-0.5, 15.0),
+        (4, 3.0, 96.0),
+    ):
+        assert np.all(
+            np.abs((z**power).mean(0) - moment) < 6 * np.sqrt(variance / len(z)) + 10 / rates
+        )
     assert np.all(np.abs(np.mean(draws % 2, 0) - 0.5) < 0.02)
 
 
@@ -96,7 +109,9 @@ def test_counts_that_int32_does_not_hold_are_refused() -> None:
     """Or, of a rate that is traced, are no counts; as floats they are drawn."""
     q = Poisson.from_rate([3.0, 4e9])
     for ask in (lambda q: q.sample(jax.random.key(0), (2,)), lambda q: q.mode()):
-        with pytest.raises(ValueError, match=r"rate: expected at most 2\.146e\+09, as counts are int32, got \[3"):
+        with pytest.raises(
+            ValueError, match=r"rate: expected at most 2\.146e\+09, as counts are int32, got \[3"
+        ):
             ask(q)
         got = np.asarray(jax.jit(ask)(q))
         assert np.all(got[..., 0] >= 0)
@@ -118,8 +133,8 @@ def test_the_mode_of_a_multinomial_is_the_likeliest_of_all() -> None:
 
 
 def test_draws_of_large_totals_are_binomial() -> None:
-    """Moments at six standard errors; every draw adds up, and counts are not all even, as floats would be; a total that
-    int32 does not hold is refused."""
+    """Moments at six standard errors; every draw adds up, and counts are not all even, as floats
+    would be; a total that int32 does not hold is refused."""
     probs, total = np.array([0.1, 0.01, 0.89]), 30_000_000
     q = Multinomial.from_probs(probs, total)
     draws = np.asarray(jax.jit(lambda q: q.sample(jax.random.key(0), (500,)))(q))
@@ -131,7 +146,9 @@ def test_draws_of_large_totals_are_binomial() -> None:
     assert np.all(np.abs(z.mean(0)) < 6 / np.sqrt(len(z)) + slack)
     assert np.all(np.abs(z.var(0) - 1) < 6 * np.sqrt(2 / len(z)))
     assert np.all(np.isfinite(q.log_prob(jnp.asarray(draws))))
-    with pytest.raises(ValueError, match="total: expected at most 2\\^31 - 1, as counts are int32, got 3000000000"):
+    with pytest.raises(
+        ValueError, match="total: expected at most 2\\^31 - 1, as counts are int32, got 3000000000"
+    ):
         Multinomial.from_probs(probs, 3_000_000_000).sample(jax.random.key(0))
 
 
@@ -140,7 +157,9 @@ def test_what_is_nearly_certain_keeps_the_digits_of_what_is_left() -> None:
     rest = float(np.exp(np.float64(np.float32(-30.0))))
     one, three = Bernoulli.from_logit(30.0), Categorical.from_logits([30.0, 0.0, -5.0])
     left = rest * (1 + np.exp(-5.0))
-    np.testing.assert_allclose([one.variance(), Bernoulli.from_logit(-30.0).variance()], rest, rtol=1e-6)
+    np.testing.assert_allclose(
+        [one.variance(), Bernoulli.from_logit(-30.0).variance()], rest, rtol=1e-6
+    )
     np.testing.assert_allclose(one.std(), rest**0.5, rtol=1e-6)
     np.testing.assert_allclose(three.variance(), [left, rest, rest * np.exp(-5.0)], rtol=1e-6)
     np.testing.assert_allclose(three.log_prob(jnp.array(0)), -left, rtol=1e-6)
@@ -159,10 +178,13 @@ def test_counts_that_miss_the_total_are_impossible() -> None:
 
 
 def test_allocations_of_a_count_need_only_a_categorical() -> None:
-    """E[sum_k z_k log r_k - log z_k!] + H[z] at its maximum is Y logsumexp(log r) - log Y! (Poisson components)."""
+    """E[sum_k z_k log r_k - log z_k!] + H[z] at its maximum is Y logsumexp(log r) - log Y! (Poisson
+    components)."""
     log_rates, y = jnp.array([0.3, -1.0, 1.2]), 4
     z = Multinomial.from_logits(log_rates, y)
     energy = z.dot(z.expected_stats()) + z.expected_log_base_measure()
     log_y_factorial = jax.scipy.special.gammaln(y + 1.0)
     bound = energy - log_y_factorial + z.entropy()
-    np.testing.assert_allclose(bound, y * Categorical(log_rates).log_normalizer() - log_y_factorial, rtol=1e-5)
+    np.testing.assert_allclose(
+        bound, y * Categorical(log_rates).log_normalizer() - log_y_factorial, rtol=1e-5
+    )

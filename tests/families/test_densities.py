@@ -1,8 +1,9 @@
-"""Laws of densities that are no exponential families in their parameters, or are made of such: those of guides.
+"""Laws of densities that are no exponential families in their parameters, or are made of such:
+those of guides.
 
-`tests/cases.py` has the families; its laws are of natural parameters, which these have not. (Flows are in
-`tests/inference/test_flow.py`, for they need flowjax.) A density that is added to `vijax.guides` has a row here.
-"""
+`tests/cases.py` has the families; its laws are of natural parameters, which these have not. (Flows
+are in `tests/inference/test_flow.py`, for they need flowjax.) A density that is added to
+`vijax.guides` has a row here."""
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +17,14 @@ from vijax.families.vector.normal_mixture import NormalMixture
 KEY = jax.random.key(0)
 rng = np.random.default_rng(0)
 MEAN = jnp.asarray([1.0, -2.0, 0.5])
-TRIANGLE = jnp.asarray(0.4 * rng.normal(size=(2, 3, 3)), jnp.float32)  # what is above the diagonal is not read
+TRIANGLE = jnp.asarray(
+    0.4 * rng.normal(size=(2, 3, 3)), jnp.float32
+)  # what is above the diagonal is not read
 BLOCK = {"a": [0], "b": [1, 2]}
 DENSITIES = {
-    "low_rank": LowRankNormal(MEAN, jnp.asarray([-0.5, 0.0, 0.3]), jnp.asarray([[0.8], [-0.4], [0.2]])),
+    "low_rank": LowRankNormal(
+        MEAN, jnp.asarray([-0.5, 0.0, 0.3]), jnp.asarray([[0.8], [-0.4], [0.2]])
+    ),
     "triangular": TriangularNormal(MEAN, TRIANGLE[0]),
     "mixture": NormalMixture(jnp.asarray([0.3, -0.3]), jnp.stack([MEAN, MEAN + 1.5]), TRIANGLE),
     "block": vi.guides.block().over(BLOCK).at(MEAN, 0.7),
@@ -43,7 +48,8 @@ def test_draws_have_its_moments(q):
 
 
 def test_its_density_is_that_of_its_draws(q):
-    """E[p / q] = 1 for a normal p inside; and its entropy is E[-log q], of a mixture to the error of its points."""
+    """E[p / q] = 1 for a normal p inside; and its entropy is E[-log q], of a mixture to the error
+    of its points."""
     x = jax.jit(lambda q: q.sample(KEY, (DRAWS,)))(q)
     log_q = np.asarray(jax.jit(lambda q, x: q.log_prob(x))(q, x), np.float64)
     log_p = -0.5 * np.sum(((x - q.mean()) / 0.3) ** 2, 1) - 3 * np.log(0.3 * np.sqrt(2 * np.pi))
@@ -63,7 +69,12 @@ def test_the_pullback_of_a_draw_is_its_derivative(q):
     def both(q):
         stats, pull = q.pathwise_sample(KEY)
         x, back = jax.vjp(lambda q: q.sample(KEY), q)
-        return stats.value, x, pull(jax.grad(lambda stats: slope @ stats.value)(stats)), back(slope)[0]
+        return (
+            stats.value,
+            x,
+            pull(jax.grad(lambda stats: slope @ stats.value)(stats)),
+            back(slope)[0],
+        )
 
     value, x, found, wanted = both(q)
     np.testing.assert_allclose(value, x, rtol=1e-6)

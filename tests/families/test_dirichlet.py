@@ -22,13 +22,16 @@ def topics(total: float, words: int = 2000) -> np.ndarray:
     return np.float32(0.1 + tail * (total / tail.sum(1, keepdims=True)))
 
 
-# --- V ----------------------------------------------------------------------------------------------------------------
+# --- V --------------------------------------------------------------------------------------------
 quadrature = jax.jit(elasticity_by_quadrature)
 
 
 def elasticity_in_float64(c: np.ndarray, offset: np.ndarray, chunk: int = 6000) -> np.ndarray:
     """By quadrature, element by element, so that one program serves arrays of any shape."""
-    padded = [np.pad(x.reshape(-1), (0, -x.size % chunk), mode="edge").reshape(-1, chunk) for x in (c, offset)]
+    padded = [
+        np.pad(x.reshape(-1), (0, -x.size % chunk), mode="edge").reshape(-1, chunk)
+        for x in (c, offset)
+    ]
     with jax.enable_x64(True):
         g = [np.asarray(quadrature(*map(jnp.asarray, pair))) for pair in zip(*padded, strict=True)]
     return np.concatenate(g)[: c.size].reshape(c.shape)
@@ -53,7 +56,9 @@ CONCENTRATIONS = {f"total {total:g}": topics(total) for total in (1e2, 1e4, 1e6,
 
 @jax.jit
 def v_in_float32(key: jax.Array, c: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return sample_offset(key, c), Dirichlet(c).pathwise_sample(key)[1](DirichletStats(eta)).concentration
+    return sample_offset(key, c), Dirichlet(c).pathwise_sample(key)[1](
+        DirichletStats(eta)
+    ).concentration
 
 
 @pytest.mark.parametrize("name", CONCENTRATIONS)
@@ -69,9 +74,10 @@ def test_v_in_float32_against_float64(name: str) -> None:
 
 @pytest.mark.parametrize("total", [1e2, 1e6, 1e8])
 def test_v_of_the_same_small_count_on_every_rare_word(total: float) -> None:
-    """V eta is here w sum(h rho) / D, thousands of terms of mean zero and size 0.3, whose sum in some draws is zero
-    by chance (0.04 where 26 is usual): there 1e-4 of that draw's own V eta would ask for an h good to 1e-9, and float32
-    gives 1e-7. The error is held against the size of V eta over draws."""
+    """V eta is here w sum(h rho) / D, thousands of terms of mean zero and size 0.3, whose sum in
+    some draws is zero by chance (0.04 where 26 is usual): there 1e-4 of that draw's own V eta would
+    ask for an h good to 1e-9, and float32 gives 1e-7. The error is held against the size of V eta
+    over draws."""
     c = np.full((8, 8000), 0.01)
     c[:, :200] = np.random.default_rng(0).gamma(1.0, 1.0, 200)
     c[:, :200] *= total / c[:, :200].sum(1, keepdims=True)
@@ -84,7 +90,9 @@ def test_v_of_the_same_small_count_on_every_rare_word(total: float) -> None:
 
 def test_v_agrees_with_automatic_differentiation_and_a_dense_solve() -> None:
     with jax.enable_x64(True):
-        q = Dirichlet(jnp.array([[0.05, 0.1, 0.3, 1.0, 4.0, 50.0], [0.2, 0.3, 0.1, 0.03, 0.02, 0.01]]))
+        q = Dirichlet(
+            jnp.array([[0.05, 0.1, 0.3, 1.0, 4.0, 50.0], [0.2, 0.3, 0.1, 0.03, 0.02, 0.01]])
+        )
         eta = DirichletStats(jnp.arange(12.0).reshape(2, 6))
         t, v = q.pathwise_sample(jax.random.key(3))
         t_generic, v_generic = Family.pathwise_sample(q, jax.random.key(3))
@@ -97,11 +105,15 @@ def test_v_agrees_with_automatic_differentiation_and_a_dense_solve() -> None:
 
 @jax.jit
 def sums_of_v(c: jax.Array, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Sums over keys of the means, over independent events, of V and of its square, entry by entry."""
+    """Sums over keys of the means, over independent events, of V and of its square, entry by
+    entry."""
 
     def moments(total: tuple, key: jax.Array) -> tuple:
         _, v = Dirichlet(jnp.broadcast_to(c, (CHUNK, len(c)))).pathwise_sample(key)
-        columns = [v(DirichletStats(jnp.broadcast_to(e, (CHUNK, len(c))))).concentration for e in jnp.eye(len(c))]
+        columns = [
+            v(DirichletStats(jnp.broadcast_to(e, (CHUNK, len(c))))).concentration
+            for e in jnp.eye(len(c))
+        ]
         sample = jnp.stack(columns, -1)
         return (total[0] + sample.mean(0), total[1] + (sample**2).mean(0)), None
 
@@ -137,16 +149,21 @@ def test_v_has_mean_identity_at_five_million_samples(c: list[float]) -> None:
 
 
 def test_v_can_itself_be_differentiated() -> None:
-    """V of a draw at fixed quantiles, by the concentration: against finite differences through float64."""
+    """V of a draw at fixed quantiles, by the concentration: against finite differences through
+    float64."""
 
     def first(c: jax.Array) -> jax.Array:
-        return Dirichlet(c).pathwise_sample(jax.random.key(0))[1](DirichletStats(jnp.arange(3.0))).concentration[0]
+        return (
+            Dirichlet(c)
+            .pathwise_sample(jax.random.key(0))[1](DirichletStats(jnp.arange(3.0)))
+            .concentration[0]
+        )
 
     c = jnp.array([0.3, 2.0, 5.0])
     assert np.isfinite(jax.jit(jax.grad(first))(c)).all()
 
 
-# --- large and small concentrations -----------------------------------------------------------------------------------
+# --- large and small concentrations ---------------------------------------------------------------
 kl_of_a_family = jax.jit(Family.kl)
 
 
@@ -162,7 +179,9 @@ def test_kl_entropy_and_log_normalizer_keep_their_digits(total: float) -> None:
         q, p = Dirichlet(jnp.asarray(np.float64(c32))), Dirichlet(jnp.full(c32.shape, 0.1))
         want = [np.asarray(x) for x in facts(q, p)]
         np.testing.assert_allclose(want[0], kl_of_a_family(q, p), rtol=1e-6)
-        np.testing.assert_allclose(want[1], [scipy.stats.dirichlet.entropy(row) for row in np.float64(c32)], rtol=1e-6)
+        np.testing.assert_allclose(
+            want[1], [scipy.stats.dirichlet.entropy(row) for row in np.float64(c32)], rtol=1e-6
+        )
         log_gamma = scipy.special.gammaln
         np.testing.assert_allclose(
             want[2], log_gamma(c32 * 1.0).sum(-1) - log_gamma(np.float64(c32).sum(-1)), rtol=1e-6
@@ -173,7 +192,8 @@ def test_kl_entropy_and_log_normalizer_keep_their_digits(total: float) -> None:
 
 
 def test_slopes_of_the_divergence_are_those_of_its_definition() -> None:
-    """With a component that holds nearly all, and without one; in each of the two laws, and in both."""
+    """With a component that holds nearly all, and without one; in each of the two laws, and in
+    both."""
     with jax.enable_x64(True):
         c = jnp.array([[0.3, 50.0, 2.0, 1e-2], [1.0, 2.0, 1.5, 0.7], [3e3, 0.2, 0.1, 1.0]])
         kl = lambda f: jax.grad(lambda c, c2: jnp.sum(f(Dirichlet(c), Dirichlet(c2))), (0, 1))
@@ -193,10 +213,12 @@ def test_hessian_of_the_log_normalizer_is_the_fisher_matrix() -> None:
         c = jnp.array([0.1, 1.0, 30.0])
         trigamma = scipy.special.polygamma
         want = np.diag(trigamma(1, c)) - trigamma(1, float(c.sum()))
-        np.testing.assert_allclose(jax.hessian(lambda c: Dirichlet(c).log_normalizer())(c), want, rtol=1e-10)
+        np.testing.assert_allclose(
+            jax.hessian(lambda c: Dirichlet(c).log_normalizer())(c), want, rtol=1e-10
+        )
 
 
-# --- draws ------------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 def test_moments_of_draws() -> None:
     c, n = np.array([0.02, 0.5, 3.0]), 400_000
     draw = jax.jit(lambda q, key: q.sample_stats(key, (n,)).log)
@@ -216,22 +238,31 @@ LARGER = functools.partial(pytest.param, marks=pytest.mark.slow)  # the same che
 @pytest.mark.parametrize("by", ["sample axes", "vmap"])
 @pytest.mark.parametrize("shape", [(3, 2), LARGER((7, 5)), LARGER((3, 4))])
 def test_many_draws_of_a_small_law_under_jit(by: str, shape: tuple[int, ...]) -> None:
-    """With a plain sum in the place of `_sum_of_draws` XLA miscompiles these: most draws come out wrong."""
+    """With a plain sum in the place of `_sum_of_draws` XLA miscompiles these: most draws come out
+    wrong."""
     n, c = 20_000, jnp.asarray(np.random.default_rng(0).gamma(1.0, 5.0, shape) + 1.0, jnp.float32)
     keys = jax.random.split(jax.random.key(0), n if by == "vmap" else 1)
-    many = lambda f: optimized_jit(lambda keys: jax.vmap(f)(keys) if by == "vmap" else f(keys[0]))(keys)
+    many = lambda f: optimized_jit(lambda keys: jax.vmap(f)(keys) if by == "vmap" else f(keys[0]))(
+        keys
+    )
     axes = () if by == "vmap" else (n,)
     draw_offset = lambda key: sample_offset(key, c, axes)
     log_x = np.asarray(many(lambda key: Dirichlet(c).sample_stats(key, axes).log))
-    quick = jax.jit(lambda keys: jax.vmap(draw_offset)(keys) if by == "vmap" else draw_offset(keys[0]))
+    quick = jax.jit(
+        lambda keys: jax.vmap(draw_offset)(keys) if by == "vmap" else draw_offset(keys[0])
+    )
     offset = np.asarray(quick(keys))
-    np.testing.assert_allclose(log_x, scipy.special.log_softmax(offset + np.log(c + 2 / 3), axis=-1), atol=1e-4)
+    np.testing.assert_allclose(
+        log_x, scipy.special.log_softmax(offset + np.log(c + 2 / 3), axis=-1), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 2), LARGER((7, 5))])
 def test_v_of_many_draws_of_a_small_law_under_vmap(shape: tuple[int, ...]) -> None:
     c = jnp.asarray(np.random.default_rng(0).gamma(1.0, 5.0, shape) + 1.0, jnp.float32)
-    eta = DirichletStats(jnp.asarray(np.random.default_rng(1).normal(size=(20_000, *shape)), jnp.float32))
+    eta = DirichletStats(
+        jnp.asarray(np.random.default_rng(1).normal(size=(20_000, *shape)), jnp.float32)
+    )
     keys = jax.random.split(jax.random.key(0), 20_000)
     step = lambda key, eta: (
         sample_offset(key, c),
@@ -245,10 +276,12 @@ def test_v_of_many_draws_of_a_small_law_under_vmap(shape: tuple[int, ...]) -> No
     np.testing.assert_allclose(v.concentration[few], want, atol=1e-3 * np.abs(want).max())
     solve = jax.jit(lambda e: Dirichlet(c).fisher_solve(DirichletStats(e)).concentration)
     one_by_one = np.stack([solve(e) for e in np.asarray(eta.log)[few]])
-    np.testing.assert_allclose(solved.concentration[few], one_by_one, atol=1e-4 * np.abs(one_by_one).max())
+    np.testing.assert_allclose(
+        solved.concentration[few], one_by_one, atol=1e-4 * np.abs(one_by_one).max()
+    )
 
 
-# --- edges ------------------------------------------------------------------------------------------------------------
+# --- edges ----------------------------------------------------------------------------------------
 def test_mode_on_the_boundary_and_its_statistics() -> None:
     q = Dirichlet(jnp.array([[0.5, 1.0, 0.2], [0.5, 2.0, 4.0], [1.0, 1.0, 1.0]]))
     np.testing.assert_allclose(q.mode(), [[1 / 3] * 3, [0, 0.25, 0.75], [1 / 3] * 3], rtol=1e-6)
@@ -282,7 +315,9 @@ def test_domain_and_flat() -> None:
 
 @pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, -2.0], [jnp.nan, 1.0], [jnp.inf, 1.0]])
 def test_bad_concentrations_are_refused_by_name(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"concentration: expected positive finite numbers, got .*pseudo-count"):
+    with pytest.raises(
+        ValueError, match=r"concentration: expected positive finite numbers, got .*pseudo-count"
+    ):
         Dirichlet.from_concentration(jnp.array(bad))
 
 

@@ -1,4 +1,5 @@
-"""What the docstring of a family says of its density is computed, and compared with what the family computes."""
+"""What the docstring of a family says of its density is computed, and compared with what the family
+computes."""
 
 import re
 
@@ -39,13 +40,15 @@ from vijax.families import (
 )
 
 FORM = re.compile(
-    r"log h\((?P<args>[\w, ]+)\) = (?P<h>[^;]+);\s+t = (?P<t>\([^;]+\));\s+natural parameters (?P<eta>\(.+?\))\.\s",
+    r"log h\((?P<args>[\w, ]+)\) = (?P<h>[^;]+);\s+t = (?P<t>\([^;]+\));\s+natural parameters "
+    r"(?P<eta>\(.+?\))\.\s",
     flags=re.DOTALL,
 )
 CASES = [case for case in FAMILIES if not case.extreme and type(case.build()) is not Product]
 SPD = spd(0, 1, 3)[0]
 ANY = np.random.default_rng(0).normal(size=(3, 3))
-VALUES = {  # one of each family: programs that draw take longer to compile than all that is compared
+# one of each family: programs that draw take longer to compile than all that is compared
+VALUES = {
     Bernoulli: 1,
     Beta: 0.3,
     Categorical: 2,
@@ -72,7 +75,8 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 class Names(dict):
-    """The names of formulas: functions, and all that the family says of itself, methods without arguments included."""
+    """The names of formulas: functions, and all that the family says of itself, methods without
+    arguments included."""
 
     def __init__(self, q: Family, **values):
         super().__init__(log=jnp.log, sum=jnp.sum, outer=jnp.outer, inv=jnp.linalg.inv, **values)
@@ -117,7 +121,8 @@ def value(q: Family):
 
 @each_case
 def test_the_density_is_the_one_that_the_docstring_states(case):
-    """log p = log h + <eta, t> - A, each by the formula in words; of the first member, at one value."""
+    """log p = log h + <eta, t> - A, each by the formula in words; of the first member, at one
+    value."""
     with jax.enable_x64(True):
         q = jax.tree.map(lambda leaf: np.asarray(leaf)[0], case.build())
         text, x = said(type(q)), jax.tree.map(jnp.asarray, value(q))
@@ -125,12 +130,17 @@ def test_the_density_is_the_one_that_the_docstring_states(case):
 
         @jax.jit
         def both(q, x):
-            """What the formulas say, and the family: log h, t, eta; and log p less A and with it."""
+            """What the formulas say, and the family: log h, t, eta; and log p less A and with
+            it."""
             values = dict(zip(args, x if isinstance(x, tuple) else (x,), strict=True))
-            compute = lambda name, names: eval(text[name], {"__builtins__": {}}, names)  # of our own docstrings
+            compute = lambda name, names: eval(
+                text[name], {"__builtins__": {}}, names
+            )  # of our own docstrings
             base, stats = (compute(name, Names(q, **values)) for name in ("h", "t"))
             eta = compute("eta", Names(q))
-            product = sum(jnp.sum(jnp.asarray(e) * jnp.asarray(t)) for e, t in zip(eta, stats, strict=True))
+            product = sum(
+                jnp.sum(jnp.asarray(e) * jnp.asarray(t)) for e, t in zip(eta, stats, strict=True)
+            )
             own = q.stats(x)
             leaves = jax.tree.leaves(q)[: len(eta)]
             return (

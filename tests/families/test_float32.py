@@ -1,10 +1,10 @@
-"""float32 against 50 digits, on every family of the registry, over a wide grid of parameters, near and far.
+"""float32 against 50 digits, on every family of the registry, over a wide grid of parameters, near
+and far.
 
-The law: `kl`, `entropy` and `log_prob` are within 1e-3 of the truth, relatively, or within 1e-4 where it is below 0.1;
-no divergence is negative; all gradients are finite; and moments, quantiles and distribution functions are right to 300
-units in the last place. A family is tried where its row in tests/families/oracles.py
-says; a new one without a row fails `test_every_family_has_a_row`.
-"""
+The law: `kl`, `entropy` and `log_prob` are within 1e-3 of the truth, relatively, or within 1e-4
+where it is below 0.1; no divergence is negative; all gradients are finite; and moments, quantiles
+and distribution functions are right to 300 units in the last place. A family is tried where its row
+in tests/families/oracles.py says; a new one without a row fails `test_every_family_has_a_row`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from vijax.families import Family, PolyaGamma
 FEW, MANY = 80, 2000
 WITHOUT = {
     "MarkovChain": "sums of categoricals, against enumeration in test_laws.py",
-    "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in test_gaussian_chains.py",
-    "MatrixNormalWishart": "test_conjugate_pairs.py: of one row the normal-Wishart, of one column the normal-gamma",
+    "LinearGaussianChain": "a Gaussian of many dimensions, against dense algebra in "
+    "test_gaussian_chains.py",
+    "MatrixNormalWishart": "test_conjugate_pairs.py: of one row the normal-Wishart, of one column "
+    "the normal-gamma",
     "PolyaGamma": "test_polya_gamma.py, for entropies to 50 digits are integrals",
     "Product": "the sum over its factors",
     "Exponential": "the skeleton of docs/extending.md, whose closed forms are derivatives",
@@ -61,16 +63,22 @@ def numbers(q: Family, far: Family, near: Family, x: Any) -> dict[str, jax.Array
 def gradients(q: Family, far: Family, near: Family, x: Any) -> Any:
     """Of each of these, in the parameters of every law that is in it."""
     kl = jax.grad(lambda q, p: jnp.sum(q.kl(p)), (0, 1))
-    rest = [jax.grad(lambda q, f=f: jnp.sum(f(q)))(q) for f in (lambda q: q.entropy(), lambda q: q.log_prob(x))]
+    rest = [
+        jax.grad(lambda q, f=f: jnp.sum(f(q)))(q)
+        for f in (lambda q: q.entropy(), lambda q: q.log_prob(x))
+    ]
     return kl(q, far), kl(q, near), kl(q, q), rest
 
 
 def tried(oracle: Oracle, size: int) -> tuple[list, dict[str, Any]]:
-    """The members, those far from and near to them, and the values, rounded to float32; and as laws."""
+    """The members, those far from and near to them, and the values, rounded to float32; and as
+    laws."""
     rng = np.random.default_rng(0)
     params = oracle.members(rng, size)
     arguments = [params, oracle.members(rng, size), oracle.near(rng, params)]
-    arguments = [{name: np.float32(value) for name, value in member.items()} for member in arguments]
+    arguments = [
+        {name: np.float32(value) for name, value in member.items()} for member in arguments
+    ]
     x = np.asarray(oracle.values(rng, arguments[0]))
     return arguments, {"x": x if np.issubdtype(x.dtype, np.integer) else np.float32(x)}
 
@@ -106,7 +114,8 @@ def check(name: str, quantity: str, size: int) -> None:
     excess = beyond(ours, truth)
     i = int(np.argmax(excess))
     detail = (
-        f"{np.sum(excess > 1)} of {size} beyond the tolerance; the worst, row {i}: {ours[i]:.8g} for {truth[i]:.8g}"
+        f"{np.sum(excess > 1)} of {size} beyond the tolerance; the worst, row {i}: {ours[i]:.8g} "
+        f"for {truth[i]:.8g}"
     )
     assert excess[i] <= 1, detail
 
@@ -147,10 +156,13 @@ def test_gradients_are_finite(name: str) -> None:
         assert np.all(np.isfinite(leaf))
 
 
-# --- what a person reports ------------------------------------------------------------------------------------------
+# --- what a person reports ------------------------------------------------------------------------
 P = np.float32([1e-6, 1e-3, 0.025, 0.5, 0.975, 0.999])
 ULP = 2.0**-24
-OF_GAUSSIAN = ("normal", "normal_gamma")  # the others' are as good as their matrices are conditioned
+OF_GAUSSIAN = (
+    "normal",
+    "normal_gamma",
+)  # the others' are as good as their matrices are conditioned
 POLYA_GAMMA = lambda rng, size: {"c": log_uniform(1e-6, 1e6)(rng, size)}
 REPORTED = {
     **{name: (oracle.constructor, oracle.members) for name, oracle in ORACLES.items()},
@@ -160,7 +172,8 @@ REPORTED = {
 
 
 def reported(q: Family, x: Any = None) -> dict[str, Any]:
-    """Moments and, where there are laws, quantiles and what lies below x, by default the medians."""
+    """Moments and, where there are laws, quantiles and what lies below x, by default the
+    medians."""
     found = {"mean": q.mean(), "variance": q.variance(), "std": q.std()}
     try:
         found["quantile"] = q.quantile(P)
@@ -175,9 +188,10 @@ def medians(found: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", REPORTED)
 def test_what_is_reported_in_float32_is_that_of_float64(name: str) -> None:
-    """Within 300 units in the last place of themselves, of laws with the same parameters, over the domain; what is
-    below the numbers that float32 holds may be zero, what is above them infinite. A distribution function knows the
-    distance of x from the mean to a unit of x: in standard deviations, as many more units as the mean is of them."""
+    """Within 300 units in the last place of themselves, of laws with the same parameters, over the
+    domain; what is below the numbers that float32 holds may be zero, what is above them infinite. A
+    distribution function knows the distance of x from the mean to a unit of x: in standard
+    deviations, as many more units as the mean is of them."""
     constructor, members = REPORTED[name]
     params = members(np.random.default_rng(0), FEW)
     q = constructor(**{key: np.float32(value) for key, value in params.items()})
@@ -187,22 +201,31 @@ def test_what_is_reported_in_float32_is_that_of_float64(name: str) -> None:
     with jax.enable_x64(True):
         exact = reported(jax.tree.map(lambda x: jnp.asarray(np.float64(x)), q), at)
     cdf = exact.pop("cdf", None)
-    for (path, got), want in zip(jax.tree_util.tree_leaves_with_path(ours), jax.tree.leaves(exact), strict=True):
+    for (path, got), want in zip(
+        jax.tree_util.tree_leaves_with_path(ours), jax.tree.leaves(exact), strict=True
+    ):
         with np.errstate(over="ignore"):
             want = np.float64(np.float32(want))
-        np.testing.assert_allclose(got, want, 300 * ULP, np.finfo(np.float32).tiny, err_msg=jax.tree_util.keystr(path))
+        np.testing.assert_allclose(
+            got, want, 300 * ULP, np.finfo(np.float32).tiny, err_msg=jax.tree_util.keystr(path)
+        )
     if below is not None:
-        for got, want, x, sd in zip(*map(jax.tree.leaves, (below, cdf, at, exact["std"])), strict=True):
+        for got, want, x, sd in zip(
+            *map(jax.tree.leaves, (below, cdf, at, exact["std"])), strict=True
+        ):
             known = np.isfinite(sd) & (np.asarray(sd) > 0)
             far = np.abs(np.divide(x, sd, out=np.zeros(x.shape), where=known))
             assert np.all(np.abs(got - np.asarray(want)) <= 300 * ULP * (1 + far))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in REPORTED if name != "categorical"])  # whose draws are classes
+@pytest.mark.parametrize(
+    "name", [name for name in REPORTED if name != "categorical"]
+)  # whose draws are classes
 def test_moments_of_draws_over_the_domain(name: str) -> None:
-    """Of 20,000 at six standard errors, means to 32 units in the last place: of laws whose deviation is known at that,
-    where no draw makes a twentieth of a variance, and of counts where 400 differ from the usual one."""
+    """Of 20,000 at six standard errors, means to 32 units in the last place: of laws whose
+    deviation is known at that, where no draw makes a twentieth of a variance, and of counts where
+    400 differ from the usual one."""
     constructor, members = REPORTED[name]
     params = members(np.random.default_rng(1), FEW)
     if name == "poisson":
@@ -229,7 +252,8 @@ def test_moments_of_draws_over_the_domain(name: str) -> None:
 
 def test_every_family_has_a_row() -> None:
     tried_here = {
-        type(oracle.constructor(**oracle.members(np.random.default_rng(0), 1))) for oracle in ORACLES.values()
+        type(oracle.constructor(**oracle.members(np.random.default_rng(0), 1)))
+        for oracle in ORACLES.values()
     }
     missing = {type(case.build()) for case in FAMILIES} - tried_here
     assert {family.__name__ for family in missing} == set(WITHOUT)

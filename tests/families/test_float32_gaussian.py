@@ -1,6 +1,6 @@
-"""The law of tests/families/test_float32.py on the rows of tests/families/oracles_gaussian.py: `kl`, `entropy` and
-`log_prob` in float32 within 1e-3 of 50 digits (1e-4 where below 0.1), no divergence negative, all gradients finite; and
-beyond the domain, right or refused."""
+"""The law of tests/families/test_float32.py on the rows of tests/families/oracles_gaussian.py:
+`kl`, `entropy` and `log_prob` in float32 within 1e-3 of 50 digits (1e-4 where below 0.1), no
+divergence negative, all gradients finite; and beyond the domain, right or refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ DIVERGENCES = ("kl_far", "kl_near", "kl_self")
 
 
 def tried(oracle: Oracle, size: int) -> tuple[list, Any]:
-    """The members, those far from and near to them, and the values (of some families a pair), rounded to float32."""
+    """The members, those far from and near to them, and the values (of some families a pair),
+    rounded to float32."""
     rng = np.random.default_rng(0)
     params = oracle.members(rng, size)
     arguments = [params, oracle.members(rng, size), oracle.near(rng, params)]
@@ -58,7 +59,9 @@ def check(name: str, size: int) -> None:
     for quantity, (ours, truth) in compared(name, size).items():
         excess = beyond(ours, truth)
         i = int(np.argmax(excess))
-        shown = f"{quantity}: {np.sum(excess > 1)} of {size}; row {i}: {ours[i]:.8g} for {truth[i]:.8g}"
+        shown = (
+            f"{quantity}: {np.sum(excess > 1)} of {size}; row {i}: {ours[i]:.8g} for {truth[i]:.8g}"
+        )
         assert excess[i] <= 1, shown
         assert quantity not in DIVERGENCES or np.min(ours) >= 0
 

@@ -47,7 +47,9 @@ def test_closed_forms_against_automatic_differentiation(x64, law) -> None:
         (q.entropy(), Family.entropy(q)),
     ]
     for got, want in pairs:
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-8, atol=rounding(y)), got, want)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-8, atol=rounding(y)), got, want
+        )
 
 
 def test_kl_against_the_definition(x64) -> None:
@@ -67,15 +69,21 @@ def test_float32_closed_forms(law) -> None:
         wide = lambda tree: jax.tree.map(lambda x: jnp.asarray(np.float64(x)), tree)
         q, p, eta = wide(q), wide(p), wide(eta)
         exact = (q.kl(p), q.entropy(), q.fisher_solve(eta), q.expected_stats(), q.log_normalizer())
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=3e-4), small, exact)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=3e-4), small, exact
+        )
 
 
 def test_gamma_kl_of_large_shapes_does_not_cancel() -> None:
     a, b = np.float32([1e4, 1e6, 1e8]), np.float32(3.0)
-    got = Gamma(jnp.asarray(a), -jnp.full(3, b)).kl(Gamma(jnp.asarray(a * np.float32(1.5)), -jnp.full(3, b * 2)))
+    got = Gamma(jnp.asarray(a), -jnp.full(3, b)).kl(
+        Gamma(jnp.asarray(a * np.float32(1.5)), -jnp.full(3, b * 2))
+    )
     with jax.enable_x64(True):
         a64 = jnp.asarray(np.float64(a))
-        want = Gamma(a64, -jnp.full(3, 3.0)).kl(Gamma(jnp.asarray(np.float64(a * np.float32(1.5))), -jnp.full(3, 6.0)))
+        want = Gamma(a64, -jnp.full(3, 3.0)).kl(
+            Gamma(jnp.asarray(np.float64(a * np.float32(1.5))), -jnp.full(3, 6.0))
+        )
     np.testing.assert_allclose(got, want, rtol=2e-6)
 
 
@@ -95,13 +103,17 @@ def test_v_has_mean_identity(law) -> None:
             assert np.all(np.abs(leaf.mean(0) - want) < 5 * leaf.std(0) / np.sqrt(n))
 
 
-# --- draws ------------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 def test_draws_follow_scipy() -> None:
     n = 50_000
-    for a, b, draws in zip(*GAMMA, np.asarray(gamma().sample(jax.random.key(0), (n,))).T, strict=True):
+    for a, b, draws in zip(
+        *GAMMA, np.asarray(gamma().sample(jax.random.key(0), (n,))).T, strict=True
+    ):
         if a >= 0.1:  # the others underflow: their logarithms are tested in test_pathwise.py
             assert scipy.stats.kstest(draws, scipy.stats.gamma(a, scale=1 / b).cdf).pvalue > 1e-6
-    for a, b, draws in zip(*BETA, np.asarray(beta().sample(jax.random.key(0), (n,))).T, strict=True):
+    for a, b, draws in zip(
+        *BETA, np.asarray(beta().sample(jax.random.key(0), (n,))).T, strict=True
+    ):
         if min(a, b) >= 0.2:
             assert scipy.stats.kstest(draws, scipy.stats.beta(a, b).cdf).pvalue > 1e-6
 
@@ -115,7 +127,7 @@ def test_both_logarithms_of_a_beta_survive_rounding() -> None:
         assert log.min() < -200
 
 
-# --- edges ------------------------------------------------------------------------------------------------------------
+# --- edges ----------------------------------------------------------------------------------------
 def test_gamma_mode_and_its_statistics() -> None:
     q = Gamma.from_shape_rate(jnp.array([0.5, 3.0]), 2.0)
     assert q.mode().tolist() == [0.0, 1.0]
@@ -131,15 +143,22 @@ def test_beta_mode_and_its_statistics() -> None:
 def test_flat_is_flat() -> None:
     x = jnp.array([0.2, 0.9])
     ungated = lambda q, x: q.dot(q.stats(x)) + q.log_base_measure(q.stats(x))
-    flat_gamma = jax.tree.map(lambda y: jnp.broadcast_to(y, (2,)), Gamma.from_shape_rate(2.0, 3.0).flat())
-    flat_beta = jax.tree.map(lambda y: jnp.broadcast_to(y, (2,)), Beta.from_alpha_beta(2.0, 3.0).flat())
+    flat_gamma = jax.tree.map(
+        lambda y: jnp.broadcast_to(y, (2,)), Gamma.from_shape_rate(2.0, 3.0).flat()
+    )
+    flat_beta = jax.tree.map(
+        lambda y: jnp.broadcast_to(y, (2,)), Beta.from_alpha_beta(2.0, 3.0).flat()
+    )
     np.testing.assert_allclose(ungated(flat_gamma, x), 0.0, atol=1e-6)
     np.testing.assert_allclose(ungated(flat_beta, x), 0.0, atol=1e-6)
 
 
 def test_domains() -> None:
     q = Gamma(jnp.array([1.0, 0.0, 2.0]), jnp.array([-1.0, -1.0, 0.0])).in_domain()
-    assert (q.shape.tolist(), q.negative_rate.tolist()) == ([True, False, True], [True, True, False])
+    assert (q.shape.tolist(), q.negative_rate.tolist()) == (
+        [True, False, True],
+        [True, True, False],
+    )
     q = Beta(jnp.array([1.0, jnp.nan]), jnp.array([-1.0, 1.0])).in_domain()
     assert (q.alpha.tolist(), q.beta.tolist()) == ([True, False], [False, True])
 

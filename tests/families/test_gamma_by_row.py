@@ -1,4 +1,5 @@
-"""Tables of gammas stored row by row: what a batch sees, what a step leaves, and what is refused."""
+"""Tables of gammas stored row by row: what a batch sees, what a step leaves, and what is
+refused."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,9 @@ WORDS = jnp.array([1, 4, 5, 7, 8])  # two are padding
 
 
 def stored(rng=RNG):
-    q = GammaByRow.of(Gamma(jnp.asarray(SHAPE), -jnp.asarray(RATE)), jnp.asarray(0.3), jnp.asarray(0.8))
+    q = GammaByRow.of(
+        Gamma(jnp.asarray(SHAPE), -jnp.asarray(RATE)), jnp.asarray(0.3), jnp.asarray(0.8)
+    )
     return jax.tree.map(jnp.asarray, q)
 
 
@@ -33,15 +36,23 @@ def test_columns_have_the_statistics_of_the_table(monkeypatch):
 
 @pytest.mark.parametrize("kept", [0.9, 1e-7, 0.0])
 def test_steps_are_those_of_the_whole_table(kept):
-    """Three steps by hand: messages of shapes to three rows, of rates to all. The scale is folded where it is small."""
+    """Three steps by hand: messages of shapes to three rows, of rates to all. The scale is folded
+    where it is small."""
     with jax.enable_x64(True):
         q, shape, rate = stored(), SHAPE, RATE
         for _ in range(3):
-            of_shapes, of_columns, of_rows = RNG.gamma(1.0, size=(5, K)), RNG.gamma(1.0, size=K), RNG.gamma(1.0, size=V)
+            of_shapes, of_columns, of_rows = (
+                RNG.gamma(1.0, size=(5, K)),
+                RNG.gamma(1.0, size=K),
+                RNG.gamma(1.0, size=V),
+            )
             prior, at = q.prior_columns(WORDS), q.columns(WORDS)
             message = at.with_naturals((of_shapes, -of_columns, -of_rows))
             to = at.with_naturals(
-                [kept * x + (1 - kept) * (p + m) for x, p, m in zip(*map(parts, (at, prior, message)), strict=True)]
+                [
+                    kept * x + (1 - kept) * (p + m)
+                    for x, p, m in zip(*map(parts, (at, prior, message)), strict=True)
+                ]
             )
             assert all(bool(jnp.all(x)) for x in parts(to.in_domain()))
             q = q.moved(WORDS, to, jnp.asarray(kept), jnp.array(True))

@@ -38,14 +38,20 @@ def dense(linear, square, cross) -> MultivariateNormal:
         precision[t, :, t + 1, :] = -cross[t]
         precision[t + 1, :, t, :] = -cross[t].T
     precision = precision.reshape(steps * d, steps * d)
-    return MultivariateNormal.from_mean_precision(np.linalg.solve(precision, linear.reshape(-1)), precision)
+    return MultivariateNormal.from_mean_precision(
+        np.linalg.solve(precision, linear.reshape(-1)), precision
+    )
 
 
 def moments_of(joint: MultivariateNormal, steps: int) -> tuple:
     mean = np.asarray(joint.mean()).reshape(steps, D)
     second = np.asarray(joint.expected_stats().outer).reshape(steps, D, steps, D)
     pairs = [second[t, :, t + 1, :] for t in range(steps - 1)]
-    return mean, np.stack([second[t, :, t, :] for t in range(steps)]), np.reshape(pairs, (steps - 1, D, D))
+    return (
+        mean,
+        np.stack([second[t, :, t, :] for t in range(steps)]),
+        np.reshape(pairs, (steps - 1, D, D)),
+    )
 
 
 @jax.jit
@@ -56,7 +62,11 @@ def bounds(mask, potentials):
     kept = chains.masked(potentials, mask)
     chain = chains.filtered(kept)
     moments = chains.chain_moments(chain, kept[2])
-    return *jax.value_and_grad(log_normalizer)(potentials), chains.chain_entropy(chain, mask), moments
+    return (
+        *jax.value_and_grad(log_normalizer)(potentials),
+        chains.chain_entropy(chain, mask),
+        moments,
+    )
 
 
 def test_masked_chains_are_the_dense_normals_of_their_length(x64) -> None:
@@ -75,7 +85,9 @@ def test_masked_chains_are_the_dense_normals_of_their_length(x64) -> None:
             assert not any(np.any(g) for g in gradient)
             continue
         joint = dense(*map(np.asarray, one_chain(length)))
-        np.testing.assert_allclose([value, entropy], [joint.log_normalizer(), joint.entropy()], rtol=1e-10)
+        np.testing.assert_allclose(
+            [value, entropy], [joint.log_normalizer(), joint.entropy()], rtol=1e-10
+        )
         for got, backward, want in zip(gradient, moments, moments_of(joint, length), strict=True):
             np.testing.assert_allclose(got[: len(want)], want, rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(backward[: len(want)], want, rtol=1e-9, atol=1e-12)
@@ -87,7 +99,9 @@ def test_densities_and_divergences_are_the_dense_normals(x64) -> None:
     a, b = (jax.tree.map(lambda leaf, i=i: leaf[i], q) for i in range(2))
     dense_a, dense_b = (dense(*map(np.asarray, jax.tree.leaves(x))) for x in (a, b))
     x = np.random.default_rng(0).normal(size=(5, T, D))
-    np.testing.assert_allclose(a.log_prob(x), [dense_a.log_prob(y.reshape(-1)) for y in x], rtol=1e-10)
+    np.testing.assert_allclose(
+        a.log_prob(x), [dense_a.log_prob(y.reshape(-1)) for y in x], rtol=1e-10
+    )
     np.testing.assert_allclose(a.kl(b), dense_a.kl(dense_b), rtol=1e-9)
     same = chains.chain_from_moments(tuple(a.expected_stats()))
     for got, want in zip(same, jax.tree.leaves(a), strict=True):
@@ -98,15 +112,17 @@ def test_draws_have_the_joint_covariance() -> None:
     """36 entries over 20,000 draws at 6 standard errors."""
     q = LinearGaussianChain(*one_chain(3))
     joint = dense(*map(np.asarray, jax.tree.leaves(q)))
-    x = np.asarray(q.sample(jax.random.key(0), (20_000,)), np.float64).reshape(-1, 3 * D) - np.asarray(joint.mean())
+    x = np.asarray(q.sample(jax.random.key(0), (20_000,)), np.float64).reshape(
+        -1, 3 * D
+    ) - np.asarray(joint.mean())
     cov = np.asarray(joint.cov)
     error = np.sqrt((cov**2 + np.outer(np.diag(cov), np.diag(cov))) / len(x))
     assert np.all(np.abs(x.T @ x / len(x) - cov) < 6 * error)
 
 
 def test_dynamics_are_what_they_say(x64) -> None:
-    """x_{t+1} = A x_t + noise: means A^t m, covariances A V A' + Q, cross E[x_t x_{t+1}'] = (V + m m') A'; A equals
-    that of normalised factors, whose product is a density."""
+    """x_{t+1} = A x_t + noise: means A^t m, covariances A V A' + Q, cross E[x_t x_{t+1}'] = (V + m
+    m') A'; A equals that of normalised factors, whose product is a density."""
     a, m, v, noise = (
         np.array([[0.9, 0.2], [-0.3, 0.7]]),
         np.array([1.0, -2.0]),
@@ -119,7 +135,9 @@ def test_dynamics_are_what_they_say(x64) -> None:
         np.testing.assert_allclose(q.cov[t], v, rtol=1e-10, atol=rounding(v))
         if t < 3:
             want = (v + np.outer(m, m)) @ a.T
-            np.testing.assert_allclose(q.expected_stats().cross[t], want, rtol=1e-9, atol=rounding(want))
+            np.testing.assert_allclose(
+                q.expected_stats().cross[t], want, rtol=1e-9, atol=rounding(want)
+            )
         m, v = a @ m, a @ v @ a.T + noise
 
 
@@ -130,7 +148,9 @@ def test_one_step_is_a_normal() -> None:
     assert q.sample(jax.random.key(0), (3,)).shape == (3, 1, D)
     g = q.expected_stats()
     solved = p.fisher_solve(p.expected_stats())
-    np.testing.assert_allclose(q.fisher_solve(g).linear[0], solved.precision_times_mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        q.fisher_solve(g).linear[0], solved.precision_times_mean, rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("num_steps", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -160,12 +180,18 @@ def test_long_chains_in_float32(num_steps: int) -> None:
 
 
 def test_covariances_and_divergences_keep_their_digits_far_from_zero() -> None:
-    """Means of 1,000 with standard deviations of 0.1, in float32: covariances and divergences of float64's parameters
-    are within 1e-3, and no divergence is negative."""
-    arguments = {"initial_cov": 0.01 * np.eye(2), "transition": 0.9 * np.eye(2), "noise_cov": 0.01 * np.eye(2)}
+    """Means of 1,000 with standard deviations of 0.1, in float32: covariances and divergences of
+    float64's parameters are within 1e-3, and no divergence is negative."""
+    arguments = {
+        "initial_cov": 0.01 * np.eye(2),
+        "transition": 0.9 * np.eye(2),
+        "noise_cov": 0.01 * np.eye(2),
+    }
     means = np.full((3, 2), 1e3) + np.array([[0.0], [0.1], [0.0]])
     single = [LinearGaussianChain.from_dynamics(m, num_steps=3, **arguments) for m in means]
-    single[2] = dataclasses.replace(single[2], negative_half_precision=1.5 * single[2].negative_half_precision)
+    single[2] = dataclasses.replace(
+        single[2], negative_half_precision=1.5 * single[2].negative_half_precision
+    )
     with jax.enable_x64(True):
         double = [jax.tree.map(lambda x: jnp.asarray(np.float64(x)), q) for q in single]
         cov, want = np.asarray(double[0].cov), [float(double[0].kl(p)) for p in double]
@@ -178,8 +204,8 @@ def test_covariances_and_divergences_keep_their_digits_far_from_zero() -> None:
 
 
 def test_the_conjugate_of_a_precise_path_keeps_its_digits() -> None:
-    """A - <lambda, mu> of a path known to .01, which is 1 from zero, in float32: within .01 of float64, where the
-    difference of the two is off by ten times that."""
+    """A - <lambda, mu> of a path known to .01, which is 1 from zero, in float32: within .01 of
+    float64, where the difference of the two is off by ten times that."""
     rng, steps = np.random.default_rng(0), 400
     coupling = np.broadcast_to(1e4 * np.eye(2), (steps - 1, 2, 2))
     square = np.broadcast_to(-2e4 * np.eye(2), (steps, 2, 2))

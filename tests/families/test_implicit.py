@@ -61,7 +61,8 @@ def test_a_truncated_normal_moves_as_its_quantile_does():
 
 
 def test_the_gradient_of_an_expectation_under_a_mixture_which_has_no_quantile():
-    """E x^2 of two normals in their weight: (m1^2 - m2^2); from 40,000 draws, at 6 standard errors."""
+    """E x^2 of two normals in their weight: (m1^2 - m2^2); from 40,000 draws, at 6 standard
+    errors."""
     means, rng = np.array([-1.0, 2.0]), np.random.default_rng(0)
     weigh = lambda w, parts: w * parts[0] + (1 - w) * parts[1]
     law = {
@@ -69,12 +70,17 @@ def test_the_gradient_of_an_expectation_under_a_mixture_which_has_no_quantile():
         "log_prob": lambda x, w: jnp.log(weigh(w, [norm.pdf(x, m) for m in means])),
     }
     x = jnp.float32(rng.normal(size=40_000) + means[(rng.uniform(size=40_000) > 0.3).astype(int)])
-    slopes = np.asarray(jax.jit(jax.jacfwd(lambda w: vi.implicit(x, w, **law) ** 2))(np.float32(0.3)), np.float64)
+    slopes = np.asarray(
+        jax.jit(jax.jacfwd(lambda w: vi.implicit(x, w, **law) ** 2))(np.float32(0.3)), np.float64
+    )
     assert abs(slopes.mean() - (1.0 - 4.0)) < 6 * slopes.std() / 200
 
 
 def test_wrong_functions_and_draws_are_refused():
-    with pytest.raises(ValueError, match=r"^cdf: expected a function to arrays of the shape of x, \(2,\), got shape"):
+    with pytest.raises(
+        ValueError,
+        match=r"^cdf: expected a function to arrays of the shape of x, \(2,\), got shape",
+    ):
         vi.implicit(jnp.zeros(2), 1.0, cdf=lambda x, p: jnp.sum(x), log_prob=lambda x, p: x)
     with pytest.raises(ValueError, match=r"^log_prob: .* got shape \(3, 2\)"):
         vi.implicit(jnp.zeros(2), jnp.ones((3, 1)), cdf=lambda x, p: x, log_prob=lambda x, p: x * p)

@@ -1,12 +1,13 @@
 """The laws of exponential families, on every row of the registry.
 
-All numbers of a case come from three compiled functions, `numbers`, `draws` and `slopes_of_draws`, each run once and
-cached; the rows of one family have one shape, so that they share the compilation. Exactness is asserted in float64.
+All numbers of a case come from three compiled functions, `numbers`, `draws` and `slopes_of_draws`,
+each run once and cached; the rows of one family have one shape, so that they share the compilation.
+Exactness is asserted in float64.
 
-Monte Carlo laws compare an average of float32 draws with its exact expectation at 6 standard errors. A comparison
-fails by chance with probability 2e-9 and there are under 500 of them, at fixed seeds: a false alarm has probability
-1e-6, and would be seen once, when a test is written, and never again.
-"""
+Monte Carlo laws compare an average of float32 draws with its exact expectation at 6 standard
+errors. A comparison fails by chance with probability 2e-9 and there are under 500 of them, at fixed
+seeds: a false alarm has probability 1e-6, and would be seen once, when a test is written, and never
+again."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ DISCRETE = [case for case in FAMILIES if case not in CONTINUOUS]
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
-# --- everything there is to know of a case -------------------------------------------------------------------------
+# --- everything there is to know of a case --------------------------------------------------------
 @jit
 def numbers(q: Family, p: Family, v: Family) -> dict[str, Any]:
     """All that is deterministic; `log_normalizer` alone gives `gradient`."""
@@ -107,7 +108,9 @@ def draws(q: Family, has_flat: bool) -> dict[str, Any]:
     if not is_discrete(q):
         toward = lambda m, x: jnp.concatenate([m + step * (x - m) for step in (1.0, 0.1, 0.01)])
         near = jax.tree.map(toward, q.mode(), few)
-    flat = {"flat_level": q.flat().dot(few_stats) + q.log_base_measure(few_stats)} if has_flat else {}
+    flat = (
+        {"flat_level": q.flat().dot(few_stats) + q.log_base_measure(few_stats)} if has_flat else {}
+    )
     return {
         **flat,
         "x": few,
@@ -122,8 +125,8 @@ def draws(q: Family, has_flat: bool) -> dict[str, Any]:
 
 
 def slopes_of_draws(q: Family, v: Family, eta: tuple, mean: tuple, spread: tuple) -> dict[str, Any]:
-    """Pathwise derivatives draw by draw: of the statistics along v; V eta; and V grad f(t), f a sum of cosines of
-    standardised statistics, as the family has it and by automatic differentiation."""
+    """Pathwise derivatives draw by draw: of the statistics along v; V eta; and V grad f(t), f a sum
+    of cosines of standardised statistics, as the family has it and by automatic differentiation."""
     sine = lambda i, t, m, s: -jnp.sin((t - m) / s + i) / s
 
     def one(key: jax.Array) -> dict[str, Any]:
@@ -136,7 +139,9 @@ def slopes_of_draws(q: Family, v: Family, eta: tuple, mean: tuple, spread: tuple
             "along_v": along_v,
             "pathwise_stats": pathwise_stats,
             "v_eta": v_product(eta),
-            "curved": q.fisher_solve(q.as_stats(jax.vjp(lambda q: q.sample_stats(key), q)[1](slope)[0])),
+            "curved": q.fisher_solve(
+                q.as_stats(jax.vjp(lambda q: q.sample_stats(key), q)[1](slope)[0])
+            ),
             "curved_by_v": v_product(slope),
         }
 
@@ -148,7 +153,8 @@ unoptimised_slopes_of_draws = jit(slopes_of_draws)
 
 @functools.partial(jit, static_argnums=2)
 def slopes_of_moment(q: Family, v: Family, moment: tuple) -> tuple[jax.Array, jax.Array]:
-    """d E[f(x)] along v: from differentiated draws, and from the closed form. (draws, batch) and (batch,)."""
+    """d E[f(x)] along v: from differentiated draws, and from the closed form. (draws, batch) and
+    (batch,)."""
     f, expectation = moment
     per_draw = lambda q: jax.vmap(jax.vmap(f))(q.sample(jax.random.key(1), (NUM_DRAWS // 4,)))
     return jax.jvp(per_draw, (q,), (v,))[1], jax.jvp(jax.vmap(expectation), (q,), (v,))[1]
@@ -156,7 +162,9 @@ def slopes_of_moment(q: Family, v: Family, moment: tuple) -> tuple[jax.Array, ja
 
 def unbatched(q: Family, leaves: list) -> Family:
     """One member of a batch; a product's batch axis is static, and goes."""
-    return jax.tree.unflatten(jax.tree.structure(Product(dict(q)) if isinstance(q, Product) else q), leaves)
+    return jax.tree.unflatten(
+        jax.tree.structure(Product(dict(q)) if isinstance(q, Product) else q), leaves
+    )
 
 
 def direction(q: Family, seed: int = 0) -> Family:
@@ -197,26 +205,34 @@ def drawn_slopes(name: str) -> dict[str, Any]:
     v = named(name).gauge(q, direction(q))
     compiled = jax.jit(slopes_of_draws) if named(name).optimise else unoptimised_slopes_of_draws
     mean = single(name)["mean_stats"]
-    return jax.tree.map(np.asarray, compiled(q, v, q.as_stats(v), mean, spread_of_stats(name, mean)))
+    return jax.tree.map(
+        np.asarray, compiled(q, v, q.as_stats(v), mean, spread_of_stats(name, mean))
+    )
 
 
 def spread_of_stats(name: str, like: Any) -> Any:
     """Standard deviations of the statistics, in their structure; 1 where there is none."""
-    spread = np.float32(np.sqrt(np.maximum(np.diagonal(exact(name)["hessian"], axis1=-2, axis2=-1), 0)))
+    spread = np.float32(
+        np.sqrt(np.maximum(np.diagonal(exact(name)["hessian"], axis1=-2, axis2=-1), 0))
+    )
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([leaf[0].size for leaf in leaves])
     parts = np.split(np.where(spread > 0, spread, 1), ends[:-1], axis=-1)
-    return jax.tree.unflatten(structure, [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)])
+    return jax.tree.unflatten(
+        structure, [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)]
+    )
 
 
 def named(name: str) -> Case:
     return next(case for case in FAMILIES if case.name == name)
 
 
-# --- assertions -----------------------------------------------------------------------------------------------------
+# --- assertions -----------------------------------------------------------------------------------
 def flat(tree: Any, lead: int = 1) -> np.ndarray:
     """Leaves side by side, behind `lead` leading axes."""
-    return np.concatenate([np.reshape(leaf, (*leaf.shape[:lead], -1)) for leaf in jax.tree.leaves(tree)], -1)
+    return np.concatenate(
+        [np.reshape(leaf, (*leaf.shape[:lead], -1)) for leaf in jax.tree.leaves(tree)], -1
+    )
 
 
 def same(a: Any, b: Any, rtol: float = 1e-9, atol: float = 0.0) -> None:
@@ -224,8 +240,11 @@ def same(a: Any, b: Any, rtol: float = 1e-9, atol: float = 0.0) -> None:
         np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
 
 
-def within_six_errors(sample: np.ndarray, expected: np.ndarray, spread: np.ndarray | None = None) -> None:
-    """Averages over the leading axis, in float64; `spread` is the exact standard deviation where there is one.
+def within_six_errors(
+    sample: np.ndarray, expected: np.ndarray, spread: np.ndarray | None = None
+) -> None:
+    """Averages over the leading axis, in float64; `spread` is the exact standard deviation where
+    there is one.
 
     Rounding is systematic where the spread is below it: log x of a component within 1e-6 of one.
     """
@@ -240,7 +259,7 @@ def finite(tree: Any) -> bool:
     return all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
 
 
-# --- A and its derivatives ----------------------------------------------------------------------------------------
+# --- A and its derivatives ------------------------------------------------------------------------
 @runs_on(FAMILIES)
 def test_mean_statistics_are_the_gradient_of_the_log_normalizer(case: Case) -> None:
     same(exact(case.name)["mean_stats"], exact(case.name)["gradient"], rtol=1e-9, atol=1e-12)
@@ -250,7 +269,9 @@ def test_mean_statistics_are_the_gradient_of_the_log_normalizer(case: Case) -> N
 def test_samples_have_the_mean_statistics(case: Case) -> None:
     variances = np.diagonal(exact(case.name)["hessian"], axis1=-2, axis2=-1)
     spread = np.sqrt(np.maximum(variances, 0))
-    within_six_errors(flat(drawn(case.name)["stats"], 2), flat(exact(case.name)["mean_stats"]), spread)
+    within_six_errors(
+        flat(drawn(case.name)["stats"], 2), flat(exact(case.name)["mean_stats"]), spread
+    )
 
 
 @runs_on(FAMILIES)
@@ -275,10 +296,11 @@ def test_fisher_solve_undoes_fisher_product(case: Case) -> None:
     same(single(case.name)["solved"], exact(case.name)["v"], rtol=2e-3, atol=2e-3)
 
 
-# --- densities ----------------------------------------------------------------------------------------------------
+# --- densities ------------------------------------------------------------------------------------
 @runs_on([case for case in FAMILIES if case.reference])
 def test_log_prob_is_scipys(case: Case) -> None:
-    """At float32 draws; SciPy works in x, so that draws which underflow, or round to one, are not compared."""
+    """At float32 draws; SciPy works in x, so that draws which underflow, or round to one, are not
+    compared."""
     with jax.enable_x64(True):
         q = case.build()
         x = np.asarray(drawn(case.name)["x"])
@@ -309,7 +331,10 @@ def test_entropy_is_scipys(case: Case) -> None:
 @runs_on(FAMILIES)
 def test_entropy_and_kl_are_what_the_log_normalizer_says(case: Case) -> None:
     f = exact(case.name)
-    size = sum(np.abs(f[name]) for name in ("lambda_mu", "lambda_p_mu", "log_normalizer", "log_normalizer_p"))
+    size = sum(
+        np.abs(f[name])
+        for name in ("lambda_mu", "lambda_p_mu", "log_normalizer", "log_normalizer_p")
+    )
     entropy = f["log_normalizer"] - f["lambda_mu"] - f["log_base_measure"]
     assert np.all(np.abs(f["entropy"] - entropy) <= 1e-10 * (1 + size))
     kl = f["lambda_mu"] - f["lambda_p_mu"] - f["log_normalizer"] + f["log_normalizer_p"]
@@ -336,7 +361,10 @@ def test_log_prob_integrates_to_one(case: Case) -> None:
     change, log_slope = {
         "real": (lambda u: u, np.zeros_like),
         "positive": (np.exp, lambda u: u),
-        "unit": (lambda u: 1 / (1 + np.exp(-u)), lambda u: -np.logaddexp(0, u) - np.logaddexp(0, -u)),
+        "unit": (
+            lambda u: 1 / (1 + np.exp(-u)),
+            lambda u: -np.logaddexp(0, u) - np.logaddexp(0, -u),
+        ),
     }[case.support]
     u = np.linspace(-60.0, 35.0, 20_001)[:, None]
     with jax.enable_x64(True):
@@ -352,7 +380,9 @@ def enumerated(q: Family, values: Any) -> dict[str, jax.Array]:
     log_weights = q.dot(t) + q.log_base_measure(t)
     log_normalizer = jax.nn.logsumexp(log_weights, axis=0)
     log_probs = log_weights - log_normalizer
-    average = lambda leaf: jnp.einsum("vb,vb...->b...", jnp.exp(log_probs), jnp.broadcast_to(leaf, over(leaf)))
+    average = lambda leaf: jnp.einsum(
+        "vb,vb...->b...", jnp.exp(log_probs), jnp.broadcast_to(leaf, over(leaf))
+    )
     over = lambda leaf: (*log_probs.shape, *leaf.shape[2:])
     return {
         "log_normalizer": log_normalizer,
@@ -380,7 +410,9 @@ def test_the_mode_maximises_the_density(case: Case) -> None:
     facts = drawn(case.name)
     best = facts["log_prob_at_mode"]
     assert not np.any(np.isnan(best))
-    size = np.where(np.isfinite(best), np.abs(best), 0.0)  # at the edge of the support a density may be 0 or infinite
+    size = np.where(
+        np.isfinite(best), np.abs(best), 0.0
+    )  # at the edge of the support a density may be 0 or infinite
     slack = 1e-5 * (1 + size + np.abs(single(case.name)["log_normalizer"]))
     exceeded = np.any(facts["log_prob_near_mode"] > best + slack, axis=0)
     assert not np.any(exceeded & np.asarray(case.peaked(case.build())))
@@ -398,7 +430,7 @@ def test_the_flat_member_is_constant_in_x(case: Case) -> None:
     assert np.all(np.ptp(level, axis=0) <= 1e-5 * (1 + np.abs(level).max(0)))
 
 
-# --- draws and their derivatives ----------------------------------------------------------------------------------
+# --- draws and their derivatives ------------------------------------------------------------------
 @runs_on(MODERATE)
 def test_sample_and_sample_stats_make_one_draw(case: Case) -> None:
     same(drawn(case.name)["stats_of_x"], drawn(case.name)["few_stats"], rtol=1e-4, atol=1e-4)
@@ -407,7 +439,9 @@ def test_sample_and_sample_stats_make_one_draw(case: Case) -> None:
 @runs_on(CONTINUOUS)
 def test_pathwise_derivative_of_the_mean_statistics(case: Case) -> None:
     """E[J' v] = F v, with the sample's own spread."""
-    within_six_errors(flat(drawn_slopes(case.name)["along_v"], 2), flat(exact(case.name)["product"]))
+    within_six_errors(
+        flat(drawn_slopes(case.name)["along_v"], 2), flat(exact(case.name)["product"])
+    )
 
 
 @runs_on([case for case in MODERATE if case.moment])
@@ -424,8 +458,9 @@ def test_v_has_mean_identity(case: Case) -> None:
 
 @runs_on([case for case in CONTINUOUS if not case.extreme])
 def test_v_is_right_for_a_curved_function(case: Case) -> None:
-    """E[V grad f(t)] is that of autodiff, F^-1 times the derivative of E[f(t)]: a V whose mean alone is right fails.
-    Where V is autodiff's own the two differ by rounding, hence the hundredth."""
+    """E[V grad f(t)] is that of autodiff, F^-1 times the derivative of E[f(t)]: a V whose mean
+    alone is right fails. Where V is autodiff's own the two differ by rounding, hence the
+    hundredth."""
     directly, by_v = (flat(drawn_slopes(case.name)[key], 2) for key in ("curved", "curved_by_v"))
     gap = by_v - directly
     within_six_errors(gap, np.zeros(1), gap.std(0) + 0.01 * directly.std(0))
@@ -436,12 +471,20 @@ def test_means_are_those_of_draws(case: Case) -> None:
     within_six_errors(flat(drawn(case.name)["values"], 2), flat(exact(case.name)["mean"]))
 
 
-@runs_on([case for case in FAMILIES if case.reference and not isinstance(case.build(), Categorical | Multinomial)])
+@runs_on(
+    [
+        case
+        for case in FAMILIES
+        if case.reference and not isinstance(case.build(), Categorical | Multinomial)
+    ]
+)
 def test_means_are_scipys(case: Case) -> None:
     for i, member in enumerate(case.members()):
         mean = case.reference(**member).mean
         expected = np.asarray(mean() if callable(mean) else mean)
-        np.testing.assert_allclose(exact(case.name)["mean"][i], expected, rtol=1e-8, atol=rounding(expected))
+        np.testing.assert_allclose(
+            exact(case.name)["mean"][i], expected, rtol=1e-8, atol=rounding(expected)
+        )
 
 
 @runs_on(CONTINUOUS)
@@ -457,7 +500,7 @@ def test_discrete_families_refuse_pathwise_draws(case: Case) -> None:
         case.build().pathwise_sample(jax.random.key(0))
 
 
-# --- constructors and domain --------------------------------------------------------------------------------------
+# --- constructors and domain ----------------------------------------------------------------------
 @runs_on([case for case in FAMILIES if case.name != "product"])
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 def test_properties_give_back_the_constructors_arguments(case: Case, double: bool) -> None:
@@ -465,7 +508,9 @@ def test_properties_give_back_the_constructors_arguments(case: Case, double: boo
         found = properties(case.build(), tuple(case.params))
         for got, value in zip(found, case.params.values(), strict=True):
             tolerance = (1e-9 if double else 2e-5) * (100 if case.extreme else 1)
-            np.testing.assert_allclose(got, value, rtol=tolerance, atol=tolerance * np.abs(value).max())
+            np.testing.assert_allclose(
+                got, value, rtol=tolerance, atol=tolerance * np.abs(value).max()
+            )
 
 
 @runs_on(FAMILIES)
@@ -508,14 +553,15 @@ def test_constructors_work_under_jit(case: Case) -> None:
     same(jit(case.constructor)(**case.params), case.build(), rtol=1e-5, atol=1e-5)
 
 
-# --- shapes, dtypes and transformations ---------------------------------------------------------------------------
+# --- shapes, dtypes and transformations -----------------------------------------------------------
 def everything(q: Family, p: Family, key: jax.Array, has_flat: bool) -> dict[str, tuple]:
     """The outputs of all methods that are numbers, by what shape they should have."""
     mu, t = q.expected_stats(), q.sample_stats(key, (3,))
     out = {
         "scalars": (q.log_normalizer(), q.entropy(), q.kl(p), q.dot(mu), q.log_base_measure(mu)),
         "draws": (q.log_prob(q.sample(key, (3,))), q.dot(t)),
-        "naturals": ((q.flat(),) if has_flat else ()) + (q.with_naturals(mu), q.fisher_solve(q.as_stats(p))),
+        "naturals": ((q.flat(),) if has_flat else ())
+        + (q.with_naturals(mu), q.fisher_solve(q.as_stats(p))),
         "stats": (mu, q.fisher_product(p), q.as_stats(p)),
     }
     if not is_discrete(q):
@@ -545,8 +591,8 @@ def check_shapes_and_dtypes(q: Family, dtype: Any, has_flat: bool) -> None:
 
 @runs_on(MODERATE)
 def test_shapes_and_dtypes(case: Case) -> None:
-    """Batch axes lead, sample axes lead those; nothing is weakly typed; the dtype is that of the parameters, and
-    float32 parameters stay float32 where x64 is on."""
+    """Batch axes lead, sample axes lead those; nothing is weakly typed; the dtype is that of the
+    parameters, and float32 parameters stay float32 where x64 is on."""
     q = case.build()
     with jax.enable_x64(True):
         check_shapes_and_dtypes(q, jnp.float32, case.has_flat)
@@ -557,7 +603,12 @@ def test_shapes_and_dtypes(case: Case) -> None:
 def test_vmap_over_members_is_the_batch(case: Case) -> None:
     def one(leaves: list, leaves_p: list) -> dict[str, Any]:
         q, p = unbatched(case.build(), leaves), unbatched(case.build(), leaves_p)
-        return {"entropy": q.entropy(), "kl": q.kl(p), "mean_stats": q.expected_stats(), "mean": q.mean()}
+        return {
+            "entropy": q.entropy(),
+            "kl": q.kl(p),
+            "mean_stats": q.expected_stats(),
+            "mean": q.mean(),
+        }
 
     q = case.build()
     for name, value in jit(jax.vmap(one))(jax.tree.leaves(q), jax.tree.leaves(other(q))).items():
@@ -581,7 +632,12 @@ def test_float32_agrees_with_float64(case: Case) -> None:
     for name in ("entropy", "mean_stats", "mean"):
         same(single(case.name)[name], exact(case.name)[name], rtol=1e-4, atol=1e-5)
     scale = 1 + np.max(np.abs(flat(case.build())))
-    same(single(case.name)["log_normalizer"], exact(case.name)["log_normalizer"], rtol=1e-4, atol=1e-6 * scale)
+    same(
+        single(case.name)["log_normalizer"],
+        exact(case.name)["log_normalizer"],
+        rtol=1e-4,
+        atol=1e-6 * scale,
+    )
 
 
 @runs_on(MODERATE)
@@ -592,7 +648,7 @@ def test_draws_differ_by_position_member_and_key(case: Case) -> None:
         assert len(np.unique(flat(drawn_slopes(case.name)["stats"], 2), axis=0)) == NUM_DRAWS // 4
 
 
-# --- types --------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 def test_mean_and_natural_parameters_do_not_mix() -> None:
     for case in MODERATE:
         q = case.build()
@@ -602,7 +658,9 @@ def test_mean_and_natural_parameters_do_not_mix() -> None:
 
 def test_tree_structures_of_different_families_differ() -> None:
     """Otherwise a function compiled for one family is, once in a while, run on another."""
-    structures = list({type(q): jax.tree.structure(q) for q in (case.build() for case in MODERATE)}.values())
+    structures = list(
+        {type(q): jax.tree.structure(q) for q in (case.build() for case in MODERATE)}.values()
+    )
     assert all(a != b for i, a in enumerate(structures) for b in structures[:i])
 
 

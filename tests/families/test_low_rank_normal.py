@@ -1,5 +1,6 @@
-"""The low-rank normal against the multivariate one, against the derivatives of SciPy's density, and in float32 against
-50 digits, with factors from a hundredth to 3e3 times the standard deviations beside them, in units from 1e-6 to 1e6."""
+"""The low-rank normal against the multivariate one, against the derivatives of SciPy's density, and
+in float32 against 50 digits, with factors from a hundredth to 3e3 times the standard deviations
+beside them, in units from 1e-6 to 1e6."""
 
 import functools
 
@@ -32,7 +33,9 @@ def test_density_entropy_and_variance():
     q = made(1)
     exact = stats.multivariate_normal(np.asarray(q.center, np.float64), cov_of(q))
     x = RNG.normal(size=(7, 5))
-    found = jax.jit(lambda q, x: (q.log_prob(x), q.log_prob(x[0]), q.entropy(), q.variance()))(q, x.astype(np.float32))
+    found = jax.jit(lambda q, x: (q.log_prob(x), q.log_prob(x[0]), q.entropy(), q.variance()))(
+        q, x.astype(np.float32)
+    )
     np.testing.assert_allclose(found[0], exact.logpdf(x), rtol=1e-4, atol=1e-4)
     assert float(found[1]) == pytest.approx(exact.logpdf(x[0]), rel=1e-4)
     assert float(found[2]) == pytest.approx(exact.entropy(), rel=1e-5)
@@ -41,7 +44,10 @@ def test_density_entropy_and_variance():
 
 def test_divergence_is_that_of_the_multivariate_normals():
     p, q = made(1), made(2)
-    same = [MultivariateNormal.from_mean_cov(np.asarray(r.center), cov_of(r).astype(np.float32)) for r in (p, q)]
+    same = [
+        MultivariateNormal.from_mean_cov(np.asarray(r.center), cov_of(r).astype(np.float32))
+        for r in (p, q)
+    ]
     ours, exact, nothing = jax.jit(lambda p, q, a, b: (p.kl(q), a.kl(b), p.kl(p)))(p, q, *same)
     assert float(ours) == pytest.approx(float(exact), rel=1e-3)
     assert float(nothing) == pytest.approx(0, abs=1e-4)
@@ -63,9 +69,13 @@ def test_the_stationary_message_is_minus_the_gradient_of_the_entropy():
         factor = v[5:].reshape(5, 2)
         return 0.5 * np.linalg.slogdet(np.diag(np.exp(2 * v[:5])) + factor @ factor.T)[1]
 
-    exact = [(entropy(flat + 1e-5 * e) - entropy(flat - 1e-5 * e)) / 2e-5 for e in np.eye(len(flat))]
+    exact = [
+        (entropy(flat + 1e-5 * e) - entropy(flat - 1e-5 * e)) / 2e-5 for e in np.eye(len(flat))
+    ]
     ours = jax.jit(lambda q: q.stationary())(q)
-    np.testing.assert_allclose(np.r_[np.ravel(ours.log_sd), np.ravel(ours.factor)], -np.array(exact), atol=1e-4)
+    np.testing.assert_allclose(
+        np.r_[np.ravel(ours.log_sd), np.ravel(ours.factor)], -np.array(exact), atol=1e-4
+    )
     np.testing.assert_array_equal(ours.center, 0)
 
 
@@ -99,21 +109,25 @@ def test_natural_parameters_are_refused():
             ask(made(1))
 
 
-# --- float32 against 50 digits --------------------------------------------------------------------------------------
+# --- float32 against 50 digits --------------------------------------------------------------------
 SHAPES = {"two factors": (4, 2), "more factors than coordinates": (3, 5)}
 
 
 @functools.cache
 def members(shape, size, largest=3e3):
-    """Laws far from and near to each other, and a draw of each, in float32; every other one's first two factors are
-    the same but for a thousandth."""
+    """Laws far from and near to each other, and a draw of each, in float32; every other one's first
+    two factors are the same but for a thousandth."""
     (dim, rank), rng = SHAPES[shape], np.random.default_rng(0)
     scale = 10 ** rng.uniform(-6, 6, (size, dim))
-    ratio = 10 ** rng.uniform(-2, np.log10(largest), (size, 1, 1)) * 10 ** rng.uniform(-3, 0, (size, 1, rank))
+    ratio = 10 ** rng.uniform(-2, np.log10(largest), (size, 1, 1)) * 10 ** rng.uniform(
+        -3, 0, (size, 1, rank)
+    )
 
     def law():
         factor = ratio * rng.normal(size=(size, dim, rank))
-        factor[::2, :, 1] = factor[::2, :, 0] * (1 + 1e-3 * rng.normal(size=(len(factor[::2]), dim)))
+        factor[::2, :, 1] = factor[::2, :, 0] * (
+            1 + 1e-3 * rng.normal(size=(len(factor[::2]), dim))
+        )
         sd = scale * np.exp(0.3 * rng.normal(size=(size, dim)))
         center = 10 * scale * rng.normal(size=(size, dim))
         return {"center": center, "log_sd": np.log(sd), "factor": scale[:, :, None] * factor}
@@ -159,7 +173,13 @@ def truth(q, far, near, x):
         return (trace - mp.log(mp.det(ratio)) + square(q["center"], p["center"], other**-1)) / 2
 
     log_prob = -(level + square(x, q["center"], cov**-1)) / 2
-    return {"kl_far": kl(far), "kl_near": kl(near), "kl_self": 0, "entropy": (level + dim) / 2, "log_prob": log_prob}
+    return {
+        "kl_far": kl(far),
+        "kl_near": kl(near),
+        "kl_self": 0,
+        "entropy": (level + dim) / 2,
+        "log_prob": log_prob,
+    }
 
 
 def check(shape, size):
@@ -203,7 +223,9 @@ def dense_slopes(q, p, x):
 
     def kl(q, p):
         gap, ratio = q["center"] - p["center"], jnp.linalg.solve(of(p), of(q))
-        return 0.5 * (jnp.trace(ratio) - jnp.linalg.slogdet(ratio)[1] + gap @ jnp.linalg.solve(of(p), gap))
+        return 0.5 * (
+            jnp.trace(ratio) - jnp.linalg.slogdet(ratio)[1] + gap @ jnp.linalg.solve(of(p), gap)
+        )
 
     def log_prob(q, x):
         gap = x - q["center"]
@@ -227,7 +249,10 @@ def test_slopes_in_float32_are_those_of_dense_algebra_in_float64():
 def test_second_derivatives():
     """Of the density in float64, in everything, against those of dense algebra."""
     with jax.enable_x64(True):
-        q, x = jax.tree.map(lambda x: jnp.asarray(x, float), made(7, 3)), jnp.array([0.3, -1.0, 2.0])
+        q, x = (
+            jax.tree.map(lambda x: jnp.asarray(x, float), made(7, 3)),
+            jnp.array([0.3, -1.0, 2.0]),
+        )
 
         def dense(q, x):
             gap, cov = x - q.center, jnp.diag(jnp.exp(2 * q.log_sd)) + q.factor @ q.factor.T
@@ -241,7 +266,16 @@ def test_second_derivatives():
 def test_the_precision_inverts_the_covariance():
     """Where the noise of one coordinate is a billionth of what its factors make of it."""
     with jax.enable_x64(True):
-        q = LowRankNormal(jnp.zeros(3), jnp.log(jnp.array([1e-9, 1.0, 1e3])), jnp.array([[1.0, 2.0], [0.5, 0], [0, 1]]))
+        q = LowRankNormal(
+            jnp.zeros(3),
+            jnp.log(jnp.array([1e-9, 1.0, 1e3])),
+            jnp.array([[1.0, 2.0], [0.5, 0], [0, 1]]),
+        )
         found = np.asarray(jax.jit(lambda q: q.precision)(q))
-    exact = exact_cov({"log_sd": exactly(np.asarray(q.log_sd)), "factor": exactly(np.asarray(q.factor))}) ** -1
+    exact = (
+        exact_cov(
+            {"log_sd": exactly(np.asarray(q.log_sd)), "factor": exactly(np.asarray(q.factor))}
+        )
+        ** -1
+    )
     np.testing.assert_allclose(found, np.array(exact.tolist(), float), rtol=1e-6)

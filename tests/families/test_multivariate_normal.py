@@ -28,10 +28,17 @@ def test_only_the_symmetric_part_of_a_message_matters(x64) -> None:
     q = example()
     b = jnp.array([[-1.0, 0.8, 0.0], [-0.2, -2.0, 0.0], [0.4, 0.0, -1.0]])
     skew, plain = (
-        MultivariateNormal(q.precision_times_mean, q.negative_half_precision + m) for m in (b, (b + b.T) / 2)
+        MultivariateNormal(q.precision_times_mean, q.negative_half_precision + m)
+        for m in (b, (b + b.T) / 2)
     )
     x = jnp.array([0.3, -1.0, 2.0])
-    for f in (lambda q: q.log_prob(x), lambda q: q.entropy(), lambda q: q.mean(), lambda q: q.cov, lambda q: q.kl(q)):
+    for f in (
+        lambda q: q.log_prob(x),
+        lambda q: q.entropy(),
+        lambda q: q.mean(),
+        lambda q: q.cov,
+        lambda q: q.kl(q),
+    ):
         np.testing.assert_allclose(f(skew), f(plain), rtol=1e-12, atol=1e-14)
     g = q.as_stats(MultivariateNormal(x, b))
     solved = q.fisher_solve(g).negative_half_precision
@@ -39,7 +46,8 @@ def test_only_the_symmetric_part_of_a_message_matters(x64) -> None:
 
 
 def test_linear_regression_by_a_gradient_of_the_energy(x64) -> None:
-    """w ~ N(0, I), y = X w + noise of variance s: the textbook posterior from the gradient in (w, w w')."""
+    """w ~ N(0, I), y = X w + noise of variance s: the textbook posterior from the gradient in (w, w
+    w')."""
     rng = np.random.default_rng(1)
     x, y, s = rng.normal(size=(20, 3)), rng.normal(size=20), 0.5
     prior = MultivariateNormal.from_mean_cov(np.zeros(3), np.eye(3))
@@ -68,7 +76,8 @@ def test_one_dimension_is_the_normal(x64) -> None:
 
 
 def test_draws_have_the_covariance_and_batch_axes_lead() -> None:
-    """Covariances of 20,000 draws at 6 standard errors, var = cov_ij^2 + cov_ii cov_jj: 18 comparisons, 4e-8."""
+    """Covariances of 20,000 draws at 6 standard errors, var = cov_ij^2 + cov_ii cov_jj: 18
+    comparisons, 4e-8."""
     cov = np.stack([np.array(example().cov), np.diag([1.0, 4.0, 0.1])])
     q = MultivariateNormal.from_mean_cov(np.zeros((2, 3)), cov)
     x = np.asarray(q.sample(jax.random.key(0), (200, 100)), np.float64)
@@ -80,21 +89,27 @@ def test_draws_have_the_covariance_and_batch_axes_lead() -> None:
 
 
 def test_transport_and_reparameterised_derivatives_differ_by_mean_zero() -> None:
-    """V along the transport and F^-1 J' by differentiating the sampler agree on average (4000 draws, 6 s.e.)."""
+    """V along the transport and F^-1 J' by differentiating the sampler agree on average (4000
+    draws, 6 s.e.)."""
     q = example(2)
-    eta = q.as_stats(MultivariateNormal(jnp.array([0.3, -0.1]), jnp.array([[0.2, 0.05], [0.05, -0.3]])))
+    eta = q.as_stats(
+        MultivariateNormal(jnp.array([0.3, -0.1]), jnp.array([[0.2, 0.05], [0.05, -0.3]]))
+    )
 
     def gap(key):
         ours = q.pathwise_sample(key)[1](eta)
         pullback = jax.vjp(lambda q: q.sample_stats(key), q)[1](eta)[0]
         return ravel_pytree(ours)[0] - ravel_pytree(q.fisher_solve(q.as_stats(pullback)))[0]
 
-    draws = np.asarray(jax.jit(jax.vmap(gap))(jax.random.split(jax.random.key(2), 4000)), np.float64)
+    draws = np.asarray(
+        jax.jit(jax.vmap(gap))(jax.random.split(jax.random.key(2), 4000)), np.float64
+    )
     assert np.all(np.abs(draws.mean(0)) < 6 * draws.std(0) / np.sqrt(4000) + 1e-6)
 
 
 def test_the_gradient_of_the_statistics_is_right_under_vmap() -> None:
-    """In float32: x x' as a product of broadcast arrays has a gradient that XLA's CPU backend miscompiles."""
+    """In float32: x x' as a product of broadcast arrays has a gradient that XLA's CPU backend
+    miscompiles."""
     rng = np.random.default_rng(0)
     x, a, b = rng.normal(size=(5000, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2, 2))
     q = MultivariateNormal(jnp.zeros((4, 2)), -0.5 * jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
@@ -107,7 +122,10 @@ def test_the_gradient_of_the_statistics_is_right_under_vmap() -> None:
 def test_the_dot_product_of_many_draws_is_right() -> None:
     """In float32, 5000 draws: a sum of products of broadcast arrays is miscompiled there too."""
     rng = np.random.default_rng(0)
-    x, q = rng.normal(size=(5000, 4, 2)), MultivariateNormal.from_mean_cov(rng.normal(size=(4, 2)), np.eye(2))
+    x, q = (
+        rng.normal(size=(5000, 4, 2)),
+        MultivariateNormal.from_mean_cov(rng.normal(size=(4, 2)), np.eye(2)),
+    )
     dot = jax.jit(lambda q, x: q.dot(q.stats(x)))(q, jnp.asarray(x, jnp.float32))
     want = np.sum(x * np.asarray(q.mean()), -1) - 0.5 * np.sum(x * x, -1)
     np.testing.assert_allclose(dot, want, rtol=1e-4, atol=1e-4)
@@ -115,5 +133,9 @@ def test_the_dot_product_of_many_draws_is_right() -> None:
 
 def test_a_second_derivative_exists(x64) -> None:
     q = example(2)
-    hessian = jax.hessian(lambda m: MultivariateNormal(m, q.negative_half_precision).log_normalizer())
-    np.testing.assert_allclose(hessian(q.precision_times_mean), q.cov, rtol=1e-10, atol=rounding(q.cov))
+    hessian = jax.hessian(
+        lambda m: MultivariateNormal(m, q.negative_half_precision).log_normalizer()
+    )
+    np.testing.assert_allclose(
+        hessian(q.precision_times_mean), q.cov, rtol=1e-10, atol=rounding(q.cov)
+    )

@@ -10,7 +10,8 @@ from vijax.families import Normal, NormalStats
 
 
 def test_a_small_divergence_keeps_its_digits() -> None:
-    """KL ~ (dv / v)^2 / 4 + dm^2 / (2 v), of order 1e-9, between normals with log-normalisers of order one."""
+    """KL ~ (dv / v)^2 / 4 + dm^2 / (2 v), of order 1e-9, between normals with log-normalisers of
+    order one."""
     q = Normal(jnp.float32(0.5), jnp.float32(-0.5))
     p = Normal(jnp.float32(0.5), jnp.float32(-0.5) * (1 + 2**-14))
     r = 2.0**-14
@@ -25,19 +26,24 @@ def test_divergence_of_very_different_scales() -> None:
 
 
 def test_v_far_from_the_origin() -> None:
-    """V eta in float32 at mean 1e3, variance 1, against the generic route in float64 from the same draw."""
+    """V eta in float32 at mean 1e3, variance 1, against the generic route in float64 from the same
+    draw."""
     eta = NormalStats(jnp.float32(0.3), jnp.float32(1e-3))
     q = Normal.from_mean_variance(jnp.float32(1e3), 1.0)
     t, v_product = q.pathwise_sample(jax.random.key(0))
     ours = v_product(eta)
     with jax.enable_x64(True):
         exact = jax.tree.map(lambda x: x.astype(jnp.float64), q)
-        x, mean, variance = (jnp.asarray(a, jnp.float64) for a in (t.value, exact.mean(), exact.variance()))
+        x, mean, variance = (
+            jnp.asarray(a, jnp.float64) for a in (t.value, exact.mean(), exact.variance())
+        )
         noise = (x - mean) / jnp.sqrt(variance)
         draw = lambda q: q.stats(q.mean() + jnp.sqrt(q.variance()) * noise)
         eta64 = jax.tree.map(lambda a: a.astype(jnp.float64), eta)
         generic = exact.fisher_solve(exact.as_stats(jax.vjp(draw, exact)[1](eta64)[0]))
-    np.testing.assert_allclose(ours.negative_half_precision, generic.negative_half_precision, rtol=2e-4)
+    np.testing.assert_allclose(
+        ours.negative_half_precision, generic.negative_half_precision, rtol=2e-4
+    )
     np.testing.assert_allclose(ours.precision_times_mean, generic.precision_times_mean, rtol=2e-4)
 
 

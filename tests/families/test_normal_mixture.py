@@ -1,4 +1,5 @@
-"""The mixture of normals against SciPy's densities, and against quadrature of what its parameters do to means."""
+"""The mixture of normals against SciPy's densities, and against quadrature of what its parameters
+do to means."""
 
 import functools
 
@@ -21,7 +22,11 @@ CELL = (GRID[1] - GRID[0]) ** 2
 @functools.lru_cache
 def made(dim=2, size=3):
     rng = np.random.default_rng(0)
-    arrays = rng.normal(size=size), rng.normal(size=(size, dim)), 0.4 * rng.normal(size=(size, dim, dim))
+    arrays = (
+        rng.normal(size=size),
+        rng.normal(size=(size, dim)),
+        0.4 * rng.normal(size=(size, dim, dim)),
+    )
     return NormalMixture(*(jnp.asarray(a, jnp.float32) for a in arrays))
 
 
@@ -29,9 +34,15 @@ def exact(q, x):
     """The density by SciPy, in float64."""
     weights = np.exp(np.asarray(q.logits, np.float64))
     total = 0.0
-    for w, center, triangle in zip(weights / weights.sum(), q.center, np.asarray(q.triangle, np.float64), strict=True):
-        factor = np.exp(np.diag(triangle))[:, None] * (np.tril(triangle, -1) + np.eye(len(triangle)))
-        total = total + w * stats.multivariate_normal(np.asarray(center, np.float64), factor @ factor.T).pdf(x)
+    for w, center, triangle in zip(
+        weights / weights.sum(), q.center, np.asarray(q.triangle, np.float64), strict=True
+    ):
+        factor = np.exp(np.diag(triangle))[:, None] * (
+            np.tril(triangle, -1) + np.eye(len(triangle))
+        )
+        total = total + w * stats.multivariate_normal(
+            np.asarray(center, np.float64), factor @ factor.T
+        ).pdf(x)
     return total
 
 
@@ -44,7 +55,9 @@ def test_density_slope_and_entropy():
     assert float(q.entropy()) == pytest.approx(entropy, abs=0.03)
     x, step = np.array([0.3, -0.7]), 1e-5
     moved = [np.log(exact(q, x + e) / exact(q, x - e)) / (2 * step) for e in step * np.eye(2)]
-    np.testing.assert_allclose(q.slope(q.stats(jnp.asarray(x, jnp.float32)), q).value, moved, rtol=1e-3)
+    np.testing.assert_allclose(
+        q.slope(q.stats(jnp.asarray(x, jnp.float32)), q).value, moved, rtol=1e-3
+    )
 
 
 def test_moments_and_marginals():
@@ -53,7 +66,9 @@ def test_moments_and_marginals():
     mean = density @ PLANE
     gap = PLANE - mean
     cov = (gap * density[:, None]).T @ gap
-    said = jax.jit(lambda q: (q.mean(), q.cov, q.variance(), q.quantile(0.2), q.cdf(q.quantile(0.2))))(q)
+    said = jax.jit(
+        lambda q: (q.mean(), q.cov, q.variance(), q.quantile(0.2), q.cdf(q.quantile(0.2)))
+    )(q)
     np.testing.assert_allclose(said[0], mean, atol=1e-4)
     np.testing.assert_allclose(said[1], cov, rtol=1e-3)
     np.testing.assert_allclose(said[2], np.diag(cov), rtol=1e-3)
@@ -86,7 +101,9 @@ def test_derivatives_are_finite_far_out_in_float32():
     total = lambda q: jnp.sum(q.sample(KEY, (200,)))
     slopes = jax.jit(jax.grad(total))(q)
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(slopes))
-    np.testing.assert_allclose(jnp.sum(slopes.center), 200.0, rtol=1e-3)  # what both centres move, all draws do
+    np.testing.assert_allclose(
+        jnp.sum(slopes.center), 200.0, rtol=1e-3
+    )  # what both centres move, all draws do
 
 
 def test_the_divergence_is_bounded_from_above_and_exact_of_one_component():
@@ -103,7 +120,9 @@ def test_the_divergence_is_bounded_from_above_and_exact_of_one_component():
 
 
 def humps(v):
-    return jnp.logaddexp(jnp.log(0.3) - 0.5 * (v["x"] - 2) ** 2, jnp.log(0.7) - 0.5 * (v["x"] + 2) ** 2)
+    return jnp.logaddexp(
+        jnp.log(0.3) - 0.5 * (v["x"] - 2) ** 2, jnp.log(0.7) - 0.5 * (v["x"] + 2) ** 2
+    )
 
 
 def test_advi_finds_weights_and_places_of_two_modes():
@@ -128,7 +147,10 @@ def test_what_it_cannot_have_is_refused():
     model = vi.density({"x": vi.free()}, humps)
     with pytest.raises(ValueError, match="components: expected an integer >= 1"):
         vi.guides.mixture(0)
-    with pytest.raises(ValueError, match=r"estimator: expected sticking=True for 'free'.*entropy of a NormalMixture"):
+    with pytest.raises(
+        ValueError,
+        match=r"estimator: expected sticking=True for 'free'.*entropy of a NormalMixture",
+    ):
         vi.advi(model, guide=vi.guides.mixture(2), estimator=vi.estimator.reparameterised(4))
     with pytest.raises(ValueError, match="no exponential family"):
         vi.ngvi(model, guide=vi.guides.mixture(2))

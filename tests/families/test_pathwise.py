@@ -1,4 +1,5 @@
-"""The log-gamma sampler: its law, its implicit derivative against an independent series, and its manners."""
+"""The log-gamma sampler: its law, its implicit derivative against an independent series, and its
+manners."""
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +11,24 @@ import scipy.stats
 
 from tests.rounding import rounding
 from vijax.families import Gamma
-from vijax.families.numeric.pathwise import elasticity_by_quadrature, elasticity_minus_one, sample_offset
+from vijax.families.numeric.pathwise import (
+    elasticity_by_quadrature,
+    elasticity_minus_one,
+    sample_offset,
+)
 from vijax.xla.threefry import threefry2x32
 
 TAILS = (1e-6, 1e-4, 1e-2, 0.2)
 
 
-# --- references -------------------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 def elasticity_series(a: float, log_x: float) -> float:
-    """G = (psi(a + 1) - log x) M + S by the power series of the incomplete gamma function, in mpmath."""
+    """G = (psi(a + 1) - log x) M + S by the power series of the incomplete gamma function, in
+    mpmath."""
     x = float(np.exp(min(log_x, 30.0)))
-    lost = max(0.0, (x - a - a * np.log(x / a)) / 2.3) if x > a else 0.0  # digits lost to cancellation
+    lost = (
+        max(0.0, (x - a - a * np.log(x / a)) / 2.3) if x > a else 0.0
+    )  # digits lost to cancellation
     with mpmath.workdps(int(30 + lost)):
         a, log_x, x = mpmath.mpf(a), mpmath.mpf(log_x), mpmath.exp(mpmath.mpf(log_x))
         term, harmonic, m, s, n = mpmath.mpf(1), mpmath.mpf(0), mpmath.mpf(1), mpmath.mpf(0), 0
@@ -32,12 +40,15 @@ def elasticity_series(a: float, log_x: float) -> float:
 
 
 def quantile_grid(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shapes, and offsets at quantiles from 1e-6 to 1 - 1e-6, both exactly representable in float32."""
+    """Shapes, and offsets at quantiles from 1e-6 to 1 - 1e-6, both exactly representable in
+    float32."""
     a = np.repeat(np.float64(np.float32(shapes)), 2 * len(TAILS) + 1)
     p = np.tile([*TAILS, 0.5, *TAILS], len(shapes))
     upper = np.tile([False] * (len(TAILS) + 1) + [True] * len(TAILS), len(shapes))
     with np.errstate(divide="ignore"):
-        lower_tail = (np.log(p) + scipy.special.gammaln(a + 1)) / a  # exact enough where x underflows
+        lower_tail = (
+            np.log(p) + scipy.special.gammaln(a + 1)
+        ) / a  # exact enough where x underflows
         x = np.where(upper, scipy.special.gammainccinv(a, p), scipy.special.gammaincinv(a, p))
         log_x = np.where(~upper & (lower_tail < -40), lower_tail, np.log(x))
     return a, np.float64(np.float32(log_x - np.log(a + 2 / 3)))
@@ -54,10 +65,12 @@ draw_offsets = jax.jit(lambda key, a: sample_offset(key, a, (N,)))
 squashed_slopes = jax.jit(jax.grad(lambda a, key: jax.nn.sigmoid(sample_log_gamma(key, a)).sum()))
 
 
-# --- the derivative ---------------------------------------------------------------------------------------------------
+# --- the derivative -------------------------------------------------------------------------------
 def test_float64_elasticity_against_a_series() -> None:
     a, offset = quantile_grid(np.array([1e-3, 0.03, 0.5, 1.0, 20.0, 1e3, 1e5, 1e6]))
-    want = np.array([elasticity_series(*pair) for pair in zip(a, offset + np.log(a + 2 / 3), strict=True)])
+    want = np.array(
+        [elasticity_series(*pair) for pair in zip(a, offset + np.log(a + 2 / 3), strict=True)]
+    )
     with jax.enable_x64(True):
         got = jax.jit(elasticity_minus_one)(jnp.asarray(a), jnp.asarray(offset)) + 1.0
     assert np.max(np.abs(np.asarray(got) / want - 1)) < 1e-10
@@ -94,14 +107,19 @@ def test_second_derivative_of_a_draw_follows_the_quantile() -> None:
         p, a, h = scipy.special.gammainc(a, np.exp(draw(a))), np.asarray(a), 1e-3 * np.asarray(a)
         z = [np.log(scipy.special.gammaincinv(a + k * h, p)) for k in range(-2, 3)]
     np.testing.assert_allclose(one, (z[0] - 8 * z[1] + 8 * z[3] - z[4]) / (12 * h), rtol=1e-5)
-    np.testing.assert_allclose(two, (-z[0] + 16 * z[1] - 30 * z[2] + 16 * z[3] - z[4]) / (12 * h**2), rtol=1e-5)
+    np.testing.assert_allclose(
+        two, (-z[0] + 16 * z[1] - 30 * z[2] + 16 * z[3] - z[4]) / (12 * h**2), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("shape", [0.01, 0.001])
 def test_mean_derivative_is_trigamma_at_small_shapes(shape: float) -> None:
-    """E[d log x / da] = psi'(a), which `jax.random.loggamma` gets wrong where topic models live: see the next test."""
+    """E[d log x / da] = psi'(a), which `jax.random.loggamma` gets wrong where topic models live:
+    see the next test."""
     a = jnp.full(100_000, shape, jnp.float32)
-    slope = np.asarray(jax.grad(lambda a: sample_log_gamma(jax.random.key(1), a).sum())(a), np.float64)
+    slope = np.asarray(
+        jax.grad(lambda a: sample_log_gamma(jax.random.key(1), a).sum())(a), np.float64
+    )
     error = slope.mean() - scipy.special.polygamma(1, float(np.float32(shape)))
     assert abs(error) < 6 * slope.std() / np.sqrt(slope.size)
 
@@ -119,7 +137,9 @@ def test_jax_derivative_is_still_wrong() -> None:
 @pytest.mark.parametrize("shape", [0.001, 0.1, 1.0, 30.0])
 def test_derivative_is_pathwise_unbiased_for_a_nonlinear_function(shape: float) -> None:
     """d/da E[x / (1 + x)] by draws, against quadrature of the density."""
-    slope = np.asarray(squashed_slopes(jnp.full(N, shape, jnp.float32), jax.random.key(2)), np.float64)
+    slope = np.asarray(
+        squashed_slopes(jnp.full(N, shape, jnp.float32), jax.random.key(2)), np.float64
+    )
     mean = lambda a: float(
         mpmath.quad(
             lambda z: mpmath.exp(a * z - mpmath.exp(z)) / (1 + mpmath.exp(-z)) / mpmath.gamma(a),
@@ -131,13 +151,15 @@ def test_derivative_is_pathwise_unbiased_for_a_nonlinear_function(shape: float) 
     assert abs(slope.mean() - want) < 6 * slope.std() / np.sqrt(slope.size) + 1e-5 * abs(want)
 
 
-# --- the law ----------------------------------------------------------------------------------------------------------
+# --- the law --------------------------------------------------------------------------------------
 def log_gamma_cdf(a: float, log_x: np.ndarray) -> np.ndarray:
     small = np.exp(np.minimum(a * log_x - scipy.special.gammaln(a + 1), 0.0))
     return np.where(log_x < -40, small, scipy.special.gammainc(a, np.exp(log_x)))
 
 
-CASES = [("float32", a) for a in (1e-3, 0.1, 0.9, 1.0, 10.0, 1e4, 1e6)] + [("float64", a) for a in (1e-3, 0.9, 1e4)]
+CASES = [("float32", a) for a in (1e-3, 0.1, 0.9, 1.0, 10.0, 1e4, 1e6)] + [
+    ("float64", a) for a in (1e-3, 0.9, 1e4)
+]
 
 
 @pytest.mark.parametrize(("dtype", "shape"), CASES)
@@ -161,7 +183,7 @@ def test_neighbours_are_uncorrelated() -> None:
         assert abs(lagged.mean()) < 6 / np.sqrt(lagged.size)
 
 
-# --- manners ----------------------------------------------------------------------------------------------------------
+# --- manners --------------------------------------------------------------------------------------
 def test_bad_shapes_are_nan_alone_and_end() -> None:
     a = jnp.array([-1.0, 0.0, jnp.nan, jnp.inf, 2.0, 1e-30, 1e30])
     draw = jax.jit(lambda a: sample_log_gamma(jax.random.key(0), a))
@@ -172,7 +194,10 @@ def test_bad_shapes_are_nan_alone_and_end() -> None:
 
 def test_any_kind_of_key() -> None:
     a = jnp.array([0.5, 2.0])
-    typed, legacy = sample_log_gamma(jax.random.key(3), a), sample_log_gamma(jax.random.PRNGKey(3), a)
+    typed, legacy = (
+        sample_log_gamma(jax.random.key(3), a),
+        sample_log_gamma(jax.random.PRNGKey(3), a),
+    )
     assert np.array_equal(typed, legacy)
     assert np.isfinite(sample_log_gamma(jax.random.key(3, impl="rbg"), a)).all()
     assert not np.array_equal(typed, sample_log_gamma(jax.random.key(4), a))
@@ -185,7 +210,9 @@ def test_batches_sample_axes_vmap_scan_and_dtypes() -> None:
     assert sample_log_gamma(keys[0], jnp.zeros((0, 3))).shape == (0, 3)
     assert sample_log_gamma(keys[0], a.astype(jnp.bfloat16)).dtype == jnp.bfloat16
     one_by_one = np.stack([sample_log_gamma(k, a) for k in keys])
-    np.testing.assert_allclose(jax.vmap(sample_log_gamma, (0, None))(keys, a), one_by_one, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(sample_log_gamma, (0, None))(keys, a), one_by_one, rtol=1e-5
+    )
     scanned = jax.lax.scan(lambda _, k: (None, sample_log_gamma(k, a)), None, keys)[1]
     np.testing.assert_allclose(scanned, one_by_one, rtol=1e-5)
     gradients = jax.vmap(lambda k: jax.grad(lambda a: sample_log_gamma(k, a).sum())(a))(keys)

@@ -1,5 +1,5 @@
-"""The Polya-gamma family: draws against the Laplace transform, at 6 standard errors; densities, divergences and
-entropies in float32 against 50 digits."""
+"""The Polya-gamma family: draws against the Laplace transform, at 6 standard errors; densities,
+divergences and entropies in float32 against 50 digits."""
 
 import functools
 
@@ -16,7 +16,9 @@ from vijax.families.scalar.polya_gamma_contour import slope
 mp = mpmath.mp.clone()
 mp.dps = 50
 
-TILTS = np.array([0.0, 0.3, 2.0, 3.0, 3.2, 8.0, 40.0, 300.0])  # about the switch of proposals, c cut / 2 = 1, too
+TILTS = np.array(
+    [0.0, 0.3, 2.0, 3.0, 3.2, 8.0, 40.0, 300.0]
+)  # about the switch of proposals, c cut / 2 = 1, too
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,8 @@ def log_cosh(x):
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 2.0, 10.0])
 def test_laplace_transform(draws, share):
-    """E exp(-s w) = cosh(c / 2) / cosh(sqrt(c^2 / 4 + s / 2)), at s in proportion to the inverse mean; share 0 stands
-    for the mean itself, tanh(c / 2) / (2 c)."""
+    """E exp(-s w) = cosh(c / 2) / cosh(sqrt(c^2 / 4 + s / 2)), at s in proportion to the inverse
+    mean; share 0 stands for the mean itself, tanh(c / 2) / (2 c)."""
     mean = np.where(TILTS > 0, np.tanh(TILTS / 2) / np.maximum(2 * TILTS, 1e-9), 0.25)
     s = share / mean
     values = np.exp(-s * draws) if share else draws
@@ -42,12 +44,15 @@ def test_laplace_transform(draws, share):
 
 
 def test_most_proposals_are_accepted():
-    keep = _proposal(jax.random.key(0), jnp.broadcast_to(jnp.linspace(0.0, 50.0, 200), (2000, 200)))[1]
+    keep = _proposal(
+        jax.random.key(0), jnp.broadcast_to(jnp.linspace(0.0, 50.0, 200), (2000, 200))
+    )[1]
     assert float(keep.mean(0).min()) > 0.55
 
 
 def truth_log_prob(x, b, c):
-    """The alternating series (Polson, Scott and Windle 2013, eq. 5), with the digits that it loses."""
+    """The alternating series (Polson, Scott and Windle 2013, eq. 5), with the digits that it
+    loses."""
     with mp.workdps(60 + int(2.2 * float(x))):
         x, c, n, total = mp.mpf(float(x)), mp.mpf(float(c)), 0, mp.mpf(0)
         while True:
@@ -89,7 +94,8 @@ def is_right(ours, truth):
 
 
 def members(size, seed=0):
-    """Tilts from 0 to 1e4, others near and far, and values from far left to far right of the mean."""
+    """Tilts from 0 to 1e4, others near and far, and values from far left to far right of the
+    mean."""
     rng = np.random.default_rng(seed)
     c, far = (np.float32(10 ** rng.uniform(-3, 4, size)) for _ in range(2))
     c[::7] = 0.0
@@ -102,7 +108,10 @@ def check_members(b, size):
     held = np.sqrt(-2 * np.asarray(q.negative_half_square, np.float64))  # c as float32 holds it
     spread = np.sqrt(np.asarray(q.variance())) / np.asarray(q.mean())
     x = np.asarray(q.mean()) * np.exp(np.float32(places) * spread)
-    is_right(compiled("log_prob")(q, x), [truth_log_prob(value, b, tilt) for value, tilt in zip(x, held, strict=True)])
+    is_right(
+        compiled("log_prob")(q, x),
+        [truth_log_prob(value, b, tilt) for value, tilt in zip(x, held, strict=True)],
+    )
     for other in (far, near):
         p = vi.PolyaGamma.from_b_c(b, other)
         held2 = np.sqrt(-2 * np.asarray(p.negative_half_square, np.float64))
@@ -120,8 +129,9 @@ def test_float32_against_50_digits():
 
 
 def test_divergences_and_their_slopes_keep_their_digits():
-    """A hundred-thousandth of the divergence itself, however small: tilts from 1e-4, equal but for a thousandth, for a
-    factor of up to 10, or not at all. Where natural parameters are as float32 holds them."""
+    """A hundred-thousandth of the divergence itself, however small: tilts from 1e-4, equal but for
+    a thousandth, for a factor of up to 10, or not at all. Where natural parameters are as float32
+    holds them."""
     rng = np.random.default_rng(1)
     c = np.float32(10 ** rng.uniform(-4, 4, 120))
     c[:4] = 0.0
@@ -135,8 +145,12 @@ def test_divergences_and_their_slopes_keep_their_digits():
     for other in others:
         q, p = (vi.PolyaGamma.from_b_c(1, tilt) for tilt in (c, np.float32(other)))
         held = [[mp.mpf(float(x)) for x in law.negative_half_square] for law in (q, p)]
-        want = [(a - b) * mean(a) - normaliser(a) + normaliser(b) for a, b in zip(*held, strict=True)]
-        np.testing.assert_allclose(compiled("kl")(q, p), [float(x) for x in want], rtol=1e-5, atol=1e-37)
+        want = [
+            (a - b) * mean(a) - normaliser(a) + normaliser(b) for a, b in zip(*held, strict=True)
+        ]
+        np.testing.assert_allclose(
+            compiled("kl")(q, p), [float(x) for x in want], rtol=1e-5, atol=1e-37
+        )
         slopes = jax.jit(jax.grad(lambda q, p: jnp.sum(q.kl(p)), 1))(q, p).negative_half_square
         want = [float(mean(b) - mean(a)) for a, b in zip(*held, strict=True)]
         np.testing.assert_allclose(slopes, want, rtol=1e-5, atol=1e-37)
@@ -160,12 +174,15 @@ def test_the_mode_is_where_the_density_is_highest():
     q = vi.PolyaGamma.from_b_c(1, np.float32([0.0, 12.0]))
     grid = np.linspace(0.2, 1.0, 400)[:, None] * np.asarray(q.mean())
     density = np.asarray(compiled("log_prob")(q, np.float32(grid)))
-    np.testing.assert_allclose(compiled("mode")(q), np.take_along_axis(grid, density.argmax(0)[None], 0)[0], rtol=6e-3)
+    np.testing.assert_allclose(
+        compiled("mode")(q), np.take_along_axis(grid, density.argmax(0)[None], 0)[0], rtol=6e-3
+    )
 
 
 @pytest.mark.slow
 def test_sums_of_draws_and_how_they_move():
-    """b = 5: the Laplace transform of draws; and the mean of dx / dl is the variance, whatever c."""
+    """b = 5: the Laplace transform of draws; and the mean of dx / dl is the variance, whatever
+    c."""
     c = np.array([0.0, 0.5, 6.0])
     q = vi.PolyaGamma.from_b_c(5, c)
     draws = np.asarray(q.sample(jax.random.key(0), (50_000,)), np.float64)
@@ -179,15 +196,20 @@ def test_sums_of_draws_and_how_they_move():
 
 
 def test_statistics_are_the_derivatives_of_the_normaliser():
-    """By automatic differentiation of -log cosh(sqrt(-l / 2)), naively; and finite at 0, in both precisions."""
+    """By automatic differentiation of -log cosh(sqrt(-l / 2)), naively; and finite at 0, in both
+    precisions."""
     with jax.enable_x64(True):
         at = jnp.array([-0.01, -2.0, -30.0])
         naive = lambda at: -jnp.log(jnp.cosh(jnp.sqrt(-at / 2)))
         q = vi.PolyaGamma(at, 1)
         np.testing.assert_allclose(q.log_normalizer(), naive(at), rtol=1e-12)
-        np.testing.assert_allclose(q.expected_stats().value, jax.vmap(jax.grad(naive))(at), rtol=1e-12)
+        np.testing.assert_allclose(
+            q.expected_stats().value, jax.vmap(jax.grad(naive))(at), rtol=1e-12
+        )
     own = jax.vmap(jax.grad(lambda at: vi.PolyaGamma(at, 1).log_normalizer()))
-    np.testing.assert_allclose(own(jnp.array([0.0, -1e-9, -1e8])), [0.25, 0.25, 0.5 / np.sqrt(2e8)], rtol=1e-5)
+    np.testing.assert_allclose(
+        own(jnp.array([0.0, -1e-9, -1e8])), [0.25, 0.25, 0.5 / np.sqrt(2e8)], rtol=1e-5
+    )
     variance = jax.vmap(jax.grad(lambda at: vi.PolyaGamma(at, 1).mean()))
     np.testing.assert_allclose(variance(jnp.array([0.0, -2.0, -1e8])), EXPECTED, rtol=1e-5)
 
@@ -197,7 +219,8 @@ EXPECTED = [1 / 24, float((mp.sinh(2) - 2) / (4 * 8 * mp.cosh(1) ** 2)), 0.5 / 2
 
 @pytest.mark.slow
 def test_a_logistic_regression_written_with_public_names():
-    """Binomial counts out of 3: the slope against the posterior on a grid, and a bound that increases."""
+    """Binomial counts out of 3: the slope against the posterior on a grid, and a bound that
+    increases."""
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=80))
     y = np.float32(rng.binomial(3, 1 / (1 + np.exp(-1.2 * x))))

@@ -31,13 +31,17 @@ def test_it_is_a_mapping_in_alphabetical_order() -> None:
     assert "topic" not in q
     assert [type(factor) for factor in q.values()] == [Categorical, Normal]
     assert dict(q.items())["weights"] is q["weights"]
-    assert jax.tree.structure(q) == jax.tree.structure(Product({"topics": q["topics"], "weights": q["weights"]}))
+    assert jax.tree.structure(q) == jax.tree.structure(
+        Product({"topics": q["topics"], "weights": q["weights"]})
+    )
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(KeyError, match=r"no factor named 'topic'.*Did you mean 'topics'\?"):
         example()["topic"]
-    with pytest.raises(ValueError, match=r"^stats: expected the names \['topics', 'weights'\], got \['topics'\]"):
+    with pytest.raises(
+        ValueError, match=r"^stats: expected the names \['topics', 'weights'\], got \['topics'\]"
+    ):
         example().dot({"topics": example()["topics"].expected_stats()})
 
 
@@ -50,7 +54,10 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         ({1: Normal.from_mean_variance(0.0, 1.0)}, 0, "names that are strings"),
         ({"x": Normal.from_mean_variance(0.0, 1.0)}, 1, "agree in their first 1 axes"),
         (
-            {"x": Normal.from_mean_variance([0.0], 1.0), "y": Normal.from_mean_variance([0.0, 1.0], 1.0)},
+            {
+                "x": Normal.from_mean_variance([0.0], 1.0),
+                "y": Normal.from_mean_variance([0.0, 1.0], 1.0),
+            },
             1,
             "agree in their first 1 axes",
         ),
@@ -74,7 +81,9 @@ def test_scalars_are_sums_over_factors_and_over_axes_that_are_not_shared(batch_n
         (lambda q: q.log_prob(x), lambda n: q[n].log_prob(x[n])),
         (lambda q: q.dot(q.stats(x)), lambda n: q[n].dot(q[n].stats(x[n]))),
     ]:
-        whole, parts = jax.jit(lambda total=total, part=part: (total(q), sum(reduce(part(name)) for name in q)))()
+        whole, parts = jax.jit(
+            lambda total=total, part=part: (total(q), sum(reduce(part(name)) for name in q))
+        )()
         np.testing.assert_allclose(whole, parts, rtol=1e-5)
     assert jax.eval_shape(q.log_prob, x).shape == (4, *q.batch_shape)
     assert q.batch_shape == (2,)[:batch_ndim]
@@ -82,7 +91,12 @@ def test_scalars_are_sums_over_factors_and_over_axes_that_are_not_shared(batch_n
 
 def test_draws_and_v_are_those_of_the_factors() -> None:
     key = jax.random.key(1)
-    q = Product({"a": Normal.from_mean_variance([2.0, 3.0], [1.0, 0.5]), "b": Normal.from_mean_variance(0.0, 1.0)})
+    q = Product(
+        {
+            "a": Normal.from_mean_variance([2.0, 3.0], [1.0, 0.5]),
+            "b": Normal.from_mean_variance(0.0, 1.0),
+        }
+    )
     keys = dict(zip(q, jax.random.split(key, 2), strict=True))
     t, v_product = q.pathwise_sample(key)
     eta = jax.tree.map(jnp.cos, q.expected_stats())

@@ -1,4 +1,5 @@
-"""Quasi-random draws: uniform one by one, evenly spread together, and gradients with the right mean and less noise."""
+"""Quasi-random draws: uniform one by one, evenly spread together, and gradients with the right mean
+and less noise."""
 
 import functools
 
@@ -37,20 +38,27 @@ def test_together_they_have_one_in_each_cell():
     for seed in range(5):
         x = np.asarray(points_of(jax.random.key(seed)), np.float64)
         for d in range(DIM):
-            np.testing.assert_array_equal(np.sort(np.floor(stats.norm.cdf(x[:, d]) * COUNT)), np.arange(COUNT))
+            np.testing.assert_array_equal(
+                np.sort(np.floor(stats.norm.cdf(x[:, d]) * COUNT)), np.arange(COUNT)
+            )
 
 
 def families():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(DIM, DIM))
-    cov, mean = (half @ half.T + np.eye(DIM)).astype(np.float32), rng.normal(size=DIM).astype(np.float32)
+    cov, mean = (
+        (half @ half.T + np.eye(DIM)).astype(np.float32),
+        rng.normal(size=DIM).astype(np.float32),
+    )
     triangle = jnp.asarray(0.4 * rng.normal(size=(DIM, DIM)), jnp.float32)
     return {
         "normal": vi.Normal.from_mean_variance(mean, np.diag(cov)),
         "full": vi.MultivariateNormal.from_mean_cov(mean, cov),
         "triangular": TriangularNormal(jnp.asarray(mean), triangle),
         "low_rank": LowRankNormal(jnp.asarray(mean), jnp.zeros(DIM), jnp.ones((DIM, 1))),
-        "mixture": NormalMixture(jnp.array([0.3, -0.2]), jnp.stack([mean, -mean]), jnp.stack([triangle, -triangle])),
+        "mixture": NormalMixture(
+            jnp.array([0.3, -0.2]), jnp.stack([mean, -mean]), jnp.stack([triangle, -triangle])
+        ),
         "blocks": vi.guides.block().over({"a": [1], "b": [0]}).at(jnp.asarray(mean), 0.7),
     }
 
@@ -67,7 +75,9 @@ def messages(name, quasi):
     rule = {"x": vi.estimator.reparameterised(COUNT, sticking=name == "mixture", quasi=quasi)}
     one = lambda key: estimate(rule, ["x"], key, q, q.flat(), jnp.float32(0.0), bound, {}).natural
     found = jax.jit(jax.vmap(one))(jax.random.split(KEY, REPEATS))
-    return np.concatenate([np.asarray(x, np.float64).reshape(REPEATS, -1) for x in jax.tree.leaves(found)], 1)
+    return np.concatenate(
+        [np.asarray(x, np.float64).reshape(REPEATS, -1) for x in jax.tree.leaves(found)], 1
+    )
 
 
 @pytest.mark.parametrize("name", list(families()))
@@ -75,7 +85,9 @@ def test_gradients_have_the_same_mean_and_less_noise(name):
     plain, even = messages(name, False), messages(name, True)
     error = np.sqrt((plain.var(0) + even.var(0)) / REPEATS)
     assert np.all(np.abs(plain.mean(0) - even.mean(0)) < 5 * error + 1e-5)
-    assert plain.var(0).sum() > 1.5 * even.var(0).sum()  # measured: 1.9 times (low rank) to 49 times (blocks)
+    assert (
+        plain.var(0).sum() > 1.5 * even.var(0).sum()
+    )  # measured: 1.9 times (low rank) to 49 times (blocks)
 
 
 def test_the_rows_take_them():

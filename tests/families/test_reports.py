@@ -1,4 +1,5 @@
-"""Variances, distribution functions, quantiles and intervals: against SciPy, draws and each other."""
+"""Variances, distribution functions, quantiles and intervals: against SciPy, draws and each
+other."""
 
 import functools
 
@@ -37,7 +38,11 @@ def has_laws(name):
 
 def one_hot(q, draws):
     """Of classes and states, as their mean is."""
-    return jax.nn.one_hot(draws, q.mean().shape[-1]) if isinstance(q, vi.Categorical | vi.MarkovChain) else draws
+    return (
+        jax.nn.one_hot(draws, q.mean().shape[-1])
+        if isinstance(q, vi.Categorical | vi.MarkovChain)
+        else draws
+    )
 
 
 # Unoptimised code: these functions run once, and compiling them is all of the cost.
@@ -50,10 +55,11 @@ def moments(q):
     return one_hot(q, q.sample(jax.random.key(0), (20_000,))), q.mean(), q.variance(), q.std()
 
 
-# --- each family ------------------------------------------------------------------------------------------------
+# --- each family ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", list(CASES))
 def test_variance_is_that_of_draws(name):
-    """At six standard errors; where one draw of 20,000 makes a fifth of a variance, it is not known from draws."""
+    """At six standard errors; where one draw of 20,000 makes a fifth of a variance, it is not known
+    from draws."""
     q = CASES[name].build()
     if name in WITHOUT_VARIANCE:
         with pytest.raises(NotImplementedError, match=r"has no closed form\. Draw from it"):
@@ -66,7 +72,9 @@ def test_variance_is_that_of_draws(name):
         known = np.isfinite(variance) & (squares.max(0) < 0.2 * squares.sum(0))
         error = np.maximum(squares.std(0) / np.sqrt(len(x)), 1e-6 * variance)
         assert known.any()
-        assert np.abs((squares.mean(0) - variance)[known] / np.maximum(error[known], 1e-30)).max() < 6
+        assert (
+            np.abs((squares.mean(0) - variance)[known] / np.maximum(error[known], 1e-30)).max() < 6
+        )
     for std, variance in zip(*map(jax.tree.leaves, (stds, variances)), strict=True):
         np.testing.assert_allclose(std**2, variance, rtol=1e-5)
 
@@ -95,14 +103,23 @@ def test_quantiles_are_where_the_distribution_function_says(name):
 def test_they_are_scipys(name):
     case = CASES[name]
     q, exact = case.build(), [case.reference(**member) for member in case.members()]
-    np.testing.assert_allclose(np.asarray(q.quantile(P)), np.stack([law.ppf(P) for law in exact], -1), rtol=2e-5)
+    np.testing.assert_allclose(
+        np.asarray(q.quantile(P)), np.stack([law.ppf(P) for law in exact], -1), rtol=2e-5
+    )
     np.testing.assert_allclose(q.variance(), [law.var() for law in exact], rtol=2e-5)
     x = np.asarray(q.mean())
-    np.testing.assert_allclose(q.cdf(x), [law.cdf(v) for law, v in zip(exact, x, strict=True)], atol=1e-6)
+    np.testing.assert_allclose(
+        q.cdf(x), [law.cdf(v) for law, v in zip(exact, x, strict=True)], atol=1e-6
+    )
 
 
 def test_intervals_hold_their_mass():
-    q = vi.Product({"rate": vi.Gamma.from_shape_rate([2.0, 1e6], 3.0), "m": vi.Normal.from_mean_variance(1.0, 4.0)})
+    q = vi.Product(
+        {
+            "rate": vi.Gamma.from_shape_rate([2.0, 1e6], 3.0),
+            "m": vi.Normal.from_mean_variance(1.0, 4.0),
+        }
+    )
     low, high = q.interval(0.9)
     assert set(low) == {"rate", "m"}
     np.testing.assert_allclose(np.asarray(q.cdf(high)["rate"]) - q.cdf(low)["rate"], 0.9, atol=2e-3)
@@ -110,7 +127,7 @@ def test_intervals_hold_their_mass():
     np.testing.assert_allclose([low["rate"][1], high["rate"][1]], exact, rtol=2e-7)
 
 
-# --- marginals of what has more than one number -----------------------------------------------------------------
+# --- marginals of what has more than one number ---------------------------------------------------
 def test_marginals_of_a_dirichlet_are_betas_without_cancellation():
     """Also of a component that holds nearly all."""
     q = vi.Dirichlet.from_concentration([1e6, 0.5, 1e-3])
@@ -128,14 +145,20 @@ def test_the_mean_of_a_normal_wishart_is_students():
     below = (draws[None] < np.asarray(jit(lambda q: q.mean_law().quantile(P))(q))[:, None]).mean(1)
     error = np.sqrt(P * (1 - P) / len(draws))[:, None]
     assert np.abs((below - P[:, None]) / error).max() < 5
-    with pytest.raises(NotImplementedError, match=r"NormalWishart: the law of each number.*Draw from it"):
+    with pytest.raises(
+        NotImplementedError, match=r"NormalWishart: the law of each number.*Draw from it"
+    ):
         q.interval()
 
 
 def test_coefficients_of_a_normal_gamma_are_students():
-    q = vi.MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.7], [0.7, 1.0]], shape=3.0, rate=1.5)
+    q = vi.MultivariateNormalGamma.from_parameters(
+        [1.0, 0.0], [[2.0, 0.7], [0.7, 1.0]], shape=3.0, rate=1.5
+    )
     draws = np.asarray(jit(lambda q: q.sample(jax.random.key(0), (40_000,)).coefficients)(q))
-    below = (draws[None] < np.asarray(jit(lambda q: q.quantile(P).coefficients)(q))[:, None]).mean(1)
+    below = (draws[None] < np.asarray(jit(lambda q: q.quantile(P).coefficients)(q))[:, None]).mean(
+        1
+    )
     error = np.sqrt(P * (1 - P) / len(draws))[:, None]
     assert np.abs((below - P[:, None]) / error).max() < 5
 
@@ -149,7 +172,7 @@ def test_predictors_have_the_laws_of_their_marginals():
     np.testing.assert_allclose(high - low, 2 * 1.959964 * q.std(), rtol=1e-5)
 
 
-# --- laws -------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 def test_moments_that_do_not_exist_are_said():
     assert np.isinf(InverseGammaLaw(jnp.array(2.0), jnp.array(1.0)).variance())
     student = StudentLaw(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(3))
@@ -166,7 +189,9 @@ def test_they_work_in_programs():
         jax.grad(lambda rate: jnp.sum(GammaLaw(jnp.ones(2), rate).quantile(0.5)))(jnp.ones(2))
 
 
-@pytest.mark.parametrize(("p", "words"), [(0.0, "p: expected probabilities"), ([0.5, 1.0], "p:"), ("half", "string")])
+@pytest.mark.parametrize(
+    ("p", "words"), [(0.0, "p: expected probabilities"), ([0.5, 1.0], "p:"), ("half", "string")]
+)
 def test_what_is_no_probability_is_refused(p, words):
     with pytest.raises(ValueError, match=words):
         vi.Normal.from_mean_variance(0.0, 1.0).quantile(p)

@@ -1,5 +1,5 @@
-"""Forward-backward in scaled float32 probabilities, and its rescue in log space, beside log space in float64 (which
-`test_chains.py` checks by enumeration)."""
+"""Forward-backward in scaled float32 probabilities, and its rescue in log space, beside log space
+in float64 (which `test_chains.py` checks by enumeration)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ in_log_space = jax.jit(jax.vmap(chains._in_log_space))
 @jax.vmap
 def smoothed(initial, transition, unary, mask):
     """A and its gradient, as users get them."""
-    value, means = jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2))(initial, transition, unary, mask)
+    value, means = jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2))(
+        initial, transition, unary, mask
+    )
     return chains.Smoothed(value, *means)
 
 
@@ -35,7 +37,8 @@ def exact(initial, transition, unary, mask):
 
 
 def assert_close(got, want, atol: float) -> None:
-    """A relative to the sizes it is a sum of, counts to how many there are; probabilities absolutely."""
+    """A relative to the sizes it is a sum of, counts to how many there are; probabilities
+    absolutely."""
     np.testing.assert_allclose(got.value, want.value, rtol=2e-6, atol=2e-5)
     np.testing.assert_allclose(got.initial, want.initial, atol=atol)
     np.testing.assert_allclose(got.transition, want.transition, atol=atol * T)
@@ -43,7 +46,8 @@ def assert_close(got, want, atol: float) -> None:
 
 
 def random_chains(of_transition: float, of_unary: float) -> tuple[np.ndarray, ...]:
-    """N sequences of every length from 0 to T, their potentials normal with these standard deviations."""
+    """N sequences of every length from 0 to T, their potentials normal with these standard
+    deviations."""
     rng = np.random.default_rng(0)
     shapes = {(N, K): of_transition, (N, K, K): of_transition, (N, T, K): of_unary}
     potentials = [(sd * rng.normal(size=shape)).astype(np.float32) for shape, sd in shapes.items()]
@@ -52,9 +56,11 @@ def random_chains(of_transition: float, of_unary: float) -> tuple[np.ndarray, ..
 
 @pytest.mark.parametrize("of_transition", [1.0, 10.0, 30.0, 300.0])
 @pytest.mark.parametrize("of_unary", [1.0, 30.0, 1000.0])
-def test_what_is_called_sound_is_right_and_the_rest_is_rescued(of_transition: float, of_unary: float) -> None:
-    """From mild potentials to those where one path is all there is. The rescue is as good as float32 log space, whose
-    messages of size 1000 know probabilities to 1e-4."""
+def test_what_is_called_sound_is_right_and_the_rest_is_rescued(
+    of_transition: float, of_unary: float
+) -> None:
+    """From mild potentials to those where one path is all there is. The rescue is as good as
+    float32 log space, whose messages of size 1000 know probabilities to 1e-4."""
     args = random_chains(of_transition, of_unary)
     want = exact(*args)
     fast, sound = scaled(*args)
@@ -71,12 +77,15 @@ def one(initial, transition, unary, mask=None) -> tuple[np.ndarray, ...]:
     mask = np.arange(T) < len(unary)
     unary = np.pad(unary, [(0, T - len(unary)), (0, 0)], constant_values=np.nan)
     unary = np.where(mask[:, None], unary, 0)
-    return tuple(np.asarray(x)[None] for x in (np.float32(initial), np.float32(transition), unary, mask))
+    return tuple(
+        np.asarray(x)[None] for x in (np.float32(initial), np.float32(transition), unary, mask)
+    )
 
 
 def burst(price: float) -> tuple[np.ndarray, ...]:
-    """State 1 costs exp(price) to enter and to leave, and for 20 steps in the middle fits better by 12 nats each: the
-    likeliest paths go there, though filter and smoother alike would lose them to underflow."""
+    """State 1 costs exp(price) to enter and to leave, and for 20 steps in the middle fits better by
+    12 nats each: the likeliest paths go there, though filter and smoother alike would lose them to
+    underflow."""
     transition = np.full((K, K), -1.0)
     transition[1, :], transition[:, 1] = price, price
     transition[1, 1] = 0.0
@@ -87,7 +96,9 @@ def burst(price: float) -> tuple[np.ndarray, ...]:
     return one(initial, transition, unary)
 
 
-@pytest.mark.parametrize(("price", "sound"), [(-20.0, True), (-40.0, True), (-90.0, False), (-110.0, False)])
+@pytest.mark.parametrize(
+    ("price", "sound"), [(-20.0, True), (-40.0, True), (-90.0, False), (-110.0, False)]
+)
 def test_a_path_that_underflows_both_ways_is_not_lost(price: float, sound: bool) -> None:
     args = burst(price)
     want = exact(*args)
@@ -124,12 +135,17 @@ def hard_chains() -> dict[str, tuple]:
 
 
 def test_hard_chains_one_by_one_and_in_one_batch() -> None:
-    """In a batch the rescue of some leaves the others as they are; nothing but the sequence without a path is not
-    finite, and that one says log 0."""
+    """In a batch the rescue of some leaves the others as they are; nothing but the sequence without
+    a path is not finite, and that one says log 0."""
     cases = hard_chains()
-    args = tuple(np.concatenate(parts) for parts in zip(*(a for a, _ in cases.values()), strict=True))
+    args = tuple(
+        np.concatenate(parts) for parts in zip(*(a for a, _ in cases.values()), strict=True)
+    )
     args = tuple(np.repeat(a, 10, axis=0)[:N] for a in args)  # few shapes, few compilations
-    sound, got = np.asarray(scaled(*args)[1])[::10], jax.tree.map(lambda x: np.asarray(x)[::10], smoothed(*args))
+    sound, got = (
+        np.asarray(scaled(*args)[1])[::10],
+        jax.tree.map(lambda x: np.asarray(x)[::10], smoothed(*args)),
+    )
     want = jax.tree.map(lambda x: x[::10], exact(*args))
     for i, (name, (alone, expected)) in enumerate(list(cases.items())[: len(sound)]):
         assert bool(sound[i]) == expected, name
@@ -143,7 +159,8 @@ def test_hard_chains_one_by_one_and_in_one_batch() -> None:
 
 
 def test_curvature_is_that_of_log_space_where_probabilities_underflow() -> None:
-    """A product with the Fisher matrix, forward and reverse, on a sound sequence and on one that is not."""
+    """A product with the Fisher matrix, forward and reverse, on a sound sequence and on one that is
+    not."""
     rng = np.random.default_rng(2)
     for args in (burst(-20.0), burst(-90.0)):
         potentials, mask = tuple(a[0] for a in args[:3]), args[3][0]
@@ -164,11 +181,14 @@ def curvature(potentials, direction, mask):
 
 
 def test_log_space_is_entered_only_where_it_is_needed() -> None:
-    """Always run: two loops over the steps, there and back, and the one around the rescue, which has two more inside.
-    (XLA would move a rescue that did not depend on the loop's state out of it, and then always pay for it.)"""
+    """Always run: two loops over the steps, there and back, and the one around the rescue, which
+    has two more inside. (XLA would move a rescue that did not depend on the loop's state out of it,
+    and then always pay for it.)"""
     args = tuple(jnp.asarray(a) for a in burst(-20.0))
     program = optimized_jit(jax.vmap(chains.chain_marginals)).lower(*args).compile().as_text()
-    parts = re.findall(r"^(ENTRY )?%?([\w.-]+) \(.*?\{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL)
+    parts = re.findall(
+        r"^(ENTRY )?%?([\w.-]+) \(.*?\{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL
+    )
     text = {name: body for _, name, body in parts}
 
     def loops(name: str) -> int:

@@ -1,4 +1,5 @@
-"""Densities where a value is impossible, and at the edge of the support, against SciPy; their derivatives."""
+"""Densities where a value is impossible, and at the edge of the support, against SciPy; their
+derivatives."""
 
 from __future__ import annotations
 
@@ -44,7 +45,12 @@ EDGES = {
         (beta(1.0, 1.0), 0.0),
     ],
     "inverse_gamma": [(inverse(2.0, 1.0), 0.0), (inverse(2.0, 1.0), -1.0)],
-    "poisson": [(poisson(2.0), -1.0), (poisson(2.0), 1.5), (poisson(2.0), 0.0), (poisson(2.0), 3.0)],
+    "poisson": [
+        (poisson(2.0), -1.0),
+        (poisson(2.0), 1.5),
+        (poisson(2.0), 0.0),
+        (poisson(2.0), 3.0),
+    ],
 }
 
 
@@ -52,14 +58,20 @@ EDGES = {
 def test_edges_are_scipys(name: str) -> None:
     for (q, log_density), x in EDGES[name]:
         with np.errstate(divide="ignore"):
-            np.testing.assert_allclose(q.log_prob(x), log_density(x), rtol=1e-5, atol=1e-6, err_msg=f"{q} at {x}")
+            np.testing.assert_allclose(
+                q.log_prob(x), log_density(x), rtol=1e-5, atol=1e-6, err_msg=f"{q} at {x}"
+            )
         gradients = jax.grad(lambda q, x: q.log_prob(x), (0, 1))(q, x)
         assert not any(np.isnan(leaf) for leaf in jax.tree.leaves(gradients)), (q, x)
 
 
 def test_nothing_is_at_infinity() -> None:
     """Where SciPy's gamma is NaN."""
-    for q in (Gamma.from_shape_rate(2.0, 1.0), InverseGamma.from_shape_scale(0.5, 1.0), Beta.from_alpha_beta(1.0, 1.0)):
+    for q in (
+        Gamma.from_shape_rate(2.0, 1.0),
+        InverseGamma.from_shape_scale(0.5, 1.0),
+        Beta.from_alpha_beta(1.0, 1.0),
+    ):
         assert q.log_prob(INF) == -INF
         assert np.isnan(q.log_prob(np.nan))
 
@@ -69,23 +81,30 @@ def test_a_truncated_normal_has_no_mass_below_zero() -> None:
     for x in (-0.1, INF):
         assert np.all(q.log_prob(x) == -INF)
         assert not any(
-            np.isnan(leaf).any() for leaf in jax.tree.leaves(jax.grad(lambda q, x=x: q.log_prob(x).sum())(q))
+            np.isnan(leaf).any()
+            for leaf in jax.tree.leaves(jax.grad(lambda q, x=x: q.log_prob(x).sum())(q))
         )
 
 
 def test_nought_itself_is_in_the_support_of_a_truncated_normal() -> None:
     mean = np.array([-3.0, 0.5, 4.0])
     at_edge = TruncatedNormal.from_mean_variance(jnp.asarray(mean, jnp.float32), 1.0).log_prob(0.0)
-    np.testing.assert_allclose(at_edge, sps.truncnorm(-mean, np.inf, loc=mean).logpdf(0.0), rtol=1e-5)
+    np.testing.assert_allclose(
+        at_edge, sps.truncnorm(-mean, np.inf, loc=mean).logpdf(0.0), rtol=1e-5
+    )
 
 
 def test_dirichlets_off_the_simplex_and_at_its_edges() -> None:
     flat, sparse, dense = (Dirichlet.from_concentration([c, 1.0, 2.0]) for c in (1.0, 0.5, 3.0))
     edge = jnp.array([0.0, 0.4, 0.6])
-    np.testing.assert_allclose(flat.log_prob(edge), sps.dirichlet([1.0, 1.0, 2.0]).logpdf([0.0, 0.4, 0.6]), rtol=1e-5)
+    np.testing.assert_allclose(
+        flat.log_prob(edge), sps.dirichlet([1.0, 1.0, 2.0]).logpdf([0.0, 0.4, 0.6]), rtol=1e-5
+    )
     assert sparse.log_prob(edge) == INF
     assert dense.log_prob(edge) == -INF
-    assert Dirichlet.from_concentration([0.5, 2.0, 1.0]).log_prob(jnp.array([0.0, 0.0, 1.0])) == -INF
+    assert (
+        Dirichlet.from_concentration([0.5, 2.0, 1.0]).log_prob(jnp.array([0.0, 0.0, 1.0])) == -INF
+    )
     for q in (flat, sparse, dense):
         assert q.log_prob(jnp.array([0.5, 0.9, 0.1])) == -INF
         assert q.log_prob(jnp.array([-0.1, 0.5, 0.6])) == -INF
@@ -124,10 +143,18 @@ def test_the_entropy_of_a_rare_event() -> None:
 
 def test_a_class_that_underflows_has_no_curvature_and_does_not_overflow() -> None:
     """F maps its direction to zero, and F^-1 leaves it at zero, whatever the gradient."""
-    solved = Categorical.from_logits([0.0, -200.0]).fisher_solve(Categorical.Stats(jnp.array([-10.0, 10.0]))).logits
+    solved = (
+        Categorical.from_logits([0.0, -200.0])
+        .fisher_solve(Categorical.Stats(jnp.array([-10.0, 10.0])))
+        .logits
+    )
     np.testing.assert_allclose(solved, [-10.0, 0.0])
     assert Bernoulli.from_logit(-200.0).fisher_solve(Bernoulli.Stats(jnp.array(10.0))).logit == 0.0
-    assert Poisson.from_log_rate(-200.0).fisher_solve(Poisson.Stats(jnp.array(10.0))).log_rate == 0.0
+    assert (
+        Poisson.from_log_rate(-200.0).fisher_solve(Poisson.Stats(jnp.array(10.0))).log_rate == 0.0
+    )
     rare = Categorical.from_logits([0.0, -80.0])
     v = Categorical(jnp.array([0.0, 0.5]))
-    np.testing.assert_allclose(rare.fisher_solve(rare.fisher_product(v)).logits, v.logits, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(
+        rare.fisher_solve(rare.fisher_product(v)).logits, v.logits, rtol=1e-5, atol=1e-30
+    )

@@ -21,7 +21,12 @@ class State(NamedTuple):
 
 def state(value=1.5, shape=(3, 4)):
     topics = jnp.linspace(0.0, value, int(np.prod(shape)), dtype=jnp.float32).reshape(shape)
-    posterior = {"topics": topics, "half": topics.astype(jnp.bfloat16), "empty": jnp.zeros((0, 2)), "mask": topics > 1}
+    posterior = {
+        "topics": topics,
+        "half": topics.astype(jnp.bfloat16),
+        "empty": jnp.zeros((0, 2)),
+        "mask": topics > 1,
+    }
     return State(posterior, jnp.int32(9), jax.random.key(3), 4)
 
 
@@ -60,7 +65,9 @@ def flip_a_bit_in_the_middle(data):
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit_in_the_middle, lambda data: b"", lambda data: b"nonsense"])
+@pytest.mark.parametrize(
+    "damage", [truncate, flip_a_bit_in_the_middle, lambda data: b"", lambda data: b"nonsense"]
+)
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, damage):
     like = {"x": np.zeros(100, np.float32)}
     checkpoint.save(tmp_path, 1, {"x": np.ones(100, np.float32)})
@@ -95,7 +102,10 @@ def test_no_usable_checkpoint_is_an_error_with_a_remedy(tmp_path):
 @pytest.mark.parametrize(
     ("like", "message"),
     [
-        ({"x": np.zeros((4, 2))}, r"\['x'\] should be float64 of shape \(4, 2\) and is float64 of shape \(3,\)"),
+        (
+            {"x": np.zeros((4, 2))},
+            r"\['x'\] should be float64 of shape \(4, 2\) and is float64 of shape \(3,\)",
+        ),
         ({"x": np.zeros(3, np.float32)}, "should be float32"),
         ({"y": np.zeros(3)}, r"\['y'\] should be float64 .* and is absent"),
         ({}, r"\['x'\] should be absent"),
@@ -115,7 +125,9 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_and_no_rubbish(tmp_path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(CheckpointError, match=r"disk is full.*earlier ones are kept: free some space"):
+    with pytest.raises(
+        CheckpointError, match=r"disk is full.*earlier ones are kept: free some space"
+    ):
         checkpoint.save(tmp_path, 2, {"x": np.zeros(3)})
     assert list(tmp_path.iterdir()) == [before]
 
@@ -140,7 +152,9 @@ def test_settings_are_compared_before_shapes(tmp_path):
 
     with pytest.raises(ValueError, match="restarts was 1"):
         checkpoint.latest(tmp_path, restarted(3), check=check)
-    with pytest.raises(checkpoint.OtherTreeError, match=r"step_00000002.*\(3, 3\) and is float64 of shape \(1, 3\)"):
+    with pytest.raises(
+        checkpoint.OtherTreeError, match=r"step_00000002.*\(3, 3\) and is float64 of shape \(1, 3\)"
+    ):
         checkpoint.latest(tmp_path, restarted(3))
 
 
@@ -160,7 +174,8 @@ def central_entry(data):
     ids=["method", "encrypted", "version", "size", "place"],
 )
 def test_a_damaged_zip_header_falls_back_to_the_checkpoint_before(tmp_path, offset, mask):
-    """An unknown compression method is a NotImplementedError of zipfile, an encrypted entry a RuntimeError."""
+    """An unknown compression method is a NotImplementedError of zipfile, an encrypted entry a
+    RuntimeError."""
     like = {"x": np.zeros(100, np.float32)}
     checkpoint.save(tmp_path, 1, {"x": np.ones(100, np.float32)})
     newest = checkpoint.save(tmp_path, 2, {"x": np.full(100, 2, np.float32)})
@@ -168,12 +183,16 @@ def test_a_damaged_zip_header_falls_back_to_the_checkpoint_before(tmp_path, offs
     data[central_entry(bytes(data)) + offset] ^= mask
     newest.write_bytes(data)
     found = checkpoint.latest(tmp_path, like)
-    assert found.tree["x"][0] == found.step  # either the one before, or no byte that matters was hit
+    assert (
+        found.tree["x"][0] == found.step
+    )  # either the one before, or no byte that matters was hit
     if offset in (10, 8):
         assert found.step == 1
 
 
-@pytest.mark.parametrize("error", [NotImplementedError, RuntimeError, TypeError, MemoryError, AttributeError])
+@pytest.mark.parametrize(
+    "error", [NotImplementedError, RuntimeError, TypeError, MemoryError, AttributeError]
+)
 def test_whatever_reading_raises_the_checkpoint_before_is_tried(tmp_path, monkeypatch, error):
     like = {"x": np.zeros(3)}
     checkpoint.save(tmp_path, 1, like)

@@ -1,4 +1,5 @@
-"""What `vijax.fit`, `compose` and the results refuse: each error names the argument and the remedy."""
+"""What `vijax.fit`, `compose` and the results refuse: each error names the argument and the
+remedy."""
 
 import dataclasses
 
@@ -29,7 +30,9 @@ def mixture():
 
 
 def fit(alg=None, data=Y, **more):
-    return vi.fit(vi.svi(COIN) if alg is None else alg, data, **({"key": KEY, "num_steps": 2} | more))
+    return vi.fit(
+        vi.svi(COIN) if alg is None else alg, data, **({"key": KEY, "num_steps": 2} | more)
+    )
 
 
 CASES = [
@@ -47,15 +50,24 @@ CASES = [
         ValueError,
         r"^num_epochs: expected a positive number",
     ),
-    (lambda: fit(key=0), ValueError, r"^key: expected a random key such as jax\.random\.key\(0\), got 0"),
+    (
+        lambda: fit(key=0),
+        ValueError,
+        r"^key: expected a random key such as jax\.random\.key\(0\), got 0",
+    ),
     # what is no model, no E-step, no likelihood
     (lambda: vi.svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
     (
         lambda: vi.ssvi(GLM),
         ValueError,
-        r"^estimator: expected mean_field\(\) for 'z', Gaussian predictors, got ssvi.* use vijax\.pg_svi",
+        r"^estimator: expected mean_field\(\) for 'z', Gaussian predictors, got ssvi.* use "
+        r"vijax\.pg_svi",
     ),
-    (lambda: vi.memoized(GLM, 3), ValueError, r"^model: expected one whose messages are of whole batches, got sites"),
+    (
+        lambda: vi.memoized(GLM, 3),
+        ValueError,
+        r"^model: expected one whose messages are of whole batches, got sites",
+    ),
     (
         lambda: vi.at(GLM, {"z": X[:, 0]}),
         ValueError,
@@ -64,15 +76,29 @@ CASES = [
     (
         lambda: vi.map(GLM),
         ValueError,
-        r"^estimand: expected a distribution of 'z', Gaussian predictors, got mode\(\).* use vijax\.pg_svi",
+        r"^estimand: expected a distribution of 'z', Gaussian predictors, got mode\(\).* use "
+        r"vijax\.pg_svi",
     ),
-    (lambda: vi.pg_svi(vi.svi(COIN)), ValueError, r"^model: expected a vijax\.Model, got Algorithm"),
-    (lambda: vi.cavi(COIN, estep="cvb0"), ValueError, r"^estep: expected an E-step such as .*, got 'cvb0'"),
-    (lambda: vi.cavi(COIN, estep=vi.estep.gibbs), ValueError, r"^estep: .*Call it: it makes the E-step"),
+    (
+        lambda: vi.pg_svi(vi.svi(COIN)),
+        ValueError,
+        r"^model: expected a vijax\.Model, got Algorithm",
+    ),
+    (
+        lambda: vi.cavi(COIN, estep="cvb0"),
+        ValueError,
+        r"^estep: expected an E-step such as .*, got 'cvb0'",
+    ),
+    (
+        lambda: vi.cavi(COIN, estep=vi.estep.gibbs),
+        ValueError,
+        r"^estep: .*Call it: it makes the E-step",
+    ),
     (
         lambda: vi.cavi(mixture(), estep=vi.estep.cvb0()),
         ValueError,
-        r"^estep: expected one for this model's locals, vijax\.estep\.mean_field\(\) or vijax\.estep\.gibbs\(\)",
+        r"^estep: expected one for this model's locals, vijax\.estep\.mean_field\(\) or "
+        r"vijax\.estep\.gibbs\(\)",
     ),
     (
         lambda: vi.models.glm(np.ones((2, 1)), np.ones(2), "poisson"),
@@ -80,31 +106,53 @@ CASES = [
         r"^likelihood: .*poisson_log\(.* got 'poisson'",
     ),
     # names
-    (lambda: vi.svi(COIN, penalty_evry=3), TypeError, "penalty_evry: .*Did you mean 'penalty_every'"),
-    (lambda: vi.cavi(COIN, lr=0.1), TypeError, "lr: an algorithm takes no such argument.* step_size"),
+    (
+        lambda: vi.svi(COIN, penalty_evry=3),
+        TypeError,
+        "penalty_evry: .*Did you mean 'penalty_every'",
+    ),
+    (
+        lambda: vi.cavi(COIN, lr=0.1),
+        TypeError,
+        "lr: an algorithm takes no such argument.* step_size",
+    ),
     (
         lambda: vi.pg_svi(GLM, lr=0.1),
         TypeError,
         "^lr: an algorithm takes no such argument.* step_size",
     ),
     (
-        lambda: vi.fit(vi.pg_svi(GLM), {"site": np.arange(3) + 1, "y": Y_GLM}, key=KEY, num_steps=1),
+        lambda: vi.fit(
+            vi.pg_svi(GLM), {"site": np.arange(3) + 1, "y": Y_GLM}, key=KEY, num_steps=1
+        ),
         ValueError,
         r"^batch: expected sites from 0 to 2, got \[1, 2, 3\]",
     ),
     (
-        lambda: vi.fit(vi.pg_svi(GLM), {"site": np.arange(2), "y": Y_GLM[:2]}, key=KEY, num_steps=1),
+        lambda: vi.fit(
+            vi.pg_svi(GLM), {"site": np.arange(2), "y": Y_GLM[:2]}, key=KEY, num_steps=1
+        ),
         ValueError,
-        r"^data: expected all 3 groups that the model was made for, as model\.data is, got 2\. .*batch_size",
+        r"^data: expected all 3 groups that the model was made for, as model\.data is, got 2\. "
+        r".*batch_size",
     ),
     (
         lambda: vi.fit(vi.pg_svi(GLM), {"x": Y_GLM}, key=KEY, num_steps=1),
         ValueError,
-        r"^data: expected none, or model\.data \(the arrays site, y\), got the arrays x\. .* leave them out",
+        r"^data: expected none, or model\.data \(the arrays site, y\), got the arrays x\. .* "
+        r"leave them out",
     ),
-    (lambda: vi.pg_svi(GLM, memory=True, estimator=vi.estimator.mean_field()), ValueError, "^estimator: expected none"),
+    (
+        lambda: vi.pg_svi(GLM, memory=True, estimator=vi.estimator.mean_field()),
+        ValueError,
+        "^estimator: expected none",
+    ),
     # arguments of pg_svi that a model without sites has no use for
-    (lambda: vi.pg_svi(COIN, memory=True), ValueError, r"^memory: expected it left out for a model that has no sites"),
+    (
+        lambda: vi.pg_svi(COIN, memory=True),
+        ValueError,
+        r"^memory: expected it left out for a model that has no sites",
+    ),
     (lambda: vi.pg_svi(COIN, mean="nonsense"), ValueError, "^mean: expected it left out"),
     (lambda: vi.pg_svi(COIN, inner_steps=2), ValueError, "^inner_steps: expected it left out"),
     (
@@ -128,7 +176,11 @@ CASES = [
         TypeError,
         r"^hyper_optimizer: .* any more\. .*learn=vijax\.learn\(",
     ),
-    (lambda: vi.cavi(COIN, sequential=False), TypeError, r"^sequential: .* any more\. Give blocks=model\.blocks"),
+    (
+        lambda: vi.cavi(COIN, sequential=False),
+        TypeError,
+        r"^sequential: .* any more\. Give blocks=model\.blocks",
+    ),
     (
         lambda: vi.cavi(COIN, blocks=(("bias",), ("bias",))),
         ValueError,
@@ -136,8 +188,16 @@ CASES = [
     ),
     (lambda: vi.svi(COIN, messages=3), ValueError, r"^messages: expected one of vijax\.messages"),
     (lambda: vi.pg_svi(GLM, estep=None), ValueError, "^estep: expected it left out: expectation="),
-    (lambda: vi.pg_svi(COIN, expectation=vi.expectation.exact()), ValueError, "^expectation: expected it left out"),
-    (lambda: vi.pg_svi(COIN, penalty_every=0), ValueError, "^penalty_every: expected an integer >= 1"),
+    (
+        lambda: vi.pg_svi(COIN, expectation=vi.expectation.exact()),
+        ValueError,
+        "^expectation: expected it left out",
+    ),
+    (
+        lambda: vi.pg_svi(COIN, penalty_every=0),
+        ValueError,
+        "^penalty_every: expected an integer >= 1",
+    ),
 ]
 
 
@@ -154,14 +214,18 @@ def test_pg_svi_hands_on_what_a_model_reads():
 def test_key_and_state_swapped_are_told():
     for alg in (vi.svi(COIN, num_groups=4), vi.pg_svi(GLM)):
         state = alg.init(KEY)
-        with pytest.raises(ValueError, match=r"^step: expected \(key, state, batch\).*state and key swapped"):
+        with pytest.raises(
+            ValueError, match=r"^step: expected \(key, state, batch\).*state and key swapped"
+        ):
             alg.step(state, KEY, Y)
 
 
 def test_results_of_gaussian_predictors_say_where_to_look():
     result = vi.fit(vi.pg_svi(GLM), GLM.data, key=KEY, num_steps=2)
     assert result.estimates["z"] is result.posterior["z"]
-    np.testing.assert_allclose(result.estimates["z"].mean(), GLM.predict(result.posterior, X)[0], rtol=1e-5)
+    np.testing.assert_allclose(
+        result.estimates["z"].mean(), GLM.predict(result.posterior, X)[0], rtol=1e-5
+    )
     with pytest.raises(ValueError, match=r"^locals: .*fit\.predict\(inputs\)"):
         result.locals(np.ones((2, 1)), key=KEY)
     density = np.log(GLM.predictive(result.posterior, X, Y_GLM))
@@ -172,11 +236,13 @@ def test_results_of_gaussian_predictors_say_where_to_look():
         result.topics(["a"])
 
 
-# --- minibatches ------------------------------------------------------------------------------------------------------
+# --- minibatches ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("make", [vi.em, vi.map, vi.cavi])
 def test_steps_of_size_one_need_all_the_data(make):
     for steps in (1, 40):
-        with pytest.raises(ValueError, match=r"^batch_size: expected .*vijax\.svi\(model\).*online EM"):
+        with pytest.raises(
+            ValueError, match=r"^batch_size: expected .*vijax\.svi\(model\).*online EM"
+        ):
             fit(make(COIN), num_steps=steps, batch_size=1)
     fit(make(COIN), batch_size=4)
 
@@ -189,16 +255,21 @@ def test_online_em_on_minibatches_finds_the_share_of_heads():
 
 
 def test_locals_are_carried_only_between_steps_on_the_same_groups():
-    model = dataclasses.replace(COIN, locals=OfLocals(lambda hyper, batch: jnp.zeros(len(batch.data)), carried=True))
+    model = dataclasses.replace(
+        COIN, locals=OfLocals(lambda hyper, batch: jnp.zeros(len(batch.data)), carried=True)
+    )
     start = vi.em(model, step_size=vi.step_size.robbins_monro()).init
-    part, padded = vi.Minibatch(Y[:2], 4.0), vi.Minibatch(np.append(Y, 0), 4.0, np.array([1, 1, 1, 1, 0.0]))
+    part, padded = (
+        vi.Minibatch(Y[:2], 4.0),
+        vi.Minibatch(np.append(Y, 0), 4.0, np.array([1, 1, 1, 1, 0.0])),
+    )
     assert start(KEY, part).local is None
     assert jax.jit(start)(KEY, part).local is None  # N is traced, and may be anything
     for whole in (Y, vi.Minibatch(Y, 4.0), padded):
         assert start(KEY, whole).local is not None
 
 
-# --- data -------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 BAD = np.ones((4, 3))
 BAD[2, 1] = np.nan
 
@@ -206,14 +277,29 @@ BAD[2, 1] = np.nan
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (BAD, r"^data: expected finite numbers, got nan in row 2, column 1, counted from 0 \(1 such"),
-        ({"x": np.ones(4), "y": np.array([0, 1, -np.inf, np.inf])}, r"^data\['y'\]: .* got -inf in row 2, .*\(2 such"),
+        (
+            BAD,
+            r"^data: expected finite numbers, got nan in row 2, column 1, counted from 0 \(1 such",
+        ),
+        (
+            {"x": np.ones(4), "y": np.array([0, 1, -np.inf, np.inf])},
+            r"^data\['y'\]: .* got -inf in row 2, .*\(2 such",
+        ),
         ((Y, BAD[None].repeat(4, 0)), r"^data\[1\]: .* row 0, column \(2, 1\)"),
-        (np.array(["a", "b"]), "^data: expected an array of numbers, got <U1 values such as .*Code categories"),
+        (
+            np.array(["a", "b"]),
+            "^data: expected an array of numbers, got <U1 values such as .*Code categories",
+        ),
         (np.array([None, 1.0]), "^data: expected an array of numbers, got object"),
-        ([1.0, 0.0, 1.0], r"^data: expected arrays, got a list of numbers\. Pass numpy\.asarray\(data\)"),
+        (
+            [1.0, 0.0, 1.0],
+            r"^data: expected arrays, got a list of numbers\. Pass numpy\.asarray\(data\)",
+        ),
         (np.zeros((0, 2)), r"^data: expected at least one row, got an array of shape \(0, 2\)"),
-        ((Y, Y[:2]), r"^data: expected arrays of one common length, got data\[0\] of 4, data\[1\] of 2"),
+        (
+            (Y, Y[:2]),
+            r"^data: expected arrays of one common length, got data\[0\] of 4, data\[1\] of 2",
+        ),
         ({}, "^data: expected an array of numbers, got dict without any"),
     ],
 )

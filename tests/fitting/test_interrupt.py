@@ -52,7 +52,9 @@ def test_the_first_is_answered_and_the_second_ends_the_process():
 
 def test_where_python_answers_nothing_is_added():
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", HEARD], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HEARD], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, (done.stderr, time.monotonic() - began)
     assert done.stderr == "interrupted: finishing what is under way; press again to stop at once\n"
     assert done.stdout == ""
@@ -73,9 +75,12 @@ sys.exit(code)
 
 @pytest.mark.parametrize(("stopped", "code"), [("", 0), ("yes", 130)])
 def test_a_late_one_does_not_change_the_exit_code(stopped, code):
-    """When the command is done, or another Ctrl-C has stopped it, and only the end of the process is left."""
+    """When the command is done, or another Ctrl-C has stopped it, and only the end of the process
+    is left."""
     program = AT_THE_END.format(stopped=stopped)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == code, done.stderr
     assert done.stderr == ("\nvijax: stopped\n" if stopped else "")
 

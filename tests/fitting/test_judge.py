@@ -22,7 +22,11 @@ def test_it_never_changes():
     fit = judged_fit()
     with pytest.raises(dataclasses.FrozenInstanceError):
         fit.judge.seed = 4
-    assert vars(fit.judge) == {"loader": "data", "seed": 3, "x64": False}  # the judgement is not in it
+    assert vars(fit.judge) == {
+        "loader": "data",
+        "seed": 3,
+        "x64": False,
+    }  # the judgement is not in it
     assert fit.judge.of(fit) == "good"
 
 
@@ -42,7 +46,9 @@ def test_it_is_forgotten_with_the_fit():
     assert len(judge.JUDGED) == known - 1
 
 
-@pytest.mark.parametrize("again", [lambda fit: pickle.loads(pickle.dumps(fit)), copy.deepcopy], ids=["pickle", "copy"])
+@pytest.mark.parametrize(
+    "again", [lambda fit: pickle.loads(pickle.dumps(fit)), copy.deepcopy], ids=["pickle", "copy"]
+)
 def test_a_copy_has_the_judgement_and_not_the_data(again):
     fit = judged_fit()
     other = again(fit)

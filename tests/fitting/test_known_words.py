@@ -1,4 +1,5 @@
-"""A fit knows the words (items) that it was made of: other documents are read by their names, or refused."""
+"""A fit knows the words (items) that it was made of: other documents are read by their names, or
+refused."""
 
 import pickle
 import warnings
@@ -14,7 +15,11 @@ from vijax.data.known_words import are_same, mark_of, over_words
 V = 12
 WORDS = tuple(f"w{i:02}" for i in range(V))
 KEY = jax.random.key(0)
-COUNTS = synthetic.lda_corpus(num_documents=24, num_topics=2, vocab_size=V, seed=0)[0].to_scipy().toarray()
+COUNTS = (
+    synthetic.lda_corpus(num_documents=24, num_topics=2, vocab_size=V, seed=0)[0]
+    .to_scipy()
+    .toarray()
+)
 CORPUS = Corpus.from_counts(COUNTS, WORDS)
 ORDER = np.random.default_rng(1).permutation(V)
 MOVED = Corpus.from_counts(COUNTS[:, ORDER], [WORDS[i] for i in ORDER])
@@ -47,12 +52,19 @@ def test_topics_of_documents_do_not_hang_on_the_order_of_words(name, fits):
     assert fit.vocabulary == WORDS
     expected = fit.transform(CORPUS, key=KEY)
     np.testing.assert_array_equal(fit.transform(MOVED, key=KEY), expected)
-    np.testing.assert_array_equal(fit.transform(COUNTS, key=KEY), expected)  # counts without words are in the order
+    np.testing.assert_array_equal(
+        fit.transform(COUNTS, key=KEY), expected
+    )  # counts without words are in the order
     if "score" in fit.alg.spec.model.queries:
         assert fit.score(MOVED, key=KEY).mean == fit.score(CORPUS, key=KEY).mean
-    with pytest.raises(ValueError, match="expected some word in common with the corpus, got x0, x1"):
+    with pytest.raises(
+        ValueError, match="expected some word in common with the corpus, got x0, x1"
+    ):
         fit.transform(OTHERS, key=KEY)
-    with pytest.warns(UserWarning, match=r"documents: [\d,]+ of [\d,]+ counts are of words that the fit does not know"):
+    with pytest.warns(
+        UserWarning,
+        match=r"documents: [\d,]+ of [\d,]+ counts are of words that the fit does not know",
+    ):
         fit.transform(PARTLY, key=KEY)
 
 
@@ -74,7 +86,9 @@ def test_recommendations_and_rankings_do_not_hang_on_the_order_of_items(fits):
     by_hand = np.zeros((2, V), int)
     by_hand[[0, 0, 1], [3, 7, 0]] = 1
     np.testing.assert_array_equal(fit.predict(table), fit.predict(by_hand))
-    with pytest.warns(UserWarning, match="users: .* counts are of items that the fit does not know"):
+    with pytest.warns(
+        UserWarning, match="users: .* counts are of items that the fit does not know"
+    ):
         vi.models.recommend(fit, PARTLY, 3)
 
 
@@ -83,7 +97,9 @@ def test_replicated_data_are_of_the_words_of_the_fit(fits):
     same = [fit.predictive(KEY, 3, corpus, groups="same") for corpus in (CORPUS, MOVED)]
     np.testing.assert_array_equal(*same)
     checks = [
-        vi.evaluate.predictive_check(fit, lambda y: y[:, 0].sum(), corpus, key=KEY, num_draws=5).observed
+        vi.evaluate.predictive_check(
+            fit, lambda y: y[:, 0].sum(), corpus, key=KEY, num_draws=5
+        ).observed
         for corpus in (CORPUS, MOVED)
     ]
     assert checks[0] == checks[1] == COUNTS[:, 0].sum()
@@ -95,7 +111,9 @@ def test_a_state_goes_on_with_its_own_words_alone(fits, tmp_path):
     again = go_on(fit.state, Corpus.from_counts(COUNTS[::-1], WORDS))
     assert again.vocabulary == WORDS
     for other in (OTHERS, MOVED):
-        with pytest.raises(ValueError, match=r"state: expected one that was fitted to the words of these documents"):
+        with pytest.raises(
+            ValueError, match=r"state: expected one that was fitted to the words of these documents"
+        ):
             go_on(fit.state, other)
     assert go_on(fit.state, fit.in_words(MOVED)).vocabulary == WORDS
     go_on(fit.state, COUNTS)  # counts without words
@@ -122,18 +140,25 @@ def test_the_mark_of_an_earlier_release_is_known(fits):
 def test_words_are_kept_by_pickle(fits):
     fit = pickle.loads(pickle.dumps(fits("lda")))
     assert fit.vocabulary == WORDS
-    np.testing.assert_array_equal(fit.transform(MOVED, key=KEY), fits("lda").transform(CORPUS, key=KEY))
+    np.testing.assert_array_equal(
+        fit.transform(MOVED, key=KEY), fits("lda").transform(CORPUS, key=KEY)
+    )
 
 
 def test_topics_are_named_by_the_words_of_the_fit(fits):
     fit = fits("lda")
     assert fit.topics(num_words=4) == fit.topics(WORDS, 4)
     assert fit.topics([word.upper() for word in WORDS], 1)[0][0].startswith("W")
-    with pytest.raises(ValueError, match="vocabulary: expected the words of the fit in their order, got another order"):
+    with pytest.raises(
+        ValueError,
+        match="vocabulary: expected the words of the fit in their order, got another order",
+    ):
         fit.topics(MOVED.vocabulary)
     without = vi.fit(MODELS["lda"](), COUNTS, num_steps=1, key=KEY)
     assert without.vocabulary is None
-    with pytest.raises(ValueError, match="vocabulary: expected words, got none, and data without words"):
+    with pytest.raises(
+        ValueError, match="vocabulary: expected words, got none, and data without words"
+    ):
         without.topics()
 
 
@@ -150,7 +175,10 @@ def test_a_stream_has_one_vocabulary():
     alg = vi.svi(vi.models.lda(2, V))
     fit = vi.fit(alg, vi.data.stream([CORPUS, CORPUS], shuffled=True), num_steps=2, key=KEY)
     assert fit.vocabulary == WORDS
-    with pytest.raises(ValueError, match=r"batch of step 1: expected the words of the batches before, in their order"):
+    with pytest.raises(
+        ValueError,
+        match=r"batch of step 1: expected the words of the batches before, in their order",
+    ):
         vi.fit(alg, vi.data.stream([CORPUS, MOVED], shuffled=True), num_steps=2, key=KEY)
 
 
@@ -158,9 +186,13 @@ def test_the_words_of_shards_are_known(tmp_path):
     pytest.importorskip("pyarrow")
     texts = [" ".join(np.repeat(WORDS, row)) for row in COUNTS]
     settings = TextSettings(min_df=1, max_df=1.0, token_pattern=r"\S+", stop_words=None)
-    folder = prepare([(str(i), text) for i, text in enumerate(texts)], tmp_path / "shards", text=settings)
+    folder = prepare(
+        [(str(i), text) for i, text in enumerate(texts)], tmp_path / "shards", text=settings
+    )
     shards = vi.data.shards(folder)
-    fit = vi.fit(vi.svi(vi.models.lda(2, shards.vocab_size)), shards, num_steps=2, batch_size=8, key=KEY)
+    fit = vi.fit(
+        vi.svi(vi.models.lda(2, shards.vocab_size)), shards, num_steps=2, batch_size=8, key=KEY
+    )
     assert fit.vocabulary == shards.vocabulary
     np.testing.assert_array_equal(fit.transform(MOVED, key=KEY), fit.transform(CORPUS, key=KEY))
 
@@ -169,8 +201,13 @@ def test_places_by_hash_are_the_same_whatever_their_names(tmp_path):
     pytest.importorskip("pyarrow")
     settings = TextSettings(min_df=1, max_df=1.0, stop_words=None)
     made = [
-        read(prepare(enumerate_as_pairs(texts), tmp_path / name, vocabulary="hash:64", text=settings))
-        for name, texts in (("one", ["cat dog mouse", "dog"]), ("two", ["zebra cat", "lion tiger cat"]))
+        read(
+            prepare(enumerate_as_pairs(texts), tmp_path / name, vocabulary="hash:64", text=settings)
+        )
+        for name, texts in (
+            ("one", ["cat dog mouse", "dog"]),
+            ("two", ["zebra cat", "lion tiger cat"]),
+        )
     ]
     one, two = made
     assert one.vocabulary != two.vocabulary
@@ -186,7 +223,7 @@ def enumerate_as_pairs(texts):
     return [(str(i), text) for i, text in enumerate(texts)]
 
 
-# --- topics with covariates ------------------------------------------------------------------------------------------
+# --- topics with covariates -----------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def structural():
     pytest.importorskip("formulae")
@@ -208,7 +245,10 @@ def test_topics_with_covariates_know_their_words(structural):
         model.find_thoughts(fit, key=KEY, corpus=other)
     strange = vi.stm(2, OTHERS, table, "~ day", eta=0.1)
     for ask in (strange.effects, strange.coefficients, strange.find_thoughts):
-        with pytest.raises(ValueError, match="fit: expected a fit of this model, over its words, got one over others"):
+        with pytest.raises(
+            ValueError,
+            match="fit: expected a fit of this model, over its words, got one over others",
+        ):
             ask(fit, key=KEY)
     with pytest.raises(ValueError, match="fit: expected a fit of this model, over its words"):
         strange.words(fit)
@@ -218,14 +258,18 @@ def test_effects_of_other_documents_want_their_table(structural):
     model, fit, _ = structural
     later = {"day": np.arange(100.0, 124.0)}
     other = model.described(CORPUS, later)
-    with pytest.raises(ValueError, match=r"table: expected the rows of the other documents, got none.*table=table"):
+    with pytest.raises(
+        ValueError, match=r"table: expected the rows of the other documents, got none.*table=table"
+    ):
         model.effects(fit, key=KEY, corpus=other, num_draws=4)
     found = model.effects(fit, key=KEY, corpus=other, table=later, num_draws=4)
     assert found.labels == ("Intercept", "day")
 
 
 def test_topics_that_grow_know_their_words():
-    fit = vi.grow(lambda k: vi.models.hdp(k, V), CORPUS, key=KEY, slots=4, most=4, patience=1, laps_each=3)
+    fit = vi.grow(
+        lambda k: vi.models.hdp(k, V), CORPUS, key=KEY, slots=4, most=4, patience=1, laps_each=3
+    )
     assert fit.vocabulary == WORDS
     with pytest.raises(ValueError, match="state: expected one that was fitted to the words"):
         vi.fit(fit.alg, OTHERS, state=fit.state, num_steps=1, key=KEY)
@@ -240,11 +284,17 @@ def test_texts_of_which_the_fit_knows_no_word_are_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         over_words(TEXTS, KNOWN)
-    with pytest.warns(UserWarning, match=r"^documents: 1 of 17 texts hold no word that the fit knows: what is said"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^documents: 1 of 17 texts hold no word that the fit knows: what is said",
+    ):
         over_words([*TEXTS, "entirely different matters"], KNOWN)
 
 
 def test_texts_of_which_the_fit_knows_less_than_half_are_said():
     mixed = [f"{word} entirely different matters" for word in KNOWN]
-    with pytest.warns(UserWarning, match=r"^documents: 12 of 16 words are ones that the fit does not know: they are"):
+    with pytest.warns(
+        UserWarning,
+        match=r"^documents: 12 of 16 words are ones that the fit does not know: they are",
+    ):
         over_words(mixed, KNOWN)

@@ -44,7 +44,8 @@ print(last[0] - first[0], sum(x.nbytes for x in fit.trace.values()), last[1] - f
 
 
 def grown(steps):
-    """Bytes, those of them that are the trace, descriptors and threads, from a tenth of a run to its end."""
+    """Bytes, those of them that are the trace, descriptors and threads, from a tenth of a run to
+    its end."""
     command = [sys.executable, "-W", "ignore", "-c", CODE.replace("STEPS", str(steps))]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]

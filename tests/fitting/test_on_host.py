@@ -23,7 +23,9 @@ def test_a_fit_within_a_program_names_the_steps(transform):
     ]
     y = jnp.ones((3, 4)) if transform is jax.vmap else jnp.ones(4)
     for name, fit in fits:
-        with pytest.raises(ValueError, match=f"{name}: expected to be called with numbers, .*alg.step"):
+        with pytest.raises(
+            ValueError, match=f"{name}: expected to be called with numbers, .*alg.step"
+        ):
             transform(fit)(y)
     with pytest.raises(ValueError, match=r"vijax\.fit: expected to be called with numbers"):
         jax.jit(lambda x: x + fits[0][1](np.ones(4)))(1.0)

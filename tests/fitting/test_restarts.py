@@ -8,9 +8,14 @@ import pytest
 import vijax as vi
 from vijax.fitting.restarts import WINDOW, many
 
-Y = np.concatenate([np.random.default_rng(0).normal(c, 1, (20, 1)) for c in (-5, 0, 5)]).astype(np.float32)
+Y = np.concatenate([np.random.default_rng(0).normal(c, 1, (20, 1)) for c in (-5, 0, 5)]).astype(
+    np.float32
+)
 ALG = vi.svi(
-    vi.models.mixture(vi.models.emission.unit_gaussian(3, 1), init=vi.init.random_responsibilities(0.5)), num_groups=60
+    vi.models.mixture(
+        vi.models.emission.unit_gaussian(3, 1), init=vi.init.random_responsibilities(0.5)
+    ),
+    num_groups=60,
 )
 KEY = jax.random.key(0)
 
@@ -19,7 +24,15 @@ def run(num_steps, **more):
     kept = []
     keep = lambda seen: kept.append(jax.tree.map(jnp.copy, seen.whole))
     fit = vi.fit(
-        ALG, Y, num_steps=num_steps, batch_size=20, restarts=4, key=KEY, callbacks=[keep], steps_per_chunk=5, **more
+        ALG,
+        Y,
+        num_steps=num_steps,
+        batch_size=20,
+        restarts=4,
+        key=KEY,
+        callbacks=[keep],
+        steps_per_chunk=5,
+        **more,
     )
     return fit, kept[-1] if kept else None
 
@@ -43,7 +56,8 @@ def test_the_number_of_restarts_is_that_of_the_state():
 
 
 def test_each_restart_has_draws_of_its_own_and_the_last_objectives_are_kept_in_order():
-    """Two restarts from one and the same start: under SSVI-A what they report differs by their draws alone."""
+    """Two restarts from one and the same start: under SSVI-A what they report differs by their
+    draws alone."""
     coin = vi.model(
         {"bias": vi.Beta.from_alpha_beta(2.0, 3.0)},
         lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),

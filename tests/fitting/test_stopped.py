@@ -1,4 +1,5 @@
-"""Ctrl-C in `vijax.auto` and `vijax.dadvi`: what was found is kept, and going on comes to the same end."""
+"""Ctrl-C in `vijax.auto` and `vijax.dadvi`: what was found is kept, and going on comes to the same
+end."""
 
 import functools
 import signal
@@ -86,7 +87,9 @@ def test_what_was_found_is_kept_and_gone_on_with(method, share, monkeypatch, cap
     assert part.verdict.startswith("Stopped early, by Ctrl-C")
     assert gradients(part) < gradients(whole)
     assert np.all(np.isfinite(part.sample(jax.random.key(1), 100)["x"]))
-    assert (part.report.stage is None) == (share == 0.02)  # amid the searches there is nothing to go on from
+    assert (part.report.stage is None) == (
+        share == 0.02
+    )  # amid the searches there is nothing to go on from
     again = method(stage=part.report.stage)
     same(again, whole)
     assert again.report.stage is None
@@ -132,7 +135,9 @@ def test_a_stage_of_something_else_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         pressed(patch, gradients(unbroken(METHODS["dadvi"])) // 2)
         stage = METHODS["dadvi"]().report.stage
-    with pytest.raises(ValueError, match="stage: expected one of 3 starts of 4 coordinates, got one of 16 starts"):
+    with pytest.raises(
+        ValueError, match="stage: expected one of 3 starts of 4 coordinates, got one of 16 starts"
+    ):
         METHODS["auto"](stage=stage, num_starts=3)
     with pytest.raises(ValueError, match="stage: expected one of the same method"):
         METHODS["auto"](stage=stage)
@@ -149,7 +154,9 @@ def test_a_stage_of_something_else_is_refused(monkeypatch):
 def test_a_second_one_stops_at_once(monkeypatch, interruptible):
     pressed(monkeypatch, 100)
     plain = Target.slopes
-    monkeypatch.setattr(Target, "slopes", lambda self, x: (signal.raise_signal(signal.SIGINT), plain(self, x))[1])
+    monkeypatch.setattr(
+        Target, "slopes", lambda self, x: (signal.raise_signal(signal.SIGINT), plain(self, x))[1]
+    )
     with pytest.raises(KeyboardInterrupt):
         METHODS["auto"]()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

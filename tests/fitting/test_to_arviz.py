@@ -29,7 +29,8 @@ def values(tree, group="posterior"):
 
 
 def test_log_densities_of_the_draws_are_scipys():
-    """Gamma(3) by a normal in log x: log p has the Jacobian, log q is normal; both of the free coordinate."""
+    """Gamma(3) by a normal in log x: log p has the Jacobian, log q is normal; both of the free
+    coordinate."""
     model = vi.density({"x": vi.free(support="positive")}, lambda v: 2 * jnp.log(v["x"]) - v["x"])
     fit = vi.auto(model, key=KEY)
     tree = fit.to_arviz(DRAWS, 400)
@@ -74,15 +75,21 @@ def test_a_density_with_data_has_lp_where_they_are_given():
 
 
 def test_a_conjugate_fit_has_its_draws():
-    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]).astype(np.float32)
-    fit = vi.fit(vi.cavi(vi.models.mixture(vi.models.emission.full_gaussian(2, 1))), y, num_steps=10, key=KEY)
+    y = np.concatenate(
+        [np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]
+    ).astype(np.float32)
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(vi.models.emission.full_gaussian(2, 1))), y, num_steps=10, key=KEY
+    )
     tree = fit.to_arviz(DRAWS, 200)
     drawn, plain = values(tree), fit.sample(DRAWS, 200)
     np.testing.assert_allclose(drawn["weights"][0], plain["weights"], rtol=1e-6)
     parts = {name: x.shape for name, x in drawn.items() if name.startswith("components.")}
     assert len(parts) >= 2
     assert all(shape[:3] == (1, 200, 2) for shape in parts.values())
-    with pytest.raises(ValueError, match="data: expected None, got data for a model in conjugate form"):
+    with pytest.raises(
+        ValueError, match="data: expected None, got data for a model in conjugate form"
+    ):
         fit.to_arviz(DRAWS, 10, data=y)
     with pytest.raises(ValueError, match="num_draws: expected an integer >= 1"):
         fit.to_arviz(DRAWS, 0)
@@ -91,7 +98,9 @@ def test_a_conjugate_fit_has_its_draws():
 def test_replicated_data_stand_beside_the_data():
     from vijax.models import emission
 
-    fit = vi.fit(vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 1))), Y[:, None], num_steps=2, key=KEY)
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 1))), Y[:, None], num_steps=2, key=KEY
+    )
     tree = fit.to_arviz(DRAWS, 20, predictive_of=Y[:, None])
     assert values(tree, "posterior_predictive")["y"].shape == (1, 20, 3, 1)
     np.testing.assert_array_equal(values(tree, "observed_data")["y"], Y[:, None])

@@ -27,7 +27,9 @@ def line(k: int) -> vi.Model:
 
 def clusters(seed: int = 0) -> np.ndarray:
     """Three of thirty points each."""
-    return np.random.default_rng(seed).normal(size=(90, 1)) + np.repeat([-9.0, 0.0, 9.0], 30)[:, None]
+    return (
+        np.random.default_rng(seed).normal(size=(90, 1)) + np.repeat([-9.0, 0.0, 9.0], 30)[:, None]
+    )
 
 
 def parameters(q: Any, name: str) -> list[np.ndarray]:
@@ -45,7 +47,9 @@ def test_clusters_are_found_from_one_component(grown: vi.Fit) -> None:
     assert grown.trace["in_use"][[0, -1]].tolist() == [1, 3]
     means = np.asarray(grown.posterior["components"].mean())[:3, 0]
     wanted = np.sort([x.mean() * 30 / 30.01 for x in clusters().reshape(3, 30)])
-    np.testing.assert_allclose(np.sort(means), wanted, atol=1e-3)  # where laps ended; the posterior's sd is .18
+    np.testing.assert_allclose(
+        np.sort(means), wanted, atol=1e-3
+    )  # where laps ended; the posterior's sd is .18
     counts = np.asarray(parameters(grown.posterior, "sticks")[0]) - 1
     np.testing.assert_allclose(counts[:3], 30, rtol=1e-4)
     assert grown.trace["move"][[0, -1]].tolist() == ["start", "end"]
@@ -59,18 +63,25 @@ def test_the_bound_never_falls_and_is_that_of_cavi(grown: vi.Fit) -> None:
     assert births.sum() >= 2
     assert np.all(grown.trace["gain"][births] > 10)
     again = vi.fit(
-        vi.cavi(line(6)), clusters(), num_steps=1, state=grown.state._replace(step=jnp.int32(0)), key=jax.random.key(0)
+        vi.cavi(line(6)),
+        clusters(),
+        num_steps=1,
+        state=grown.state._replace(step=jnp.int32(0)),
+        key=jax.random.key(0),
     )
     np.testing.assert_allclose(again.elbo, elbo[-1], rtol=1e-6)
 
 
 def test_slots_without_data_are_dropped_where_that_is_asked(grown: vi.Fit) -> None:
-    """The bound is that of `cavi` in as many slots, and higher: the stick of the last slot is certain."""
+    """The bound is that of `cavi` in as many slots, and higher: the stick of the last slot is
+    certain."""
     fit = vi.grow(line, clusters(), key=jax.random.key(0), slots=3, patience=1, trim=True)
     assert fit.trace["slots"][-2:].tolist() == [6, 3]
     assert fit.trace["in_use"][-1] == 3
     means = np.asarray(fit.posterior["components"].mean())[:, 0]
-    np.testing.assert_allclose(means, np.asarray(grown.posterior["components"].mean())[:3, 0], atol=1e-3)
+    np.testing.assert_allclose(
+        means, np.asarray(grown.posterior["components"].mean())[:3, 0], atol=1e-3
+    )
     begun = fit.state._replace(step=jnp.int32(0))
     again = vi.fit(vi.cavi(line(3)), clusters(), num_steps=1, state=begun, key=jax.random.key(0))
     np.testing.assert_allclose(again.elbo, fit.elbo, rtol=1e-6)
@@ -78,7 +89,8 @@ def test_slots_without_data_are_dropped_where_that_is_asked(grown: vi.Fit) -> No
 
 
 def test_laps_alone_are_no_gain() -> None:
-    """The present fit itself as a candidate, before it has settled: equally many laps take both to the same bound."""
+    """The present fit itself as a candidate, before it has settled: equally many laps take both to
+    the same bound."""
     y = np.random.default_rng(1).normal(size=(90, 1)) + np.repeat([-1.0, 0.0, 1.0], 30)[:, None]
     growth = _Growth(line, vi.cavi, y, 6, 6, 3, ())
     growth.begin(jax.random.key(0), 3)
@@ -90,8 +102,12 @@ def test_laps_alone_are_no_gain() -> None:
 
 def test_a_run_is_determined_by_its_key_and_compiles_once(grown: vi.Fit) -> None:
     seen: list = []
-    again = vi.grow(line, clusters(), key=jax.random.key(0), slots=3, patience=1, callbacks=[seen.append])
-    before = programs.compiled()  # not before the fixture: between two tests tests/memory.py may let go of programs
+    again = vi.grow(
+        line, clusters(), key=jax.random.key(0), slots=3, patience=1, callbacks=[seen.append]
+    )
+    before = (
+        programs.compiled()
+    )  # not before the fixture: between two tests tests/memory.py may let go of programs
     other = vi.grow(line, clusters(1), key=jax.random.key(1), slots=3, patience=1)
     assert programs.names_since(before) == []
     for name, x in grown.trace.items():
@@ -106,14 +122,21 @@ def test_empty_slots_are_not_in_use_and_a_callback_stops() -> None:
     fit = vi.grow(line, clusters(), key=jax.random.key(0), start=6, slots=6, patience=1)
     assert fit.trace["in_use"][-1] == 3
     stopped = vi.grow(
-        line, clusters(), key=jax.random.key(0), start=6, slots=6, patience=1, callbacks=[lambda p: p.move != "start"]
+        line,
+        clusters(),
+        key=jax.random.key(0),
+        start=6,
+        slots=6,
+        patience=1,
+        callbacks=[lambda p: p.move != "start"],
     )
     assert stopped.status is vi.Status.STOPPED
     assert len(stopped.trace["move"]) == 3
 
 
 def test_ctrl_c_lets_the_move_under_way_finish() -> None:
-    """Wherever Python hears it: an exception would be lost where it came in the garbage collector."""
+    """Wherever Python hears it: an exception would be lost where it came in the garbage
+    collector."""
     press = lambda p: p.accepted and p.move == "birth" and signal.raise_signal(signal.SIGINT)
     fit = vi.grow(line, clusters(), key=jax.random.key(0), callbacks=[press])
     assert fit.status is vi.Status.INTERRUPTED
@@ -121,15 +144,18 @@ def test_ctrl_c_lets_the_move_under_way_finish() -> None:
     assert np.isfinite(fit.trace["elbo"][-1])
 
 
-# --- small cases by hand -------------------------------------------------------------------------------------------
+# --- small cases by hand --------------------------------------------------------------------------
 def bound_of(resp: np.ndarray, y: np.ndarray, alpha: float) -> float:
-    """log-normalisers of the optimal globals, less those of the prior, plus the entropy of the classes."""
+    """log-normalisers of the optimal globals, less those of the prior, plus the entropy of the
+    classes."""
     counts = resp.sum(0)
     after = np.cumsum(counts[::-1])[::-1][1:]
     ones = resp.T @ y
     parts = betaln(1 + ones, 1 + counts[:, None] - ones).sum() - betaln(1, 1) * ones.size
     sticks = np.sum(betaln(1 + counts[:-1], alpha + after) - betaln(1, alpha))
-    return float(parts + sticks - np.sum(np.where(resp > 0, resp * np.log(np.maximum(resp, 1e-300)), 0.0)))
+    return float(
+        parts + sticks - np.sum(np.where(resp > 0, resp * np.log(np.maximum(resp, 1e-300)), 0.0))
+    )
 
 
 def naturals_of(resp: np.ndarray, y: np.ndarray, alpha: float) -> vi.Product:
@@ -137,7 +163,10 @@ def naturals_of(resp: np.ndarray, y: np.ndarray, alpha: float) -> vi.Product:
     after = np.cumsum(counts[::-1])[::-1][1:]
     sticks = vi.Beta(jnp.asarray(1 + counts[:-1]), jnp.asarray(alpha + after))
     return vi.Product(
-        {"components": vi.Beta(jnp.asarray(1 + ones), jnp.asarray(1 + counts[:, None] - ones)), "sticks": sticks}
+        {
+            "components": vi.Beta(jnp.asarray(1 + ones), jnp.asarray(1 + counts[:, None] - ones)),
+            "sticks": sticks,
+        }
     )
 
 
@@ -148,7 +177,9 @@ def bound_at(q: vi.Product, y: np.ndarray, alpha: float) -> float:
     stick, rest = digamma(v) - digamma(v + w), digamma(w) - digamma(v + w)
     weights = np.append(stick, 0) + np.append(0, np.cumsum(rest))
     data = logsumexp(weights + y @ log.T + (1 - y) @ log1m.T, axis=1).sum()
-    kl = lambda log, log1m, a, b, c, d: np.sum((a - c) * log + (b - d) * log1m - betaln(a, b) + betaln(c, d))
+    kl = lambda log, log1m, a, b, c, d: np.sum(
+        (a - c) * log + (b - d) * log1m - betaln(a, b) + betaln(c, d)
+    )
     return float(data - kl(log, log1m, a, b, 1, 1) - kl(stick, rest, v, w, 1, alpha))
 
 
@@ -165,14 +196,22 @@ def test_a_merge_is_that_of_the_responsibilities() -> None:
         axes, q = axes_of(prior, other), naturals_of(resp, y, alpha)
         change = jnp.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
         found = laps.changed(axes, q, prior, change, prior)
-        for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(naturals_of(merged, y, alpha)), strict=True):
+        for x, z in zip(
+            jax.tree.leaves(found), jax.tree.leaves(naturals_of(merged, y, alpha)), strict=True
+        ):
             np.testing.assert_allclose(x, z, rtol=1e-12)
         entropy = lambda r: -np.sum(np.where(r > 0, r * np.log(np.maximum(r, 1e-300)), 0.0))
-        gain = bound_of(merged, y, alpha) - bound_of(resp, y, alpha) - (entropy(merged) - entropy(resp))
+        gain = (
+            bound_of(merged, y, alpha)
+            - bound_of(resp, y, alpha)
+            - (entropy(merged) - entropy(resp))
+        )
         np.testing.assert_allclose(merge_gains(axes, q, prior)[0, 2], gain, rtol=1e-9)
         batch = vi.Minibatch(jnp.asarray(y)[None], jnp.array([12.0]), jnp.ones((1, 12)))
         end = laps.climb(alg, found, batch, jax.random.key(0), -np.inf, 1)
-        np.testing.assert_allclose(end.elbo, bound_at(naturals_of(merged, y, alpha), y, alpha), rtol=1e-12)
+        np.testing.assert_allclose(
+            end.elbo, bound_at(naturals_of(merged, y, alpha), y, alpha), rtol=1e-12
+        )
         assert bound_at(found, y, alpha) > bound_of(merged, y, alpha)
 
 
@@ -180,30 +219,43 @@ def test_room_is_made_without_a_change() -> None:
     """Twice the slots: those that were there stay, the others are at their prior."""
     y = (np.random.default_rng(0).uniform(size=(6, 4)) < 0.5).astype(float)
     q = naturals_of(np.eye(2)[[0, 0, 1, 0, 1, 0]], y, 1.0)
-    old, new = (vi.models.dp_mixture(bernoulli(k, 4)).prior({"concentration": jnp.ones(())}) for k in (2, 4))
+    old, new = (
+        vi.models.dp_mixture(bernoulli(k, 4)).prior({"concentration": jnp.ones(())}) for k in (2, 4)
+    )
     found = laps.changed(axes_of(old, new), q, old, jnp.eye(4, 2), new)
-    np.testing.assert_allclose(parameters(found, "components")[0][:2], parameters(q, "components")[0])
+    np.testing.assert_allclose(
+        parameters(found, "components")[0][:2], parameters(q, "components")[0]
+    )
     np.testing.assert_allclose(parameters(found, "components")[0][2:], 1.0)
     np.testing.assert_allclose(parameters(found, "sticks")[0], [5.0, 3.0, 1.0])
     np.testing.assert_allclose(parameters(found, "sticks")[1], [3.0, 1.0, 1.0])
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def test_what_cannot_grow_is_refused() -> None:
     key = jax.random.key(0)
-    with pytest.raises(ValueError, match=r"algorithm: expected vijax.cavi or vijax.memoized.*got svi"):
+    with pytest.raises(
+        ValueError, match=r"algorithm: expected vijax.cavi or vijax.memoized.*got svi"
+    ):
         vi.grow(line, clusters(), algorithm=vi.svi, key=key)
     with pytest.raises(ValueError, match=r"start: expected at most the number of slots, 4, got 5"):
         vi.grow(line, clusters(), start=5, slots=4, key=key)
-    with pytest.raises(ValueError, match=r"make: expected a model of rows, or .*hdp, got another model of documents"):
+    with pytest.raises(
+        ValueError,
+        match=r"make: expected a model of rows, or .*hdp, got another model of documents",
+    ):
         vi.grow(lambda k: vi.models.lda(k, 5), np.ones((5, 5), int), key=key)
     with pytest.raises(ValueError, match=r"make: expected a model of 8 classes of observations"):
         vi.grow(lambda k: vi.models.gap_nmf(3, k), np.ones((5, 3)), key=key)
-    with pytest.raises(ValueError, match=r"make: expected a model of 8 classes.*weights have a posterior"):
-        vi.grow(lambda k: vi.models.mixture(unit_gaussian(k, 1), weights=1 / k), clusters(), key=key)
+    with pytest.raises(
+        ValueError, match=r"make: expected a model of 8 classes.*weights have a posterior"
+    ):
+        vi.grow(
+            lambda k: vi.models.mixture(unit_gaussian(k, 1), weights=1 / k), clusters(), key=key
+        )
 
 
-# --- chains, other mixtures, memoized laps ---------------------------------------------------------------------------
+# --- chains, other mixtures, memoized laps --------------------------------------------------------
 def chain(k: int) -> vi.Model:
     return vi.models.hmm(unit_gaussian(k, dim=1), transition_concentration=1 / k, stickiness=2.0)
 
@@ -219,14 +271,18 @@ def sequences() -> tuple:
 
 
 def test_states_merge_as_the_paths_do() -> None:
-    """Transitions along both axes; the observations of a state are the transitions into it and the starts in it."""
+    """Transitions along both axes; the observations of a state are the transitions into it and the
+    starts in it."""
     prior, other = (vi.models.hmm(unit_gaussian(k, dim=1)).prior({}) for k in (3, 2))
     axes = axes_of(prior, other)
 
     def of_path(path: np.ndarray) -> vi.Product:
         first, pairs = np.eye(3)[path[:, 0]].sum(0), np.zeros((3, 3))
         np.add.at(pairs, (path[:, :-1].ravel(), path[:, 1:].ravel()), 1.0)
-        laws = {"initial": vi.Dirichlet(jnp.asarray(1 + first)), "transition": vi.Dirichlet(jnp.asarray(1 + pairs))}
+        laws = {
+            "initial": vi.Dirichlet(jnp.asarray(1 + first)),
+            "transition": vi.Dirichlet(jnp.asarray(1 + pairs)),
+        }
         return vi.Product({**laws, "components": prior["components"]})
 
     merged = np.where(paths() == 2, 0, paths())
@@ -234,7 +290,9 @@ def test_states_merge_as_the_paths_do() -> None:
     found = laps.changed(axes, of_path(paths()), prior, change, prior)
     for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(of_path(merged)), strict=True):
         np.testing.assert_allclose(x, z, rtol=1e-6)
-    np.testing.assert_allclose(laps.counted(axes, found, prior), np.bincount(merged.ravel(), minlength=3))
+    np.testing.assert_allclose(
+        laps.counted(axes, found, prior), np.bincount(merged.ravel(), minlength=3)
+    )
 
 
 def test_states_of_a_chain_are_found_from_one() -> None:
@@ -244,14 +302,20 @@ def test_states_of_a_chain_are_found_from_one() -> None:
     means = np.sort(np.asarray(fit.posterior["components"].mean())[:3, 0])
     np.testing.assert_allclose(means, [0, 9, 18], atol=0.5)
     again = vi.fit(
-        vi.cavi(chain(6)), sequences(), num_steps=1, state=fit.state._replace(step=jnp.int32(0)), key=jax.random.key(0)
+        vi.cavi(chain(6)),
+        sequences(),
+        num_steps=1,
+        state=fit.state._replace(step=jnp.int32(0)),
+        key=jax.random.key(0),
     )
     assert again.elbo >= fit.elbo - 1e-3
 
 
 def test_a_transition_that_no_path_has_is_brought_back() -> None:
     """At a prior of .001 its weight is e^-1000, so laps alone never find it again."""
-    make = lambda k: vi.models.hmm(unit_gaussian(k, dim=1), transition_concentration=1e-3, stickiness=2.0)
+    make = lambda k: vi.models.hmm(
+        unit_gaussian(k, dim=1), transition_concentration=1e-3, stickiness=2.0
+    )
     growth = _Growth(make, vi.cavi, sequences(), 6, 6, 100, ())
     growth.begin(jax.random.key(0), 3)
     best, q = growth.elbo, growth.q
@@ -266,7 +330,9 @@ def test_a_transition_that_no_path_has_is_brought_back() -> None:
     np.testing.assert_allclose(growth.elbo, best, atol=1e-2)
     assert growth.q["transition"].concentration[high, low] > 1.9
     assert str(growth.proposals[1]).startswith("entries: accepted, +")
-    assert growth.q["transition"].concentration[3:, :].max() < 2.01  # of states not in use nothing but the prior
+    assert (
+        growth.q["transition"].concentration[3:, :].max() < 2.01
+    )  # of states not in use nothing but the prior
 
 
 def test_laps_may_be_memoized(grown: vi.Fit) -> None:
@@ -291,10 +357,13 @@ MEMOIZED = {
 
 @pytest.mark.parametrize("name", MEMOIZED)
 def test_memoized_laps_of_other_models_report_the_bound_of_cavi(name: str) -> None:
-    """From one component the true three; the bound is that of a step of `cavi` from the same posterior."""
+    """From one component the true three; the bound is that of a step of `cavi` from the same
+    posterior."""
     make, draw, parts = MEMOIZED[name]
     algorithm = lambda model: vi.memoized(model, num_parts=parts)
-    fit = vi.grow(make, draw(), key=jax.random.key(0), slots=6, most=6, patience=1, algorithm=algorithm)
+    fit = vi.grow(
+        make, draw(), key=jax.random.key(0), slots=6, most=6, patience=1, algorithm=algorithm
+    )
     assert fit.trace["in_use"][[0, -1]].tolist() == [1, 3]
     assert np.all(np.diff(fit.trace["elbo"]) >= -1e-6 * np.abs(fit.elbo))
     alg = vi.cavi(make(6))

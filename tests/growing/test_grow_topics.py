@@ -18,7 +18,10 @@ def make(k: int) -> vi.Model:
 def bars(seed: int, num: int = 60) -> np.ndarray:
     """Documents of 60 words of six topics, the rows and columns of 3 x 3 words."""
     rng = np.random.default_rng(seed)
-    shapes = np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))]) + 0.01
+    shapes = (
+        np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))])
+        + 0.01
+    )
     topics = shapes / shapes.sum(1, keepdims=True)
     return np.stack([rng.multinomial(60, p) for p in rng.dirichlet(np.full(6, 0.2), num) @ topics])
 
@@ -60,7 +63,15 @@ def test_a_birth_divides_the_words_of_topics(growth: _Growth, number: int, alone
     """The topics of the small model hold as many words as documents have of these topics."""
     slots = growth.used[:number]
     small = growth._small(2)
-    given = growth.axes, growth.q, growth._data, jax.random.key(1), np.isin(np.arange(8), slots), alone, 5
+    given = (
+        growth.axes,
+        growth.q,
+        growth._data,
+        jax.random.key(1),
+        np.isin(np.arange(8), slots),
+        alone,
+        5,
+    )
     q, sizes = documents.divided(growth.alg, small, *given)
     words = np.asarray(jax.tree.leaves(q["topics"])[0], np.float64) - 0.1
     assert words.sum() == pytest.approx(words_of(growth)[1][:, slots].sum(), rel=0.1)
@@ -71,17 +82,22 @@ def test_topics_are_near_that_documents_have_together(growth: _Growth) -> None:
     n = words_of(growth)[1]
     n = n[:, n.sum(0) > 1e-3]
     found = np.asarray(documents.nearness(growth._data))[: n.shape[1], : n.shape[1]]
-    np.testing.assert_allclose(found, n.T @ n / np.outer(*2 * [np.linalg.norm(n, axis=0)]), rtol=1e-4)
+    np.testing.assert_allclose(
+        found, n.T @ n / np.outer(*2 * [np.linalg.norm(n, axis=0)]), rtol=1e-4
+    )
 
 
 def test_memoized_laps_report_the_bound_of_cavi() -> None:
-    """At their end, at their globals and words of each topic: a lap of `cavi` finds next to no more."""
+    """At their end, at their globals and words of each topic: a lap of `cavi` finds next to no
+    more."""
     parts = _Growth(make, lambda model: vi.memoized(model, num_parts=3), bars(0), 8, 8, 200, ())
     parts.begin(jax.random.key(0), 3)
     flat = lambda x: x.reshape(1, -1, *x.shape[2:])
     whole = _Growth(make, vi.cavi, bars(0), 8, 8, 1, ())
     batches = documents.merged_into_one(parts.batches)
-    batches = jax.tree.map(lambda x: x[None], batches)._replace(local=jax.tree.map(flat, parts.local))
+    batches = jax.tree.map(lambda x: x[None], batches)._replace(
+        local=jax.tree.map(flat, parts.local)
+    )
     again = laps.climb(whole.alg, parts.q, batches, jax.random.key(0), -np.inf, 1, 1)
     np.testing.assert_allclose(parts.elbo, again.elbo, rtol=2e-5)
 
@@ -89,7 +105,10 @@ def test_memoized_laps_report_the_bound_of_cavi() -> None:
 def check_bars(fit: vi.Fit) -> None:
     assert fit.trace["in_use"][-1] == 6
     means = np.asarray(fit.posterior["topics"].mean())[:6]
-    shapes = np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))]) / 3
+    shapes = (
+        np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))])
+        / 3
+    )
     distance = np.abs(means[:, None] - shapes).sum(-1)
     assert distance.min(0).max() < 1 / 3  # bars are 4/3 apart, or 2
 
@@ -97,7 +116,8 @@ def check_bars(fit: vi.Fit) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [1, 12])
 def test_bars_are_found(start: int) -> None:
-    """From one topic, and from many; the bound never falls; data of the same shape compile nothing again."""
+    """From one topic, and from many; the bound never falls; data of the same shape compile nothing
+    again."""
     fit = vi.grow(make, bars(0), key=jax.random.key(0), start=start)
     elbo = fit.trace["elbo"]
     assert np.all(np.diff(elbo) >= -1e-6 * np.abs(elbo[1:]))
@@ -112,7 +132,14 @@ def test_bars_are_found(start: int) -> None:
 
 @pytest.mark.slow
 def test_bars_are_found_by_memoized_laps() -> None:
-    check_bars(vi.grow(make, bars(0), key=jax.random.key(0), algorithm=lambda model: vi.memoized(model, num_parts=3)))
+    check_bars(
+        vi.grow(
+            make,
+            bars(0),
+            key=jax.random.key(0),
+            algorithm=lambda model: vi.memoized(model, num_parts=3),
+        )
+    )
 
 
 def test_other_models_of_documents_are_refused() -> None:

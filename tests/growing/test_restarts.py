@@ -18,13 +18,14 @@ from vijax.xla.precision import enable_x64
 ALPHA, ROUNDS = 0.8, 300
 
 
-# --- all starts of small documents ----------------------------------------------------------------------------------
+# --- all starts of small documents ----------------------------------------------------------------
 def slope(log_x: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.where(n < 1, log_x, digamma(np.exp(log_x) + np.maximum(n, 1)))
 
 
 def ascended(phi: np.ndarray, counts: np.ndarray, log_x: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """The bound of documents after coordinate ascent on responsibilities, from words n of each topic: (..., K)."""
+    """The bound of documents after coordinate ascent on responsibilities, from words n of each
+    topic: (..., K)."""
     for _ in range(ROUNDS):
         weights = phi * np.exp(slope(log_x, n))[..., None]
         resp = weights / weights.sum(-2, keepdims=True)
@@ -36,9 +37,9 @@ def ascended(phi: np.ndarray, counts: np.ndarray, log_x: np.ndarray, n: np.ndarr
 
 
 def test_the_best_of_all_starts_is_found() -> None:
-    """Twelve documents of four words, four topics that overlap: each start that gives every word wholly to one topic is
-    followed by NumPy. After as many turns as there are topics no document is below the best of these 256; from the even
-    start alone some are."""
+    """Twelve documents of four words, four topics that overlap: each start that gives every word
+    wholly to one topic is followed by NumPy. After as many turns as there are topics no document is
+    below the best of these 256; from the even start alone some are."""
     rng, num_topics, vocab = np.random.default_rng(4), 4, 4
     counts = rng.integers(1, 9, size=(12, vocab))
     with enable_x64(True):
@@ -46,12 +47,23 @@ def test_the_best_of_all_starts_is_found() -> None:
         topics = vi.Dirichlet(jnp.asarray(rng.gamma(0.7, 6.0, size=(num_topics, vocab)) + 0.5))
         spec = vi.cavi(model, estep=vi.estep.mean_field(500, 1e-10)).spec
         prior = model.prior({name: jnp.asarray(x) for name, x in model.hyper.items()})
-        q = prior.replace({"topics": topics, "sticks": vi.Beta(jnp.array([6.0, 4, 3, 2]), jnp.array([9.0, 5, 3, 2]))})
-        batches = _Growth(lambda k: vi.models.hdp(k, vocab, alpha=ALPHA, eta=0.5), vi.cavi, counts, 4, 4, 1, ()).batches
-        batch = jax.tree.map(lambda x: x[0], batches._replace(local=restarts.first_words(model, batches)))
+        q = prior.replace(
+            {
+                "topics": topics,
+                "sticks": vi.Beta(jnp.array([6.0, 4, 3, 2]), jnp.array([9.0, 5, 3, 2])),
+            }
+        )
+        batches = _Growth(
+            lambda k: vi.models.hdp(k, vocab, alpha=ALPHA, eta=0.5), vi.cavi, counts, 4, 4, 1, ()
+        ).batches
+        batch = jax.tree.map(
+            lambda x: x[0], batches._replace(local=restarts.first_words(model, batches))
+        )
         stats, hyper = spec.point(q), {name: jnp.asarray(x) for name, x in model.hyper.items()}
         x = restarts.Shared.of(hyper, stats).x
-        turned = jax.jit(lambda b, turn: restarts.best_of_starts(spec, hyper, stats, b, jax.random.key(0), turn))
+        turned = jax.jit(
+            lambda b, turn: restarts.best_of_starts(spec, hyper, stats, b, jax.random.key(0), turn)
+        )
         cold = jax.jit(lambda b: model.local_elbo(hyper, stats, b, jax.random.key(0), spec.estep))(
             batch._replace(local=None)
         )
@@ -63,8 +75,12 @@ def test_the_best_of_all_starts_is_found() -> None:
         [np.asarray(b)[np.asarray(d.weights) > 0] for b, d in zip(said, docs, strict=True)]
     )
     rows = np.concatenate([_rows(docs, vocab) for docs in batch.data])
-    assigned = np.eye(num_topics)[list(itertools.product(range(num_topics), repeat=vocab))]  # (256, V, K)
-    best = np.array([ascended(phi, c, log_x, np.einsum("svk,v->sk", assigned, c)).max() for c in rows])
+    assigned = np.eye(num_topics)[
+        list(itertools.product(range(num_topics), repeat=vocab))
+    ]  # (256, V, K)
+    best = np.array(
+        [ascended(phi, c, log_x, np.einsum("svk,v->sk", assigned, c)).max() for c in rows]
+    )
     ours, usual = (in_order(said.per_group, batch.data) for said in (found, cold))
     assert np.all(ours > best - 1e-6)
     assert np.sum(usual < best - 0.01) >= 2
@@ -73,12 +89,14 @@ def test_the_best_of_all_starts_is_found() -> None:
 def _rows(docs: Any, vocab: int) -> np.ndarray:
     """Counts by word of the documents that are no padding."""
     table = np.zeros((len(docs.words), vocab))
-    for row, words, counts in zip(table, np.asarray(docs.words), np.asarray(docs.counts), strict=True):
+    for row, words, counts in zip(
+        table, np.asarray(docs.words), np.asarray(docs.counts), strict=True
+    ):
         np.add.at(row, words, counts)
     return table[np.asarray(docs.weights) > 0]
 
 
-# --- laps -----------------------------------------------------------------------------------------------------------
+# --- laps -----------------------------------------------------------------------------------------
 def test_no_lap_lowers_the_bound() -> None:
     """Lap after lap, where the steps of the algorithm, whose documents begin anew, do lower it."""
     growth = _Growth(make, vi.cavi, bars(0), 8, 8, 5, ())
@@ -114,5 +132,7 @@ def test_words_follow_the_slots() -> None:
 @pytest.mark.slow
 def test_a_growth_ends_above_restarts_that_are_told_the_number() -> None:
     fit = vi.grow(make, bars(0), key=jax.random.key(0), start=12)
-    best = vi.fit(vi.cavi(make(6)), bars(0), restarts=5, num_steps=200, tol=1e-7, key=jax.random.key(0))
+    best = vi.fit(
+        vi.cavi(make(6)), bars(0), restarts=5, num_steps=200, tol=1e-7, key=jax.random.key(0)
+    )
     assert fit.trace["elbo"][-1] > best.elbo

@@ -17,15 +17,21 @@ def priors(model):
 
 
 def test_what_slots_share_is_counted_once():
-    """A tied covariance has the rows of all slots already, when the rows of a new slot are added to the means."""
+    """A tied covariance has the rows of all slots already, when the rows of a new slot are added to
+    the means."""
     prior, other = priors(lambda k: vi.models.dp_mixture(tied_gaussian(k, dim=2)))
     axes = axes_of(prior, other)
     rng = np.random.default_rng(0)
 
     def with_message(seed):
         noise = np.random.default_rng(seed)
-        leaves = [0.1 * noise.uniform(size=x.shape).astype(x.dtype) for x in tree.parameters(prior["components"])]
-        sticks = jax.tree.map(lambda x: x + jnp.asarray(rng.uniform(size=x.shape), x.dtype), prior[STICKS])
+        leaves = [
+            0.1 * noise.uniform(size=x.shape).astype(x.dtype)
+            for x in tree.parameters(prior["components"])
+        ]
+        sticks = jax.tree.map(
+            lambda x: x + jnp.asarray(rng.uniform(size=x.shape), x.dtype), prior[STICKS]
+        )
         message = prior["components"].with_naturals(leaves)
         return prior.replace({STICKS: sticks, "components": tree.add(prior["components"], message)})
 
@@ -45,7 +51,8 @@ def test_what_slots_share_is_counted_once():
 
 
 def test_a_state_that_its_stick_leaves_out_counts_no_more_than_that():
-    """Of a chain with a stick worth .3 of a step, whose transitions still hold 7; of the others transitions count."""
+    """Of a chain with a stick worth .3 of a step, whose transitions still hold 7; of the others
+    transitions count."""
     prior, other = priors(lambda k: vi.models.hdp_hmm(vi.models.emission.unit_gaussian(k, dim=1)))
     axes = axes_of(prior, other)
     counts = np.array([30.0, 0.3, 12.0])

@@ -1,4 +1,5 @@
-"""The page of claims is that of its data, and every figure, file, option and test that it names is there."""
+"""The page of claims is that of its data, and every figure, file, option and test that it names is
+there."""
 
 import re
 import runpy
@@ -36,7 +37,10 @@ def test_every_figure_is_in_its_source():
     [
         ({"ours": "{1 | gap} nats at 1,121 steps"}, "Figure 2: 1,121 not in results_small_steps"),
         ({"ours": "{3 | gap}"}, "no cell '3', 'gap'"),
-        ({"ours": "{Above:} steps of {the different constant}"}, "no number after 'the different constant'"),
+        (
+            {"ours": "{Above:} steps of {the different constant}"},
+            "no number after 'the different constant'",
+        ),
         ({"source": "results_small_steps.md#Sizes"}, "there is no such heading"),
     ],
 )

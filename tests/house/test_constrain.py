@@ -1,4 +1,5 @@
-"""Constraints against the bijectors of TensorFlow Probability, their Jacobians, and the supports they say they have."""
+"""Constraints against the bijectors of TensorFlow Probability, their Jacobians, and the supports
+they say they have."""
 
 import functools
 
@@ -16,15 +17,41 @@ LOWER = np.tril_indices(3)
 BELOW = np.tril_indices(3, -1)
 CORRELATED = [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, -0.6, 0.8]]
 
-CASES = {  # the constraint, a point, arrays outside, and what of a point its density is with respect to
+# the constraint, a point, arrays outside, and what of a point its density is with respect to
+CASES = {
     "real": (constrain.real(), [-2.0, 0.0, 1e9], [[0.0, np.inf], [np.nan, 1.0]], lambda x: x),
     "positive": (constrain.positive(), [1e-6, 1.0, 1e9], [[1.0, 0.0], [np.inf, 1.0]], lambda x: x),
     "above": (constrain.above(-1.5), [-1.4, 0.0, 7.0], [[-1.5, 2.0], [-2.0, 0.0]], lambda x: x),
-    "below": (constrain.below(2.0), [-9.0, 1.0, 1.9], [[2.0, 1.0], [1.0, 3.0], [-np.inf, 0.0]], lambda x: x),
-    "interval": (constrain.interval(-1.0, 3.0), [-0.999, 0.5, 2.999], [[0.0, 3.0], [-1.0, 0.0]], lambda x: x),
-    "unit_interval": (constrain.unit_interval(), [1e-4, 0.5, 0.7], [[0.0, 0.5], [0.5, 1.0]], lambda x: x),
-    "simplex": (constrain.simplex(), [0.2, 0.1, 0.7], [[0.2, 0.0, 0.8], [0.2, 0.2, 0.5]], lambda x: x[:-1]),
-    "ordered": (constrain.ordered(), [-2.0, 1.0, 1.5], [[0.0, 0.0, 1.0], [0.0, 1.0, 0.5]], lambda x: x),
+    "below": (
+        constrain.below(2.0),
+        [-9.0, 1.0, 1.9],
+        [[2.0, 1.0], [1.0, 3.0], [-np.inf, 0.0]],
+        lambda x: x,
+    ),
+    "interval": (
+        constrain.interval(-1.0, 3.0),
+        [-0.999, 0.5, 2.999],
+        [[0.0, 3.0], [-1.0, 0.0]],
+        lambda x: x,
+    ),
+    "unit_interval": (
+        constrain.unit_interval(),
+        [1e-4, 0.5, 0.7],
+        [[0.0, 0.5], [0.5, 1.0]],
+        lambda x: x,
+    ),
+    "simplex": (
+        constrain.simplex(),
+        [0.2, 0.1, 0.7],
+        [[0.2, 0.0, 0.8], [0.2, 0.2, 0.5]],
+        lambda x: x[:-1],
+    ),
+    "ordered": (
+        constrain.ordered(),
+        [-2.0, 1.0, 1.5],
+        [[0.0, 0.0, 1.0], [0.0, 1.0, 0.5]],
+        lambda x: x,
+    ),
     "positive_definite": (
         constrain.positive_definite(),
         [[2.0, 0.5, 0.1], [0.5, 1.0, -0.3], [0.1, -0.3, 3.0]],
@@ -98,7 +125,8 @@ def test_any_numbers_stand_for_points_of_a_batch(name):
 
 @EVERY
 def test_float32_is_right_and_differentiable_far_out(name):
-    """At coordinates of plus and minus 30, log determinants are those of float64 and all derivatives finite."""
+    """At coordinates of plus and minus 30, log determinants are those of float64 and all
+    derivatives finite."""
     constraint, x, _, _ = CASES[name]
     count = int(np.prod(constraint.free_shape(np.shape(x))))
     slopes = jax.jit(jax.grad(lambda f: jnp.sum(constraint.point(f)) + constraint.log_det(f)))
@@ -111,7 +139,9 @@ def test_float32_is_right_and_differentiable_far_out(name):
             np.testing.assert_allclose(log_det, there(constraint, free)[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["positive", "above", "below", "interval", "unit_interval", "simplex"])
+@pytest.mark.parametrize(
+    "name", ["positive", "above", "below", "interval", "unit_interval", "simplex"]
+)
 def test_rounding_puts_no_point_on_the_boundary(name):
     """1 + exp(-30), and sigmoid(30), are 1 in float32."""
     constraint = CASES[name][0]
@@ -122,7 +152,9 @@ def test_rounding_puts_no_point_on_the_boundary(name):
 def bijectors():
     tfp = pytest.importorskip("vijax.adapters.tfp").tfp
     tfb = tfp.bijectors
-    chain = tfb.Chain([tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)])
+    chain = tfb.Chain(
+        [tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)]
+    )
     return {
         "real": tfb.Identity(),
         "positive": tfb.Exp(),
@@ -140,8 +172,9 @@ def bijectors():
 @pytest.mark.filterwarnings("ignore")
 @EVERY
 def test_points_and_log_determinants_are_tfps(name):
-    """TFP's triangles are filled in another order, so that its own coordinates of the point are taken; its simplex has
-    the area of the simplex itself, sqrt(K) times that of the first K - 1 coordinates."""
+    """TFP's triangles are filled in another order, so that its own coordinates of the point are
+    taken; its simplex has the area of the simplex itself, sqrt(K) times that of the first K - 1
+    coordinates."""
     bijector = bijectors()[name]
     constraint, x, _, _ = CASES[name]
     free = np.linspace(-1.0, 1.5, *constraint.free_shape(np.shape(x)), dtype=np.float32)
@@ -162,21 +195,38 @@ def test_points_and_log_determinants_are_tfps(name):
 def test_densities_of_transformed_laws_integrate_to_one():
     """Quadrature over the free coordinates of Beta(2, 3) and of a Gamma(2.5) above 1."""
     free = np.linspace(-25.0, 25.0, 1001)
-    laws = ((constrain.unit_interval(), stats.beta(2, 3)), (constrain.above(1.0), stats.gamma(2.5, loc=1.0)))
+    laws = (
+        (constrain.unit_interval(), stats.beta(2, 3)),
+        (constrain.above(1.0), stats.gamma(2.5, loc=1.0)),
+    )
     with jax.enable_x64(True):
         for constraint, law in laws:
             point, log_det = jax.jit(jax.vmap(functools.partial(there, constraint)))(free)
-            np.testing.assert_allclose(np.trapezoid(np.exp(law.logpdf(point) + log_det), free), 1.0, rtol=1e-8)
+            np.testing.assert_allclose(
+                np.trapezoid(np.exp(law.logpdf(point) + log_det), free), 1.0, rtol=1e-8
+            )
 
 
 @pytest.mark.parametrize(
     ("constraint", "shape", "message"),
     [
-        (constrain.simplex(), (3, 1), r"x: expected a last axis of at least 2 entries, got shape \(3, 1\)"),
+        (
+            constrain.simplex(),
+            (3, 1),
+            r"x: expected a last axis of at least 2 entries, got shape \(3, 1\)",
+        ),
         (constrain.simplex(), (), r"x: expected a last axis of at least 2 entries, got shape \(\)"),
         (constrain.ordered(), (), r"x: expected a last axis of at least 1 entry, got shape \(\)"),
-        (constrain.positive_definite(), (2, 3), r"x: expected square matrices in the last two axes, got shape \(2, 3"),
-        (constrain.correlation_cholesky(), (3,), r"x: expected square matrices in the last two axes, got shape \(3,"),
+        (
+            constrain.positive_definite(),
+            (2, 3),
+            r"x: expected square matrices in the last two axes, got shape \(2, 3",
+        ),
+        (
+            constrain.correlation_cholesky(),
+            (3,),
+            r"x: expected square matrices in the last two axes, got shape \(3,",
+        ),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(constraint, shape, message):
@@ -193,12 +243,32 @@ def test_shapes_that_cannot_be_are_refused(constraint, shape, message):
 @pytest.mark.parametrize(
     ("constraint", "free", "message"),
     [
-        (constrain.simplex(), np.ones((2, 0)), r"free: expected a last axis of at least 1 entry, got shape \(2, 0\)"),
+        (
+            constrain.simplex(),
+            np.ones((2, 0)),
+            r"free: expected a last axis of at least 1 entry, got shape \(2, 0\)",
+        ),
         (constrain.ordered(), np.ones(()), r"free: expected a last axis of at least 1 entry"),
-        (constrain.positive_definite(), np.ones(4), r"free: expected a last axis of D \(D \+ 1\) / 2 entries, got .*4"),
-        (constrain.positive_definite(), np.ones(0), r"free: expected a last axis of D \(D \+ 1\) / 2 entries"),
-        (constrain.correlation_cholesky(), np.ones(2), r"free: expected a last axis of D \(D - 1\) / 2 entries"),
-        (constrain.correlation_cholesky(), np.ones(()), r"free: expected a last axis of D \(D - 1\) / 2 entries"),
+        (
+            constrain.positive_definite(),
+            np.ones(4),
+            r"free: expected a last axis of D \(D \+ 1\) / 2 entries, got .*4",
+        ),
+        (
+            constrain.positive_definite(),
+            np.ones(0),
+            r"free: expected a last axis of D \(D \+ 1\) / 2 entries",
+        ),
+        (
+            constrain.correlation_cholesky(),
+            np.ones(2),
+            r"free: expected a last axis of D \(D - 1\) / 2 entries",
+        ),
+        (
+            constrain.correlation_cholesky(),
+            np.ones(()),
+            r"free: expected a last axis of D \(D - 1\) / 2 entries",
+        ),
     ],
 )
 def test_coordinates_of_no_point_are_refused(constraint, free, message, method):
@@ -209,7 +279,9 @@ def test_coordinates_of_no_point_are_refused(constraint, free, message, method):
 def test_bounds_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"high: expected a number above low=1\.0, got 1\.0"):
         constrain.interval(1.0, 1.0)
-    with pytest.raises(ValueError, match=r"low: expected a finite number, got -inf. For an infinite end use above"):
+    with pytest.raises(
+        ValueError, match=r"low: expected a finite number, got -inf. For an infinite end use above"
+    ):
         constrain.interval(-np.inf, 1.0)
     with pytest.raises(ValueError, match=r"low: expected a finite number, got nan"):
         constrain.above(np.nan)

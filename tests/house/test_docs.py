@@ -8,7 +8,8 @@ import pytest
 
 API = Path(__file__).parents[2] / "docs" / "api"
 LISTED = re.compile(
-    r"^\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n   :toctree: generated\n\n((?:   \S+\n)+)", re.MULTILINE
+    r"^\.\. currentmodule:: (\S+)\n\n\.\. autosummary::\n   :toctree: generated\n\n((?:   \S+\n)+)",
+    re.MULTILINE,
 )
 PARTS = """checkpoint constrain data emission estep estimand estimator evaluate expectation families guides init
 likelihood messages models objective observed plots reference scale sites sklearn step_size topics trust update"""
@@ -18,7 +19,12 @@ likelihood messages models objective observed plots reference scale sites sklear
 def listed():
     """All names of the pages, with their modules."""
     pages = [page.read_text() for page in API.glob("*.md")]
-    return [f"{module}.{name}" for page in pages for module, names in LISTED.findall(page) for name in names.split()]
+    return [
+        f"{module}.{name}"
+        for page in pages
+        for module, names in LISTED.findall(page)
+        for name in names.split()
+    ]
 
 
 def found(path):
@@ -41,7 +47,9 @@ def test_every_listed_name_is_there():
         assert found(name).__doc__, name
 
 
-@pytest.mark.parametrize("module", ["vijax", "vijax.models", "vijax.models.emission", "vijax.sklearn"])
+@pytest.mark.parametrize(
+    "module", ["vijax", "vijax.models", "vijax.models.emission", "vijax.sklearn"]
+)
 def test_every_public_name_is_listed(module):
     known = {name.rsplit(".", 1)[-1] for name in listed()}
     public = set(importlib.import_module(module).__all__) - set(PARTS.split())

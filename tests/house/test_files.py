@@ -1,4 +1,5 @@
-"""Files are written whole or not at all, and a link in a folder from elsewhere leads no write to another place."""
+"""Files are written whole or not at all, and a link in a folder from elsewhere leads no write to
+another place."""
 
 import os
 
@@ -38,7 +39,10 @@ def test_a_file_that_grows_is_not_reached_through_a_link(tmp_path):
 def test_a_folder_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "checkpoints").symlink_to("elsewhere")
-    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoints is a link to another folder.*remove the link"):
+    with pytest.raises(
+        checkpoint.CheckpointError,
+        match=r"checkpoints is a link to another folder.*remove the link",
+    ):
         checkpoint.save(tmp_path / "checkpoints", 1, {"x": 1})
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -72,7 +76,10 @@ def test_arrays_are_written_and_nothing_else(tmp_path):
     """NumPy before 2.2 has no `allow_pickle` in savez, and writes it as one more array."""
     files.write_arrays(tmp_path / "posterior.npz", {"a/b": np.arange(3), "name": np.array("x")})
     with np.load(tmp_path / "posterior.npz", allow_pickle=False) as found:
-        assert {name: found[name].tolist() for name in found.files} == {"a/b": [0, 1, 2], "name": "x"}
+        assert {name: found[name].tolist() for name in found.files} == {
+            "a/b": [0, 1, 2],
+            "name": "x",
+        }
 
 
 def test_objects_are_never_pickled(tmp_path):

@@ -14,7 +14,12 @@ from vijax.extras import require_extra
 ROOT = Path(__file__).parents[2]
 REQUIRED = r'require_extra\("([\w.]+)"'
 NOT_TRIED = {"json"}  # the example of its docstring
-BY_OTHER_MEANS = {"vijax.adapters.tfp", "vijax.fitting.to_arviz", "flowjax.flows", "flowjax.distributions"}
+BY_OTHER_MEANS = {
+    "vijax.adapters.tfp",
+    "vijax.fitting.to_arviz",
+    "flowjax.flows",
+    "flowjax.distributions",
+}
 IMPORT_EACH = """
 import sys
 from vijax.extras import require_extra
@@ -35,7 +40,8 @@ for name in sys.argv[1:]:
 @pytest.fixture
 def noisy(tmp_path, monkeypatch):
     (tmp_path / "noisy_package.py").write_text(
-        "import warnings\nfor level in 1, 2: warnings.warn('a new version', FutureWarning, stacklevel=level)\n"
+        "import warnings\nfor level in 1, 2: warnings.warn('a new version', FutureWarning, "
+        "stacklevel=level)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield "noisy_package"
@@ -60,12 +66,15 @@ def optional():
 
 @pytest.mark.slow
 def test_every_optional_package_is_imported_on_a_machine_that_remembers_nothing(tmp_path):
-    """Warnings being errors. ArviZ 0.23 gives one once a day, and remembers it in the user's cache."""
+    """Warnings being errors. ArviZ 0.23 gives one once a day, and remembers it in the user's
+    cache."""
     forgotten = {"PYTHONWARNINGS", "MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
     environ = {name: value for name, value in os.environ.items() if name not in forgotten}
     command = [sys.executable, "-W", "error", "-c", IMPORT_EACH, "vijax", *optional()]
     environ |= {"HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "FAILED" not in done.stdout, done.stdout
     assert done.stdout.count("imported") >= 2

@@ -16,12 +16,13 @@ key = jax.random.key(0)
 rng = np.random.default_rng(0)
 """
 BEFORE = {
-    "devices": MODEL
-    + "data = rng.normal(size=(9000, 1))\nalg = vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
+    "devices": MODEL + "data = rng.normal(size=(9000, 1))\nalg = "
+    "vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
     "diagnose": MODEL + 'model = vi.density({"x": vi.free()}, log_prior=lambda v: -v["x"] ** 2, '
     'log_lik=lambda v, y: -0.5 * (y - v["x"]) ** 2)\ndata = rng.normal(size=50)',
     "float64": "",
-    "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = pandas.DataFrame(SLEEP)\n"
+    "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = "
+    "pandas.DataFrame(SLEEP)\n"
     "formula = 'reaction ~ days + (1 | subject)'",
     "hierarchies": "",
     "grow": MODEL + "y = rng.normal(size=(60, 2)) + 9.0 * (np.arange(60) % 2)[:, None]",
@@ -46,8 +47,8 @@ rng = np.random.default_rng(0)
 pairs = sorted({(int(u), int(i)) for u, i in zip(rng.integers(0, 1200, 9000), rng.integers(0, 60, 9000))})
 open("taken.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i in pairs))
 """,
-    "resume": MODEL
-    + "data = rng.normal(size=(90, 1))\nalg = vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
+    "resume": MODEL + "data = rng.normal(size=(90, 1))\nalg = "
+    "vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
     "switching-dynamics": MODEL
     + """
 tracks, forces = [], [rng.normal(size=n) for n in (80, 60, 100)]
@@ -71,14 +72,17 @@ table, days = pandas.DataFrame({"text": texts, "party": party, "day": day}), np.
 }
 """Python that comes before that of a page."""
 ELSEWHERE = {
-    "cluster": "needs Ray, and processes that something else starts (tests/scale has two on one machine)",
+    "cluster": "needs Ray, and processes that something else starts (tests/scale has two on one "
+    "machine)",
     "pymc": "needs PyMC, which is large (tests/adapters/test_from_pymc.py has what it shows)",
     "use-a-run": "its lines are for runs of several models (tests/app has each)",
 }
 
 
 def blocks(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(
+        r"^```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 def test_every_page_with_python_is_run_or_says_why_not():
@@ -93,7 +97,15 @@ def test_every_page_with_python_is_run_or_says_why_not():
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_python_of_a_page_runs(page, tmp_path):
     root = str(Path(__file__).parents[2])
-    environment = dict(os.environ, PYTHONPATH=root, XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    environment = dict(
+        os.environ, PYTHONPATH=root, XLA_FLAGS="--xla_force_host_platform_device_count=8"
+    )
     script = "\n".join([BEFORE[page], *blocks(page)]).replace("s3://bucket/", "")
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr

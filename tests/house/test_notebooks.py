@@ -33,7 +33,9 @@ def test_runs_from_top_to_bottom(source):
     nbclient = pytest.importorskip("nbclient")
     notebook = jupytext.read(source)
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
-    errors = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    errors = [
+        o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"
+    ]
     assert not errors
 
 
@@ -49,7 +51,8 @@ def run_the_first_cell(source, monkeypatch):
 
 
 def installed_by_the_first_cell(source, monkeypatch):
-    """What the first cell asks pip for, in the present folder, where vijax is not installed; and what is to stay."""
+    """What the first cell asks pip for, in the present folder, where vijax is not installed; and
+    what is to stay."""
     commands = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
@@ -68,7 +71,9 @@ def test_the_first_cell_installs_a_clone_and_replaces_nothing(source, monkeypatc
     own = {"mixtures": "cli,mcmc", "networks": "cli,networks", "structural_topics": "cli,sklearn"}
     extras = own.get(source.stem, "cli")
     assert wanted == f"vijax-vi[{extras}] @ {clone.as_uri()}"
-    assert {f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scikit-learn")} <= set(kept)
+    assert {
+        f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scikit-learn")
+    } <= set(kept)
 
 
 @pytest.mark.parametrize("name", ["vijax_vi-0.1.0-py3-none-any.whl", "vijax-main.zip"])
@@ -79,7 +84,9 @@ def test_the_first_cell_installs_what_was_uploaded(name, monkeypatch, tmp_path):
     assert wanted == f"vijax-vi[cli] @ {(tmp_path / name).as_uri()}"
 
 
-@pytest.mark.parametrize("found", [None, SimpleNamespace(origin=None)], ids=["absent", "a folder of that name"])
+@pytest.mark.parametrize(
+    "found", [None, SimpleNamespace(origin=None)], ids=["absent", "a folder of that name"]
+)
 def test_the_first_cell_says_what_to_upload(found, monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     monkeypatch.chdir(tmp_path)
@@ -94,7 +101,9 @@ def test_the_first_cell_installs_nothing_where_vijax_is_installed(source, monkey
     assert capsys.readouterr().out.startswith("vijax computes on: ")
 
 
-@pytest.mark.parametrize(("gpu", "tpu", "remedy"), [(True, False, "jax[cuda12]=="), (False, True, "jax[tpu]==")])
+@pytest.mark.parametrize(
+    ("gpu", "tpu", "remedy"), [(True, False, "jax[cuda12]=="), (False, True, "jax[tpu]==")]
+)
 def test_a_device_that_is_not_used_is_said_with_the_remedy(gpu, tpu, remedy, monkeypatch):
     monkeypatch.setattr(device, "_has_gpu", lambda: gpu)
     monkeypatch.setattr(device, "_has_tpu", lambda: tpu)

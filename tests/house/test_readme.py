@@ -1,5 +1,5 @@
-"""The Python of the README, docs/examples.md and docs/scikit-learn.md runs; so does the README's test command, in
-continuous integration."""
+"""The Python of the README, docs/examples.md and docs/scikit-learn.md runs; so does the README's
+test command, in continuous integration."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,10 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = [
     block
-    for text in (README, *((ROOT / "docs" / page).read_text() for page in ("examples.md", "scikit-learn.md")))
+    for text in (
+        README,
+        *((ROOT / "docs" / page).read_text() for page in ("examples.md", "scikit-learn.md")),
+    )
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 ]
 """The README's first."""

@@ -49,7 +49,8 @@ FLOORS = [
     "runs",
     "cli",
 ]
-"""The floors of `vijax/app/`, from the lowest up: a floor uses those before it, and there are no exceptions."""
+"""The floors of `vijax/app/`, from the lowest up: a floor uses those before it, and there are no
+exceptions."""
 CORE_OF_APP = Path(__file__).with_name("core_of_app.txt")
 """The modules outside `vijax/app/` that it imports."""
 TOP = (
@@ -81,15 +82,21 @@ def tree(name: str) -> ast.Module:
 
 
 def imports(name: str) -> Iterator[tuple[str, bool]]:
-    """Modules that a module imports, and whether inside a function; what types alone need counts too."""
+    """Modules that a module imports, and whether inside a function; what types alone need counts
+    too."""
 
     def walk(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "vijax":
-                yield from ((defined(child.module or "", alias.name), late) for alias in child.names)
+                yield from (
+                    (defined(child.module or "", alias.name), late) for alias in child.names
+                )
             if isinstance(child, ast.Import):
                 yield from ((alias.name, late) for alias in child.names if alias.name in PATHS)
-            yield from walk(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+            yield from walk(
+                child,
+                late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda),
+            )
 
     yield from walk(tree(name), False)
 
@@ -108,7 +115,9 @@ def defined(package: str, name: str) -> str:
     if f"{package}.{name}" in PATHS:
         return f"{package}.{name}"
     for node in tree(package).body if PATHS[package].name == "__init__.py" else ():
-        if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
+        if isinstance(node, ast.ImportFrom) and name in {
+            alias.asname or alias.name for alias in node.names
+        }:
             return defined(node.module or "", name)
     return package
 
@@ -116,7 +125,13 @@ def defined(package: str, name: str) -> str:
 def room(name: str) -> str:
     """The folder at the top; the rows of algorithms are a room of two files."""
     first = name.split(".")[1]
-    return "algorithms" if first in ("algorithms", "free_algorithms", "row") else "top" if first in TOP else first
+    return (
+        "algorithms"
+        if first in ("algorithms", "free_algorithms", "row")
+        else "top"
+        if first in TOP
+        else first
+    )
 
 
 @functools.cache
@@ -126,7 +141,8 @@ def graph() -> dict[str, list[tuple[str, bool]]]:
 
 
 def circle_in(imports_of: Mapping[str, Iterable[tuple[str, bool]]]) -> tuple[str, ...]:
-    """The first circle of modules that import each other, at the top or inside functions; empty where there is none."""
+    """The first circle of modules that import each other, at the top or inside functions; empty
+    where there is none."""
     seen: set[str] = set()
 
     def circle_from(name: str, path: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,7 +169,8 @@ def test_rooms_import_those_before_them() -> None:
 
 
 def height(name: str) -> tuple[int, int]:
-    """The height of a module of `vijax/app/`: that of its floor; a folder within a floor stands below its rest."""
+    """The height of a module of `vijax/app/`: that of its floor; a folder within a floor stands
+    below its rest."""
     parts = name.split(".")
     return FLOORS.index(parts[2]), -len(parts)
 
@@ -174,23 +191,34 @@ def test_floors_of_the_program_import_those_below_them() -> None:
 def test_the_program_imports_listed_modules_of_the_core() -> None:
     """A list that may only shrink, so that the program could leave the package one day."""
     listed = CORE_OF_APP.read_text().split()
-    used = {target for name in PATHS if name.startswith("vijax.app.") for target in all_imports(name)}
+    used = {
+        target for name in PATHS if name.startswith("vijax.app.") for target in all_imports(name)
+    }
     core = {name for name in used if not name.startswith("vijax.app.")}
     new, unused = sorted(core - set(listed)), sorted(set(listed) - core)
-    remedy = f"Take what is needed from a listed one; or, where one was moved, write its new name in {CORE_OF_APP.name}"
+    remedy = (
+        "Take what is needed from a listed one; or, where one was moved, write its new name in "
+        f"{CORE_OF_APP.name}"
+    )
     assert not new, f"core modules that vijax/app did not need so far: {new}. {remedy}"
-    assert not unused, f"core modules that vijax/app needs no more: {unused}. Strike them from {CORE_OF_APP.name}"
+    assert not unused, (
+        f"core modules that vijax/app needs no more: {unused}. Strike them from {CORE_OF_APP.name}"
+    )
     assert listed == sorted(set(listed)), "in order, each once"
 
 
 def test_there_is_no_circle() -> None:
-    """Of modules that import each other, at the top of a file, inside its functions, or for types alone."""
+    """Of modules that import each other, at the top of a file, inside its functions, or for types
+    alone."""
     circle = circle_in(graph())
     assert not circle, f"a circle: {' -> '.join(circle)}"
 
 
-def test_a_circle_through_an_import_inside_a_function_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fit that asks the verdict, and a verdict that asks the fit late; `asks` leads there, and is in no circle."""
+def test_a_circle_through_an_import_inside_a_function_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit that asks the verdict, and a verdict that asks the fit late; `asks` leads there, and is
+    in no circle."""
     sources = {
         "vijax.asks": "from vijax.fits import fit",
         "vijax.fits": "from vijax.says import judge",
@@ -219,23 +247,30 @@ def test_benchmarks_take_names_that_there_are() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vijax"
         for alias in node.names
     }
-    has = lambda module, name: f"{module}.{name}" in PATHS or hasattr(importlib.import_module(module), name)
+    has = lambda module, name: (
+        f"{module}.{name}" in PATHS or hasattr(importlib.import_module(module), name)
+    )
     assert [f"{module}: {name}" for module, name in sorted(taken) if not has(module, name)] == []
 
 
 def test_no_name_of_a_later_jax_is_used() -> None:
-    """`jax.enable_x64` is none of jax 0.7, where the tests define it: vijax has it from one place."""
+    """`jax.enable_x64` is none of jax 0.7, where the tests define it: vijax has it from one
+    place."""
     found = [path.name for path in PATHS.values() if "jax.enable_x64" in path.read_text()]
     assert not found
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name
+)
 def test_no_folder_has_more_files_than_one_can_hold_in_the_head(folder: Path) -> None:
     files = [path.name for path in folder.glob("*.py")]
     assert len(files) <= MORE.get(folder.name, MOST), files
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in PATHS.values()}), ids=lambda p: p.name
+)
 def test_a_folder_says_what_belongs_there_and_what_does_not(folder: Path) -> None:
     words = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     first, _, more = words.partition("\n\n")

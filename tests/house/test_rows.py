@@ -1,4 +1,5 @@
-"""Which algorithms take which ready models is as docs/what-is-here.md says, under its table of models."""
+"""Which algorithms take which ready models is as docs/what-is-here.md says, under its table of
+models."""
 
 import re
 from pathlib import Path
@@ -12,7 +13,12 @@ from vijax.models import emission
 
 PAGE = (Path(__file__).parents[2] / "docs" / "what-is-here.md").read_text()
 ROWS = vi.em, vi.map, vi.cavi, vi.svi, vi.ssvi, vi.ssvi_a
-REFUSED = {"hdp_hmm": ["em", "map"], "hpf": ["em"], "ard_regression": ["em"], "factorial_hmm": ["em"]}
+REFUSED = {
+    "hdp_hmm": ["em", "map"],
+    "hpf": ["em"],
+    "ard_regression": ["em"],
+    "factorial_hmm": ["em"],
+}
 NORMALS = emission.diagonal_gaussian(2, dim=2)
 GIVEN = {
     "lda": (2, 9),

@@ -35,7 +35,9 @@ def test_documents_come_back_with_their_static_field():
     assert paths == [".words", ".counts", ".weights"]
 
 
-@pytest.mark.parametrize("unlike", [Other(*ARRAYS, 3), vi.Documents(*ARRAYS, 4)], ids=["class", "static"])
+@pytest.mark.parametrize(
+    "unlike", [Other(*ARRAYS, 3), vi.Documents(*ARRAYS, 4)], ids=["class", "static"]
+)
 def test_a_structure_is_of_one_class_and_one_size(unlike):
     docs = vi.Documents(*ARRAYS, max_tokens=3)
     assert jax.tree.structure(docs) != jax.tree.structure(unlike)

@@ -11,8 +11,19 @@ import pytest
 import vijax  # noqa: F401 (all its modules)
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("README.md", "CONTRIBUTING.md", "docs", "benchmarks", "configs", "notebooks", "vijax", "tests")
-ODD = re.compile(r"\b([Ss]eeds?\s+(?:#\s*)?00[0-4]\b|[Nn]ought|[Ff]oretell|DESIGN section|EQUATIONS)")
+PLACES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "benchmarks",
+    "configs",
+    "notebooks",
+    "vijax",
+    "tests",
+)
+ODD = re.compile(
+    r"\b([Ss]eeds?\s+(?:#\s*)?00[0-4]\b|[Nn]ought|[Ff]oretell|DESIGN section|EQUATIONS)"
+)
 
 PUZZLES = re.compile(r"(What|Of|Whether|How|Where)\b|Attributes:")
 STILL_TO_DO = [
@@ -23,13 +34,21 @@ STILL_TO_DO = [
 def files(place):
     root = ROOT / place
     found = [root] if root.is_file() else root.rglob("*")
-    return [path for path in found if path.suffix in {".py", ".md", ".toml", ".ipynb"} and path != Path(__file__)]
+    return [
+        path
+        for path in found
+        if path.suffix in {".py", ".md", ".toml", ".ipynb"} and path != Path(__file__)
+    ]
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_papers_are_named_and_words_are_plain(place):
     assert files(place)
-    found = [f"{path}: {hit[0]!r}" for path in files(place) for hit in ODD.finditer(path.read_text(encoding="utf-8"))]
+    found = [
+        f"{path}: {hit[0]!r}"
+        for path in files(place)
+        for hit in ODD.finditer(path.read_text(encoding="utf-8"))
+    ]
     assert not found
 
 
@@ -49,7 +68,11 @@ def test_the_readme_lists_what_is_cited_most():
 def first_lines(pattern):
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     for path in sorted((ROOT / "vijax").glob(pattern)):
-        nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, documented)]
+        nodes = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, documented)
+        ]
         yield from ((path, (ast.get_docstring(node) or "").partition("\n")[0]) for node in nodes)
 
 
@@ -62,7 +85,9 @@ def test_docstrings_begin_with_what_a_thing_is():
 
 @pytest.mark.parametrize("pattern", STILL_TO_DO)
 def test_what_is_still_to_do_has_such_docstrings(pattern):
-    assert any(PUZZLES.match(line) for _, line in first_lines(pattern)), f"{pattern} is done: take it off STILL_TO_DO"
+    assert any(PUZZLES.match(line) for _, line in first_lines(pattern)), (
+        f"{pattern} is done: take it off STILL_TO_DO"
+    )
 
 
 def test_every_public_method_has_a_docstring_or_overrides_one_that_has():
@@ -73,7 +98,11 @@ def test_every_public_method_has_a_docstring_or_overrides_one_that_has():
     named = [(c, name) for c in classes for name in vars(c) if not name.startswith("_")]
     kinds = property, classmethod, staticmethod, type(files)
     methods = [
-        (c, n) for c, n in named if isinstance(vars(c)[n], kinds) and n not in vars(c).get("__annotations__", {})
+        (c, n)
+        for c, n in named
+        if isinstance(vars(c)[n], kinds) and n not in vars(c).get("__annotations__", {})
     ]
     assert len(methods) > 1000
-    assert not [f"{c.__qualname__}.{name}" for c, name in methods if not inspect.getdoc(getattr(c, name))]
+    assert not [
+        f"{c.__qualname__}.{name}" for c, name in methods if not inspect.getdoc(getattr(c, name))
+    ]

@@ -1,4 +1,5 @@
-"""Every named algorithm: known optimum, one compilation, stable dtypes, resuming; and composition outside our loop."""
+"""Every named algorithm: known optimum, one compilation, stable dtypes, resuming; and composition
+outside our loop."""
 
 import functools
 
@@ -25,7 +26,8 @@ def coin(a=2.0, b=3.0):
 
 
 def two_hills(a=1.0, b=1.0):
-    """y ~ pi N(1, 1) + (1 - pi) N(-1, 1), pi ~ Beta(a, b); z summed out, so that the bound is log p(y | pi) itself."""
+    """y ~ pi N(1, 1) + (1 - pi) N(-1, 1), pi ~ Beta(a, b); z summed out, so that the bound is log
+    p(y | pi) itself."""
 
     def local_elbo(s, y, key):
         up, down = s["pi"].log - 0.5 * (y - 1) ** 2, s["pi"].log1m - 0.5 * (y + 1) ** 2
@@ -34,7 +36,9 @@ def two_hills(a=1.0, b=1.0):
     return vi.model(prior=vi.Product({"pi": vi.Beta.from_alpha_beta(a, b)}), local_elbo=local_elbo)
 
 
-HILLS = jnp.asarray(np.random.default_rng(0).normal(np.where(np.arange(12) < 8, 1.0, -1.0), 1.0), jnp.float32)
+HILLS = jnp.asarray(
+    np.random.default_rng(0).normal(np.where(np.arange(12) < 8, 1.0, -1.0), 1.0), jnp.float32
+)
 
 NAMED = {
     "em": vi.em,
@@ -58,7 +62,8 @@ def run(alg, data, steps, key=0, state=None):
 
 @pytest.mark.parametrize("name", ["cavi", "svi", "ssvi", "ssvi_a"])
 def test_conjugate_posterior_is_reached_exactly(name):
-    """Without locals every message is the data's own statistic: all Bayesian rows end at Beta(2 + 6, 3 + 2)."""
+    """Without locals every message is the data's own statistic: all Bayesian rows end at Beta(2 +
+    6, 3 + 2)."""
     state, info = run(NAMED[name](coin()), FLIPS, 300)
     q = state.posterior["bias"]
     np.testing.assert_allclose([q.alpha, q.beta], [2 + HEADS, 3 + TAILS], rtol=1e-4)
@@ -75,7 +80,8 @@ def test_em_and_map_reach_the_modes():
 
 
 def test_em_maximises_the_likelihood_monotonically():
-    """`two_hills` sums z out, so EM's objective is the likelihood itself: compare with a scalar optimiser."""
+    """`two_hills` sums z out, so EM's objective is the likelihood itself: compare with a scalar
+    optimiser."""
     state, info = run(vi.em(two_hills(2.0, 2.0)), HILLS, 200)
 
     def minus_log_likelihood(p):
@@ -90,7 +96,8 @@ def test_em_maximises_the_likelihood_monotonically():
 
 
 def best_beta():
-    """argmax over (a, b) of E_q[log p(y | pi)] - KL(Beta(a, b) || Beta(1, 1)), by quadrature: what SSVI optimises."""
+    """argmax over (a, b) of E_q[log p(y | pi)] - KL(Beta(a, b) || Beta(1, 1)), by quadrature: what
+    SSVI optimises."""
     x, widths = np.polynomial.legendre.leggauss(400)
     p = 0.5 * (1 + x)
     up, down = (stats.norm.pdf(np.asarray(HILLS, float), mean)[:, None] for mean in (1, -1))
@@ -101,13 +108,15 @@ def best_beta():
         return -(0.5 * widths @ (q.pdf(p) * log_likelihood) + q.entropy())
 
     return np.exp(
-        optimize.minimize(minus_elbo, [0.7, 0.3], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-10}).x
+        optimize.minimize(
+            minus_elbo, [0.7, 0.3], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-10}
+        ).x
     )
 
 
 def test_ssvi_converges_to_the_optimum_of_the_structured_elbo():
-    """Hoffman and Blei 2015, eq. 3: V makes the fixed point the maximiser of the ELBO; without it, or at the mean, it
-    is another."""
+    """Hoffman and Blei 2015, eq. 3: V makes the fixed point the maximiser of the ELBO; without it,
+    or at the mean, it is another."""
     schedule = vi.step_size.robbins_monro(kappa=0.9)
     exact = best_beta()
     q = {}
@@ -115,7 +124,9 @@ def test_ssvi_converges_to_the_optimum_of_the_structured_elbo():
         alg = NAMED[name](two_hills(), step_size=schedule, num_groups=12, **choices)
         batch = jax.jit(jax.vmap(lambda s, k, alg=alg: _many(alg, s, k), in_axes=(None, 0)))
         states = batch(alg.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 64))
-        q[name] = np.array([jnp.mean(states.posterior["pi"].alpha), jnp.mean(states.posterior["pi"].beta)])
+        q[name] = np.array(
+            [jnp.mean(states.posterior["pi"].alpha), jnp.mean(states.posterior["pi"].beta)]
+        )
     np.testing.assert_allclose(q["ssvi"], exact, rtol=0.02)
     assert np.max(np.abs(q["svi"] / exact - 1)) > 0.2
 
@@ -138,7 +149,9 @@ def test_second_call_does_not_recompile_and_dtypes_hold(name):
         return alg.step(*arguments)
 
     state = alg.init(jax.random.key(0))
-    chex.assert_trees_all_equal_shapes_and_dtypes(state, jax.eval_shape(alg.init, jax.random.key(0)))
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        state, jax.eval_shape(alg.init, jax.random.key(0))
+    )
     for i in range(3):
         new, info = step(jax.random.key(i), state, FLIPS)
         chex.assert_trees_all_equal_shapes_and_dtypes(state, new)
@@ -156,11 +169,14 @@ def test_fit_in_two_parts_equals_fit_in_one(name):
     part = fit(num_steps=5, steps_per_chunk=4)
     rest = fit(num_steps=9, steps_per_chunk=4, state=part.state)
     chex.assert_trees_all_equal(whole.state, rest.state)
-    np.testing.assert_array_equal(whole.trace["elbo"], np.concatenate([part.trace["elbo"], rest.trace["elbo"]]))
+    np.testing.assert_array_equal(
+        whole.trace["elbo"], np.concatenate([part.trace["elbo"], rest.trace["elbo"]])
+    )
 
 
 def test_composes_with_a_network_in_a_larger_scan():
-    """The step beside an optax-trained regression, in one jitted scan: neither knows of the other."""
+    """The step beside an optax-trained regression, in one jitted scan: neither knows of the
+    other."""
     alg = vi.svi(coin(), num_groups=8)
     x = jnp.linspace(-1, 1, 8)[:, None]
     target = jnp.tanh(2 * x[:, 0])
@@ -177,9 +193,15 @@ def test_composes_with_a_network_in_a_larger_scan():
         updates, opt_state = optimizer.update(grads, opt_state)
         return (state, optax.apply_updates(params, updates), opt_state), (info.elbo, value)
 
-    params = {"w1": jnp.ones((1, 4)) * jnp.arange(1, 5) * 0.3, "b1": jnp.zeros(4), "w2": jnp.ones(4) * 0.1}
+    params = {
+        "w1": jnp.ones((1, 4)) * jnp.arange(1, 5) * 0.3,
+        "b1": jnp.zeros(4),
+        "w2": jnp.ones(4) * 0.1,
+    }
     carry = alg.init(jax.random.key(0)), params, optimizer.init(params)
-    carry, (_, losses) = jax.jit(lambda c: jax.lax.scan(body, c, jax.random.split(jax.random.key(1), 200)))(carry)
+    carry, (_, losses) = jax.jit(
+        lambda c: jax.lax.scan(body, c, jax.random.split(jax.random.key(1), 200))
+    )(carry)
     np.testing.assert_allclose(carry[0].posterior["bias"].alpha, 8.0, rtol=1e-4)
     assert float(losses[-1]) < 0.01 * float(losses[0])
 
@@ -191,7 +213,9 @@ def test_eight_restarts_by_vmap():
     one = jax.jit(lambda k: _many(alg, alg.init(k), k, steps=50))(keys[3])
     assert states.posterior["pi"].alpha.shape == (8,)
     assert len(np.unique(states.posterior["pi"].alpha)) == 8
-    np.testing.assert_allclose(states.posterior["pi"].alpha[3], one.posterior["pi"].alpha, rtol=1e-5)
+    np.testing.assert_allclose(
+        states.posterior["pi"].alpha[3], one.posterior["pi"].alpha, rtol=1e-5
+    )
 
 
 def test_a_fit_is_differentiable_in_a_prior_hyperparameter():
@@ -203,21 +227,37 @@ def test_a_fit_is_differentiable_in_a_prior_hyperparameter():
         def fitted_mean(a):
             alg = vi.cavi(two_hills(a, jnp.float64(1.0)))
             state = jax.lax.fori_loop(
-                0, 30, lambda i, s: alg.step(jax.random.key(0), s, y)[0], alg.init(jax.random.key(0))
+                0,
+                30,
+                lambda i, s: alg.step(jax.random.key(0), s, y)[0],
+                alg.init(jax.random.key(0)),
             )
             return state.posterior["pi"].mean()
 
         a, h = jnp.float64(1.5), 1e-5
         slope = jax.jacfwd(fitted_mean)(a)
-        np.testing.assert_allclose(slope, (fitted_mean(a + h) - fitted_mean(a - h)) / (2 * h), rtol=1e-6)
+        np.testing.assert_allclose(
+            slope, (fitted_mean(a + h) - fitted_mean(a - h)) / (2 * h), rtol=1e-6
+        )
 
 
 def test_learnt_hyperparameters_climb_the_evidence():
-    """Empirical Bayes on many coins: Beta(a, b) learnt by optax inside the step reaches the evidence's maximum."""
-    heads = np.random.default_rng(1).binomial(20, np.random.default_rng(2).beta(4.0, 8.0, size=300)).astype(float)
+    """Empirical Bayes on many coins: Beta(a, b) learnt by optax inside the step reaches the
+    evidence's maximum."""
+    heads = (
+        np.random.default_rng(1)
+        .binomial(20, np.random.default_rng(2).beta(4.0, 8.0, size=300))
+        .astype(float)
+    )
 
     def prior(hyper):
-        return vi.Product({"bias": vi.Beta(jnp.broadcast_to(hyper["a"], (300,)), jnp.broadcast_to(hyper["b"], (300,)))})
+        return vi.Product(
+            {
+                "bias": vi.Beta(
+                    jnp.broadcast_to(hyper["a"], (300,)), jnp.broadcast_to(hyper["b"], (300,))
+                )
+            }
+        )
 
     coins = vi.model(
         prior=prior,
@@ -239,7 +279,9 @@ def test_non_finite_steps_are_skipped_counted_and_stop_the_fit():
     def local_elbo(s, y, key):
         return jnp.log(y) * s["bias"].log, None
 
-    broken = vi.model(prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=local_elbo)
+    broken = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=local_elbo
+    )
     data = jnp.array([1.0, -1.0])
     alg = vi.svi(broken)
     with pytest.warns(vi.SkippedStepsWarning, match="10 of 10 steps"):
@@ -266,14 +308,16 @@ def test_bad_arguments_are_named():
 
 
 def test_double_precision_in_a_context_reaches_the_data():
-    """Batches are put on the device by another thread, where `jax.enable_x64` of this one does not hold by itself."""
+    """Batches are put on the device by another thread, where `jax.enable_x64` of this one does not
+    hold by itself."""
     with jax.enable_x64(True):
         fit = vi.fit(vi.cavi(coin()), np.full(4, 1 / 3), num_steps=1, key=jax.random.key(0))
         assert fit.posterior["bias"].alpha == 2 + 4 * (1 / 3)
 
 
 def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the_domain():
-    """Of a mixed rule: mean field retreats towards its prior, maximum likelihood, whose prior is flat, nowhere."""
+    """Of a mixed rule: mean field retreats towards its prior, maximum likelihood, whose prior is
+    flat, nowhere."""
     gamma = vi.Gamma.from_shape_rate
     model = vi.energy_model(
         globals={"a": gamma(2.0, 3.0), "b": gamma(2.0, 3.0)},
@@ -291,5 +335,9 @@ def test_only_globals_without_a_prior_stay_where_they_are_when_a_step_leaves_the
     state = alg.init(jax.random.key(0), jnp.ones(3))
     new, info = jax.jit(alg.step)(jax.random.key(0), state, jnp.ones(3))
     assert int(info.retractions) == 4
-    np.testing.assert_allclose([new.posterior["a"].shape, new.posterior["a"].rate], [4.25, 3.75], rtol=1e-6)
-    np.testing.assert_allclose([new.posterior["b"].shape, new.posterior["b"].rate], [5.0, 4.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        [new.posterior["a"].shape, new.posterior["a"].rate], [4.25, 3.75], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        [new.posterior["b"].shape, new.posterior["b"].rate], [5.0, 4.0], rtol=1e-6
+    )

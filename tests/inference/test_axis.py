@@ -1,5 +1,6 @@
-"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a named axis here, and on
-devices of a process of its own. Every row's step lowers for accelerators that are not there."""
+"""A batch split over a mesh axis is the batch whole, on any number of devices: by `vmap` with a
+named axis here, and on devices of a process of its own. Every row's step lowers for accelerators
+that are not there."""
 
 import os
 import re
@@ -39,7 +40,10 @@ def test_a_step_on_parts_is_the_step_on_the_whole(name):
 def test_devices(name):
     """Under `shard_map` on one, two and eight of them, in a process that has as many."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
-    code = f"from tests.axis_cases import *; print(jax.device_count(), differences({name!r}, by_devices, (1, 2, 8)))"
+    code = (
+        f"from tests.axis_cases import *; print(jax.device_count(), differences({name!r}, "
+        "by_devices, (1, 2, 8)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_ENABLE_X64": "1"},
@@ -66,13 +70,21 @@ NOISY = vi.model(
 
 @pytest.mark.parametrize("rows", [None, np.arange(16, dtype=np.int32)[::-1].copy()])
 def test_each_group_draws_by_its_row_on_any_number_of_devices(rows):
-    """By the row that the batch says, else by its place: no two draw alike, and none otherwise on more devices."""
+    """By the row that the batch says, else by its place: no two draw alike, and none otherwise on
+    more devices."""
     alg, batch = vi.svi(NOISY, axis="data"), vi.Minibatch(np.zeros(16), 20.0, rows=rows)
-    step = lambda key, state, data, rows: alg.step(key, state, batch._replace(data=data, rows=rows))[1].per_group
+    step = lambda key, state, data, rows: (
+        alg.step(key, state, batch._replace(data=data, rows=rows))[1].per_group
+    )
     drawn, state = {}, jax.jit(alg.init)(KEY)
     for count in (1, 2, 8):
-        data, places = axis_cases.cut(batch.data, count), None if rows is None else axis_cases.cut(rows, count)
-        along = jax.jit(jax.vmap(step, (None, None, 0, None if rows is None else 0), axis_name="data"))
+        data, places = (
+            axis_cases.cut(batch.data, count),
+            None if rows is None else axis_cases.cut(rows, count),
+        )
+        along = jax.jit(
+            jax.vmap(step, (None, None, 0, None if rows is None else 0), axis_name="data")
+        )
         drawn[count] = np.ravel(along(KEY, state, data, places))
     assert np.array_equal(drawn[1], drawn[2])
     assert np.array_equal(drawn[1], drawn[8])
@@ -80,7 +92,8 @@ def test_each_group_draws_by_its_row_on_any_number_of_devices(rows):
 
 
 def test_the_group_that_is_not_finite_is_found_in_its_part():
-    """Row 11 of 16 is the second of the sixth device; padding, here of every other device, is none."""
+    """Row 11 of 16 is the second of the sixth device; padding, here of every other device, is
+    none."""
     coin = vi.model(
         prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
         local_elbo=lambda s, y, key: (jnp.log(y) * s["bias"].log, None),
@@ -106,12 +119,15 @@ def test_the_site_that_is_not_finite_is_found_on_its_device():
     assert set(info.bad_group.tolist()) == {12}
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
-WHOLE = vi.density({"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2)
+# --- what is refused ------------------------------------------------------------------------------
+WHOLE = vi.density(
+    {"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2
+)
 REFUSED = {
     "data that are one group": (
         lambda: vi.ngvi(WHOLE, axis="data"),
-        r"^axis: expected a model whose data are groups, got one whose data are one group\. Write .*log_lik",
+        r"^axis: expected a model whose data are groups, got one whose data are one group\. Write "
+        r".*log_lik",
     ),
     "a density without data": (
         lambda: vi.advi(vi.density({"x": vi.free()}, lambda v: -0.5 * v["x"] ** 2), axis="data"),
@@ -125,9 +141,14 @@ REFUSED = {
         lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"),
         r"^by_words: expected an algorithm without over_axis",
     ),
-    "no name": (lambda: vi.svi(axis_cases.mixture(), axis=0), r"^axis: expected the name of a mesh axis, got 0\."),
+    "no name": (
+        lambda: vi.svi(axis_cases.mixture(), axis=0),
+        r"^axis: expected the name of a mesh axis, got 0\.",
+    ),
     "a fit": (
-        lambda: vi.fit(vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY),
+        lambda: vi.fit(
+            vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY
+        ),
         r"^alg: expected an algorithm whose step takes a whole batch, got .*axis='data'.*shard_map",
     ),
 }
@@ -148,19 +169,25 @@ def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
     half = jax.tree.map(lambda x: x[:8], batch.data)
     step = lambda key, state, data: alg.step(key, state, batch._replace(data=data))
     along = jax.vmap(step, in_axes=(None, None, None), axis_name="data", axis_size=2)
-    with pytest.raises(ValueError, match=r"^state: expected locals of the 8 groups .* got State.local of 16\. Split"):
+    with pytest.raises(
+        ValueError,
+        match=r"^state: expected locals of the 8 groups .* got State.local of 16\. Split",
+    ):
         jax.eval_shape(along, KEY, state, half)
 
 
 # Draws of Wishart matrices have primitives of their own; the axis has no part in them.
 LOWERED = CASES | {
-    "mixture of Wisharts by ssvi": Case(vi.ssvi, axis_cases.wisharts, axis_cases.BATCH, {"step_size": axis_cases.HALF})
+    "mixture of Wisharts by ssvi": Case(
+        vi.ssvi, axis_cases.wisharts, axis_cases.BATCH, {"step_size": axis_cases.HALF}
+    )
 }
 
 
 @pytest.mark.parametrize("name", LOWERED)
 def test_every_step_lowers_for_an_accelerator(name):
-    """For both kinds at once: a primitive without a rule for one of them is an error, and the step is traced once."""
+    """For both kinds at once: a primitive without a rule for one of them is an error, and the step
+    is traced once."""
     row, make, (batch, *_), choices, _ = LOWERED[name]
     alg = row(make(), **choices)
     state = jax.eval_shape(alg.init, KEY, batch)

@@ -58,7 +58,15 @@ def test_it_is_a_multivariate_normal():
 
     @jax.jit
     def said(p, q, x):
-        return p.log_prob(x), p.mean(), p.cov, p.std(), p.entropy(), p.kl(q), p.sample(KEY, (50_000,))
+        return (
+            p.log_prob(x),
+            p.mean(),
+            p.cov,
+            p.std(),
+            p.entropy(),
+            p.kl(q),
+            p.sample(KEY, (50_000,)),
+        )
 
     log_prob, mean, cov, std, entropy, kl, draws = map(np.asarray, said(p, q, x.astype(np.float32)))
     np.testing.assert_allclose(log_prob, exact.logpdf(x), rtol=1e-4)
@@ -68,7 +76,11 @@ def test_it_is_a_multivariate_normal():
     assert float(entropy) == pytest.approx(exact.entropy(), rel=1e-4)
     gap = exact.mean - other.mean
     inverse = np.linalg.inv(other.cov)
-    divergence = 0.5 * (np.trace(inverse @ exact.cov) + gap @ inverse @ gap - 4) + other.entropy() - exact.entropy()
+    divergence = (
+        0.5 * (np.trace(inverse @ exact.cov) + gap @ inverse @ gap - 4)
+        + other.entropy()
+        - exact.entropy()
+    )
     assert float(kl) == pytest.approx(divergence, rel=1e-3)
     draws = draws.astype(np.float64)
     np.testing.assert_allclose(draws.mean(0), exact.mean, atol=0.05)
@@ -84,7 +96,8 @@ def test_fisher_information_and_its_inverse():
 
 @pytest.mark.parametrize("num_samples", [32, 5])
 def test_the_message_is_exact_on_a_normal_target(num_samples):
-    """With more draws than coordinates. With fewer each block is fitted by its own, and is right on average."""
+    """With more draws than coordinates. With fewer each block is fitted by its own, and is right on
+    average."""
     q = made(0)[0]
     draws = jax.jit(lambda: q.sample(KEY, (1 if num_samples == 32 else 400, num_samples)))()
     message = lambda x: least_squares(num_samples).message(q, (x, -(x - M) @ P), x[:, 0])
@@ -145,9 +158,13 @@ def test_an_energy_has_it_for_its_free_globals():
 
 
 def test_wrong_groups_are_refused():
-    with pytest.raises(ValueError, match=r"groups: expected names among the free variables \['a', 'b', 'c'\], got"):
+    with pytest.raises(
+        ValueError, match=r"groups: expected names among the free variables \['a', 'b', 'c'\], got"
+    ):
         vi.ngvi(model(), guide=vi.guides.block([("a", "z")]))
-    with pytest.raises(ValueError, match=r"groups: expected each name once, got \['a'\] in several places"):
+    with pytest.raises(
+        ValueError, match=r"groups: expected each name once, got \['a'\] in several places"
+    ):
         vi.guides.block([("a", "b"), ("a",)])
     for wrong in ("ab", ["ab"], [("a", 1)]):
         with pytest.raises(ValueError, match="groups: expected sequences of names"):

@@ -1,4 +1,5 @@
-"""Convergence is judged at steps 50, 100, 150, ... by what the state holds: no cut into chunks or parts moves it."""
+"""Convergence is judged at steps 50, 100, 150, ... by what the state holds: no cut into chunks or
+parts moves it."""
 
 import jax
 import numpy as np
@@ -75,13 +76,15 @@ def test_the_same_holds_of_restarts():
 
 
 def test_a_change_of_the_last_digit_is_none():
-    """In float32 a tolerance that no change of an objective can meet but zero still ends a run that stands still."""
+    """In float32 a tolerance that no change of an objective can meet but zero still ends a run that
+    stands still."""
     fit = run(tol=1e-30, num_steps=3000, steps_per_chunk=50)
     assert fit.status is vi.Status.CONVERGED
 
 
 def checks(objective):
-    """The step at which an objective, a function of the step, is called converged at tol 1e-4; None within 5,000."""
+    """The step at which an objective, a function of the step, is called converged at tol 1e-4; None
+    within 5,000."""
     values = objective(np.arange(50.0, 5001.0, 50.0))
     gains = [left_of(values[i - 3 : i]) for i in range(3, len(values) + 1)]
     met = [i for i, gain in enumerate(gains) if gain <= 1e-4]

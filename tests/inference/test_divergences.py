@@ -1,4 +1,5 @@
-"""Every row of the table of divergences solves its own proximal problem, eq. 9 of Khan et al. 2016, in float64.
+"""Every row of the table of divergences solves its own proximal problem, eq. 9 of Khan et al. 2016,
+in float64.
 
 <grad f, lambda> + h(lambda) + D(lambda || lambda_t) / beta      minimised numerically, by SciPy
 """
@@ -39,7 +40,8 @@ def objectives(q, target, beta):
     """The four problems; target = prior + message, and -grad_lambda ELBO = F (lambda - target)."""
     prior = tree.mix(0.3, q, target)  # any valid one; the KL row keeps h = KL(. || prior)
     slope = q.fisher_product(tree.subtract(q, target))
-    # f linearised in the mean parameters, in which lambda' enters through mu' (conjugate-computation VI)
+    # f linearised in the mean parameters, in which lambda' enters through mu'
+    # (conjugate-computation VI)
     grad_mu_f = q.with_naturals(tree.subtract(prior, target))
     return {
         "kl": lambda p: grad_mu_f.dot(p.expected_stats()) + p.kl(prior) + p.kl(q) / beta,
@@ -80,7 +82,9 @@ def test_closed_form_is_the_minimiser(name, family):
         # symmetric KL is closed to first order only: its error is of the order of beta squared
         beta = {"kl": 0.5, "euclidean": 0.05, "mirror": 0.05, "symmetric_kl": 2e-4}[name]
         rho = beta / (1 + beta) if name == "kl" else beta
-        new = jax.jit(lambda q, target: DIVERGENCES[name]().propose(q, target, rho, ())[0])(q, target)
+        new = jax.jit(lambda q, target: DIVERGENCES[name]().propose(q, target, rho, ())[0])(
+            q, target
+        )
         best = minimised(objectives(q, target, beta)[name], new)
         for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(best), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
@@ -112,7 +116,8 @@ def test_mean_parameters_are_inverted():
 
 
 def test_mirror_halves_a_step_that_would_leave_the_mean_parameters():
-    """From Gamma(2, 1) towards a much larger rate: mu' = mu + beta F (target - lambda) would have E x < 0."""
+    """From Gamma(2, 1) towards a much larger rate: mu' = mu + beta F (target - lambda) would have E
+    x < 0."""
     q, target = vi.Gamma.from_shape_rate(2.0, 1.0), vi.Gamma.from_shape_rate(2.0, 4.0)
     slope = q.fisher_product(tree.subtract(target, q))
     assert float(q.expected_stats().value + slope.value) < 0

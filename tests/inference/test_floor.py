@@ -35,10 +35,16 @@ def as_matrices(kind: str, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_floor_never_binds_on_data_without_collapse(kind):
-    third = 15 + np.random.default_rng(1).normal(size=(12, 2))  # as many rows and components as below: one program
+    third = 15 + np.random.default_rng(1).normal(
+        size=(12, 2)
+    )  # as many rows and components as below: one program
     data = np.concatenate([two_clusters(), third]).astype(np.float32)
-    with_floor, without = (fitted(kind, data, 3, **more) for more in ({}, {"update": vi.update.kl()}))
-    for a, b in zip(*(jax.tree.leaves(f.state.posterior) for f in (with_floor, without)), strict=True):
+    with_floor, without = (
+        fitted(kind, data, 3, **more) for more in ({}, {"update": vi.update.kl()})
+    )
+    for a, b in zip(
+        *(jax.tree.leaves(f.state.posterior) for f in (with_floor, without)), strict=True
+    ):
         assert np.array_equal(a, b)
     assert np.array_equal(with_floor.trace["elbo"], without.trace["elbo"])
     assert "narrow" not in with_floor.verdict
@@ -54,13 +60,17 @@ def test_component_on_nearly_equal_rows_stops_at_the_floor(kind):
     least = np.linalg.eigvals(np.linalg.solve(floor, found)).real.min(-1)
     assert np.sort(least)[0] == pytest.approx(1.0, abs=0.02)
     assert np.sort(least)[1] > 100
-    assert np.all(np.diff(fit.trace["elbo"][1:]) > -1e-3)  # the start may be narrower than the floor
+    assert np.all(
+        np.diff(fit.trace["elbo"][1:]) > -1e-3
+    )  # the start may be narrower than the floor
     assert "1 of 3 components are as narrow as em allows" in fit.verdict
 
 
 def test_floor_is_a_share_of_the_average_covariance_and_the_maximum_clips_eigenvalues():
     rates = jnp.stack([jnp.diag(jnp.array(d)) for d in ([4.0, 4.0], [2.0, 1e-5])])
-    q = vi.NormalWishart.from_parameters(np.zeros((2, 2)), [10.0, 10.0], [11.0, 11.0], jnp.linalg.inv(rates))
+    q = vi.NormalWishart.from_parameters(
+        np.zeros((2, 2)), [10.0, 10.0], [11.0, 11.0], jnp.linalg.inv(rates)
+    )
     memory, (new, _) = jax.jit(
         lambda q: (floored(0.01).init(q), floored(0.01).propose(q, q, 1.0, floored(0.01).init(q)))
     )(q)
@@ -69,7 +79,9 @@ def test_floor_is_a_share_of_the_average_covariance_and_the_maximum_clips_eigenv
     precision_at_mode = jax.jit(lambda q: q.mode().precision)
     old, precision = (np.asarray(precision_at_mode(x)) for x in (q, new))
     np.testing.assert_allclose(np.linalg.inv(old[1])[0, 0], 2.0 / counts, rtol=1e-4)
-    np.testing.assert_allclose(np.linalg.inv(precision[1]), np.diag([2.0 / counts, memory[1, 1]]), rtol=1e-3, atol=1e-8)
+    np.testing.assert_allclose(
+        np.linalg.inv(precision[1]), np.diag([2.0 / counts, memory[1, 1]]), rtol=1e-3, atol=1e-8
+    )
     assert np.array_equal(precision[0], old[0])
 
 

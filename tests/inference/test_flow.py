@@ -1,4 +1,5 @@
-"""Flows of flowjax as guides: against quadrature, derivatives by differences, and an exact log evidence."""
+"""Flows of flowjax as guides: against quadrature, derivatives by differences, and an exact log
+evidence."""
 
 import pickle
 import sys
@@ -74,11 +75,15 @@ def test_it_bends_where_no_normal_does():
 def test_what_it_cannot_have_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="layers"):
         vi.guides.flow(layers=0)
-    with pytest.raises(ValueError, match=r"guide: expected another guide for a single coordinate.*guides\.mixture"):
+    with pytest.raises(
+        ValueError, match=r"guide: expected another guide for a single coordinate.*guides\.mixture"
+    ):
         vi.guides.flow().at(jnp.zeros(1), 1.0)
     monkeypatch.setitem(sys.modules, "flowjax", None)
     monkeypatch.setitem(sys.modules, "flowjax.flows", None)
     coupling_flow.parts.cache_clear()
-    with pytest.raises(ImportError, match=r"flowjax is needed for this and is not installed: pip install flowjax"):
+    with pytest.raises(
+        ImportError, match=r"flowjax is needed for this and is not installed: pip install flowjax"
+    ):
         vi.guides.flow().at(jnp.zeros(2), 1.0)
     assert "flows" in extras.missing("flowjax", "flowjax", "flows")

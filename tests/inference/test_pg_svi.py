@@ -1,4 +1,5 @@
-"""pg_svi against brute force: natural gradients in full covariances, L-BFGS on (m, L), exact regression, EM by hand."""
+"""pg_svi against brute force: natural gradients in full covariances, L-BFGS on (m, L), exact
+regression, EM by hand."""
 
 import functools
 
@@ -57,7 +58,9 @@ def brute_optimum():
         return -brute_elbo(*unpack(x))
 
     start = np.concatenate([np.zeros(N), np.linalg.cholesky(KERNEL)[rows, columns]])
-    found = optimize.minimize(loss, start, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9})
+    found = optimize.minimize(
+        loss, start, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
+    )
     return unpack(found.x), -found.fun
 
 
@@ -79,17 +82,21 @@ def test_batch_reaches_the_optimum_of_brute_force_and_never_falls(choices):
 
 @pytest.mark.parametrize("name", ["euclidean", "mirror"])
 def test_other_divergences_climb(name):
-    """Both take F(lambda) (target - lambda): slow where the prior variance is large, never downhill."""
+    """Both take F(lambda) (target - lambda): slow where the prior variance is large, never
+    downhill."""
     with jax.enable_x64(True):
         model = classifier()
         alg = vi.pg_svi(model, update=vi.update.DIVERGENCES[name](), step_size=backtracking(1e-3))
         fit = run(alg, model, 60)
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-9)
-    assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 0.8 * (brute_optimum()[1] - fit.trace["elbo"][0])
+    assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 0.8 * (
+        brute_optimum()[1] - fit.trace["elbo"][0]
+    )
 
 
 def test_step_is_the_natural_gradient_in_the_full_mean_parameters():
-    """lambda + rho dELBO/d(m, V + m m'), by autodiff in the N + N^2 mean parameters of the full Gaussian."""
+    """lambda + rho dELBO/d(m, V + m m'), by autodiff in the N + N^2 mean parameters of the full
+    Gaussian."""
     rho = 0.4
     with jax.enable_x64(True):
         model = classifier()
@@ -120,7 +127,8 @@ def test_step_is_the_natural_gradient_in_the_full_mean_parameters():
 
 
 def test_exact_mean_is_the_seeds_update():
-    """Appendix D: B = K + diag(r gamma)^-1, m' = m - (1 - r)(I - K B^-1)(m + K alpha), on a minibatch."""
+    """Appendix D: B = K + diag(r gamma)^-1, m' = m - (1 - r)(I - K B^-1)(m + K alpha), on a
+    minibatch."""
     r = 0.7
     with jax.enable_x64(True):
         model = classifier()
@@ -128,10 +136,14 @@ def test_exact_mean_is_the_seeds_update():
         state = alg.init(jax.random.key(0))
         state, _ = jax.jit(alg.step)(jax.random.key(0), state, model.data)
         rows = np.array([0, 3, 4])
-        new, _ = jax.jit(alg.step)(jax.random.key(0), state, vi.Minibatch({"site": rows, "y": Y[rows]}, N))
+        new, _ = jax.jit(alg.step)(
+            jax.random.key(0), state, vi.Minibatch({"site": rows, "y": Y[rows]}, N)
+        )
         m, v = (np.asarray(x) for x in state.posterior["z"].marginals())
         got = np.asarray(new.posterior["z"].mean())
-        moments = vi.expectation.exact()(vi.likelihood.bernoulli_logit(), Y, jnp.asarray(m), jnp.asarray(v), None)
+        moments = vi.expectation.exact()(
+            vi.likelihood.bernoulli_logit(), Y, jnp.asarray(m), jnp.asarray(v), None
+        )
         alpha, gamma = np.zeros(N), np.zeros(N)
         alpha[rows] = -(N / 3) * np.asarray(moments.slope)[rows]
         gamma[rows] = -(N / 3) * np.asarray(moments.curvature)[rows]
@@ -149,7 +161,8 @@ def test_gaussian_likelihood_is_exact_regression_in_one_step(form):
     with jax.enable_x64(True):
         model = vi.models.gp(X, y, rbf, vi.likelihood.gaussian(0.3), jitter=1e-2, form=form)
         alg = vi.pg_svi(model, step_size=constant(1.0))
-        # Not by `fit`, whose prefetching thread does not see this thread's x64 and would round y to float32.
+        # Not by `fit`, whose prefetching thread does not see this thread's x64 and would round y to
+        # float32.
         state, _ = jax.jit(alg.step)(jax.random.key(0), alg.init(jax.random.key(0)), model.data)
         elbo, (mean, variance) = model.elbo(state.posterior), model.predict(state.posterior, new)
         density = model.predictive(state.posterior, new, 0.5)
@@ -188,7 +201,9 @@ def test_plain_minibatches_need_small_steps_or_averages():
 def test_resuming_equals_one_run_and_nothing_recompiles():
     model = classifier()
     alg = vi.pg_svi(model, memory=True, average_after=3)
-    step = chex.assert_max_traces(lambda *a: alg.step(*a), n=4)  # shapes, loop: of the first chunk only
+    step = chex.assert_max_traces(
+        lambda *a: alg.step(*a), n=4
+    )  # shapes, loop: of the first chunk only
     traced = alg._replace(step=step)
     whole = run(traced, model, 9, batch_size=2, steps_per_chunk=3)
     part = run(traced, model, 4, batch_size=2, steps_per_chunk=3)
@@ -198,7 +213,8 @@ def test_resuming_equals_one_run_and_nothing_recompiles():
 
 
 def test_backtracking_copes_with_a_poisson_likelihood_that_is_not_lipschitz():
-    """From the prior, a step of size 0.9 at variance 25 sends e^z out of sight; the safeguard keeps every step up."""
+    """From the prior, a step of size 0.9 at variance 25 sends e^z out of sight; the safeguard keeps
+    every step up."""
     y = np.array([0.0, 3.0, 20.0, 150.0, 2.0, 0.0])
     with jax.enable_x64(True):
         model = vi.models.gp(X, y, lambda a, b: 6.25 * rbf(a, b), vi.likelihood.poisson_log())
@@ -235,11 +251,14 @@ def test_monte_carlo_expectations_come_close(name):
     _, best = brute_optimum()
     model = classifier(expectation=getattr(vi.expectation, name)(2000))
     fit = run(vi.pg_svi(model, step_size=robbins_monro(0.5, kappa=0.7)), model, 100)
-    assert abs(float(model.elbo(fit.posterior, expectation=vi.expectation.exact())) / best - 1) < 5e-3
+    assert (
+        abs(float(model.elbo(fit.posterior, expectation=vi.expectation.exact())) / best - 1) < 5e-3
+    )
 
 
 def test_hyperparameter_gradient_is_that_of_the_optimised_bound():
-    """At optimal sites d ELBO / d hyper at fixed sites equals the finite difference of re-optimised bounds."""
+    """At optimal sites d ELBO / d hyper at fixed sites equals the finite difference of re-optimised
+    bounds."""
 
     def model(length):
         kernel = lambda h: lambda a, b: rbf(a / h["length"], b / h["length"])
@@ -261,7 +280,9 @@ def test_hyperparameter_gradient_is_that_of_the_optimised_bound():
         assert abs(float(learnt.state.hyper["length"]) - 1.0) > 0.05
         own, explicit = (here.predict(learnt.posterior, X, h) for h in (None, learnt.state.hyper))
         moved = model(learnt.state.hyper["length"])  # made with what was learnt
-        for a, b, c in zip(own, explicit, moved.predict(learnt.posterior["z"].sites, X), strict=True):
+        for a, b, c in zip(
+            own, explicit, moved.predict(learnt.posterior["z"].sites, X), strict=True
+        ):
             np.testing.assert_allclose(a, b, rtol=1e-8)
             np.testing.assert_allclose(a, c, rtol=1e-8)
 
@@ -278,7 +299,8 @@ def test_a_likelihood_that_is_nan_at_some_site_is_named_and_skipped():
 
 
 def test_any_model_by_monte_carlo_comes_close_to_the_glm():
-    """The same logistic regression, as a vijax.Model with a full Gaussian posterior, by both estimators."""
+    """The same logistic regression, as a vijax.Model with a full Gaussian posterior, by both
+    estimators."""
     x = np.stack([np.ones(N), X], 1)
     glm = vi.models.glm(x, Y, vi.likelihood.bernoulli_logit())
     exact = run(vi.pg_svi(glm), glm, 40)
@@ -287,8 +309,12 @@ def test_any_model_by_monte_carlo_comes_close_to_the_glm():
     logit = lambda s, data, key: (jax.nn.log_sigmoid(data[1] * (data[0] @ s["w"].value)), None)
     model = vi.model(prior=prior, local_elbo=logit)
     for rule in (vi.estimator.reparameterised(32), vi.estimator.score_function(400)):
-        alg = vi.pg_svi(model, estimator=rule, step_size=robbins_monro(0.5, kappa=0.8), full_data=True)
-        fit = vi.fit(alg, (jnp.asarray(x, jnp.float32), jnp.asarray(Y)), num_steps=400, key=jax.random.key(1))
+        alg = vi.pg_svi(
+            model, estimator=rule, step_size=robbins_monro(0.5, kappa=0.8), full_data=True
+        )
+        fit = vi.fit(
+            alg, (jnp.asarray(x, jnp.float32), jnp.asarray(Y)), num_steps=400, key=jax.random.key(1)
+        )
         q = fit.posterior["w"]
         np.testing.assert_allclose(q.mean(), mean, atol=0.05)
         np.testing.assert_allclose(jnp.diag(q.cov), variance, rtol=0.1)
@@ -301,24 +327,42 @@ def test_bad_input_is_named():
     step = lambda batch: alg.step(jax.random.key(0), alg.init(jax.random.key(0)), batch)
     empty = {"site": np.zeros(0, np.int32), "y": np.zeros(0)}
     cases = [
-        (lambda: vi.models.gp(X, np.array([1, 0, 1, 1, 1, 1]), rbf, lik), r"y: .*-1 or \+1 .*, got 0 at site 1"),
-        (lambda: vi.models.gp(X, Y[:4], rbf, lik), "y: expected one observation for each of the 6 inputs"),
-        (lambda: vi.models.gp(X, Y, lambda a, b: -rbf(a, b), lik), "kernel: .*positive definite.*Add jitter"),
+        (
+            lambda: vi.models.gp(X, np.array([1, 0, 1, 1, 1, 1]), rbf, lik),
+            r"y: .*-1 or \+1 .*, got 0 at site 1",
+        ),
+        (
+            lambda: vi.models.gp(X, Y[:4], rbf, lik),
+            "y: expected one observation for each of the 6 inputs",
+        ),
+        (
+            lambda: vi.models.gp(X, Y, lambda a, b: -rbf(a, b), lik),
+            "kernel: .*positive definite.*Add jitter",
+        ),
         (lambda: vi.models.gp(X, Y, lambda a, b: a, lik), "kernel: expected a matrix of shape"),
-        (lambda: vi.models.gp(X, Y, "cubic", lik), 'kernel: expected one of "rbf", .* or a function, got .cubic.'),
+        (
+            lambda: vi.models.gp(X, Y, "cubic", lik),
+            'kernel: expected one of "rbf", .* or a function, got .cubic.',
+        ),
         (lambda: vi.models.gp(X, Y, rbf, lik, form="dense"), "form"),
         (lambda: vi.models.gp(X, Y, "rbf", lik, hyper={"length": -1.0}), "length"),
         (lambda: proximal(0.0), "beta: expected a positive number"),
         (lambda: backtracking(1.5), "initial"),
         (lambda: step(empty), "batch: expected at least one site"),
-        (lambda: step(vi.Minibatch({"site": np.arange(2), "y": Y[:2]}, 9.0)), "batch.num_groups: expected N = 6"),
+        (
+            lambda: step(vi.Minibatch({"site": np.arange(2), "y": Y[:2]}, 9.0)),
+            "batch.num_groups: expected N = 6",
+        ),
         (lambda: step({"site": np.array([0, 6]), "y": Y[:2]}), "batch: expected sites from 0 to 5"),
         (lambda: step(Y), "batch: expected"),
         (lambda: vi.pg_svi(model, mean="approximate"), "mean"),
         (lambda: vi.pg_svi(model, learn=("length",)), "learn"),
         (lambda: vi.estimator.score_function(1), "num_samples"),
         (lambda: vi.estimator.reparameterised(0), "num_samples"),
-        (lambda: vi.pg_svi(model, update=vi.update.descend(optax.sgd(0.1))), "update: expected a proximal step"),
+        (
+            lambda: vi.pg_svi(model, update=vi.update.descend(optax.sgd(0.1))),
+            "update: expected a proximal step",
+        ),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -339,11 +383,15 @@ def test_inner_steps_solve_the_problem_of_the_batch():
         model = classifier()
         alg = vi.pg_svi(model, step_size=constant(0.4), memory=True, inner_steps=60)
         key = jax.random.key(0)
-        start = jax.jit(vi.pg_svi(model).step)(key, vi.pg_svi(model).init(key), model.data)[0].posterior
+        start = jax.jit(vi.pg_svi(model).step)(key, vi.pg_svi(model).init(key), model.data)[
+            0
+        ].posterior
         batch = vi.Minibatch({"site": padded, "y": Y[padded]}, N, np.array([1.0, 1.0, 0.0]))
         state, _ = jax.jit(alg.step)(key, alg.init(key)._replace(posterior=start), batch)
         before, after = (gap_to_messages(model, s["z"]) for s in (start, state.posterior))
-        change = np.flatnonzero(np.asarray(state.posterior["z"].precision) != np.asarray(start["z"].precision))
+        change = np.flatnonzero(
+            np.asarray(state.posterior["z"].precision) != np.asarray(start["z"].precision)
+        )
     assert np.max(np.abs(before[:, rows])) > 1e-2
     np.testing.assert_allclose(after[:, rows], 0.0, atol=1e-9)
     assert change.tolist() == sorted(rows)

@@ -1,4 +1,5 @@
-"""Langevin dynamics of topics: posterior means by enumeration, one compilation, resuming, devices, refusals."""
+"""Langevin dynamics of topics: posterior means by enumeration, one compilation, resuming, devices,
+refusals."""
 
 import itertools
 
@@ -19,12 +20,16 @@ ETA = np.array([[2.0, 1.5, 0.7, 1.0, 0.7], [0.7, 0.8, 2.0, 1.0, 1.5]])  # tells 
 
 def enumerated():
     """E[topics | words], over all 2^11 assignments of the tokens."""
-    documents, words = (np.repeat(index, COUNTS.ravel()) for index in np.indices(COUNTS.shape).reshape(2, -1))
+    documents, words = (
+        np.repeat(index, COUNTS.ravel()) for index in np.indices(COUNTS.shape).reshape(2, -1)
+    )
     z = np.array(list(itertools.product((0, 1), repeat=len(words))))
     hot = np.eye(2)[z]
     by_doc = np.einsum("anK,nd->adK", hot, np.eye(3)[documents])
     by_word = np.einsum("anK,nv->aKv", hot, np.eye(5)[words]) + ETA
-    log_p = gammaln(by_doc + ALPHA).sum((1, 2)) + (gammaln(by_word).sum(2) - gammaln(by_word.sum(2))).sum(1)
+    log_p = gammaln(by_doc + ALPHA).sum((1, 2)) + (
+        gammaln(by_word).sum(2) - gammaln(by_word.sum(2))
+    ).sum(1)
     weights = np.exp(log_p - log_p.max())
     return np.tensordot(weights / weights.sum(), by_word / by_word.sum(2, keepdims=True), 1)
 
@@ -59,7 +64,9 @@ def minibatch(counts, rows):
 
 @pytest.fixture(scope="module")
 def drawn():
-    return chain(algorithm(vi.estep.gibbs(2, 5)), lambda key: minibatch(COUNTS, np.arange(3)), 100_000)
+    return chain(
+        algorithm(vi.estep.gibbs(2, 5)), lambda key: minibatch(COUNTS, np.arange(3)), 100_000
+    )
 
 
 def test_the_average_of_draws_is_the_posterior_mean(drawn):
@@ -84,7 +91,8 @@ ETA_OF_FEW = np.array([[2.0, 1.0], [0.8, 1.7]])
 
 
 def bounds(grid):
-    """Mean-field bound of each document of `FEW` at p(word 0 | topic) of a grid, (..., 2), by NumPy."""
+    """Mean-field bound of each document of `FEW` at p(word 0 | topic) of a grid, (..., 2), by
+    NumPy."""
     beta = np.stack([grid, 1 - grid], -1)[..., None, :, :]  # (..., 1, K, V)
     gamma = np.broadcast_to(ALPHA + FEW.sum(1)[:, None] / 2, (*grid.shape[:-1], len(FEW), 2))
     for _ in range(300):
@@ -100,10 +108,13 @@ def bounds(grid):
 
 @pytest.mark.slow
 def test_with_mean_field_the_bound_takes_the_place_of_the_likelihood():
-    """The average of draws is the mean of the prior times exp of the documents' bounds, by quadrature."""
+    """The average of draws is the mean of the prior times exp of the documents' bounds, by
+    quadrature."""
     points = (np.arange(150) + 0.5) / 150
     grid = np.stack(np.meshgrid(points, points, indexing="ij"), -1)
-    prior = ((ETA_OF_FEW[:, 0] - 1) * np.log(grid) + (ETA_OF_FEW[:, 1] - 1) * np.log1p(-grid)).sum(-1)
+    prior = ((ETA_OF_FEW[:, 0] - 1) * np.log(grid) + (ETA_OF_FEW[:, 1] - 1) * np.log1p(-grid)).sum(
+        -1
+    )
     log_p = bounds(grid).sum(-1) + prior
     weights = np.exp(log_p - log_p.max())
     wanted = (weights[..., None] * grid).sum((0, 1)) / weights.sum()
@@ -112,7 +123,9 @@ def test_with_mean_field_the_bound_takes_the_place_of_the_likelihood():
     one = lambda key: chain(alg, lambda _: minibatch(FEW, np.arange(3)), 8_000, key)[0][1]
     total = jnp.sum(jax.vmap(one)(jax.random.split(KEY, 64)), 0)  # a standard error of 0.004
     np.testing.assert_allclose((total / total.sum(1, keepdims=True))[:, 0], wanted, atol=0.015)
-    assert np.abs(wanted - ETA_OF_FEW[:, 0] / ETA_OF_FEW.sum(1)).max() > 0.05  # the data tell something
+    assert (
+        np.abs(wanted - ETA_OF_FEW[:, 0] / ETA_OF_FEW.sum(1)).max() > 0.05
+    )  # the data tell something
 
 
 def test_a_fit_goes_on_bit_for_bit_and_compiles_once(tmp_path):
@@ -124,10 +137,14 @@ def test_a_fit_goes_on_bit_for_bit_and_compiles_once(tmp_path):
     before = compiled()
     on = vi.fit(alg, corpus, key=key, num_steps=12, batch_size=4, state=state)
     assert set(names_since(before)) <= {"add", "_copied"}  # of the state, no step
-    np.testing.assert_array_equal(*(np.asarray(f.state.posterior["topics"].concentration) for f in (whole, on)))
+    np.testing.assert_array_equal(
+        *(np.asarray(f.state.posterior["topics"].concentration) for f in (whole, on))
+    )
     topics = np.asarray(on.estimates["topics"].mean())
     np.testing.assert_allclose(topics.sum(1), 1, rtol=1e-5)
-    drawn = on.sample(key, 2)["topics"]  # a point: of Dirichlet(theta) draws would be far wider than the posterior
+    drawn = on.sample(key, 2)[
+        "topics"
+    ]  # a point: of Dirichlet(theta) draws would be far wider than the posterior
     np.testing.assert_allclose(drawn, np.stack([topics, topics]), rtol=1e-5)
     assert np.isfinite(on.score(corpus, key=key)[0])
 
@@ -137,7 +154,9 @@ def test_other_keys_draw_otherwise():
     alg = algorithm(vi.estep.mean_field())
     first = alg.init(jax.random.key(0))
     ends = [
-        vi.fit(alg, corpus, key=jax.random.key(i), num_steps=3, batch_size=2, state=first).posterior["topics"].mean()
+        vi.fit(alg, corpus, key=jax.random.key(i), num_steps=3, batch_size=2, state=first)
+        .posterior["topics"]
+        .mean()
         for i in (1, 2)
     ]
     assert float(jnp.abs(ends[0] - ends[1]).max()) > 1e-3

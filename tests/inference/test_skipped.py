@@ -1,4 +1,5 @@
-"""Steps that are not finite are skipped, counted and told: by the state, the status, a warning, an error."""
+"""Steps that are not finite are skipped, counted and told: by the state, the status, a warning, an
+error."""
 
 import dataclasses
 import warnings
@@ -13,13 +14,17 @@ import vijax as vi
 from vijax.contract.batch import Minibatch
 
 KEY = jax.random.key(0)
-ROOT = jax.custom_jvp(lambda x: x)  # the value of x, and no derivative that is a number, as of where(ok, sqrt(0), x)
+ROOT = jax.custom_jvp(
+    lambda x: x
+)  # the value of x, and no derivative that is a number, as of where(ok, sqrt(0), x)
 ROOT.defjvp(lambda x, dx: (x[0], jnp.nan * dx[0]))
 
 
 def coin(read=lambda y: y, **choices):
     bound = lambda s, y, key: (read(y) * s["bias"].log + (1 - y) * s["bias"].log1m, None)
-    return vi.model(prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=bound, **choices)
+    return vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=bound, **choices
+    )
 
 
 def untouched(fit):
@@ -51,10 +56,16 @@ def test_a_gradient_that_is_not_finite_is_a_skipped_step_and_no_retraction():
     alg = vi.cavi(broken)
     state, info = jax.jit(alg.step)(KEY, alg.init(KEY), jnp.ones(4))
     assert np.isfinite(info.elbo)
-    assert [int(x) for x in (info.result, info.non_finite, info.retractions)] == [vi.Result.SKIPPED, 1, 0]
+    assert [int(x) for x in (info.result, info.non_finite, info.retractions)] == [
+        vi.Result.SKIPPED,
+        1,
+        0,
+    ]
     assert [int(x) for x in (state.step, state.num_skipped, state.bad_steps)] == [1, 1, 1]
     for chunk, taken in ((5, 10), (80, 50)):  # a long chunk ends at a multiple of 50, too
-        with pytest.raises(vi.DivergedError, match=f"diverged.*{taken} of {taken} steps were not finite") as error:
+        with pytest.raises(
+            vi.DivergedError, match=f"diverged.*{taken} of {taken} steps were not finite"
+        ) as error:
             vi.fit(alg, np.ones(4), key=KEY, num_steps=120, steps_per_chunk=chunk)
         assert untouched(error.value.fit)
         assert len(error.value.fit.trace["step"]) == taken
@@ -64,11 +75,15 @@ def test_a_gradient_that_is_not_finite_is_a_skipped_step_and_no_retraction():
 def test_a_short_run_of_nothing_but_skipped_steps_is_not_finished(steps):
     broken = coin(lambda y: jnp.log(y - 2.0))
     fit = lambda throw: vi.fit(vi.cavi(broken), np.ones(4), key=KEY, num_steps=steps, throw=throw)
-    with pytest.warns(vi.SkippedStepsWarning, match=f"^{steps} of {steps} steps were not finite and were skipped"):
+    with pytest.warns(
+        vi.SkippedStepsWarning, match=f"^{steps} of {steps} steps were not finite and were skipped"
+    ):
         result = fit(throw=False)
     assert result.status is vi.Status.MOSTLY_SKIPPED
     assert result.num_skipped == steps
-    assert result.outcome.endswith(f"({steps} of {steps} steps were not finite and were skipped, in gradients of bias)")
+    assert result.outcome.endswith(
+        f"({steps} of {steps} steps were not finite and were skipped, in gradients of bias)"
+    )
     assert untouched(result)
     with pytest.raises(vi.DivergedError, match=f"failed: most steps .*{steps} of {steps}"):
         fit(throw=True)
@@ -114,7 +129,8 @@ def test_a_clean_run_says_nothing():
 
 
 def test_of_several_restarts_the_best_ones_skipped_steps_count():
-    """Restart i starts at bias i: the bound of all but one is not finite, and says so by minus infinity or NaN."""
+    """Restart i starts at bias i: the bound of all but one is not finite, and says so by minus
+    infinity or NaN."""
     starts = lambda key, prior: vi.Product(
         {"bias": vi.Beta.from_alpha_beta(jnp.where(jax.random.uniform(key) < 0.5, 1e6, 2.0), 3.0)}
     )
@@ -123,7 +139,9 @@ def test_of_several_restarts_the_best_ones_skipped_steps_count():
         wild = s["bias"].log1m < -10.0
         return jnp.where(wild, jnp.nan, 1.0) * (y * s["bias"].log + (1 - y) * s["bias"].log1m), None
 
-    model = vi.model(prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=bound, init=starts)
+    model = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(2.0, 3.0)}), local_elbo=bound, init=starts
+    )
     fit = vi.fit(vi.svi(model), np.ones(4), key=KEY, num_steps=12, restarts=4)
     bad = np.isnan(fit.trace["restart_elbo"]).all(axis=0)
     assert 0 < bad.sum() < 4
@@ -132,8 +150,12 @@ def test_of_several_restarts_the_best_ones_skipped_steps_count():
 
 def test_a_gradient_in_a_hyperparameter_counts_too():
     prior = lambda h: vi.Product({"bias": vi.Beta.from_alpha_beta(ROOT(h["a"]), 3.0)})
-    model = vi.model(prior, lambda s, y, key: (y * s["bias"].log, None), hyper={"a": jnp.float32(2.0)})
-    alg = vi.cavi(model, learn=vi.learn("a", optimizer=optax.chain(optax.zero_nans(), optax.sgd(0.1))))
+    model = vi.model(
+        prior, lambda s, y, key: (y * s["bias"].log, None), hyper={"a": jnp.float32(2.0)}
+    )
+    alg = vi.cavi(
+        model, learn=vi.learn("a", optimizer=optax.chain(optax.zero_nans(), optax.sgd(0.1)))
+    )
     state, info = jax.jit(alg.step)(KEY, alg.init(KEY), jnp.ones(3))
     assert [int(info.result), int(info.non_finite)] == [vi.Result.SKIPPED, 1]
     assert float(state.hyper["a"]) == 2.0
@@ -141,7 +163,8 @@ def test_a_gradient_in_a_hyperparameter_counts_too():
 
 @pytest.mark.parametrize("rule", [None, vi.step_size.constant(0.3)])
 def test_proximal_steps_skip_messages_that_are_not_finite(rule):
-    """The expectation is finite and its slope is not: backtracking would refuse every trial, and stay in silence."""
+    """The expectation is finite and its slope is not: backtracking would refuse every trial, and
+    stay in silence."""
     own = lambda y, z: -0.5 * (y - ROOT(z)) ** 2
     model = vi.models.glm(np.arange(3.0)[:, None], np.array([0.0, 3.0, 1.0]), own)
     alg = vi.pg_svi(model, step_size=rule)
@@ -164,13 +187,24 @@ BY_HYPER = vi.model(
     lambda s, y, key, hyper: (y * s["bias"].log + (1 - y) * s["bias"].log1m + hyper["a"], None),
     hyper={"a": jnp.float32(2.0)},
 )
-LARGE = vi.model({"bias": vi.Beta.from_alpha_beta(np.float32(2e38), 3.0)}, lambda s, y, key: (y * s["bias"].log, None))
+LARGE = vi.model(
+    {"bias": vi.Beta.from_alpha_beta(np.float32(2e38), 3.0)},
+    lambda s, y, key: (y * s["bias"].log, None),
+)
 OVERSHOOTS = {
     "prior and message are too large together": (LARGE, np.float32([1e38, 1e38]), {}),
-    "plain gradients": (coin(), np.ones(40), {"update": vi.update.euclidean(), "step_size": vi.step_size.beta(3e38)}),
+    "plain gradients": (
+        coin(),
+        np.ones(40),
+        {"update": vi.update.euclidean(), "step_size": vi.step_size.beta(3e38)},
+    ),
     "an optimiser": (coin(), np.ones(40), {"update": vi.update.descend(optax.sgd(1e38))}),
     "a point alone": (BY_HYPER, np.ones(40), {"learn": vi.learn("a", optimizer=optax.sgd(1e38))}),
-    "a positive point to zero": (BY_HYPER, np.ones(40), {"learn": vi.learn("a", optimizer=optax.sgd(-2.0))}),
+    "a positive point to zero": (
+        BY_HYPER,
+        np.ones(40),
+        {"learn": vi.learn("a", optimizer=optax.sgd(-2.0))},
+    ),
 }
 
 
@@ -196,12 +230,16 @@ def of_bad_padding(model):
 
     def bound(hyper, stats, batch, key, estep):
         said = model.local_elbo(hyper, stats, batch, key, estep)
-        return said._replace(per_group=jnp.where(jnp.asarray(batch.weights) > 0, said.per_group, jnp.nan))
+        return said._replace(
+            per_group=jnp.where(jnp.asarray(batch.weights) > 0, said.per_group, jnp.nan)
+        )
 
     return dataclasses.replace(model, local_elbo=bound)
 
 
-@pytest.mark.parametrize("change", [lambda model: model, of_bad_padding], ids=["filled", "not finite"])
+@pytest.mark.parametrize(
+    "change", [lambda model: model, of_bad_padding], ids=["filled", "not finite"]
+)
 def test_the_group_named_is_the_first_that_counts(change):
     """Padding is filled with a row that counts, and so bad where that is; or bad as it is."""
     alg = vi.svi(change(coin(lambda y: jnp.log(y))))

@@ -11,7 +11,9 @@ import vijax as vi
 def test_robbins_monro_is_its_formula_and_never_exceeds_one():
     rho = vi.step_size.robbins_monro(scale=3.0, offset=1.0, kappa=0.75)
     t = np.arange(6)
-    np.testing.assert_allclose([rho(i) for i in t], np.minimum(1, 3.0 * (t + 1.0) ** -0.75), rtol=1e-6)
+    np.testing.assert_allclose(
+        [rho(i) for i in t], np.minimum(1, 3.0 * (t + 1.0) ** -0.75), rtol=1e-6
+    )
 
 
 def test_hold_then_decay_is_the_schedule_of_seed_000_section_4_2():
@@ -27,7 +29,10 @@ def test_hold_then_decay_is_the_schedule_of_seed_000_section_4_2():
         (vi.step_size.hold_then_decay(5, 0.9, 0.7), lambda t: 0.9 * (t - 4.0) ** -0.7),
         (vi.step_size.proximal(0.3), lambda t: 0.3 / 1.3),
         (vi.step_size.constant(0.3), lambda t: 0.3),
-        (vi.step_size.beta(30.0, vi.step_size.robbins_monro(kappa=1.0)), lambda t: 30.0 / (t + 1.0)),
+        (
+            vi.step_size.beta(30.0, vi.step_size.robbins_monro(kappa=1.0)),
+            lambda t: 30.0 / (t + 1.0),
+        ),
     ],
 )
 def test_schedules_are_of_the_working_precision(schedule, exact):
@@ -46,7 +51,9 @@ def test_a_state_in_float32_stays_one_under_x64():
     )
     alg = vi.svi(model, num_groups=3)
     with jax.enable_x64(True):
-        state, _ = jax.jit(alg.step)(jax.random.key(0), alg.init(jax.random.key(0)), jnp.ones(3, jnp.float32))
+        state, _ = jax.jit(alg.step)(
+            jax.random.key(0), alg.init(jax.random.key(0)), jnp.ones(3, jnp.float32)
+        )
     assert state.posterior["bias"].alpha.dtype == jnp.float32
 
 
@@ -82,10 +89,14 @@ def test_a_bare_number_is_no_schedule(algorithm):
         prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
         local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
     )
-    with pytest.raises(ValueError, match=r"step_size: expected a schedule of vijax\.step_size, got 0\.1\. vijax"):
+    with pytest.raises(
+        ValueError, match=r"step_size: expected a schedule of vijax\.step_size, got 0\.1\. vijax"
+    ):
         algorithm(coin, step_size=0.1)
 
 
 def test_the_share_of_the_data_chooses_the_rule():
-    rule = vi.step_size.by_share(vi.step_size.constant(0.5), lambda share: vi.step_size.constant(share))
+    rule = vi.step_size.by_share(
+        vi.step_size.constant(0.5), lambda share: vi.step_size.constant(share)
+    )
     assert [float(rule.of(share)(0)) for share in (1.0, 0.25)] == [0.5, 0.25]

@@ -1,4 +1,5 @@
-"""The rule for noisy objectives: how often it errs on traces whose mean is known, and that a run keeps to it."""
+"""The rule for noisy objectives: how often it errs on traces whose mean is known, and that a run
+keeps to it."""
 
 import collections
 
@@ -45,14 +46,20 @@ def gains(traces):
 
 
 def stops(name, correlation, sd):
-    """After how many windows each trace is called converged (none: 0); and of those that are the true gain of as many
-    windows more as the line was fitted to."""
+    """After how many windows each trace is called converged (none: 0); and of those that are the
+    true gain of as many windows more as the line was fitted to."""
     mean = MEANS[name]
-    said = np.asarray(gains(jnp.asarray(LEVEL + mean[:WINDOWS] + noise(correlation, sd), jnp.float32)))
+    said = np.asarray(
+        gains(jnp.asarray(LEVEL + mean[:WINDOWS] + noise(correlation, sd), jnp.float32))
+    )
     met = said <= TOL
     ends = np.where(met.any(1), met.argmax(1) + 1, 0)
     half = ends // 2
-    left = [mean[n : n + h].mean() - mean[n - h : n].mean() for n, h in zip(ends, half, strict=True) if n]
+    left = [
+        mean[n : n + h].mean() - mean[n - h : n].mean()
+        for n, h in zip(ends, half, strict=True)
+        if n
+    ]
     return ends, np.asarray(left)
 
 
@@ -76,7 +83,8 @@ def stops(name, correlation, sd):
     ],
 )
 def test_how_often_it_errs(name, correlation, sd, most_false, most_missed):
-    """Of stops, those that leave more than twice what is allowed; of traces, those not called converged in time."""
+    """Of stops, those that leave more than twice what is allowed; of traces, those not called
+    converged in time."""
     ends, left = stops(name, correlation, sd)
     wrong, missed = np.sum(left > 2 * ALLOWED) / TRACES, np.mean(ends == 0)
     print(name, correlation, sd, "false", wrong, "missed", missed, "median", np.median(ends))
@@ -85,7 +93,8 @@ def test_how_often_it_errs(name, correlation, sd, most_false, most_missed):
 
 
 def test_windows_are_averages_and_pairs_of_them():
-    """Also where they have no end in float32: sums of a million such terms are kept to the last digit."""
+    """Also where they have no end in float32: sums of a million such terms are kept to the last
+    digit."""
     x = np.float32(-1e6) + np.random.default_rng(0).normal(size=20 * 130).astype(np.float32)
     seen, _ = jax.lax.scan(lambda seen, x: (observed(seen, x), None), watch(20), jnp.asarray(x))
     assert (int(seen.merged), int(seen.filled), int(seen.observed)) == (4, 32, 20 * 130)
@@ -108,7 +117,9 @@ def test_the_gain_is_the_upper_end_of_a_line():
     from scipy import stats
 
     y = LEVEL + np.random.default_rng(11).normal(size=48) + 0.05 * np.arange(48)
-    seen, _ = jax.lax.scan(lambda seen, x: (observed(seen, x), None), watch(1), jnp.asarray(y, jnp.float32))
+    seen, _ = jax.lax.scan(
+        lambda seen, x: (observed(seen, x), None), watch(1), jnp.asarray(y, jnp.float32)
+    )
     line = stats.linregress(np.arange(24), y[24:])
     left = y[24:] - line.intercept - line.slope * np.arange(24)
     like = left[1:] @ left[:-1] / (left @ left)
@@ -126,13 +137,16 @@ def test_a_step_that_is_not_finite_is_no_convergence():
     assert not np.any(said[47:] <= TOL)
 
 
-# --- runs -----------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 COIN = vi.model(
     prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
     local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
 )
 Y = (np.arange(200) % 4 == 0).astype(np.float32)
-ALGORITHMS = {"minibatches": vi.svi(COIN), "draws": vi.ssvi_a(COIN, step_size=vi.step_size.robbins_monro())}
+ALGORITHMS = {
+    "minibatches": vi.svi(COIN),
+    "draws": vi.ssvi_a(COIN, step_size=vi.step_size.robbins_monro()),
+}
 
 
 def run(kind, **more):
@@ -186,7 +200,11 @@ def test_without_tol_nothing_is_watched_and_other_batches_begin_anew(unbroken):
 def test_restarts_stop_when_all_have_converged(unbroken):
     kind, _ = unbroken
     seen = []
-    both = run(kind, restarts=2, callbacks=[lambda now: seen.append((now.step, now.gain, now.whole.watch.gain.max()))])
+    both = run(
+        kind,
+        restarts=2,
+        callbacks=[lambda now: seen.append((now.step, now.gain, now.whole.watch.gain.max()))],
+    )
     assert both.status is vi.Status.CONVERGED
     assert seen[-1][1] == pytest.approx(float(seen[-1][2]))
     assert all(gain > 0.02 for _, gain, _ in seen[:-1])
@@ -201,7 +219,13 @@ def test_noise_far_above_tol_is_not_taken_for_convergence():
 def test_a_checkpoint_of_before_is_refused_in_words(unbroken, tmp_path):
     """A state without a watch, as earlier versions left them."""
     _, fit = unbroken
-    before = collections.namedtuple("Before", [name for name in fit.state._fields if name != "watch"])
-    checkpoint.save(tmp_path, 7, before(**{name: getattr(fit.state, name) for name in before._fields}))
-    with pytest.raises(checkpoint.OtherTreeError, match=r"another version of vijax: \.watch.*absent\. Fit again"):
+    before = collections.namedtuple(
+        "Before", [name for name in fit.state._fields if name != "watch"]
+    )
+    checkpoint.save(
+        tmp_path, 7, before(**{name: getattr(fit.state, name) for name in before._fields})
+    )
+    with pytest.raises(
+        checkpoint.OtherTreeError, match=r"another version of vijax: \.watch.*absent\. Fit again"
+    ):
         checkpoint.latest(tmp_path, fit.state)

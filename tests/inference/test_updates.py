@@ -1,4 +1,5 @@
-"""Updates: the proximal steps solve their own problems; the retraction ends inside the domain and says what it did."""
+"""Updates: the proximal steps solve their own problems; the retraction ends inside the domain and
+says what it did."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,8 @@ def problem():
 
 
 def proximal_objective(q, current, target, rho):
-    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, grad_mu ELBO = target - lambda: Khan et al. 2016, eq.
-    9."""
+    """<-grad_mu ELBO, mu(q)> + D(q || current) (1 - rho) / rho, grad_mu ELBO = target - lambda:
+    Khan et al. 2016, eq. 9."""
     r = (1 - rho) / rho
     # h = KL(q || prior + message) is the linearised objective, up to a constant.
     return q.kl(target) + r * q.kl(current)
@@ -37,7 +38,9 @@ def test_kl_step_minimises_the_proximal_objective(problem):
 def test_kl_step_of_size_one_lands_on_the_target(problem):
     q, target = problem
     for a, b in zip(
-        jax.tree.leaves(vi.update.kl().propose(q, target, 1.0, ())[0]), jax.tree.leaves(target), strict=True
+        jax.tree.leaves(vi.update.kl().propose(q, target, 1.0, ())[0]),
+        jax.tree.leaves(target),
+        strict=True,
     ):
         np.testing.assert_array_equal(a, b)
 
@@ -63,21 +66,26 @@ def test_retraction_replaces_exactly_what_left_the_domain_and_counts_it():
 
 
 def test_what_is_not_finite_is_not_retracted():
-    """It is no step out of the domain but a failure, which the algorithm skips and reports: it must stay in sight."""
+    """It is no step out of the domain but a failure, which the algorithm skips and reports: it must
+    stay in sight."""
     q = vi.Product({"p": vi.Dirichlet.from_concentration(jnp.ones(3))})
     nan = q.with_naturals([jnp.array([jnp.nan, -1.0, 2.0])])
     moved, retractions = vi.update.retract(nan, q, q, 0.25)
     assert np.isnan(moved["p"].concentration[0])
     assert int(retractions) == 1
     eye = jnp.eye(2)
-    normal = vi.MultivariateNormal.from_mean_precision(jnp.zeros((3, 2)), jnp.stack([eye, eye, eye]))
+    normal = vi.MultivariateNormal.from_mean_precision(
+        jnp.zeros((3, 2)), jnp.stack([eye, eye, eye])
+    )
     events = vi.Product({"x": normal})
     proposal = events.with_naturals([jnp.zeros((3, 2)), jnp.stack([-eye, eye, jnp.nan * eye])])
     moved, retractions = vi.update.retract(proposal, events, events, 0.25)
     kept = jax.tree.leaves(moved)[1]
     np.testing.assert_array_equal(kept[1], jax.tree.leaves(events)[1][1])
     assert np.isnan(kept[2]).any()
-    assert int(retractions) == 3  # both parameters of the event outside, the location of the one that is not finite
+    assert (
+        int(retractions) == 3
+    )  # both parameters of the event outside, the location of the one that is not finite
 
 
 def test_a_retraction_stays_in_the_domain_where_the_step_size_is_a_beta():
@@ -99,10 +107,16 @@ def test_only_updates_whose_step_size_is_a_beta_take_steps_above_one():
     )
     full = vi.step_size.beta(2.0)
     alg = vi.cavi(coin, update=vi.update.symmetric_kl(), step_size=full)
-    state, info = alg.step(jax.random.key(0), alg.init(jax.random.key(0)), jnp.array([1.0, 1.0, 0.0]))
-    np.testing.assert_array_equal([state.posterior["bias"].alpha, state.posterior["bias"].beta], [4.0, 4.0])
+    state, info = alg.step(
+        jax.random.key(0), alg.init(jax.random.key(0)), jnp.array([1.0, 1.0, 0.0])
+    )
+    np.testing.assert_array_equal(
+        [state.posterior["bias"].alpha, state.posterior["bias"].beta], [4.0, 4.0]
+    )
     assert float(info.step_size) == 2.0
-    with pytest.raises(ValueError, match=r"^step_size: expected steps of at most 1, got 2\.0\. Larger ones"):
+    with pytest.raises(
+        ValueError, match=r"^step_size: expected steps of at most 1, got 2\.0\. Larger ones"
+    ):
         vi.cavi(coin, step_size=full)
     with pytest.raises(ValueError, match=r"^step_size: expected steps of at most 1"):
         vi.pg_svi(coin, step_size=full)
@@ -128,27 +142,37 @@ def test_a_mirror_step_that_leads_nowhere_is_not_taken():
 
 
 def test_a_trust_region_halves_each_member_by_itself():
-    """In NumPy: natural parameters mixed, KL(q' || q) of normals by its formula; one member is near enough as it is."""
+    """In NumPy: natural parameters mixed, KL(q' || q) of normals by its formula; one member is near
+    enough as it is."""
     mean, variance = np.array([0.0, 0.0]), np.array([1.0, 1.0])
     goal, wide = np.array([0.1, 5.0]), np.array([1.0, 40.0])
 
     def mixed(share, i):
         precision = (1 - share) / variance[i] + share / wide[i]
-        return ((1 - share) * mean[i] / variance[i] + share * goal[i] / wide[i]) / precision, 1 / precision
+        return (
+            (1 - share) * mean[i] / variance[i] + share * goal[i] / wide[i]
+        ) / precision, 1 / precision
 
     def kl(m, v, i):
-        return 0.5 * (v / variance[i] + (m - mean[i]) ** 2 / variance[i] - 1 - np.log(v / variance[i]))
+        return 0.5 * (
+            v / variance[i] + (m - mean[i]) ** 2 / variance[i] - 1 - np.log(v / variance[i])
+        )
 
-    expected = [next(mixed(s, i) for s in 0.5 ** np.arange(31) if kl(*mixed(s, i), i) <= 0.1) for i in range(2)]
+    expected = [
+        next(mixed(s, i) for s in 0.5 ** np.arange(31) if kl(*mixed(s, i), i) <= 0.1)
+        for i in range(2)
+    ]
     assert expected[0][0] == 0.1
     at = lambda m, v: vi.Normal.from_mean_variance(jnp.asarray(m), jnp.asarray(v))
     new, _ = vi.update.within(0.1).propose(at(mean, variance), at(goal, wide), 1.0, ())
     np.testing.assert_allclose(np.stack([new.mean(), new.variance()], 1), expected, rtol=1e-5)
 
 
-# --- sites ------------------------------------------------------------------------------------------------------
+# --- sites ----------------------------------------------------------------------------------------
 SITES = 5
-KERNEL = np.exp(-0.5 * np.subtract.outer(np.arange(SITES), np.arange(SITES)) ** 2) + 0.1 * np.eye(SITES)
+KERNEL = np.exp(-0.5 * np.subtract.outer(np.arange(SITES), np.arange(SITES)) ** 2) + 0.1 * np.eye(
+    SITES
+)
 LINEAR, PRECISION = np.array([0.5, -1.0, 0.3, 0.0, 2.0]), np.array([0.2, 1.5, 0.7, 0.1, 0.4])
 
 
@@ -163,20 +187,31 @@ def sites(linear=LINEAR, precision=PRECISION):
 
 def test_the_exact_mean_step_of_sites_by_hand():
     """Khan et al. 2016, appendix D.3, in NumPy: the mean first, then the sites."""
-    rho, alpha, gamma = 0.3, np.array([1.0, -0.4, 0.6, 0.2, -1.0]), -np.array([0.5, 0.1, 0.9, 0.3, 0.2])
+    rho, alpha, gamma = (
+        0.3,
+        np.array([1.0, -0.4, 0.6, 0.2, -1.0]),
+        -np.array([0.5, 0.1, 0.9, 0.3, 0.2]),
+    )
     inverse = np.linalg.inv(KERNEL)
     old = np.linalg.solve(inverse + np.diag(PRECISION), LINEAR)
     np.testing.assert_allclose(sites().mean(), old, rtol=1e-4)
-    mean = np.linalg.solve(inverse + (1 - rho) * np.diag(PRECISION), (1 - rho) * LINEAR + rho * alpha)
+    mean = np.linalg.solve(
+        inverse + (1 - rho) * np.diag(PRECISION), (1 - rho) * LINEAR + rho * alpha
+    )
     target = sites(alpha - gamma * old, -gamma)
-    new = jax.jit(lambda q, target: vi.update.exact_mean().propose(q, target, rho, ())[0])(sites(), target)
-    np.testing.assert_allclose(new.linear, (1 - rho) * LINEAR + rho * (alpha - gamma * mean), rtol=1e-4)
+    new = jax.jit(lambda q, target: vi.update.exact_mean().propose(q, target, rho, ())[0])(
+        sites(), target
+    )
+    np.testing.assert_allclose(
+        new.linear, (1 - rho) * LINEAR + rho * (alpha - gamma * mean), rtol=1e-4
+    )
     np.testing.assert_allclose(new.precision, (1 - rho) * PRECISION - rho * gamma, rtol=1e-4)
     np.testing.assert_allclose(new.mean(), mean, rtol=1e-3, atol=1e-4)
 
 
 def test_inner_steps_of_sites_by_hand_and_padding_is_no_site():
-    """Three steps on two sites with slopes of known functions of the marginals; the marginal is conditioned in full."""
+    """Three steps on two sites with slopes of known functions of the marginals; the marginal is
+    conditioned in full."""
     rho, rows = 0.4, np.array([3, 1])
     slopes = lambda m, v: (1.0 - 0.3 * m, -0.2 - 0.05 * v)  # in the mean and in the variance
     linear, precision = LINEAR.copy(), PRECISION.copy()
@@ -189,9 +224,13 @@ def test_inner_steps_of_sites_by_hand_and_padding_is_no_site():
     slope = lambda at: type(at)(*slopes(at.mean, at.variance))
     for more in (0, 2):  # rows of padding, which hold a site that there is
         padded = np.concatenate([rows, np.full(more, 4)])
-        reads = Reads(jnp.asarray(padded), jnp.asarray(np.arange(2 + more) < 2, jnp.float32), jnp.float32(1.0))
-        new = jax.jit(lambda q, reads=reads: vi.update.block(3).propose_from(q, reads, slope, jnp.float32(rho)))(
-            sites()
+        reads = Reads(
+            jnp.asarray(padded), jnp.asarray(np.arange(2 + more) < 2, jnp.float32), jnp.float32(1.0)
         )
+        new = jax.jit(
+            lambda q, reads=reads: vi.update.block(3).propose_from(
+                q, reads, slope, jnp.float32(rho)
+            )
+        )(sites())
         np.testing.assert_allclose(new.linear, linear, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(new.precision, precision, rtol=1e-4)

@@ -27,7 +27,7 @@ def lda(rounds):
     return vi.models.lda(3, 12, estep=vi.estep.mean_field(rounds, 1e-12))
 
 
-# --- which groups a batch holds ---------------------------------------------------------------------------------
+# --- which groups a batch holds -------------------------------------------------------------------
 def test_batches_say_which_rows_they_hold():
     y = np.arange(10.0)
     model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -51,14 +51,16 @@ def test_batches_of_documents_say_which_they_hold():
     assert sorted(seen) == list(range(23))
 
 
-# --- the law ----------------------------------------------------------------------------------------------------
+# --- the law --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", GOING_ON)
 def test_topics_go_on_to_the_fixed_point(name):
     """At still globals later visits end where one long visit does, by whichever road."""
     topics = vi.fit(vi.cavi(lda(100)), CORPUS, num_steps=30, key=KEY).posterior
 
     def visited(rounds, epochs):
-        model = vi.models.lda(3, 12, estep=dataclasses.replace(ESTEPS[name], max_iters=rounds, tol=1e-14))
+        model = vi.models.lda(
+            3, 12, estep=dataclasses.replace(ESTEPS[name], max_iters=rounds, tol=1e-14)
+        )
         alg, batches = still(model, warm_starts=True), as_loader(CORPUS, model, 23, 0)
         state = alg.init(KEY, next(iter(batches.batches(0, 1))))._replace(posterior=topics)
         step = jax.jit(alg.step)
@@ -83,7 +85,10 @@ def coupled():
 
     bit = vi.Bernoulli.from_probs(0.3)
     return vi.energy_model(
-        globals={"w": vi.Normal.from_mean_variance(1.0, 1.0)}, locals={"z1": bit, "z2": bit}, energy=energy, example=0.0
+        globals={"w": vi.Normal.from_mean_variance(1.0, 1.0)},
+        locals={"z1": bit, "z2": bit},
+        energy=energy,
+        example=0.0,
     )
 
 
@@ -114,7 +119,9 @@ def test_sweeps_of_several_visits_add_up(name):
             key=KEY,
         )
         visits, once = run(2, 5), run(10, 1)
-        for a, b in zip(jax.tree.leaves(visits.state.beside), jax.tree.leaves(once.state.beside), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(visits.state.beside), jax.tree.leaves(once.state.beside), strict=True
+        ):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
@@ -132,10 +139,12 @@ def test_correlated_topics_go_on():
         .local.mean
     )
     one, many, once = run(2, 1), run(2, 40), run(80, 1)
-    assert np.linalg.norm(many - once) < 0.15 * np.linalg.norm(one - once)  # the rest is noise of the draws
+    assert np.linalg.norm(many - once) < 0.15 * np.linalg.norm(
+        one - once
+    )  # the rest is noise of the draws
 
 
-# --- the state --------------------------------------------------------------------------------------------------
+# --- the state ------------------------------------------------------------------------------------
 def test_it_learns_and_goes_on_bit_for_bit():
     alg = vi.svi(lda(4), warm_starts=True)
     run = lambda steps, **more: vi.fit(alg, CORPUS, num_steps=steps, batch_size=5, key=KEY, **more)
@@ -163,7 +172,9 @@ def test_a_skipped_step_leaves_the_locals_as_they_were():
 def test_the_table_of_all_groups_is_not_copied():
     """A step costs what its batch costs: of the table it reads and writes rows."""
     alg, total = vi.svi(lda(2), warm_starts=True), 1000
-    batch = next(iter(as_loader(CORPUS, lda(2), 5, 0).batches(0, 1)))._replace(num_groups=float(total))
+    batch = next(iter(as_loader(CORPUS, lda(2), 5, 0).batches(0, 1)))._replace(
+        num_groups=float(total)
+    )
     state = alg.init(KEY, batch)
     jaxpr = jax.make_jaxpr(alg.step)(KEY, state, batch)
     assert set(makers(jaxpr.jaxpr, (total, 3))) - {"jit"} == {"scatter"}
@@ -178,17 +189,25 @@ def makers(jaxpr, shape):
             yield from makers(inner, shape)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vi.svi(lda(2), estep=vi.estep.gibbs(), warm_starts=True), "an E-step that can begin anywhere"),
         (
-            lambda: vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), warm_starts=True),
+            lambda: vi.svi(lda(2), estep=vi.estep.gibbs(), warm_starts=True),
+            "an E-step that can begin anywhere",
+        ),
+        (
+            lambda: vi.svi(
+                vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), warm_starts=True
+            ),
             "a model whose E-step climbs",
         ),
         (lambda: vi.memoized(lda(2), 4, warm_starts=True), "no memory of messages"),
-        (lambda: vi.svi(lda(2), axis="data", warm_starts=True), "warm: expected an algorithm without over_axis"),
+        (
+            lambda: vi.svi(lda(2), axis="data", warm_starts=True),
+            "warm: expected an algorithm without over_axis",
+        ),
         (lambda: vi.svi(lda(2), warm_starts=True).init(KEY), "the first minibatch"),
     ],
 )
@@ -198,11 +217,17 @@ def test_what_cannot_go_on_is_refused(make, words):
 
 
 def test_padding_begins_where_nothing_is_known():
-    """Its row is N, which is no group: not even where all have been seen, and the last one's is next to it."""
-    alg, batch = still(lda(4), warm_starts=True), next(iter(as_loader(CORPUS, lda(4), 5, 0).batches(0, 1)))
+    """Its row is N, which is no group: not even where all have been seen, and the last one's is
+    next to it."""
+    alg, batch = (
+        still(lda(4), warm_starts=True),
+        next(iter(as_loader(CORPUS, lda(4), 5, 0).batches(0, 1))),
+    )
     total, model = CORPUS.num_documents, alg.spec.model
     like = unvisited(model, model.hyper, batch._replace(num_groups=float(total)))
-    visited = Visited(jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool))
+    visited = Visited(
+        jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool)
+    )
     rows = tuple(np.where(np.arange(len(some)) % 2, total, some) for some in batch.rows)
     found = starts(model, model.hyper, visited, batch._replace(rows=rows))
     for some, cold, at in zip(found, model.locals.start(model.hyper, batch), rows, strict=True):

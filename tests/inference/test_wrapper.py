@@ -1,4 +1,5 @@
-"""Wrappers of algorithms: what they keep, in which order they may stand, and that equal ones are one."""
+"""Wrappers of algorithms: what they keep, in which order they may stand, and that equal ones are
+one."""
 
 import pickle
 
@@ -22,7 +23,8 @@ Y = np.array([1.0, 0.0, 1.0, 1.0], np.float32)
 
 
 def mixture():
-    """Made anew at each call: only those made last are one object with what comes out of a pickle."""
+    """Made anew at each call: only those made last are one object with what comes out of a
+    pickle."""
     return vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
 
 
@@ -49,7 +51,8 @@ def names(alg):
     ],
 )
 def test_a_short_argument_is_the_wrapper(short, long):
-    """One object, so that nothing is compiled for the second, also where it comes out of a pickle."""
+    """One object, so that nothing is compiled for the second, also where it comes out of a
+    pickle."""
     alg = long()
     for other in (short(), pickle.loads(pickle.dumps(alg))):
         assert other.step is alg.step
@@ -58,7 +61,8 @@ def test_a_short_argument_is_the_wrapper(short, long):
 
 
 def test_wrappers_keep_their_own_side_by_side():
-    """A mean of posteriors around warm starts: one step from a known state, and the step inside knows of neither."""
+    """A mean of posteriors around warm starts: one step from a known state, and the step inside
+    knows of neither."""
     alg = vi.averaged(vi.warm(vi.svi(lda(), step_size=HALF)), after=0)
     assert names(alg) == ["warm", "averaged"]
     batch = next(iter(as_loader(CORPUS, lda(), 5, 0).batches(0, 1)))
@@ -86,7 +90,9 @@ def test_numbers_that_a_model_says_are_in_the_trace():
     model = vi.Model(COIN.hyper, COIN.prior, bound, COIN.init)
     fit = vi.fit(vi.cavi(model), Y, num_steps=2, key=KEY)
     np.testing.assert_array_equal(fit.trace["ones"], [3.0, 3.0])
-    np.testing.assert_allclose(fit.trace["elbo"], vi.fit(vi.cavi(COIN), Y, num_steps=2, key=KEY).trace["elbo"])
+    np.testing.assert_allclose(
+        fit.trace["elbo"], vi.fit(vi.cavi(COIN), Y, num_steps=2, key=KEY).trace["elbo"]
+    )
 
 
 class Halved(Wrapper):
@@ -115,34 +121,45 @@ class Halves:
 
 def test_a_wrapper_of_ones_own_changes_what_a_fit_reads():
     fit = vi.fit(wrap(vi.cavi(COIN), Halved()), Y, num_steps=2, key=KEY)
-    np.testing.assert_allclose([fit.posterior["bias"].alpha, fit.posterior["bias"].beta], [1 + 1.5, 1 + 2.5])
+    np.testing.assert_allclose(
+        [fit.posterior["bias"].alpha, fit.posterior["bias"].beta], [1 + 1.5, 1 + 2.5]
+    )
 
 
-# --- what bare data are ---------------------------------------------------------------------------------------------
+# --- what bare data are ---------------------------------------------------------------------------
 def test_bare_data_are_what_the_wrapper_says():
     """A minibatch says its own N."""
     alg = vi.compose(COIN, step_size=HALF)
     state = jax.eval_shape(alg.init, KEY)
-    with pytest.raises(ValueError, match=r"^batch: expected a vijax\.Minibatch.*vijax\.part_of\(alg, N\)"):
+    with pytest.raises(
+        ValueError, match=r"^batch: expected a vijax\.Minibatch.*vijax\.part_of\(alg, N\)"
+    ):
         alg.step(KEY, state, Y)
     shown = vi.Algorithm(alg.init, lambda key, state, batch: (state, batch), alg.spec)
     for sized, num_groups in ((vi.whole(shown), None), (vi.part_of(shown, 8), 8)):
-        assert [sized.step(KEY, state, y)[1].num_groups for y in (Y, vi.Minibatch(Y, 40.0))] == [num_groups, 40.0]
+        assert [sized.step(KEY, state, y)[1].num_groups for y in (Y, vi.Minibatch(Y, 40.0))] == [
+            num_groups,
+            40.0,
+        ]
     with pytest.raises(ValueError, match=r"^num_groups: expected a positive number"):
         vi.part_of(alg, 0)
     topics, counts = vi.svi(lda(), num_groups=64), np.ones((4, 6), np.float32)
     state = jax.eval_shape(topics.init, KEY)
     with pytest.raises(
-        ValueError, match=r"^batch: expected a tuple of vijax\.Documents, got an array of shape \(4, 6\)"
+        ValueError,
+        match=r"^batch: expected a tuple of vijax\.Documents, got an array of shape \(4, 6\)",
     ):
         jax.eval_shape(topics.step, KEY, state, counts)
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vi.averaged(vi.averaged(vi.svi(COIN), 1), 2), r"^averaged: expected one such wrapper, got two"),
+        (
+            lambda: vi.averaged(vi.averaged(vi.svi(COIN), 1), 2),
+            r"^averaged: expected one such wrapper, got two",
+        ),
         (lambda: vi.whole(vi.cavi(COIN)), r"^sized: expected one such wrapper"),
         (lambda: vi.warm(vi.svi), r"^alg: expected an algorithm such as .* got function"),
         (lambda: vi.over_axis(COIN, "data"), r"^alg: expected an algorithm such as"),
@@ -154,12 +171,18 @@ def test_bare_data_are_what_the_wrapper_says():
             lambda: vi.topics.by_words(vi.averaged(vi.svi(lda()), 2)),
             r"^by_words: .* without averaged",
         ),
-        (lambda: vi.over_axis(vi.warm(vi.svi(lda())), "data"), r"^warm: expected an algorithm without over_axis"),
+        (
+            lambda: vi.over_axis(vi.warm(vi.svi(lda())), "data"),
+            r"^warm: expected an algorithm without over_axis",
+        ),
         (
             lambda: vi.warm(vi.topics.by_words(vi.svi(lda()), active=2)),
             r"^warm: expected an algorithm without by_words, got ByWords\(active=2",
         ),
-        (lambda: vi.fit(vi.cavi(COIN), Y, num_steps=1, key=KEY).average, r"^average: expected one that was kept"),
+        (
+            lambda: vi.fit(vi.cavi(COIN), Y, num_steps=1, key=KEY).average,
+            r"^average: expected one that was kept",
+        ),
     ],
 )
 def test_what_cannot_be_wrapped_is_refused(make, words):
@@ -170,7 +193,9 @@ def test_what_cannot_be_wrapped_is_refused(make, words):
 def test_states_of_other_wrappers_are_told():
     plain, mean = vi.svi(COIN, num_groups=9), vi.svi(COIN, num_groups=9, average_after=0)
     state = plain.init(KEY)
-    with pytest.raises(ValueError, match=r"^state: expected one with the memory of 'averaged', got one with \[\]"):
+    with pytest.raises(
+        ValueError, match=r"^state: expected one with the memory of 'averaged', got one with \[\]"
+    ):
         mean.step(KEY, state, Y)
     with pytest.raises(ValueError, match=r"^step: .*state and key swapped"):
         mean.step(mean.init(KEY), KEY, Y)

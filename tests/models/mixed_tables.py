@@ -1,6 +1,6 @@
-"""Two tables that many books fit: reaction times after days without sleep (Belenky et al. 2003), and cases of
-pleuropneumonia in herds (Lesnoff et al. 2004). Both are examples of lme4, whose fits are published (Bates et al. 2015).
-"""
+"""Two tables that many books fit: reaction times after days without sleep (Belenky et al. 2003),
+and cases of pleuropneumonia in herds (Lesnoff et al. 2004). Both are examples of lme4, whose fits
+are published (Bates et al. 2015)."""
 
 import numpy as np
 
@@ -20,7 +20,26 @@ _REACTION = """
 281.1481 347.5855 365.163 372.2288 269.8804 272.4428 277.8989 281.7895 279.1705 284.512 259.2658 304.6306 350.7807
 369.4692 269.4117 273.474 297.5968 310.6316 287.1726 329.6076 334.4818 343.2199 369.1417 364.1236
 """
-_SUBJECTS = [308, 309, 310, 330, 331, 332, 333, 334, 335, 337, 349, 350, 351, 352, 369, 370, 371, 372]
+_SUBJECTS = [
+    308,
+    309,
+    310,
+    330,
+    331,
+    332,
+    333,
+    334,
+    335,
+    337,
+    349,
+    350,
+    351,
+    352,
+    369,
+    370,
+    371,
+    372,
+]
 _HERD = """
 1 1 1 1 2 2 2 3 3 3 3 4 4 4 4 5 5 5 5 6 6 6 6 7 7 7 7 8 9 9 9 9 10 10 10 10 11 11 11 11 12 12 12 12 13 13 13 13 14 14
 14 14 15 15 15 15

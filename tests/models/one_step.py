@@ -1,7 +1,8 @@
-"""One step of a case of the registry, in float64: the state before it, the batch, and what the step makes of others.
+"""One step of a case of the registry, in float64: the state before it, the batch, and what the step
+makes of others.
 
-A step from a given state is a function of the data alone. So a law of the data can be read off one step, where a whole
-fit would compare two starts. Each case compiles its start and its step once.
+A step from a given state is a function of the data alone. So a law of the data can be read off one
+step, where a whole fit would compare two starts. Each case compiles its start and its step once.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Begun(NamedTuple):
         with jax.enable_x64(True):
             state = self.state if state is None else state
             after, info = self.step(STEP_KEY, state, self.batch if batch is None else batch)
-            return Stepped(*jax.tree.map(np.asarray, (after, info.elbo, info.per_group, info.result)))
+            return Stepped(
+                *jax.tree.map(np.asarray, (after, info.elbo, info.per_group, info.result))
+            )
 
 
 @functools.cache
@@ -83,7 +86,8 @@ def batch_of(case: Case, data: Any = None) -> vi.Minibatch:
 
 
 def as_whole(batch: vi.Minibatch) -> vi.Minibatch:
-    """The batch that says that it is the whole set, so that full-data algorithms carry locals from step to step."""
+    """The batch that says that it is the whole set, so that full-data algorithms carry locals from
+    step to step."""
     return batch._replace(num_groups=None)
 
 
@@ -104,14 +108,16 @@ def begun(case: Case) -> Begun:
         return Begun(jax.tree.map(np.asarray, batch), jax.tree.map(np.asarray, state), init, step)
 
 
-# --- what is done to data and states ----------------------------------------------------------------------------------
+# --- what is done to data and states --------------------------------------------------------------
 def groups_taken(tree: Any, rows: np.ndarray) -> Any:
     """Each array at these groups; what has none of their axis stays."""
     take = lambda x: x[rows] if np.ndim(x) and np.shape(x)[0] == len(rows) else x
     return jax.tree.map(take, tree)
 
 
-def with_groups(begun: Begun, rows: np.ndarray, weights: np.ndarray | None = None) -> tuple[vi.Minibatch, Any]:
+def with_groups(
+    begun: Begun, rows: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[vi.Minibatch, Any]:
     """Batch and state whose groups are these ones, with these weights."""
     state = begun.state._replace(local=groups_taken(begun.state.local, rows))
     batch = begun.batch

@@ -1,12 +1,13 @@
-"""The registry of ready models: one row per model and regime, on which every law of tests/models/test_laws_*.py runs.
+"""The registry of ready models: one row per model and regime, on which every law of
+tests/models/test_laws_*.py runs.
 
-A `Case` is a model of any data of its form. A `TableCase` is a model that is made of its table: a regression by a
-formula, topics with covariates, Gaussian predictors. What a row says of a law is True, or a size, where the law holds;
-else a text, the reason why it does not.
+A `Case` is a model of any data of its form. A `TableCase` is a model that is made of its table: a
+regression by a formula, topics with covariates, Gaussian predictors. What a row says of a law is
+True, or a size, where the law holds; else a text, the reason why it does not.
 
-Sizes differ on purpose: groups, columns, words and components of a row have numbers of their own, so that an axis of
-an array is known by its length, and a law can permute what it belongs to without being told where it lies.
-"""
+Sizes differ on purpose: groups, columns, words and components of a row have numbers of their own,
+so that an axis of an array is known by its length, and a law can permute what it belongs to without
+being told where it lies."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Case:
     weighs: bool | str = True
     """A group of weight 2 is the group twice."""
     columns: int | str = "none"
-    """The number of columns (or words, or items) whose order means nothing; or why there are none such."""
+    """The number of columns (or words, or items) whose order means nothing; or why there are none
+    such."""
     components: int | str = "none"
     """The number of components (states, topics, factors) whose numbers mean nothing."""
     scale: Any = "none"
@@ -75,7 +77,7 @@ class Case:
         return self.name
 
 
-# --- data -------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
@@ -90,8 +92,14 @@ REAL = clustered()
 COUNTS = generator(3).poisson(3.0, (GROUPS, COLUMNS)).astype(float)
 BINARY = (generator(4).random((GROUPS, COLUMNS)) < 0.4).astype(float)
 MASK = np.arange(STEPS) < np.array([4, 2, 3, 4, 1, 4, 3])[:, None]
-PATHS = np.where(MASK[..., None], generator(5).normal(size=(GROUPS, STEPS, COLUMNS)).cumsum(1), 0.0), MASK
-COUNT_PATHS = np.where(MASK[..., None], generator(6).poisson(3.0, (GROUPS, STEPS, COLUMNS)), 0).astype(float), MASK
+PATHS = (
+    np.where(MASK[..., None], generator(5).normal(size=(GROUPS, STEPS, COLUMNS)).cumsum(1), 0.0),
+    MASK,
+)
+COUNT_PATHS = (
+    np.where(MASK[..., None], generator(6).poisson(3.0, (GROUPS, STEPS, COLUMNS)), 0).astype(float),
+    MASK,
+)
 INPUTS = np.where(MASK[..., None], generator(7).normal(size=(GROUPS, STEPS, COLUMNS)), 0.0)
 RESPONSE = np.where(MASK, generator(8).normal(size=(GROUPS, STEPS)), 0.0)
 SIGNS = np.where(MASK, np.where(RESPONSE > 0, 1.0, -1.0), 0.0)
@@ -110,7 +118,7 @@ def entries() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return vi.models.plsa_entries(TABLE)
 
 
-# --- questions --------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 KEY = jax.random.key(3)
 
 
@@ -126,16 +134,31 @@ LOCALS = {"locals": locals_of}
 SHARES = {"transform": shares_of}
 
 
-# --- models of rows ---------------------------------------------------------------------------------------------------
+# --- models of rows -------------------------------------------------------------------------------
 def mixed(make: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: vi.models.mixture(make(STATES, COLUMNS), concentration=1.5)
 
 
 MIXTURES = {
-    "unit_gaussian": (emission.unit_gaussian, REAL, "real", "a prior of variance 100 about 0, and unit variances"),
-    "diagonal_gaussian": (emission.diagonal_gaussian, REAL, "real", "a prior about 0, of unit precisions"),
+    "unit_gaussian": (
+        emission.unit_gaussian,
+        REAL,
+        "real",
+        "a prior of variance 100 about 0, and unit variances",
+    ),
+    "diagonal_gaussian": (
+        emission.diagonal_gaussian,
+        REAL,
+        "real",
+        "a prior about 0, of unit precisions",
+    ),
     "full_gaussian": (emission.full_gaussian, REAL, "real", "a prior about 0, of unit precisions"),
-    "spherical_gaussian": (emission.spherical_gaussian, REAL, "real", "a prior about 0, of unit precisions"),
+    "spherical_gaussian": (
+        emission.spherical_gaussian,
+        REAL,
+        "real",
+        "a prior about 0, of unit precisions",
+    ),
     "tied_gaussian": (emission.tied_gaussian, REAL, "real", "a prior about 0, of unit precisions"),
     "bernoulli": (emission.bernoulli, BINARY, "binary", "zeros and ones"),
     "poisson": (emission.poisson, COUNTS, "count", "counts"),
@@ -180,11 +203,16 @@ def energy_of_scale(s: Any) -> Any:
 
 
 def networks(encode: Any) -> dict[str, Any]:
-    return {"encoder": (encode, 0.3 * np.eye(COLUMNS, 2)), "decoder": (linear, 0.3 * np.eye(2, COLUMNS))}
+    return {
+        "encoder": (encode, 0.3 * np.eye(COLUMNS, 2)),
+        "decoder": (linear, 0.3 * np.eye(2, COLUMNS)),
+    }
 
 
 def autoencoder() -> Any:
-    return vi.models.vae(**networks(encoded), observed=vi.models.observed.gaussian(sd=0.5), latent_dim=2)
+    return vi.models.vae(
+        **networks(encoded), observed=vi.models.observed.gaussian(sd=0.5), latent_dim=2
+    )
 
 
 def structured_autoencoder() -> Any:
@@ -283,8 +311,26 @@ ROWS = [
         cheap=True,
         evidence="tests/models/test_evidence.py",
     ),
-    Case("vae", "vae", autoencoder, REAL, columns=BY_NETWORKS, scale=BY_NETWORKS, asks=LOCALS, **NETWORKS),
-    Case("svae", "svae", structured_autoencoder, REAL, columns=BY_NETWORKS, scale=BY_NETWORKS, asks=LOCALS, **NETWORKS),
+    Case(
+        "vae",
+        "vae",
+        autoencoder,
+        REAL,
+        columns=BY_NETWORKS,
+        scale=BY_NETWORKS,
+        asks=LOCALS,
+        **NETWORKS,
+    ),
+    Case(
+        "svae",
+        "svae",
+        structured_autoencoder,
+        REAL,
+        columns=BY_NETWORKS,
+        scale=BY_NETWORKS,
+        asks=LOCALS,
+        **NETWORKS,
+    ),
     # Series.
     Case(
         "hmm",
@@ -510,7 +556,7 @@ ROWS = [
 ]
 
 
-# --- models that are made of a table ----------------------------------------------------------------------------------
+# --- models that are made of a table --------------------------------------------------------------
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity
 class TableCase:
     """A ready model that is made of its table, columns by name with rows leading."""
@@ -532,10 +578,11 @@ class TableCase:
     weighs: bool | str = True
     """A row of weight 2 is the row twice; one of weight 0 is left out."""
     stretches: Mapping[str, Callable[[Any, float, float], Any]] | str = "none"
-    """For each column x that may be a x + b, what that does to predictions: (them, a, b) -> the new ones; or why there
-    is no such column."""
+    """For each column x that may be a x + b, what that does to predictions: (them, a, b) -> the new
+    ones; or why there is no such column."""
     moves: bool = True
-    """Whether b may be other than 0: not where groups have slopes, whose zero then is another place."""
+    """Whether b may be other than 0: not where groups have slopes, whose zero then is another
+    place."""
     chance: bool = True
     """Whether another key is another fit."""
     pickles: bool | str = True
@@ -596,7 +643,9 @@ def regressions() -> list[TableCase]:
     crossed = TableCase(
         "glmm_crossed",
         "glmm",
-        lambda table, weights: vi.glmm("y ~ x + (1 | g) + (1 | h)", table, "gaussian", weights=weights),
+        lambda table, weights: vi.glmm(
+            "y ~ x + (1 | g) + (1 | h)", table, "gaussian", weights=weights
+        ),
         {"y": RESPONSES["gaussian"], **columns},
         predicted_by_formula,
         cheap=False,
@@ -624,7 +673,9 @@ def squared_exponential(a: Any, b: Any) -> Any:
 
 
 def process(table: Any, weights: Any) -> Any:
-    return vi.models.gp(table["x"], table["y"], squared_exponential, vi.likelihood.gaussian(0.2), jitter=1e-3)
+    return vi.models.gp(
+        table["x"], table["y"], squared_exponential, vi.likelihood.gaussian(0.2), jitter=1e-3
+    )
 
 
 def moments_at(model: Any, fit: Any, table: Any) -> Any:
@@ -633,7 +684,9 @@ def moments_at(model: Any, fit: Any, table: Any) -> Any:
 
 
 def topics_with_covariates(content: str | None) -> Callable[[Any, Any], Any]:
-    quick = vi.estep.proximal_gradient(vi.expectation.vector_monte_carlo(16, antithetic=True), max_iters=15)
+    quick = vi.estep.proximal_gradient(
+        vi.expectation.vector_monte_carlo(16, antithetic=True), max_iters=15
+    )
     choices = {"eta": 0.1, "estep": quick, "num_samples": 16, "content": content}
 
     def make(table: Any, weights: Any) -> Any:
@@ -652,10 +705,18 @@ def shares_of_rows(model: Any, fit: Any, table: Any) -> Any:
     return fit.transform(model.described(documents_of(table), others), key=KEY)
 
 
-PREDICTORS = {"algorithm": "pg_svi", "choices": {"step_size": vi.step_size.constant(0.5)}, "chance": False}
-INPUTS_OF_TABLE = np.column_stack([np.ones(ROWS_OF_TABLE), TABLE_X, NOISE.normal(size=ROWS_OF_TABLE)])
+PREDICTORS = {
+    "algorithm": "pg_svi",
+    "choices": {"step_size": vi.step_size.constant(0.5)},
+    "chance": False,
+}
+INPUTS_OF_TABLE = np.column_stack(
+    [np.ones(ROWS_OF_TABLE), TABLE_X, NOISE.normal(size=ROWS_OF_TABLE)]
+)
 SIGNS_OF_TABLE = np.where(np.median(TABLE_Y) < TABLE_Y, 1.0, -1.0)
-WORDS_OF_TABLE = NOISE.poisson(2.0, (ROWS_OF_TABLE, WORDS)) + np.eye(ROWS_OF_TABLE, WORDS, dtype=int)
+WORDS_OF_TABLE = NOISE.poisson(2.0, (ROWS_OF_TABLE, WORDS)) + np.eye(
+    ROWS_OF_TABLE, WORDS, dtype=int
+)
 WITHOUT_WEIGHTS = "it takes no weights"
 
 TABLES = [
@@ -683,7 +744,9 @@ TABLES = [
     TableCase(
         "glm_kernel",
         "glm",
-        lambda table, weights: vi.models.glm(table["x"], table["y"], vi.likelihood.poisson_log(), form="kernel"),
+        lambda table, weights: vi.models.glm(
+            table["x"], table["y"], vi.likelihood.poisson_log(), form="kernel"
+        ),
         {"x": INPUTS_OF_TABLE, "y": TABLE_COUNTS},
         moments_at,
         weighs=WITHOUT_WEIGHTS,
@@ -718,13 +781,16 @@ TABLES = [
 ]
 
 
-# --- parametrisation --------------------------------------------------------------------------------------------------
+# --- parametrisation ------------------------------------------------------------------------------
 def on(cases: Iterable[Case | TableCase], also: Container[str] = ()) -> pytest.MarkDecorator:
-    """A test of each of these rows: of the cheap ones, and those named beside them, by default; else dear: an eighth of
-    the laws runs on some of them at each landing, `pytest -m dear` on all."""
+    """A test of each of these rows: of the cheap ones, and those named beside them, by default;
+    else dear: an eighth of the laws runs on some of them at each landing, `pytest -m dear` on
+    all."""
     dear = pytest.mark.slow, pytest.mark.dear
     marks = lambda case: () if case.cheap or case.name in also else dear
-    return pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases])
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
+    )
 
 
 def that_hold(law: str, cases: Iterable[Any]) -> list[Any]:

@@ -1,10 +1,9 @@
 """The registry of run folders: for each model of the command line a small run, on which the laws of
 tests/models/test_laws_run_folders.py run.
 
-A row has training data, new data, and settings of a run of a few steps. Data are of a form: a table, documents, users
-with their items, a graph. A form knows how its data are written, and as what else the same new data may come: other
-types, other orders of columns, columns beside them.
-"""
+A row has training data, new data, and settings of a run of a few steps. Data are of a form: a
+table, documents, users with their items, a graph. A form knows how its data are written, and as
+what else the same new data may come: other types, other orders of columns, columns beside them."""
 
 from __future__ import annotations
 
@@ -72,7 +71,10 @@ class Table(Form):
         import pandas
 
         columns = {name: np.asarray(column) for name, column in self.new.items()}
-        backwards = {"more": np.arange(len(next(iter(columns.values())))), **dict(reversed(columns.items()))}
+        backwards = {
+            "more": np.arange(len(next(iter(columns.values())))),
+            **dict(reversed(columns.items())),
+        }
         frame = pandas.DataFrame(columns)
         return {
             "file": written(folder / "new.csv", columns),
@@ -126,7 +128,9 @@ class Texts(Form):
 
         columns = {name: np.asarray(column) for name, column in self.new.items()}
         backwards = dict(reversed(columns.items()))
-        records = [dict(zip(columns, row, strict=True)) for row in zip(*self.lists().values(), strict=True)]
+        records = [
+            dict(zip(columns, row, strict=True)) for row in zip(*self.lists().values(), strict=True)
+        ]
         (folder / "new.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
         return {
             "file": written(folder / "new.csv", columns),
@@ -176,7 +180,7 @@ class Edges(Form):
         }
 
 
-# --- data -------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 ROWS, NEW_ROWS, GROUPS = 24, 7, 4
 
 
@@ -219,7 +223,8 @@ def with_class(rows: int) -> Columns:
 
 
 def grouped(columns: Callable[[int], Columns]) -> Callable[[int], Columns]:
-    """The same with groups 7, 14, ...; of the new rows some are of a group that training has not seen."""
+    """The same with groups 7, 14, ...; of the new rows some are of a group that training has not
+    seen."""
 
     def with_groups(rows: int) -> Columns:
         groups = 7 * (1 + np.arange(rows) % GROUPS)
@@ -260,7 +265,11 @@ def described(rows: int) -> Columns:
 
 def takings(rows: int) -> Columns:
     """Users 101, 102, ... with their items, which have numbers too."""
-    pairs = [(101 + user, 7 + (user + step) % 6) for user in range(rows // 2) for step in range(1 + user % 3)]
+    pairs = [
+        (101 + user, 7 + (user + step) % 6)
+        for user in range(rows // 2)
+        for step in range(1 + user % 3)
+    ]
     users, items = np.array(pairs).T
     return {"user": users, "item": items}
 
@@ -279,7 +288,13 @@ SEQUENCES = pair(sequences(real), Table, "data.group=s")
 TEXTS = pair(texts, Bags, *OF_TEXTS)
 TARGET = "data.target=y"
 ROWS_OF_GROUPS = (TARGET, "data.group=g")
-SHORT = ("fit.num_epochs=2", "fit.evaluate_every=0", "fit.restarts=1", "fit.checkpoint_every_s=0", "data.held_out=0.25")
+SHORT = (
+    "fit.num_epochs=2",
+    "fit.evaluate_every=0",
+    "fit.restarts=1",
+    "fit.checkpoint_every_s=0",
+    "data.held_out=0.25",
+)
 """Settings of every run but those that stop by themselves."""
 NETWORKS = ("model.networks.hidden=[4]", "fit.batch_size=6")
 
@@ -290,8 +305,18 @@ CASES = [
     RunCase("hdp", "hdp", TEXTS, ("model.num_topics=4", "fit.batch_size=8")),
     RunCase("simple_mixture", "simple_mixture", TEXTS, ("model.num_topics=2",)),
     RunCase("plsa", "plsa", TEXTS, ("model.num_topics=2",)),
-    RunCase("stm", "stm", pair(described, Texts, *OF_TEXTS), ("model.num_topics=2", "model.prevalence=~ year + kind")),
-    RunCase("hpf", "hpf", pair(takings, Ratings, "data.min_df=1", "data.max_df=1.0"), ("model.num_components=2",)),
+    RunCase(
+        "stm",
+        "stm",
+        pair(described, Texts, *OF_TEXTS),
+        ("model.num_topics=2", "model.prevalence=~ year + kind"),
+    ),
+    RunCase(
+        "hpf",
+        "hpf",
+        pair(takings, Ratings, "data.min_df=1", "data.max_df=1.0"),
+        ("model.num_components=2",),
+    ),
     # Rows.
     RunCase("mixture", "mixture", REAL, ("model.num_components=2",), cheap=True),
     RunCase(
@@ -300,9 +325,17 @@ CASES = [
         REAL,
         ("model.num_components=2", "model.emission.name=full_gaussian", "data.standardise=true"),
     ),
-    RunCase("mixture_poisson", "mixture", COUNTS, ("model.num_components=2", "model.emission.name=poisson")),
     RunCase(
-        "mixture_bernoulli", "mixture", pair(bits, Table), ("model.num_components=2", "model.emission.name=bernoulli")
+        "mixture_poisson",
+        "mixture",
+        COUNTS,
+        ("model.num_components=2", "model.emission.name=poisson"),
+    ),
+    RunCase(
+        "mixture_bernoulli",
+        "mixture",
+        pair(bits, Table),
+        ("model.num_components=2", "model.emission.name=bernoulli"),
     ),
     RunCase("dp_mixture", "dp_mixture", REAL, ("model.num_components=3",)),
     RunCase("factor_analysis", "factor_analysis", REAL, ("model.num_factors=2",)),
@@ -312,18 +345,38 @@ CASES = [
     # Responses.
     RunCase("ard_regression", "ard_regression", pair(with_response, Table, TARGET), cheap=True),
     RunCase("gp", "gp", pair(with_response, Table, TARGET), ("model.likelihood.name=gaussian",)),
-    RunCase("gp_classes", "gp", pair(with_class, Table, TARGET), ("model.likelihood.name=bernoulli_logit",)),
+    RunCase(
+        "gp_classes",
+        "gp",
+        pair(with_class, Table, TARGET),
+        ("model.likelihood.name=bernoulli_logit",),
+    ),
     RunCase("glm", "glm", pair(with_count, Table, TARGET), ("model.likelihood.name=poisson_log",)),
-    RunCase("glm_noise", "glm", pair(with_response, Table, TARGET), ("model.likelihood.name=gaussian",), cheap=True),
+    RunCase(
+        "glm_noise",
+        "glm",
+        pair(with_response, Table, TARGET),
+        ("model.likelihood.name=gaussian",),
+        cheap=True,
+    ),
     RunCase("logistic_regression", "logistic_regression", pair(with_class, Table, TARGET)),
-    RunCase("hierarchical_linear", "hierarchical_regression", pair(grouped(with_response), Table, *ROWS_OF_GROUPS)),
+    RunCase(
+        "hierarchical_linear",
+        "hierarchical_regression",
+        pair(grouped(with_response), Table, *ROWS_OF_GROUPS),
+    ),
     RunCase(
         "hierarchical_probit",
         "hierarchical_regression",
         pair(grouped(with_class), Table, *ROWS_OF_GROUPS),
         ("model.response.name=probit",),
     ),
-    RunCase("glmm", "glmm", pair(grouped(with_response), Table), ("model.formula=y ~ x1 + scale(x2) + (x1 | g)",)),
+    RunCase(
+        "glmm",
+        "glmm",
+        pair(grouped(with_response), Table),
+        ("model.formula=y ~ x1 + scale(x2) + (x1 | g)",),
+    ),
     RunCase(
         "glmm_classes",
         "glmm",
@@ -334,11 +387,15 @@ CASES = [
     # Series.
     RunCase("hmm", "hmm", SEQUENCES, ("model.num_states=2",)),
     RunCase("hdp_hmm", "hdp_hmm", SEQUENCES, ("model.num_states=3",)),
-    RunCase("factorial_hmm", "factorial_hmm", SEQUENCES, ("model.num_chains=2", "model.num_states=2")),
+    RunCase(
+        "factorial_hmm", "factorial_hmm", SEQUENCES, ("model.num_chains=2", "model.num_states=2")
+    ),
     RunCase("state_space", "state_space", SEQUENCES, ("model.num_states=2",)),
     RunCase("arhmm", "arhmm", SEQUENCES, ("model.num_states=2",)),
     RunCase("slds", "slds", SEQUENCES, ("model.num_states=2", "model.latent_dim=2")),
-    RunCase("recurrent_slds", "recurrent_slds", SEQUENCES, ("model.num_states=2", "model.latent_dim=2")),
+    RunCase(
+        "recurrent_slds", "recurrent_slds", SEQUENCES, ("model.num_states=2", "model.latent_dim=2")
+    ),
     RunCase(
         "dynamic_svae",
         "dynamic_svae",
@@ -346,5 +403,10 @@ CASES = [
         ("model.latent_dim=2", "model.networks.hidden=[4]", "fit.batch_size=2"),
     ),
     # Graphs.
-    RunCase("stochastic_block_model", "stochastic_block_model", pair(edges, Edges), ("model.num_blocks=2",)),
+    RunCase(
+        "stochastic_block_model",
+        "stochastic_block_model",
+        pair(edges, Edges),
+        ("model.num_blocks=2",),
+    ),
 ]

@@ -15,7 +15,8 @@ FIT_KEY = jax.random.key(0)
 
 
 class Fitted(NamedTuple):
-    """A fit with the model and the data that it was made of; the data of a `TableCase` are its table."""
+    """A fit with the model and the data that it was made of; the data of a `TableCase` are its
+    table."""
 
     case: Any
     model: Any
@@ -55,7 +56,9 @@ def fitted(case: Case | TableCase) -> Fitted:
 def taken_rows(data: Any, rows: Any) -> Any:
     """These groups of a corpus, a table or arrays."""
     if isinstance(data, vi.data.Corpus):
-        return vi.data.Corpus.from_counts(data.to_scipy().toarray().astype(int)[rows], data.vocabulary)
+        return vi.data.Corpus.from_counts(
+            data.to_scipy().toarray().astype(int)[rows], data.vocabulary
+        )
     return jax.tree.map(lambda x: x[rows], data)
 
 
@@ -63,4 +66,6 @@ def assert_same(got: Any, wanted: Any, what: str = "") -> None:
     """Equal bit for bit."""
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=f"{what}{jax.tree_util.keystr(path)}")
+        np.testing.assert_array_equal(
+            np.asarray(a), np.asarray(b), err_msg=f"{what}{jax.tree_util.keystr(path)}"
+        )

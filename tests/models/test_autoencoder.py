@@ -37,7 +37,10 @@ def data(n=200):
 
 def log_evidence(x):
     cov = W.T @ W + SD**2 * np.eye(3)
-    return -0.5 * np.einsum("ni,ij,nj->n", x, np.linalg.inv(cov), x) - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+    return (
+        -0.5 * np.einsum("ni,ij,nj->n", x, np.linalg.inv(cov), x)
+        - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+    )
 
 
 def bounds(m, estep, keys=1):
@@ -49,7 +52,10 @@ def bounds(m, estep, keys=1):
 
 def test_with_the_exact_posterior_the_first_estimator_is_the_log_evidence_at_every_draw():
     np.testing.assert_allclose(
-        bounds(model(), vi.estep.amortised(closed_kl=False))[0], log_evidence(data()), rtol=1e-4, atol=1e-4
+        bounds(model(), vi.estep.amortised(closed_kl=False))[0],
+        log_evidence(data()),
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
@@ -61,7 +67,10 @@ def test_with_the_exact_posterior_the_second_estimator_is_so_on_average():
 
 def test_both_estimators_have_one_mean_where_the_encoder_is_wrong():
     wrong = lambda params, x: (0.5 * x[:1], jnp.full(1, -0.3))
-    one, two = (bounds(model(wrong), vi.estep.amortised(closed_kl=closed), keys=200) for closed in (True, False))
+    one, two = (
+        bounds(model(wrong), vi.estep.amortised(closed_kl=closed), keys=200)
+        for closed in (True, False)
+    )
     error = np.hypot(one.std(0), two.std(0)) / np.sqrt(200)
     assert np.abs((one.mean(0) - two.mean(0)) / error).max() < 5
 
@@ -95,19 +104,23 @@ def test_what_is_asked_again_compiles_nothing():
 
 def test_refinement_helps_a_poor_encoder():
     wrong = lambda params, x: (jnp.zeros(1) + params, jnp.zeros(1))
-    plain, refined = (bounds(model(wrong), vi.estep.amortised(64, refinements=n), 4).mean() for n in (0, 30))
+    plain, refined = (
+        bounds(model(wrong), vi.estep.amortised(64, refinements=n), 4).mean() for n in (0, 30)
+    )
     exact = log_evidence(data()).mean()
     assert exact - refined < 0.3 * (exact - plain)
 
 
 def test_learning_reaches_the_maximum_of_probabilistic_pca():
-    """Known noise: w w' = the top of the covariance less the noise (Tipping and Bishop 1999, eq. 15)."""
+    """Known noise: w w' = the top of the covariance less the noise (Tipping and Bishop 1999, eq.
+    15)."""
     x = data(400)
     values, vectors = np.linalg.eigh(x.T @ x / len(x))
     best = vectors[:, -1:] * np.sqrt(values[-1] - SD**2)
     cov = best @ best.T + SD**2 * np.eye(3)
     exact = (
-        np.mean(-0.5 * np.einsum("ni,ij,nj->n", x, np.linalg.inv(cov), x)) - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+        np.mean(-0.5 * np.einsum("ni,ij,nj->n", x, np.linalg.inv(cov), x))
+        - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
     )
     encode = lambda p, x: (x @ p["w"], p["log_sd"])
     m = vi.models.vae(
@@ -126,7 +139,8 @@ def test_learning_reaches_the_maximum_of_probabilistic_pca():
 
 
 def test_a_posterior_over_the_decoder_is_that_of_the_weights():
-    """Of many observations the weights' posterior is narrow about the maximum; of few it is near the prior."""
+    """Of many observations the weights' posterior is narrow about the maximum; of few it is near
+    the prior."""
     wide, narrow = (_sd_of_weights(n) for n in (3, 600))
     assert narrow < 0.1
     assert wide > 2.5 * narrow
@@ -141,12 +155,15 @@ def _sd_of_weights(n):
 
 
 def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
-    """One estimator for all is that of the weights too; one update by name leaves Adam to the others."""
+    """One estimator for all is that of the weights too; one update by name leaves Adam to the
+    others."""
     four = vi.estimator.reparameterised(num_samples=4)
     assert vi.aevb(model(bayesian=True), estimator=four).spec.estimator.of("free") == four
     m = vi.energy_model(
         globals={"w": vi.free(1), "precision": vi.Gamma.from_shape_rate(2.0, 1.0)},
-        energy=lambda s, y, h: s["precision"].log - s["precision"].value * (y - h["net"] - s["w"][0]) ** 2,
+        energy=lambda s, y, h: (
+            s["precision"].log - s["precision"].value * (y - h["net"] - s["w"][0]) ** 2
+        ),
         example=0.5,
         points={"net": np.zeros(())},
     )
@@ -157,7 +174,8 @@ def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
 
 
 def test_the_prior_of_the_weights_is_counted_once_a_pass():
-    """The objective of minibatches, averaged over a pass at one draw of the weights, is that of all the data."""
+    """The objective of minibatches, averaged over a pass at one draw of the weights, is that of all
+    the data."""
     m = model(bayesian=True)
     alg = vi.aevb(
         m, estep=vi.estep.amortised(closed_kl=False)
@@ -168,7 +186,9 @@ def test_the_prior_of_the_weights_is_counted_once_a_pass():
     state = state._replace(posterior=state.posterior.replace({"free": narrow}))
     x = data(40)
     whole = float(step(KEY, state, Minibatch(x, 40.0))[1].elbo)
-    parts = [float(step(KEY, state, Minibatch(x[i : i + 10], 40.0))[1].elbo) for i in range(0, 40, 10)]
+    parts = [
+        float(step(KEY, state, Minibatch(x[i : i + 10], 40.0))[1].elbo) for i in range(0, 40, 10)
+    ]
     assert np.mean(parts) == pytest.approx(whole, rel=1e-3)
 
 
@@ -194,7 +214,9 @@ def test_likelihoods_are_those_of_scipy():
     ours = vi.models.observed.bernoulli().log_prob(jnp.asarray(logits), jnp.asarray(x))
     assert float(ours) == pytest.approx(stats.bernoulli.logpmf(x, p).sum(), rel=1e-5)
     mean, log_sd = np.array([0.1, 2.0, 0.0], np.float32), np.array([-1.0, 0.2, 0.0], np.float32)
-    ours = vi.models.observed.gaussian().log_prob((jnp.asarray(mean), jnp.asarray(log_sd)), jnp.asarray(x))
+    ours = vi.models.observed.gaussian().log_prob(
+        (jnp.asarray(mean), jnp.asarray(log_sd)), jnp.asarray(x)
+    )
     assert float(ours) == pytest.approx(stats.norm.logpdf(x, mean, np.exp(log_sd)).sum(), rel=1e-5)
     table = np.log(np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]], np.float32)) + 4
     ours = vi.models.observed.categorical(3).log_prob(jnp.asarray(table), jnp.array([2, 1]))
@@ -204,11 +226,36 @@ def test_likelihoods_are_those_of_scipy():
 @pytest.mark.parametrize(
     ("observed", "output", "x", "said"),
     [
-        (vi.models.observed.bernoulli(), np.zeros(3), np.zeros((3, 1)), r"logits of shape \(3, 1\), got \(3,\)"),
-        (vi.models.observed.gaussian(sd=1.0), np.zeros(1), np.zeros(3), r"means of shape \(3,\), got \(1,\)"),
-        (vi.models.observed.gaussian(), (np.zeros(3), np.zeros(1)), np.zeros(3), r"log standard deviations of shape"),
-        (vi.models.observed.categorical(4), np.zeros((3, 2)), np.zeros(3), r"logits of shape \(3, 4\), got \(3, 2\)"),
-        (vi.models.observed.categorical(4), np.zeros(4), np.zeros(3), r"An observation has shape \(3,\)"),
+        (
+            vi.models.observed.bernoulli(),
+            np.zeros(3),
+            np.zeros((3, 1)),
+            r"logits of shape \(3, 1\), got \(3,\)",
+        ),
+        (
+            vi.models.observed.gaussian(sd=1.0),
+            np.zeros(1),
+            np.zeros(3),
+            r"means of shape \(3,\), got \(1,\)",
+        ),
+        (
+            vi.models.observed.gaussian(),
+            (np.zeros(3), np.zeros(1)),
+            np.zeros(3),
+            r"log standard deviations of shape",
+        ),
+        (
+            vi.models.observed.categorical(4),
+            np.zeros((3, 2)),
+            np.zeros(3),
+            r"logits of shape \(3, 4\), got \(3, 2\)",
+        ),
+        (
+            vi.models.observed.categorical(4),
+            np.zeros(4),
+            np.zeros(3),
+            r"An observation has shape \(3,\)",
+        ),
     ],
 )
 def test_a_decoder_of_another_shape_is_not_broadcast(observed, output, x, said):
@@ -225,7 +272,9 @@ def test_networks_that_are_none_are_refused():
     observed = vi.models.observed.gaussian(sd=1.0)
     with pytest.raises(ValueError, match=r"encoder: expected a pair \(apply, params\)"):
         vi.models.vae(lambda x: x, (linear, W), observed, latent_dim=1)
-    m = vi.models.vae((exact_encoder, jnp.zeros(1)), (linear, np.ones((2, 3), np.float32)), observed, latent_dim=2)
+    m = vi.models.vae(
+        (exact_encoder, jnp.zeros(1)), (linear, np.ones((2, 3), np.float32)), observed, latent_dim=2
+    )
     with pytest.raises(ValueError, match=r"encoder: expected outputs of shape \(2,\)"):
         vi.fit(vi.aevb(m), data(), num_steps=1, key=KEY)
     with pytest.raises(ValueError, match="model: expected one with points"):
@@ -244,6 +293,8 @@ def test_networks_of_equinox_and_flax():
 
     graph, weights = nnx.split(nnx.Linear(1, 3, rngs=nnx.Rngs(0)))
     decode = lambda params, z: nnx.merge(graph, params)(z)
-    m = vi.models.vae((encode, arrays), (decode, weights), vi.models.observed.gaussian(sd=SD), latent_dim=1)
+    m = vi.models.vae(
+        (encode, arrays), (decode, weights), vi.models.observed.gaussian(sd=SD), latent_dim=1
+    )
     fit = vi.fit(vi.aevb(m, learning_rate=0.01), data(), num_steps=200, key=KEY)
     assert fit.trace["elbo"][-20:].mean() > fit.trace["elbo"][:20].mean() + 50

@@ -43,13 +43,17 @@ def membership(init=None):
 
     shares = vi.Dirichlet.from_concentration(jnp.ones(K))
     local = {"theta": shares, "z": vi.Categorical(jnp.zeros((ITEMS, K)))}
-    return vi.energy_model(globals={"item": EVEN}, locals=local, energy=energy, example=ANSWERS[0], init=init)
+    return vi.energy_model(
+        globals={"item": EVEN}, locals=local, energy=energy, example=ANSWERS[0], init=init
+    )
 
 
 def factors(init=None):
     def energy(s, y):
         w, x, noise = s["w"], s["x"], s["noise"]
-        square = jnp.sum(y**2) - 2 * y @ w.value @ x.value + jnp.einsum("dqr,qr->", w.outer, x.outer)
+        square = (
+            jnp.sum(y**2) - 2 * y @ w.value @ x.value + jnp.einsum("dqr,qr->", w.outer, x.outer)
+        )
         return -0.5 * noise.value * square + 0.5 * COLUMNS * noise.log - 0.5 * jnp.trace(x.outer)
 
     eye = jnp.eye(FACTORS)
@@ -65,7 +69,11 @@ def factors(init=None):
     )
 
 
-MODELS = {"latent classes": (latent_class, ANSWERS), "membership": (membership, ANSWERS), "factors": (factors, ROWS)}
+MODELS = {
+    "latent classes": (latent_class, ANSWERS),
+    "membership": (membership, ANSWERS),
+    "factors": (factors, ROWS),
+}
 
 
 def bound(make, data, init=None, num_steps=150, **given):
@@ -98,7 +106,9 @@ def test_factors_are_those_of_principal_components():
     rest = values[:-FACTORS].mean()
     largest = vectors[:, -FACTORS:]
     expected = largest @ np.diag(values[-FACTORS:] - rest) @ largest.T + rest * np.eye(COLUMNS)
-    np.testing.assert_allclose(w @ w.T + noise * np.eye(COLUMNS), expected, atol=0.06 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        w @ w.T + noise * np.eye(COLUMNS), expected, atol=0.06 * np.abs(expected).max()
+    )
 
 
 def test_a_model_that_sees_its_data_begins_at_the_prior():
@@ -127,14 +137,20 @@ def test_equal_restarts_are_told():
 def test_the_draws_go_by_content():
     order = np.random.default_rng(1).permutation(PEOPLE)
     starts = [
-        vi.fit(vi.cavi(latent_class()), ANSWERS[rows], num_steps=1, key=KEY).posterior["item"].mean()
+        vi.fit(vi.cavi(latent_class()), ANSWERS[rows], num_steps=1, key=KEY)
+        .posterior["item"]
+        .mean()
         for rows in (np.arange(PEOPLE), order)
     ]
     np.testing.assert_allclose(*starts, rtol=1e-4)
 
 
 def test_starts_of_classes_are_refused_where_there_are_none():
-    with pytest.raises(ValueError, match="init: expected a model with a categorical local, got locals"):
+    with pytest.raises(
+        ValueError, match="init: expected a model with a categorical local, got locals"
+    ):
         bound(factors, ROWS, vi.init.near_symmetric())
-    with pytest.raises(ValueError, match=r"names: expected names among the locals \['x'\], got \['y'\]"):
+    with pytest.raises(
+        ValueError, match=r"names: expected names among the locals \['x'\], got \['y'\]"
+    ):
         bound(factors, ROWS, vi.init.drawn(("y",)))

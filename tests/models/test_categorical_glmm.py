@@ -1,4 +1,5 @@
-"""Regressions of categories without an order: against sums of NumPy, grids, dense Hessians and scikit-learn."""
+"""Regressions of categories without an order: against sums of NumPy, grids, dense Hessians and
+scikit-learn."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,8 @@ LEVELS = "mid", "low", "top"
 
 
 def chosen(eta, y):
-    """Log probabilities of categories, (..., N), from predictors of all but the base, (..., N, 2)."""
+    """Log probabilities of categories, (..., N), from predictors of all but the base, (..., N,
+    2)."""
     whole = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1)
     own = np.take_along_axis(whole, np.broadcast_to(y[:, None], (*whole.shape[:-1], 1)), -1)[..., 0]
     return own - special.logsumexp(whole, -1)
@@ -34,8 +36,14 @@ def numbers(table=TABLE):
 
 def common(named, table=TABLE):
     """Predictors without effects of groups, from coefficients by their names: (N, 2)."""
-    columns = {"Intercept[{}]": np.ones(len(table["x"])), "x[{}]": table["x"], "h[v, {}]": table["h"] == "v"}
-    of = lambda level: sum(named[name.format(level)] * x for name, x in columns.items() if name.format(level) in named)
+    columns = {
+        "Intercept[{}]": np.ones(len(table["x"])),
+        "x[{}]": table["x"],
+        "h[v, {}]": table["h"] == "v",
+    }
+    of = lambda level: sum(
+        named[name.format(level)] * x for name, x in columns.items() if name.format(level) in named
+    )
     return np.stack([of("low"), of("top")], -1)
 
 
@@ -53,7 +61,9 @@ def at_random(text, **how):
     return (
         model,
         x,
-        lambda x: (lambda got: (float(got[0][0]), _floats(got[0][1]), np.asarray(got[1])))(of(jnp.asarray(x))),
+        lambda x: (lambda got: (float(got[0][0]), _floats(got[0][1]), np.asarray(got[1])))(
+            of(jnp.asarray(x))
+        ),
     )
 
 
@@ -62,9 +72,12 @@ def _floats(named):
 
 
 def test_names_and_priors_are_those_of_bambi():
-    """Of Bambi 0.17.2: names of coefficients; half-normal priors of scale 2.5 / sd(x), N(0, (2.5 / sd(x))^2)."""
+    """Of Bambi 0.17.2: names of coefficients; half-normal priors of scale 2.5 / sd(x), N(0, (2.5 /
+    sd(x))^2)."""
     model = vi.glmm("y ~ x * h + (x | g)", TABLE, family="categorical")
-    both = lambda *names: [formula.at_level(name, level) for name in names for level in ("mid", "top")]
+    both = lambda *names: [
+        formula.at_level(name, level) for name in names for level in ("mid", "top")
+    ]
     corr = "corr(1, x|g)"
     spreads = [f"{name}|g_sigma[{level}]" for level in ("mid", "top") for name in ("1", "x")]
     assert model.names == [*both("Intercept", "x", "h[v]", "x:h[v]"), *spreads, *both(corr)]
@@ -78,8 +91,8 @@ def test_names_and_priors_are_those_of_bambi():
 
 
 def test_the_density_is_the_integral_over_effects_of_all_categories():
-    """Two effects of a group, one of each category: a grid, at the named unknowns. And the gradient that of
-    differences, the intercepts' prior at the means of columns."""
+    """Two effects of a group, one of each category: a grid, at the named unknowns. And the gradient
+    that of differences, the intercepts' prior at the means of columns."""
     with jax.enable_x64(True):
         model, x, of = at_random("y ~ x + h + (1 | g)", nodes=9)
         value, named, slope = of(x)
@@ -92,12 +105,16 @@ def test_the_density_is_the_integral_over_effects_of_all_categories():
     total = 0.0
     for group in "abcd":
         own = TABLE["g"] == group
-        inside = chosen(common(named)[own] + u[:, None], numbers()[own]).sum(1) + stats.norm.logpdf(v).sum(1)
+        inside = chosen(common(named)[own] + u[:, None], numbers()[own]).sum(1) + stats.norm.logpdf(
+            v
+        ).sum(1)
         total += special.logsumexp(inside) + 2 * np.log(t[1] - t[0])
     np.testing.assert_allclose(value, total, atol=1e-3)
     aux, eta = {}, common(named)
     shares = model.law.mean(aux, eta[None])[0]
-    np.testing.assert_allclose(np.log(shares[np.arange(24), numbers()]), chosen(eta, numbers()), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.log(shares[np.arange(24), numbers()]), chosen(eta, numbers()), rtol=1e-9
+    )
 
 
 def test_the_prior_of_intercepts_is_at_the_means_of_columns():
@@ -121,7 +138,8 @@ def test_several_factors_of_categories_are_laplace():
         _, at, of = at_random("y ~ x + (x || g) + (1 | k)")
         value, _, slope = of(at)
     columns = {
-        f"{name}|{g}_sigma": (TABLE[g][:, None] == np.unique(TABLE[g])) * (TABLE["x"][:, None] if name == "x" else 1.0)
+        f"{name}|{g}_sigma": (TABLE[g][:, None] == np.unique(TABLE[g]))
+        * (TABLE["x"][:, None] if name == "x" else 1.0)
         for name, g in (("1", "g"), ("x", "g"), ("1", "k"))
     }
 
@@ -131,13 +149,17 @@ def test_several_factors_of_categories_are_laplace():
         parts = []
         for i, level in enumerate(("low", "top")):  # rows of one category after those of the other
             z = np.concatenate([named[f"{name}[{level}]"] * z for name, z in columns.items()], 1)
-            parts.append(np.concatenate([np.zeros_like(z)] * i + [z] + [np.zeros_like(z)] * (1 - i), 1))
+            parts.append(
+                np.concatenate([np.zeros_like(z)] * i + [z] + [np.zeros_like(z)] * (1 - i), 1)
+            )
         z = np.stack(parts, 1)  # (N, 2, effects)
         eta = lambda v: common(named) + z @ v
         log_p = lambda v: chosen(eta(v), numbers()).sum() + stats.norm.logpdf(v).sum()
         shares = lambda v: special.softmax(np.concatenate([np.zeros((24, 1)), eta(v)], 1), 1)[:, 1:]
         up = lambda v: np.einsum("ncd,nc->d", z, (numbers()[:, None] == [1, 2]) - shares(v)) - v
-        v = optimize.minimize(lambda v: -log_p(v), np.zeros(z.shape[2]), jac=lambda v: -up(v), tol=1e-12).x
+        v = optimize.minimize(
+            lambda v: -log_p(v), np.zeros(z.shape[2]), jac=lambda v: -up(v), tol=1e-12
+        ).x
         p = shares(v)
         weights = p[:, :, None] * np.eye(2) - p[:, :, None] * p[:, None]
         precision = np.eye(v.size) + np.einsum("ncd,nce,nef->df", z, weights, z)
@@ -158,35 +180,53 @@ def test_draws_of_categories_have_their_shares():
     assert np.all(np.abs(shares - wanted) < 5 * np.sqrt(wanted / 20_000))
 
 
-# --- fits: dear by compilation ---------------------------------------------------------------------------------------
+# --- fits: dear by compilation --------------------------------------------------------------------
 def made(rows, groups, sd):
     """Categories of which "mid" is the base, with effects of groups."""
     rng = np.random.default_rng(1)
     g, x = np.arange(rows) % groups, rng.normal(size=rows)
     table = {"x": x, "h": rng.choice(["u", "v"], rows), "g": g}
     eta = common(
-        {"Intercept[low]": 0.5, "x[low]": 1.0, "Intercept[top]": -0.3, "x[top]": -0.7, "h[v, top]": 0.5}, table
+        {
+            "Intercept[low]": 0.5,
+            "x[low]": 1.0,
+            "Intercept[top]": -0.3,
+            "x[top]": -0.7,
+            "h[v, top]": 0.5,
+        },
+        table,
     )
     eta = np.concatenate([np.zeros((rows, 1)), eta + sd * rng.normal(size=(groups, 2))[g]], 1)
     return table | {"y": np.array(LEVELS)[(eta + rng.gumbel(size=eta.shape)).argmax(1)]}
 
 
 def test_without_groups_it_is_the_estimate_of_scikit_learn():
-    """Flat priors and many rows: means near the maximum of the likelihood, sds those of its Fisher information."""
+    """Flat priors and many rows: means near the maximum of the likelihood, sds those of its Fisher
+    information."""
     linear_model = pytest.importorskip("sklearn.linear_model")
     table = made(2000, 1, 0.0)
-    flat = {f"{name}[{level}]": ("normal", 0, 50) for name in ("Intercept", "x") for level in ("low", "top")}
+    flat = {
+        f"{name}[{level}]": ("normal", 0, 50)
+        for name in ("Intercept", "x")
+        for level in ("low", "top")
+    }
     model = vi.glmm("y ~ x", table, family="categorical", base="mid", priors=flat)
     fit = vi.auto(model, model.data, key=jax.random.key(0))
     said = fit.summary()
     found = dict(zip(said.names, zip(said.mean, said.sd, strict=True), strict=True))
     x = np.stack([np.ones(2000), table["x"]], 1)
-    other = linear_model.LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, table["y"])
+    other = linear_model.LogisticRegression(
+        C=np.inf, fit_intercept=False, tol=1e-8, max_iter=1000
+    ).fit(x, table["y"])
     low, mid, top = other.coef_  # in the order of the alphabet
     p = other.predict_proba(x)[:, [0, 2]]
     weights = p[:, :, None] * np.eye(2) - p[:, :, None] * p[:, None]
     sds = np.sqrt(
-        np.diag(np.linalg.inv(np.einsum("np,nce,nq->pceq", x, weights, x).transpose(0, 1, 3, 2).reshape(4, 4)))
+        np.diag(
+            np.linalg.inv(
+                np.einsum("np,nce,nq->pceq", x, weights, x).transpose(0, 1, 3, 2).reshape(4, 4)
+            )
+        )
     )
     for i, name in enumerate(("Intercept", "x")):
         for c, (level, own) in enumerate((("low", low), ("top", top))):
@@ -206,7 +246,10 @@ def test_predictions_are_probabilities_of_levels():
     assert np.all(seen.low < seen.mean)
     assert np.all(seen.mean < seen.high)
     assert seen.lowest is None
-    drawn, shares = model.replicated(fit, jax.random.key(2)), np.bincount(model.design.y.astype(int)) / 240
+    drawn, shares = (
+        model.replicated(fit, jax.random.key(2)),
+        np.bincount(model.design.y.astype(int)) / 240,
+    )
     np.testing.assert_allclose([np.mean(drawn == k) for k in range(3)], shares, atol=0.03)
     elpd = vi.trust.loo(model.log_lik(fit, jax.random.key(3)))
     assert -240 * np.log(3) < elpd.elpd < 0
@@ -220,7 +263,10 @@ def test_predictions_are_probabilities_of_levels():
 def test_the_command_line_fits_categories(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     table = made(240, 12, 0.8)
-    lines = ["x,h,g,y", *(",".join(map(str, row)) for row in zip(*(table[k] for k in "xhgy"), strict=True))]
+    lines = [
+        "x,h,g,y",
+        *(",".join(map(str, row)) for row in zip(*(table[k] for k in "xhgy"), strict=True)),
+    ]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     settings = [
         "model.formula=y ~ x + (1 | g)",
@@ -235,4 +281,6 @@ def test_the_command_line_fits_categories(tmp_path, monkeypatch, capsys):
     assert "x[top]" in page
     assert "Intercept[low], by g" in page
     assert main(["transform", "run", "--data", "t.csv", "--out", "p.csv"]) == 0
-    assert {"mean[mid]", "low[top]"} <= set((tmp_path / "p.csv").read_text().splitlines()[0].split(","))
+    assert {"mean[mid]", "low[top]"} <= set(
+        (tmp_path / "p.csv").read_text().splitlines()[0].split(",")
+    )

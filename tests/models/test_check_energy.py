@@ -21,7 +21,9 @@ def rates(own):
         return own(s["b"], s["z"]) + y * s["z"].log - s["z"].value - gammaln(y + 1)
 
     prior = vi.Gamma.from_shape_rate(2.0, 1.0)
-    return vi.energy_model(globals={"b": prior}, locals={"z": prior}, energy=energy, example=np.uint8(0))
+    return vi.energy_model(
+        globals={"b": prior}, locals={"z": prior}, energy=energy, example=np.uint8(0)
+    )
 
 
 def textbook(v, y):
@@ -40,7 +42,9 @@ def test_an_energy_of_statistics_agrees_with_the_textbook():
 def test_the_textbook_density_of_a_local_is_one_base_measure_too_much():
     """(shape - 1) log z: fitted, b is far off. (Measured: 2.04 and 86.7 for a true 2.)"""
     model = rates(lambda b, z: right(b, z) - z.log)
-    with pytest.raises(ValueError, match=r"^energy: expected .* nats at a draw .*It has the base measure of 'z'"):
+    with pytest.raises(
+        ValueError, match=r"^energy: expected .* nats at a draw .*It has the base measure of 'z'"
+    ):
         vi.check_energy(model, textbook, COUNTS, key=KEY)
     y = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(2.0, 0.5, 2000))
     mean, wrong = [
@@ -76,7 +80,9 @@ def test_locals_of_a_known_law_have_a_term_of_their_own():
             globals={"shift": vi.free(log_prior=norm.logpdf)},
             locals={"z": vi.Gamma.from_shape_rate(jnp.full(2, 3.0), 1.0)},
             hyper={"rate": 1.5},
-            energy=lambda s, y, h: jnp.sum(term(own(h), s["z"])) - jnp.sum(s["z"].value) * s["shift"] ** 2,
+            energy=lambda s, y, h: (
+                jnp.sum(term(own(h), s["z"])) - jnp.sum(s["z"].value) * s["shift"] ** 2
+            ),
             example=0.0,
         )
 
@@ -94,7 +100,9 @@ def test_ready_models_are_what_their_pages_say():
     mixture = vi.models.mixture(emission.unit_gaussian(2, 3))
     vi.check_energy(
         mixture,
-        lambda v, y: jnp.log(v["weights"][v["z"]]) + jnp.sum(norm.logpdf(y, v["components"][v["z"]])),
+        lambda v, y: (
+            jnp.log(v["weights"][v["z"]]) + jnp.sum(norm.logpdf(y, v["components"][v["z"]]))
+        ),
         y,
         key=KEY,
     )
@@ -118,9 +126,13 @@ def test_impossible_events_have_no_density():
             example=1.0,
         )
 
-    density = lambda v, y: jnp.where(jnp.asarray(allowed)[v["z"]], y * v["m"] - jnp.log(2.0), -jnp.inf)
+    density = lambda v, y: jnp.where(
+        jnp.asarray(allowed)[v["z"]], y * v["m"] - jnp.log(2.0), -jnp.inf
+    )
     vi.check_energy(model(allowed), density, COUNTS, key=KEY, num_draws=8)
-    with pytest.raises(ValueError, match=r"^impossible: expected no impossible event where log_density is finite"):
+    with pytest.raises(
+        ValueError, match=r"^impossible: expected no impossible event where log_density is finite"
+    ):
         vi.check_energy(model(~allowed), density, COUNTS, key=KEY, num_draws=8)
 
 
@@ -128,5 +140,7 @@ def test_what_is_no_energy_or_no_number_is_refused():
     model = vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2))
     with pytest.raises(ValueError, match=r"^model: expected one made by vijax.energy_model"):
         vi.check_energy(model, textbook, COUNTS, key=KEY)
-    with pytest.raises(ValueError, match=r"^log_density: expected a number for each group, got shape \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"^log_density: expected a number for each group, got shape \(2,\)"
+    ):
         vi.check_energy(rates(right), lambda v, y: jnp.zeros(2), COUNTS, key=KEY)

@@ -11,7 +11,11 @@ from vijax.models.formulas.laws import LAWS
 
 RNG = np.random.default_rng(0)
 N, S = 90, 7
-TABLE = {"x": RNG.normal(3, 2.5, N), "w": RNG.normal(0, 0.3, N), "h": np.array(list("abc"))[np.arange(N) % 3]}
+TABLE = {
+    "x": RNG.normal(3, 2.5, N),
+    "w": RNG.normal(0, 0.3, N),
+    "h": np.array(list("abc"))[np.arange(N) % 3],
+}
 
 
 def made(response, family, formula="y ~ x + w + h", **more):
@@ -21,12 +25,18 @@ def made(response, family, formula="y ~ x + w + h", **more):
 
 @pytest.mark.parametrize("name", [name for name, law in LAWS.items() if law.link == "log"])
 def test_a_ratio_of_means_is_one(name):
-    """exp(b) is the ratio of the means at eta + b and at eta, wherever eta is, but for hurdle laws, whose title says
-    so."""
+    """exp(b) is the ratio of the means at eta + b and at eta, wherever eta is, but for hurdle laws,
+    whose title says so."""
     law = LAWS[name]
-    aux = {key: np.array([value]) for key, value in {"psi": 0.6, "alpha": 1.5}.items() if key in law.aux}
+    aux = {
+        key: np.array([value])
+        for key, value in {"psi": 0.6, "alpha": 1.5}.items()
+        if key in law.aux
+    }
     low, high = (np.asarray(law.mean(aux, np.array([[-1.0, 0.0, 1.0]]) + b)) for b in (0.0, 0.5))
-    assert np.allclose(high / low, np.exp(0.5), rtol=1e-6) == (coefficients.ratios_of(law) == "Ratios of means")
+    assert np.allclose(high / low, np.exp(0.5), rtol=1e-6) == (
+        coefficients.ratios_of(law) == "Ratios of means"
+    )
     assert law.cut == name.startswith("hurdle")
 
 
@@ -49,17 +59,23 @@ def test_standardised_effects_are_those_of_standardised_columns():
     assert list(found) == ["x", "w"]
     for name, x in found.items():
         np.testing.assert_allclose(x, other[name], rtol=1e-6)
-    with pytest.raises(ValueError, match="family: expected a law with a log or a logit link, got 'gaussian'"):
+    with pytest.raises(
+        ValueError, match="family: expected a law with a log or a logit link, got 'gaussian'"
+    ):
         coefficients.ratios(model, draws)
 
 
 def least_squares(y, table):
-    design = np.column_stack([np.ones(N), table["x"], table["w"], table["h"] == "b", table["h"] == "c"])
+    design = np.column_stack(
+        [np.ones(N), table["x"], table["w"], table["h"] == "b", table["h"] == "c"]
+    )
     return dict(zip(("one", "x", "w"), np.linalg.lstsq(design, y, rcond=None)[0], strict=False))
 
 
 def test_of_categories_each_has_its_own():
-    model, draws = made(np.array(["low", "mid", "top"])[RNG.integers(3, size=N)], "categorical", base="mid")
+    model, draws = made(
+        np.array(["low", "mid", "top"])[RNG.integers(3, size=N)], "categorical", base="mid"
+    )
     assert list(coefficients.standardised(model, draws)) == ["x[low]", "x[top]", "w[low]", "w[top]"]
     assert len(coefficients.ratios(model, draws)) == 8
 

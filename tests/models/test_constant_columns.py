@@ -1,4 +1,5 @@
-"""Columns of one value that binary numbers cannot hold: their deviations are rounding, and nothing is divided by it."""
+"""Columns of one value that binary numbers cannot hold: their deviations are rounding, and nothing
+is divided by it."""
 
 import numpy as np
 import pytest

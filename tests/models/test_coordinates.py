@@ -1,4 +1,5 @@
-"""Coordinates of variables whose law is given others: the map, its volume, and what is exact of it."""
+"""Coordinates of variables whose law is given others: the map, its volume, and what is exact of
+it."""
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,9 @@ def test_coordinates_lead_back(float64):
     made = hierarchy()
     dim = made.variables.dim
     z = jnp.asarray(np.random.default_rng(0).normal(size=dim))
-    there_and_back = jax.jit(lambda reference, z: made.coordinates(reference, made.placed(reference, z).free))
+    there_and_back = jax.jit(
+        lambda reference, z: made.coordinates(reference, made.placed(reference, z).free)
+    )
     for reference in (some_reference(dim), Reference.without_data(dim), Reference.of_free(dim)):
         np.testing.assert_allclose(there_and_back(reference, z), z, atol=1e-10)
     np.testing.assert_array_equal(made.placed(Reference.of_free(dim), z).free, z)
@@ -77,7 +80,9 @@ def test_the_volume_is_that_of_the_map(float64):
     reference = some_reference(dim)
     z = jnp.asarray(np.random.default_rng(2).normal(size=dim))
     jacobian = jax.jit(jax.jacobian(lambda z: made.placed(reference, z).free))(z)
-    assert float(made.placed(reference, z).log_volume) == pytest.approx(np.linalg.slogdet(jacobian)[1], abs=1e-9)
+    assert float(made.placed(reference, z).log_volume) == pytest.approx(
+        np.linalg.slogdet(jacobian)[1], abs=1e-9
+    )
 
 
 def test_laws_of_variables_that_stay_are_their_log_densities(float64):
@@ -88,47 +93,68 @@ def test_laws_of_variables_that_stay_are_their_log_densities(float64):
     mean, tau = v["mean"], v["tau"]
     factor = walk_of(v)
     expected = norm.logpdf(v["effects"], mean, tau).sum()
-    expected += multivariate_normal.logpdf(v["walk"], jnp.full(4, v["effects"][0, 0]), factor @ factor.T)
+    expected += multivariate_normal.logpdf(
+        v["walk"], jnp.full(4, v["effects"][0, 0]), factor @ factor.T
+    )
     expected += norm.logpdf(jnp.log(v["rates"]), 0.0, 0.5 * tau).sum()
-    assert float(made.placed(Reference.of_free(dim), x).log_law) == pytest.approx(float(expected), abs=1e-9)
+    assert float(made.placed(Reference.of_free(dim), x).log_law) == pytest.approx(
+        float(expected), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("is_walk", [False, True])
 def test_of_normal_data_nothing_is_left_but_a_standard_normal(float64, is_walk):
-    """With h = y / s^2 and J = 1 / s^2 the log density at any values of the others is that of N(0, I), up to the
-    evidence of these: whatever the scale, small ones too."""
+    """With h = y / s^2 and J = 1 / s^2 the log density at any values of the others is that of N(0,
+    I), up to the evidence of these: whatever the scale, small ones too."""
     y, noise = np.array([0.3, -1.2, 2.0, 0.7]), np.array([0.1, 1.0, 5.0, 0.5])
     law = {"scale": walk_of} if is_walk else {"loc": "mean", "scale": "tau"}
-    made = hierarchy({"mean": vi.free(), "tau": vi.free(support="positive"), "x": vi.free(4, **law)})
-    reference = Reference.fixed(np.concatenate([[0, 0], y / noise**2]), np.concatenate([[0, 0], 1 / noise**2]))
+    made = hierarchy(
+        {"mean": vi.free(), "tau": vi.free(support="positive"), "x": vi.free(4, **law)}
+    )
+    reference = Reference.fixed(
+        np.concatenate([[0, 0], y / noise**2]), np.concatenate([[0, 0], 1 / noise**2])
+    )
 
     @jax.jit
     def log_density(z):
         placed = made.placed(reference, z)
         v = made.variables.values(placed.free)[0]
         factor = walk_of(v) if is_walk else v["tau"] * jnp.eye(4)
-        prior = multivariate_normal.logpdf(v["x"], (0.0 if is_walk else v["mean"]) * jnp.ones(4), factor @ factor.T)
+        prior = multivariate_normal.logpdf(
+            v["x"], (0.0 if is_walk else v["mean"]) * jnp.ones(4), factor @ factor.T
+        )
         return prior + norm.logpdf(y, v["x"], noise).sum() + placed.log_volume
 
     rng = np.random.default_rng(4)
     for log_tau in (-6.0, 0.0, 3.0):
         others = np.array([0.4, log_tau])
         left = [
-            float(log_density(jnp.asarray(np.concatenate([others, noise])))) + 0.5 * float(noise @ noise)
+            float(log_density(jnp.asarray(np.concatenate([others, noise]))))
+            + 0.5 * float(noise @ noise)
             for noise in rng.normal(size=(5, 4))
         ]
-        covariance = np.exp(2 * log_tau) * (np.minimum.outer(STEPS, STEPS) + 1 if is_walk else np.eye(4))
+        covariance = np.exp(2 * log_tau) * (
+            np.minimum.outer(STEPS, STEPS) + 1 if is_walk else np.eye(4)
+        )
         evidence = covariance + np.diag(np.array([0.1, 1.0, 5.0, 0.5]) ** 2)
         gap = y - (0.0 if is_walk else 0.4)
-        exact = -0.5 * (gap @ np.linalg.solve(evidence, gap) + np.linalg.slogdet(2 * np.pi * evidence)[1])
+        exact = -0.5 * (
+            gap @ np.linalg.solve(evidence, gap) + np.linalg.slogdet(2 * np.pi * evidence)[1]
+        )
         np.testing.assert_allclose(left, exact - 2 * np.log(2 * np.pi), atol=1e-8)
 
 
 WRONG = {
-    "circle": ({"a": vi.free(2, loc="b", scale=1.0), "b": vi.free(2, loc="a", scale=1.0)}, "in a circle"),
+    "circle": (
+        {"a": vi.free(2, loc="b", scale=1.0), "b": vi.free(2, loc="a", scale=1.0)},
+        "in a circle",
+    ),
     "unknown": ({"a": vi.free(2, loc="c", scale=1.0)}, "functions of the other variables"),
     "itself": ({"a": vi.free(2, loc="a", scale=1.0)}, "functions of the other variables"),
-    "shape": ({"a": vi.free(2, loc="b", scale=1.0), "b": vi.free(3)}, r"a loc that broadcasts to the coordinates"),
+    "shape": (
+        {"a": vi.free(2, loc="b", scale=1.0), "b": vi.free(3)},
+        r"a loc that broadcasts to the coordinates",
+    ),
     "factor": ({"a": vi.free(2, scale=lambda v: jnp.eye(3))}, r"a factor of shape \(2, 2\)"),
     "tree": ({"a": {"b": vi.free(2, scale=1.0)}}, "none inside a tree of variables"),
 }

@@ -1,4 +1,5 @@
-"""Successive projections: exact on rows without noise, against least squares, and wary of rows of few counts."""
+"""Successive projections: exact on rows without noise, against least squares, and wary of rows of
+few counts."""
 
 import functools
 
@@ -26,7 +27,8 @@ def test_pure_rows_are_found_among_mixtures_of_as_many_counts():
 
 
 def test_each_row_is_the_farthest_from_the_span_of_those_before():
-    """Residuals by least squares in double precision; the half that the key prefers is read off the same generator."""
+    """Residuals by least squares in double precision; the half that the key prefers is read off the
+    same generator."""
     y = RNG.poisson(40.0 * RNG.gamma(0.3, size=(100, 6)) @ PROFILES).astype(float)
     x = y / np.sqrt(np.maximum(y.sum(1, keepdims=True), 1))
     preferred = np.where(jax.random.bernoulli(KEY, 0.5, (100,)), 1.0, 0.5)
@@ -49,7 +51,9 @@ def test_rows_of_few_counts_do_not_look_pure():
 @pytest.mark.parametrize("x64", [False, True])
 def test_padding_empty_rows_and_more_rows_than_there_are(x64):
     with jax.enable_x64(x64):
-        y = np.concatenate([RNG.poisson(50.0, (94, 30)), np.zeros((2, 30)), np.full((4, 30), 1e4)]).astype(float)
+        y = np.concatenate(
+            [RNG.poisson(50.0, (94, 30)), np.zeros((2, 30)), np.full((4, 30), 1e4)]
+        ).astype(float)
         weights = jnp.asarray(np.repeat([1.0, 0.0], [96, 4]))
         rows = np.asarray(found(KEY, jnp.asarray(y), weights, 10))
         assert np.all(rows < 94)
@@ -59,8 +63,12 @@ def test_padding_empty_rows_and_more_rows_than_there_are(x64):
 
 
 def test_another_key_finds_other_rows():
-    y = jnp.asarray(synthetic.spectrogram(100, num_components=20, num_frequencies=30, seed=1)[0], float)
-    choose = jax.jit(jax.vmap(functools.partial(corner_rows, y=y, weights=jnp.ones(100), num_rows=10)))
+    y = jnp.asarray(
+        synthetic.spectrogram(100, num_components=20, num_frequencies=30, seed=1)[0], float
+    )
+    choose = jax.jit(
+        jax.vmap(functools.partial(corner_rows, y=y, weights=jnp.ones(100), num_rows=10))
+    )
     first, second = (set(rows.tolist()) for rows in choose(jax.random.split(KEY, 2)))
     assert first != second
     assert first & second

@@ -1,4 +1,5 @@
-"""Normal regressions with crossed factors: against SciPy's dense normal law in float64, and lme4's estimates."""
+"""Normal regressions with crossed factors: against SciPy's dense normal law in float64, and lme4's
+estimates."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,11 @@ from vijax.models.formulas.rows_by_group import rows_in_units
 from vijax.xla.precision import enable_x64
 
 KEY = jax.random.key(0)
-TWO, THREE, SLOPES = "y ~ x + (1 | g) + (1 | h)", "y ~ x + (1 | g) + (1 | h) + (1 | k)", "y ~ x + (x || g) + (x || h)"
+TWO, THREE, SLOPES = (
+    "y ~ x + (1 | g) + (1 | h)",
+    "y ~ x + (1 | g) + (1 | h) + (1 | k)",
+    "y ~ x + (x || g) + (x || h)",
+)
 CORRELATED = "y ~ x + (x | g) + (1 | h)"
 
 
@@ -24,7 +29,11 @@ def table_of(groups, items, rows, seed=0):
     rng = np.random.default_rng(seed)
     g, h, x = rng.integers(groups, size=rows), rng.integers(items, size=rows), rng.normal(size=rows)
     k = h % 3
-    effects = 0.8 * rng.normal(size=groups)[g] + 0.5 * rng.normal(size=items)[h] + 0.3 * x * rng.normal(size=groups)[g]
+    effects = (
+        0.8 * rng.normal(size=groups)[g]
+        + 0.5 * rng.normal(size=items)[h]
+        + 0.3 * x * rng.normal(size=groups)[g]
+    )
     y = 3 + 0.5 * x + effects + 0.3 * rng.normal(size=3)[k] + rng.normal(size=rows)
     return {"y": y, "x": x, "g": g, "h": h, "k": k}
 
@@ -37,12 +46,15 @@ def values_of(model, seed=0):
     """Values of the variables, not far from the mode, in float64."""
     dim = model.log_density.variables.dim
     with enable_x64(True):
-        at = jax.jit(model.log_density.values_at)(0.3 * np.random.default_rng(seed).normal(size=dim))
+        at = jax.jit(model.log_density.values_at)(
+            0.3 * np.random.default_rng(seed).normal(size=dim)
+        )
         return {name: np.asarray(x) for name, x in at.items()}
 
 
 def dense(model, values):
-    """Columns of effects times the factor of their covariance, residuals, and sigma; a row for each of its weight."""
+    """Columns of effects times the factor of their covariance, residuals, and sigma; a row for each
+    of its weight."""
     form = model.density_form
     rows = rows_in_units(model.design, model.law, form, model.weights)
     copies = np.repeat(np.arange(len(rows["y"])), model.weights.astype(int))
@@ -50,7 +62,9 @@ def dense(model, values):
     for i, own in enumerate(form.effects):
         with enable_x64(True):
             z = rows[f"z{i}"] @ np.asarray(form.factor(values, i))
-        columns.append((np.eye(own.groups)[rows[f"group{i}"]][:, :, None] * z[:, None]).reshape(len(z), -1))
+        columns.append(
+            (np.eye(own.groups)[rows[f"group{i}"]][:, :, None] * z[:, None]).reshape(len(z), -1)
+        )
     b = np.array([values[COEFFICIENTS + label] for label in form.labels])
     sigma = float(values[AUX + "sigma"])
     return np.concatenate(columns, 1)[copies], (rows["y"] - rows["x"] @ b)[copies], sigma
@@ -81,9 +95,14 @@ def test_the_density_is_the_dense_normal_law(formula):
     """In float32; its sums are those of SciPy's float64."""
     model = vi.glmm(formula, TABLE, weights=WEIGHTS)
     values = values_of(model)
-    sums = {name: x[0] if x.dtype.kind == "i" else x[0].astype(np.float32) for name, x in model.data.items()}
+    sums = {
+        name: x[0] if x.dtype.kind == "i" else x[0].astype(np.float32)
+        for name, x in model.data.items()
+    }
     narrow = {name: np.asarray(x, np.float32) for name, x in values.items()}
-    assert float(jax.jit(model.density_form.log_lik)(narrow, sums)) == pytest.approx(by_scipy(model, values), rel=1e-6)
+    assert float(jax.jit(model.density_form.log_lik)(narrow, sums)) == pytest.approx(
+        by_scipy(model, values), rel=1e-6
+    )
 
 
 def test_the_gradient_is_that_of_the_dense_normal_law():
@@ -96,13 +115,17 @@ def test_the_gradient_is_that_of_the_dense_normal_law():
         slope = jax.jit(jax.grad(lambda x: model.density_form.log_lik(free.values_at(x), sums)))(x)
         at = jax.jit(free.values_at)
         moved = [(at(x + 1e-5 * e), at(x - 1e-5 * e)) for e in np.eye(len(x))]
-        moved = [[{name: np.asarray(v) for name, v in values.items()} for values in pair] for pair in moved]
+        moved = [
+            [{name: np.asarray(v) for name, v in values.items()} for values in pair]
+            for pair in moved
+        ]
     differences = [(by_scipy(model, up) - by_scipy(model, down)) / 2e-5 for up, down in moved]
     np.testing.assert_allclose(slope, differences, rtol=1e-5, atol=1e-5 * np.abs(differences).max())
 
 
 def test_effects_are_drawn_from_their_conditional_law():
-    """On the host, at draws of the unknowns that differ: against dense algebra, at six standard errors."""
+    """On the host, at draws of the unknowns that differ: against dense algebra, at six standard
+    errors."""
     model = vi.glmm(SLOPES, TABLE, weights=WEIGHTS)
     count, form = 2000, model.density_form
     each = [values_of(model, seed) for seed in (0, 1)]
@@ -112,7 +135,9 @@ def test_effects_are_drawn_from_their_conditional_law():
         z, r, sigma = dense(model, values)
         covariance = np.linalg.inv(np.eye(z.shape[1]) + z.T @ z / sigma**2)
         mean = covariance @ z.T @ r / sigma**2
-        units = [form.units.size / np.array(own.sizes) * values[SDS + own.name] for own in form.effects]
+        units = [
+            form.units.size / np.array(own.sizes) * values[SDS + own.name] for own in form.effects
+        ]
         own = slice(i * count, (i + 1) * count)
         parts = [(u[own] / unit).reshape(count, -1) for u, unit in zip(effects, units, strict=True)]
         drawn = np.concatenate(parts, 1)
@@ -128,25 +153,33 @@ def test_draws_that_conjugate_gradients_do_not_reach_have_a_factor_of_their_own(
 
     model = vi.glmm(TWO, TABLE)
     stacked = {name: np.stack([x, x]) for name, x in values_of(model).items()}
-    draw = lambda: NearMode(model.density_form).drawn(model.data, model.design.rows, model.weights, stacked, 3)
+    draw = lambda: NearMode(model.density_form).drawn(
+        model.data, model.design.rows, model.weights, stacked, 3
+    )
     usual = draw()
     monkeypatch.setattr(drawn_on_host, "MOST_PASSES", 0)
     for one, other in zip(usual, draw(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-# --- the likelihood between points -----------------------------------------------------------------------------------
+# --- the likelihood between points ----------------------------------------------------------------
 def test_the_mode_is_that_of_lme4():
-    """lme4 1.1.31, `lmer(diameter ~ 1 + (1 | plate) + (1 | sample), Penicillin)`: under flat priors the mode of ratios
-    is that of the restricted likelihood."""
+    """lme4 1.1.31, `lmer(diameter ~ 1 + (1 | plate) + (1 | sample), Penicillin)`: under flat priors
+    the mode of ratios is that of the restricted likelihood."""
     plate, sample = np.repeat(np.arange(24), 6), np.tile(np.arange(6), 24)
-    sums = host_sums({"y": PENICILLIN, "plate": plate, "sample": sample}, "y ~ 1 + (1 | plate) + (1 | sample)")
+    sums = host_sums(
+        {"y": PENICILLIN, "plate": plate, "sample": sample}, "y ~ 1 + (1 | plate) + (1 | sample)"
+    )
     marginal = interpolated._Marginal(sums, lambda b, sigma, ratios: 0.0)
     mode, _ = marginal.mode(np.full(2, interpolated.START))
     np.testing.assert_allclose(np.exp(mode), [1.539675554, 3.512518860], rtol=2e-3)
     profile = interpolated.Profile.at(sums, np.array([1.539675554, 3.512518860]))
-    model = vi.glmm("y ~ 1 + (1 | plate) + (1 | sample)", {"y": PENICILLIN, "plate": plate, "sample": sample})
-    assert profile.sigma(sums.count) * model.density_form.units.size == pytest.approx(0.5499226821, rel=1e-6)
+    model = vi.glmm(
+        "y ~ 1 + (1 | plate) + (1 | sample)", {"y": PENICILLIN, "plate": plate, "sample": sample}
+    )
+    assert profile.sigma(sums.count) * model.density_form.units.size == pytest.approx(
+        0.5499226821, rel=1e-6
+    )
 
 
 def host_sums(table, formula, **more):
@@ -163,7 +196,11 @@ NO_EFFECTS = {**table_of(120, 60, 2400), "y": np.random.default_rng(1).normal(si
     [
         (TWO, table_of(120, 60, 2400), [False, False]),
         ("y ~ x + (x || g) + (1 | h)", table_of(120, 60, 2400), [False, False, False]),
-        (THREE, table_of(120, 60, 2400), [False, False, True]),  # three groups: their sd is hardly known
+        (
+            THREE,
+            table_of(120, 60, 2400),
+            [False, False, True],
+        ),  # three groups: their sd is hardly known
         (TWO, NO_EFFECTS, [True, True]),
     ],
 )
@@ -180,7 +217,9 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
     of_floats = jax.jit(lambda *given: interpolated.log_lik(*given))
     b = rows["best"].reshape(-1, 2)[0]
     ratios_at = lambda u: np.where(
-        begin_at_zero, rows["centre"] * np.sinh(rows["reach"] * u), np.exp(rows["centre"] + rows["reach"] * (2 * u - 1))
+        begin_at_zero,
+        rows["centre"] * np.sinh(rows["reach"] * u),
+        np.exp(rows["centre"] + rows["reach"] * (2 * u - 1)),
     )
     for u in rng.uniform(0.2, 0.8, (30, size)):
         profile = interpolated.Profile.at(sums, ratios_at(u))
@@ -188,7 +227,9 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
         exact = profile.log_lik(b, sigma, sums.count) - near.level
         if exact > -12:
             seen += 1
-            assert interpolated.log_lik(rows, b, sigma, ratios_at(u), np) == pytest.approx(exact, abs=1e-3)
+            assert interpolated.log_lik(rows, b, sigma, ratios_at(u), np) == pytest.approx(
+                exact, abs=1e-3
+            )
             given = (np.float32(x) for x in (b, sigma, ratios_at(u)))
             assert float(of_floats(narrow, *given)) == pytest.approx(exact, abs=2e-3)
     assert seen >= 3
@@ -199,13 +240,17 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
 def test_points_are_taken_where_they_are_worth_it():
     few, many = vi.glmm(TWO, TABLE), vi.glmm(TWO, table_of(150, 60, 1500))
     correlated = vi.glmm(CORRELATED, table_of(150, 60, 1500))
-    assert [NearMode(m.density_form).is_worth for m in (few, many, correlated)] == [False, True, False]
+    assert [NearMode(m.density_form).is_worth for m in (few, many, correlated)] == [
+        False,
+        True,
+        False,
+    ]
     assert few.form.nearby(few.data) is None
 
 
 def test_the_posterior_between_points_is_that_of_the_density(monkeypatch):
-    """The same means, sds and bound by both; with points the verdict says so. Where they are not close enough at draws
-    of the fit, the density itself is fitted."""
+    """The same means, sds and bound by both; with points the verdict says so. Where they are not
+    close enough at draws of the fit, the density itself is fitted."""
     model = vi.glmm(TWO, table_of(60, 40, 600))
     monkeypatch.setattr(nearby, "FEWEST_EFFECTS", 50)
     within = vi.auto(model, key=KEY, richer=False)

@@ -1,4 +1,5 @@
-"""The correlated topic model: bound and messages against quadrature, every message of the toolkit, held-out scores."""
+"""The correlated topic model: bound and messages against quadrature, every message of the toolkit,
+held-out scores."""
 
 import dataclasses
 import itertools
@@ -43,7 +44,10 @@ def batch_of(counts):
 def statistics():
     product = PRECISION @ MU
     logits = NormalWishartStats(product, PRECISION, MU @ product, np.linalg.slogdet(PRECISION)[1])
-    return {"logits": jax.tree.map(jnp.asarray, logits), "topics": DirichletStats(jnp.log(jnp.asarray(TOPICS)))}
+    return {
+        "logits": jax.tree.map(jnp.asarray, logits),
+        "topics": DirichletStats(jnp.log(jnp.asarray(TOPICS))),
+    }
 
 
 def grid(points):
@@ -52,13 +56,16 @@ def grid(points):
 
 
 def test_bound_and_messages_against_quadrature():
-    """q(z) from the E-step; then the bound, and E sum c phi, by 40^2 points in NumPy; and below log p(w)."""
+    """q(z) from the E-step; then the bound, and E sum c phi, by 40^2 points in NumPy; and below log
+    p(w)."""
     nodes, weights = grid(40)
     with jax.enable_x64(True):
         model = vi.models.ctm(2, V, num_samples=20_000)
 
         def total(stats):
-            said = model.local_elbo(model.hyper, stats, batch_of(COUNTS), jax.random.key(0), model.estep)
+            said = model.local_elbo(
+                model.hyper, stats, batch_of(COUNTS), jax.random.key(0), model.estep
+            )
             return said.total, said
 
         (value, said), message = jax.jit(jax.value_and_grad(total, has_aux=True))(statistics())
@@ -71,12 +78,19 @@ def test_bound_and_messages_against_quadrature():
         mixed = share @ TOPICS
         topics += counts * TOPICS * np.einsum("s,sk,sv->kv", weights, share, 1 / mixed)
         gap = m - MU
-        kl = np.trace(PRECISION @ cov) + gap @ PRECISION @ gap - 2 - np.linalg.slogdet(PRECISION @ cov)[1]
+        kl = (
+            np.trace(PRECISION @ cov)
+            + gap @ PRECISION @ gap
+            - 2
+            - np.linalg.slogdet(PRECISION @ cov)[1]
+        )
         bounds.append(weights @ (np.log(mixed) @ counts) - 0.5 * kl)
     prior = MU + nodes @ np.linalg.cholesky(np.linalg.inv(PRECISION)).T
     log_words = np.log(special.softmax(prior, 1) @ TOPICS) @ COUNTS.T
     evidence = special.logsumexp(log_words, axis=0, b=weights[:, None])
-    np.testing.assert_allclose(said.per_group[0][:-1], bounds, atol=0.1)  # 20,000 draws, spread of 2 nats: 6 sigma
+    np.testing.assert_allclose(
+        said.per_group[0][:-1], bounds, atol=0.1
+    )  # 20,000 draws, spread of 2 nats: 6 sigma
     assert np.all(np.array(bounds) < evidence)
     assert np.all(np.array(bounds) > evidence - 0.3)
     np.testing.assert_allclose(value, np.sum(said.per_group[0][:-1]), rtol=1e-12)
@@ -85,7 +99,9 @@ def test_bound_and_messages_against_quadrature():
     second = covs + local.mean[:, :, None] * local.mean[:, None, :]
     sums = {"precision_times_mean": local.mean.sum(0), "precision": -0.5 * second.sum(0)}
     for name, want in sums.items():
-        np.testing.assert_allclose(getattr(message["logits"], name), want, rtol=1e-10, atol=rounding(want))
+        np.testing.assert_allclose(
+            getattr(message["logits"], name), want, rtol=1e-10, atol=rounding(want)
+        )
     assert float(message["logits"].quadratic) == -0.5 * len(COUNTS)
     assert float(message["logits"].log_det) == 0.5 * len(COUNTS)
 
@@ -111,14 +127,21 @@ def error_of(found):
 
 
 @pytest.mark.parametrize(
-    "name", ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("svi", "em", "cavi", "ssvi_a"))]
+    "name",
+    [
+        "map",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("svi", "em", "cavi", "ssvi_a")),
+    ],
 )
 def test_every_message_finds_the_topics(name):
-    """From the better, by its own objective, of two random starts; at random they would be 1.2 away."""
+    """From the better, by its own objective, of two random starts; at random they would be 1.2
+    away."""
     model = vi.models.ctm(3, 30, eta=2.0 if name == "map" else 0.5, num_samples=16, estep=QUICK)
     batch = batch_of(ALL[::2])
     batch = batch._replace(num_groups=None) if name in ("em", "map", "cavi") else batch
-    alg = getattr(vi, name)(model, step_size=vi.step_size.constant(1.0 if batch.num_groups is None else 0.5))
+    alg = getattr(vi, name)(
+        model, step_size=vi.step_size.constant(1.0 if batch.num_groups is None else 0.5)
+    )
 
     def run(key):
         step = lambda s, _: alg.step(jax.random.fold_in(key, s.step), s, batch)
@@ -132,7 +155,9 @@ def test_every_message_finds_the_topics(name):
     assert np.all(info.result == vi.Result.OK)
 
 
-QUICK = vi.estep.proximal_gradient(vi.expectation.vector_monte_carlo(16, antithetic=True), max_iters=15)
+QUICK = vi.estep.proximal_gradient(
+    vi.expectation.vector_monte_carlo(16, antithetic=True), max_iters=15
+)
 
 
 def test_fit_scores_and_transforms_documents():
@@ -147,7 +172,10 @@ def test_fit_scores_and_transforms_documents():
     np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-5)
     assert "retractions" in fit.trace
     spec = fit.alg.spec._replace(model=dataclasses.replace(fit.alg.spec.model, queries={}))
-    with pytest.raises(ValueError, match=r"transform: expected a model that gives.*be asked for: nothing.*fit\.locals"):
+    with pytest.raises(
+        ValueError,
+        match=r"transform: expected a model that gives.*be asked for: nothing.*fit\.locals",
+    ):
         fit._replace(alg=fit.alg._replace(spec=spec)).transform(TEST, key=jax.random.key(0))
 
 
@@ -171,7 +199,14 @@ def test_bad_input_is_named():
     make = lambda **changed: vi.models.ctm(**{"num_topics": 3, "vocab_size": 30, **changed})
     other = vi.NormalWishart.from_parameters(jnp.zeros(2), 1.0, 4.0, jnp.eye(2))
     score = lambda **changed: gaussian_completion(
-        **{"topics": TRUTH, "mean": np.zeros(3), "precision": np.eye(3), "documents": TEST, "key": None, **changed}
+        **{
+            "topics": TRUTH,
+            "mean": np.zeros(3),
+            "precision": np.eye(3),
+            "documents": TEST,
+            "key": None,
+            **changed,
+        }
     )
     cases = [
         (lambda: make(num_topics=1), "num_topics: expected an integer >= 2, got 1"),
@@ -179,7 +214,10 @@ def test_bad_input_is_named():
         (lambda: make(eta=0.0), "eta: expected a positive number"),
         (lambda: make(eta=[0.1, 0.2]), r"eta: expected a scalar, shape \(30,\) or \(3, 30\), got"),
         (lambda: make(num_samples=7), "num_samples: expected an even number"),
-        (lambda: make(logits=vi.Gamma.from_shape_rate(1.0, 1.0)), "logits: expected a vijax.NormalWishart"),
+        (
+            lambda: make(logits=vi.Gamma.from_shape_rate(1.0, 1.0)),
+            "logits: expected a vijax.NormalWishart",
+        ),
         (lambda: make(logits=other), "logits: expected dimension 3, got 2"),
         (
             lambda: vi.map(make(), estep=vi.estep.cvb0()),
@@ -187,7 +225,10 @@ def test_bad_input_is_named():
         ),
         (lambda: score(mean=np.zeros(2)), r"mean: expected shape \(3,\)"),
         (lambda: score(precision=-np.eye(3)), "precision: expected a positive definite matrix"),
-        (lambda: score(documents=Corpus.from_counts(np.eye(30, dtype=int)[:2])), "documents: .*two tokens"),
+        (
+            lambda: score(documents=Corpus.from_counts(np.eye(30, dtype=int)[:2])),
+            "documents: .*two tokens",
+        ),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message):

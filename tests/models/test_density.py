@@ -1,4 +1,5 @@
-"""Log densities of free variables in the one engine: what they are as functions, and the algorithms on them."""
+"""Log densities of free variables in the one engine: what they are as functions, and the algorithms
+on them."""
 
 import functools
 
@@ -43,10 +44,13 @@ def stepping():
     return data, alg.init(KEY), jax.jit(alg.step)
 
 
-# --- variables ------------------------------------------------------------------------------------------------
+# --- variables ------------------------------------------------------------------------------------
 def test_values_are_in_their_supports_and_come_back():
     variables = Variables.of(
-        {"a": vi.free((), "positive"), "b": {"c": vi.free(3, "simplex"), "d": vi.free((2, 2), "positive definite")}}
+        {
+            "a": vi.free((), "positive"),
+            "b": {"c": vi.free(3, "simplex"), "d": vi.free((2, 2), "positive definite")},
+        }
     )
     x = jnp.array([0.3, -1.0, 0.5, 0.1, 0.2, -0.4])
     values, log_det = jax.jit(variables.values)(x)
@@ -73,7 +77,7 @@ def test_supports_that_there_are_not_are_refused():
         vi.free((), "simplex")
 
 
-# --- the density ------------------------------------------------------------------------------------------------
+# --- the density ----------------------------------------------------------------------------------
 def test_the_density_of_coordinates_has_the_jacobian():
     model = vi.density({"x": vi.free(support="positive")}, lambda v: gamma.logpdf(v["x"], 3.0))
     grid = np.linspace(-12, 5, 4001)
@@ -82,8 +86,8 @@ def test_the_density_of_coordinates_has_the_jacobian():
 
 
 def test_the_prior_is_counted_once_and_the_likelihood_scaled():
-    """At the same draws the objective of minibatches, averaged over a pass of them, is that of all the data. With a
-    prior that is scaled too, or a likelihood that is not, it is another."""
+    """At the same draws the objective of minibatches, averaged over a pass of them, is that of all
+    the data. With a prior that is scaled too, or a likelihood that is not, it is another."""
     data, state, step = stepping()
     whole = step(KEY, state, Minibatch(data, 12.0))[1].elbo
     parts = [jax.tree.map(lambda x, i=i: x[i : i + 4], data) for i in (0, 4, 8)]
@@ -94,7 +98,9 @@ def test_the_prior_is_counted_once_and_the_likelihood_scaled():
 
 def test_padding_counts_for_nothing():
     data, state, step = stepping()
-    padded = jax.tree.map(lambda x: np.concatenate([x, np.full((2, *x.shape[1:]), np.nan, x.dtype)]), data)
+    padded = jax.tree.map(
+        lambda x: np.concatenate([x, np.full((2, *x.shape[1:]), np.nan, x.dtype)]), data
+    )
     weights = np.r_[np.ones(12), np.zeros(2)].astype(np.float32)
     ours = step(KEY, state, Minibatch(padded, 12.0, weights))[1].elbo
     plain = step(KEY, state, Minibatch(data, 12.0))[1].elbo
@@ -103,7 +109,9 @@ def test_padding_counts_for_nothing():
 
 def test_a_density_of_all_the_data_reads_them_whole():
     y = np.array([1.0, 2.0, 6.0], np.float32)
-    whole = vi.density({"m": vi.free()}, lambda v, y: norm.logpdf(y, v["m"], 1.0).sum() + norm.logpdf(v["m"]))
+    whole = vi.density(
+        {"m": vi.free()}, lambda v, y: norm.logpdf(y, v["m"], 1.0).sum() + norm.logpdf(v["m"])
+    )
     fit = vi.fit(vi.ngvi(whole), y, num_steps=200, key=KEY)
     assert float(fit.posterior["free"].mean()[0]) == pytest.approx(9 / 4, abs=1e-2)
     assert float(fit.posterior["free"].cov[0, 0]) == pytest.approx(1 / 4, abs=1e-2)
@@ -117,7 +125,7 @@ def test_a_rebuilt_density_and_algorithm_are_the_same():
     assert vi.advi(one).step is not vi.advi(one, guide=vi.guides.full_rank()).step
 
 
-# --- estimators and rows ----------------------------------------------------------------------------------------
+# --- estimators and rows --------------------------------------------------------------------------
 def test_least_squares_is_exact_on_a_normal_target():
     """One whole step from anywhere is the target itself, with D + 2 draws."""
     alg = vi.compose(
@@ -133,7 +141,8 @@ def test_least_squares_is_exact_on_a_normal_target():
 
 
 def test_mean_field_finds_the_conditional_variances_of_a_normal_target():
-    """It underestimates variances as theory says: 1 / precision_ii, not covariance_ii (Blei et al. 2017, fig. 1)."""
+    """It underestimates variances as theory says: 1 / precision_ii, not covariance_ii (Blei et al.
+    2017, fig. 1)."""
     model = with_guide(normal_target(), vi.guides.mean_field())
     alg = vi.compose(
         model,
@@ -147,19 +156,27 @@ def test_mean_field_finds_the_conditional_variances_of_a_normal_target():
 
 
 def test_estimators_agree_on_the_message():
-    """Least squares, reparameterised and score function estimate one number: within 5 standard errors, which of the
-    largest numbers are so small that one off by 5 % would be told."""
+    """Least squares, reparameterised and score function estimate one number: within 5 standard
+    errors, which of the largest numbers are so small that one off by 5 % would be told."""
     model, data = regression()
-    near = vi.MultivariateNormal.from_mean_cov(np.array([-0.5, 1.0, -1.0]), np.diag([0.03, 0.05, 0.1]))
+    near = vi.MultivariateNormal.from_mean_cov(
+        np.array([-0.5, 1.0, -1.0]), np.diag([0.03, 0.05, 0.1])
+    )
     q, size, count = vi.Product({"free": near}), 0.1, 400
 
     def messages(estimator):
         step_size = vi.step_size.constant(size)
-        alg = vi.compose(model, estimator=estimator, update=vi.update.within(1e9), step_size=step_size)
+        alg = vi.compose(
+            model, estimator=estimator, update=vi.update.within(1e9), step_size=step_size
+        )
         state = alg.init(KEY)._replace(posterior=q)
         step = lambda key: alg.step(key, state, Minibatch(data, None))[0].posterior
-        moved = jax.jit(lambda keys: jax.lax.map(step, keys, batch_size=50))(jax.random.split(KEY, count))
-        message = jax.tree.map(lambda new, old: np.asarray(old + (new - old) / size, float), moved, q)
+        moved = jax.jit(lambda keys: jax.lax.map(step, keys, batch_size=50))(
+            jax.random.split(KEY, count)
+        )
+        message = jax.tree.map(
+            lambda new, old: np.asarray(old + (new - old) / size, float), moved, q
+        )
         flat = np.concatenate([x.reshape(count, -1) for x in jax.tree.leaves(message)], 1)
         return flat.mean(0), flat.std(0) / np.sqrt(count)
 
@@ -167,7 +184,10 @@ def test_estimators_agree_on_the_message():
         return np.all(np.abs(one[0] - other[0]) < 5 * np.hypot(one[1], other[1]))
 
     exact = messages(vi.estimator.least_squares(num_samples=128))
-    for estimator in (vi.estimator.reparameterised(num_samples=512), vi.estimator.score_function(num_samples=2048)):
+    for estimator in (
+        vi.estimator.reparameterised(num_samples=512),
+        vi.estimator.score_function(num_samples=2048),
+    ):
         mean, error = messages(estimator)
         assert agree((mean, error), exact)
         assert not agree((1.05 * mean, 1.05 * error), exact)
@@ -175,7 +195,8 @@ def test_estimators_agree_on_the_message():
 
 
 def test_advi_and_bbvi_find_a_gamma_posterior():
-    """The mean of the best log-normal of Gamma(3, 1): KL is least at log-mean E[log x] - ..., found by quadrature."""
+    """The mean of the best log-normal of Gamma(3, 1): KL is least at log-mean E[log x] - ..., found
+    by quadrature."""
     model = vi.density({"x": vi.free(support="positive")}, lambda v: gamma.logpdf(v["x"], 3.0))
     from scipy.optimize import minimize
 
@@ -218,7 +239,9 @@ def test_derived_values_are_drawn_with_the_variables():
 
 
 def test_draws_of_conjugate_fits_of_points_and_of_locals():
-    y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]).astype(np.float32)
+    y = np.concatenate(
+        [np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]
+    ).astype(np.float32)
     model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
     fit = vi.fit(vi.cavi(model, points=["weights"]), y, num_steps=20, key=KEY)
     draws = fit.sample(jax.random.key(1), 2000, locals_of=y)
@@ -229,14 +252,20 @@ def test_draws_of_conjugate_fits_of_points_and_of_locals():
     assert np.all(np.asarray(draws["z"][:, :20]) == np.asarray(draws["z"][0, 0]))
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def test_densities_that_are_none_are_refused():
     free = {"x": vi.free(2)}
-    with pytest.raises(ValueError, match=r"log_density: expected one number, got an array of shape \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"log_density: expected one number, got an array of shape \(2,\)"
+    ):
         vi.density(free, lambda v: v["x"])
-    with pytest.raises(ValueError, match="log_density: expected a real number, got one of type int32"):
+    with pytest.raises(
+        ValueError, match="log_density: expected a real number, got one of type int32"
+    ):
         vi.density(free, lambda v: jnp.sum(v["x"]).astype(int))
-    with pytest.raises(ValueError, match=r"function of the variables \['x'\], got one that reads 'mu'"):
+    with pytest.raises(
+        ValueError, match=r"function of the variables \['x'\], got one that reads 'mu'"
+    ):
         vi.density(free, lambda v: v["mu"])
     with pytest.raises(ValueError, match="one form of the density, got none"):
         vi.density(free)
@@ -252,7 +281,10 @@ def test_densities_that_are_none_are_refused():
 
 def test_a_density_that_is_finite_nowhere_is_refused():
     model = vi.density({"x": vi.free()}, lambda v: jnp.log(-1.0 - v["x"] ** 2))
-    for run in (lambda: vi.fit(vi.ngvi(model), num_steps=2, key=KEY), lambda: vi.auto(model, key=KEY)):
+    for run in (
+        lambda: vi.fit(vi.ngvi(model), num_steps=2, key=KEY),
+        lambda: vi.auto(model, key=KEY),
+    ):
         with pytest.raises(ValueError, match=r"log_density: expected .*finite"):
             run()
 
@@ -272,7 +304,9 @@ def test_points_and_means_of_free_variables_are_refused():
     with pytest.raises(ValueError, match="estimand: expected a distribution of 'free'"):
         vi.map(model)
     with pytest.raises(ValueError, match="estimator: expected one that draws 'free'"):
-        vi.compose(model, estimator={"free": vi.estimator.mean_field()}, step_size=vi.step_size.constant())
+        vi.compose(
+            model, estimator={"free": vi.estimator.mean_field()}, step_size=vi.step_size.constant()
+        )
     with pytest.raises(ValueError, match="model: expected one with free variables"):
         vi.advi(vi.models.lda(num_topics=2, vocab_size=5))
     with pytest.raises(ValueError, match=r"guide: expected one of vijax\.guides"):
@@ -284,21 +318,28 @@ def test_other_groups_are_scored_by_their_predictive_density():
     from vijax.models.energies.predictive_density import NUM_DRAWS
 
     model = vi.density(
-        {"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"], 0, 3), log_lik=lambda v, y: norm.logpdf(y, v["m"], 1)
+        {"m": vi.free()},
+        log_prior=lambda v: norm.logpdf(v["m"], 0, 3),
+        log_lik=lambda v, y: norm.logpdf(y, v["m"], 1),
     )
     state = vi.ngvi(model).init(KEY)
     q = vi.MultivariateNormal.from_mean_cov(np.array([0.7]), np.array([[0.5]]))
-    fit = vi.Fit(vi.ngvi(model), state._replace(posterior=state.posterior.replace({"free": q})), {}, None)
+    fit = vi.Fit(
+        vi.ngvi(model), state._replace(posterior=state.posterior.replace({"free": q})), {}, None
+    )
     y = np.array([-1.0, 0.5, 3.0], np.float32)
     found = fit.score(y, key=KEY)
-    second = norm.pdf(y, 0.7, np.sqrt(0.5 + 0.5)) / np.sqrt(4 * np.pi)  # E[N(y; m, 1)^2], N^2 = N(., 1/2) / sqrt(4 pi)
+    second = norm.pdf(y, 0.7, np.sqrt(0.5 + 0.5)) / np.sqrt(
+        4 * np.pi
+    )  # E[N(y; m, 1)^2], N^2 = N(., 1/2) / sqrt(4 pi)
     first = norm.pdf(y, 0.7, np.sqrt(1.5))
     error = np.sqrt((second / first**2 - 1) / NUM_DRAWS)
     assert np.all(np.abs(found.log_densities - np.log(first)) < 5 * error)
     assert found.mean == pytest.approx(found.log_densities.mean())
     with pytest.raises(
         ValueError,
-        match=r"score: expected a model that defines a held-out score.*for: nothing of this kind.*fit\.trace",
+        match=r"score: expected a model that defines a held-out score.*for: nothing of this "
+        r"kind.*fit\.trace",
     ):
         vi.Fit(vi.ngvi(normal_target()), state, {}, None).score(y, key=KEY)
 
@@ -309,7 +350,11 @@ def test_a_framed_density_by_hand():
     inverse, constant = np.linalg.inv(law.cov), law.logpdf(law.mean)
     gap = lambda v: v["w"] - law.mean
     model = vi.density({"w": vi.free(2)}, lambda v: constant - 0.5 * gap(v) @ inverse @ gap(v))
-    shift, scale, z = np.array([0.3, 0.1]), np.array([[0.5, 0.0], [1.5, 3.0]]), np.array([0.7, -1.2])
+    shift, scale, z = (
+        np.array([0.3, 0.1]),
+        np.array([[0.5, 0.0], [1.5, 3.0]]),
+        np.array([0.7, -1.2]),
+    )
     for frame, width in ((scale, scale), (np.diagonal(scale), np.diag(np.diagonal(scale)))):
         framed = with_guide(model, vi.guides.full_rank(), is_framed=True)
         point = framed.prior({}).stats({Z: jnp.asarray(z, jnp.float32)})
@@ -322,14 +367,20 @@ def test_the_first_groups_are_looked_at_and_not_one_alone():
     where = lambda v, y: jnp.where(y > 4, -jnp.inf, -0.5 * (y - v["w"]) ** 2)
     model = vi.density({"w": vi.free()}, log_prior=lambda v: -0.5 * v["w"] ** 2, log_lik=where)
     model.form.check(np.arange(5.0))
-    with pytest.raises(ValueError, match=r"^log_density: expected one finite at any of eight random starts"):
+    with pytest.raises(
+        ValueError, match=r"^log_density: expected one finite at any of eight random starts"
+    ):
         model.form.check(np.arange(10.0))
 
 
 def test_a_parameter_with_a_default_is_not_data():
     """Functions bind what they need of a loop so; the second parameter was taken for data."""
     log_p = lambda x: -0.5 * (x["m"] - 3.0) ** 2
-    bound = [lambda x, lp=log_p: lp(x), lambda x, *, scale=1.0: log_p(x) / scale, functools.partial(_scaled, by=1.0)]
+    bound = [
+        lambda x, lp=log_p: lp(x),
+        lambda x, *, scale=1.0: log_p(x) / scale,
+        functools.partial(_scaled, by=1.0),
+    ]
     for function in bound:
         model = vi.density({"m": vi.free()}, function)
         assert model.free.log_lik is None
@@ -347,8 +398,13 @@ def _scaled(x, by):
 def test_data_for_a_density_that_reads_none_are_refused():
     """Also where they were meant for a parameter with a default."""
     model = vi.density({"m": vi.free()}, lambda x, data=None: -(x["m"] ** 2))
-    for run in (lambda: vi.auto(model, np.ones(5), key=KEY), lambda: _step(model, np.zeros(1, int))):
-        with pytest.raises(ValueError, match=r"^data: expected None, .* reads no data, .* without a default"):
+    for run in (
+        lambda: vi.auto(model, np.ones(5), key=KEY),
+        lambda: _step(model, np.zeros(1, int)),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^data: expected None, .* reads no data, .* without a default"
+        ):
             run()
 
 
@@ -362,12 +418,15 @@ def test_hyperparameters_are_not_given_to_a_parameter_with_a_default():
     times = vi.model(prior, lambda s, y, key, c=2.0: (c * each(s, y), None), hyper={"c": 5.0})
     fit = vi.fit(vi.cavi(times), np.ones(3), num_steps=1, key=KEY)
     np.testing.assert_allclose(fit.posterior["bias"].alpha, 1.0 + 2.0 * 3, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"^local_elbo: expected a parameter `hyper` without a default"):
+    with pytest.raises(
+        ValueError, match=r"^local_elbo: expected a parameter `hyper` without a default"
+    ):
         vi.model(prior, lambda s, y, key, hyper=None: (each(s, y), None), hyper={"c": 5.0})
 
 
 def test_names_with_underscores_are_names(tmp_path):
-    """Hidden are variables alone from which something is derived: a column of a formula may begin with one."""
+    """Hidden are variables alone from which something is derived: a column of a formula may begin
+    with one."""
     density = lambda v: -0.5 * jnp.sum(v["_x"] ** 2)
     alone = vi.density({"_x": vi.free(2)}, density)
     fit = vi.auto(alone, key=KEY, num_starts=2)
@@ -394,8 +453,14 @@ def test_names_with_underscores_are_names(tmp_path):
 def test_two_numbers_of_one_name_are_refused(variables):
     with pytest.raises(ValueError, match="variables: expected names that tell all numbers apart"):
         vi.density(variables, lambda v: 0.0)
-    with pytest.raises(ValueError, match="derived: expected names that tell all numbers apart, got 'a"):
-        vi.density({"a": vi.free(2)}, lambda v: -jnp.sum(v["a"] ** 2), derived=lambda v: {"a[1]": v["a"][0]})
+    with pytest.raises(
+        ValueError, match="derived: expected names that tell all numbers apart, got 'a"
+    ):
+        vi.density(
+            {"a": vi.free(2)},
+            lambda v: -jnp.sum(v["a"] ** 2),
+            derived=lambda v: {"a[1]": v["a"][0]},
+        )
 
 
 def test_names_that_look_like_entries_are_free_where_nothing_has_them():

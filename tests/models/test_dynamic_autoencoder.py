@@ -1,4 +1,5 @@
-"""Structured autoencoders of sequences against dense normals in NumPy, where networks are linear and exact."""
+"""Structured autoencoders of sequences against dense normals in NumPy, where networks are linear
+and exact."""
 
 import functools
 import itertools
@@ -21,7 +22,9 @@ KEY = jax.random.key(0)
 D, Q, K, M, A, SD = 3, 2, 2, 1, 0.6, 0.7
 LENGTHS = np.array([4, 3, 1, 0])
 RNG = np.random.default_rng(0)
-W = (np.linalg.qr(RNG.normal(size=(D, Q)))[0] * [1.0, 1.5]).T  # its rows are orthogonal: exact potentials are diagonal
+W = (
+    np.linalg.qr(RNG.normal(size=(D, Q)))[0] * [1.0, 1.5]
+).T  # its rows are orthogonal: exact potentials are diagonal
 Y = RNG.normal(size=(4, 4, D + M))
 Y[0, 1, :D] = np.nan
 THETA = {
@@ -29,7 +32,8 @@ THETA = {
     "transition": np.array([[0.8, 0.2], [0.4, 0.6]]),
     "start": MeanPrecision(np.array([1.0, -0.5]), np.array([0.7, 2.0])),
     "dynamics": MatrixPrecision(
-        0.5 * RNG.normal(size=(K, Q + M + 1, Q)), np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]])
+        0.5 * RNG.normal(size=(K, Q + M + 1, Q)),
+        np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]]),
     ),
 }
 ONE = {
@@ -78,7 +82,8 @@ def sequences():
 
 
 def dense(theta, path, y):
-    """log p(y | path of states), and mean and covariance of x given both, steps one after the other."""
+    """log p(y | path of states), and mean and covariance of x given both, steps one after the
+    other."""
     (m, p), (g, precision), steps = theta["start"], theta["dynamics"], len(y)
     moves = np.eye(steps * Q)
     shift, noise = np.zeros(steps * Q), np.zeros((steps * Q, steps * Q))
@@ -100,8 +105,8 @@ def dense(theta, path, y):
 
 
 def test_with_one_state_and_exact_potentials_it_is_the_kalman_smoother():
-    """Law of the path and evidence, to rounding: log p(y, x) - log q(x) is log p(y) at every draw. The plain bound to
-    the error of its draws."""
+    """Law of the path and evidence, to rounding: log p(y, x) - log q(x) is log p(y) at every draw.
+    The plain bound to the error of its draws."""
     with jax.enable_x64(True):
         exact = found(1, ONE, vi.estep.structured(1, 2, objective=importance_weighted()))
         noisy = found(1, ONE, vi.estep.structured(1, 4000))
@@ -112,10 +117,14 @@ def test_with_one_state_and_exact_potentials_it_is_the_kalman_smoother():
     for n, steps in enumerate(LENGTHS[:3]):
         evidence, mean, cov = dense(ONE, np.zeros(steps, int), Y[n, :steps])
         np.testing.assert_allclose(exact.per_group[n], evidence, rtol=1e-9)
-        np.testing.assert_allclose(noisy.per_group[n], evidence, atol=0.1)  # 4,000 draws of a term of deviation 1 to 2
+        np.testing.assert_allclose(
+            noisy.per_group[n], evidence, atol=0.1
+        )  # 4,000 draws of a term of deviation 1 to 2
         np.testing.assert_allclose(means[n, :steps].ravel(), mean, rtol=1e-8)
         cov, mean = cov.reshape(steps, Q, steps, Q), mean.reshape(steps, Q)
-        np.testing.assert_allclose(covs[n, :steps], [cov[t, :, t] for t in range(steps)], rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            covs[n, :steps], [cov[t, :, t] for t in range(steps)], rtol=1e-8, atol=1e-12
+        )
         for t in range(steps - 1):
             np.testing.assert_allclose(
                 moments.cross[n, t], cov[t, :, t + 1] + np.outer(mean[t], mean[t + 1]), rtol=1e-8
@@ -131,7 +140,11 @@ def test_with_states_and_exact_potentials_it_is_the_switching_system():
         stats = dict(known.prior({}).stats({**THETA, "observation": observation}))
         estep = vi.estep.mean_field(60, 1e-14)
         theirs = jax.jit(lambda batch: known.local_elbo({}, stats, batch, KEY, estep))(sequences())
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9), ours.local, theirs.local)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9),
+            ours.local,
+            theirs.local,
+        )
         probs = np.asarray(theirs.local["z"].probs)
     np.testing.assert_allclose(ours.per_group, theirs.per_group, atol=0.1)
     assert np.abs(probs[0, :, 0] - 0.5).max() > 0.1
@@ -153,22 +166,34 @@ def test_a_weighted_bound_sums_over_the_paths_of_states():
             return of.parts.ratios(estep, points, stats, q, draws, group, x), q.log_prob(draws)
 
         found, own = map(np.asarray, jax.jit(ratios)(jnp.asarray(draws)))
-    (m, p), (g, precision), logs = THETA["start"], THETA["dynamics"], np.full((5, K**steps), -np.inf)
+    (m, p), (g, precision), logs = (
+        THETA["start"],
+        THETA["dynamics"],
+        np.full((5, K**steps), -np.inf),
+    )
     normal = lambda gap, cov: multivariate_normal.logpdf(gap, np.zeros(len(cov)), cov)
     for i, path in enumerate(itertools.product(range(K), repeat=steps)):
         of_path = np.log(THETA["initial"][path[0]]) + normal(draws[:, 0] - m, np.diag(1 / p))
         for t in range(1, steps):
             here, k = draws[:, t - 1], path[t]
-            gap = draws[:, t] - (A * here + here @ g[k, :Q] + y[t, D:] @ g[k, Q : Q + M] + g[k, Q + M])
-            of_path += np.log(THETA["transition"][path[t - 1], k]) + normal(gap, np.linalg.inv(precision[k]))
+            gap = draws[:, t] - (
+                A * here + here @ g[k, :Q] + y[t, D:] @ g[k, Q : Q + M] + g[k, Q + M]
+            )
+            of_path += np.log(THETA["transition"][path[t - 1], k]) + normal(
+                gap, np.linalg.inv(precision[k])
+            )
         logs[:, i] = of_path
-    seen = multivariate_normal.logpdf((y[:, :D] - draws @ W).reshape(5, -1), np.zeros(9), SD**2 * np.eye(9))
+    seen = multivariate_normal.logpdf(
+        (y[:, :D] - draws @ W).reshape(5, -1), np.zeros(9), SD**2 * np.eye(9)
+    )
     np.testing.assert_allclose(found + own, special.logsumexp(logs, 1) + seen, rtol=1e-9)
 
 
 def test_other_potentials_lower_the_bound():
     with jax.enable_x64(True):
-        best, *others = (float(found(1, ONE, vi.estep.structured(1, 500), s).total) for s in (1.0, 0.4, 1.6))
+        best, *others = (
+            float(found(1, ONE, vi.estep.structured(1, 500), s).total) for s in (1.0, 0.4, 1.6)
+        )
     assert max(others) < best - 0.3
 
 
@@ -176,7 +201,10 @@ def test_other_potentials_lower_the_bound():
     ("change", "message"),
     [
         ({"decoder": lambda x: x}, r"^decoder: expected a pair \(apply, params\)"),
-        ({"decoder": (lambda w, x: jnp.outer(x, x) * w, 1.0)}, r"^decoder: expected an output for a vector"),
+        (
+            {"decoder": (lambda w, x: jnp.outer(x, x) * w, 1.0)},
+            r"^decoder: expected an output for a vector",
+        ),
         ({"latent_dim": 0}, "^latent_dim: expected"),
     ],
 )
@@ -199,22 +227,30 @@ def test_data_it_refuses():
         of.form.check((np.full((1, 4, D), 0.5), full))
     with pytest.raises(ValueError, match=r"shape \(N, T, 3\)"):
         of.form.check((np.zeros((1, 4, 2)), full))
-    of.form.check((np.where(np.arange(D) == 1, np.nan, np.ones((1, 4, D))), full))  # no step is seen
+    of.form.check(
+        (np.where(np.arange(D) == 1, np.nan, np.ones((1, 4, D))), full)
+    )  # no step is seen
     with pytest.raises(ValueError, match=r"inputs .* that are all known"):
         model(1).form.check((np.where(np.arange(D + M) == D, np.nan, np.ones((1, 4, D + M))), full))
 
 
 def test_inputs_move_the_path_and_those_to_come_move_what_follows():
-    """A place that a known force pushes, seen as three columns with noise: the push, and what ten forces more do."""
+    """A place that a known force pushes, seen as three columns with noise: the push, and what ten
+    forces more do."""
     rng, seen = np.random.default_rng(0), np.array([1.0, -0.5, 0.8])
     force, place = rng.normal(size=(40, 30)), np.zeros((40, 30))
     for t in range(1, 30):
         place[:, t] = 0.9 * place[:, t - 1] + 0.5 * force[:, t] + 0.05 * rng.normal(size=40)
     clean = place[..., None] * seen
-    y = np.concatenate([clean + 0.1 * rng.normal(size=clean.shape), force[..., None]], -1).astype(np.float32)
+    y = np.concatenate([clean + 0.1 * rng.normal(size=clean.shape), force[..., None]], -1).astype(
+        np.float32
+    )
     of = vi.models.dynamic_svae(
         1,
-        encoder=(lambda w, y: (100 * (y @ w), jnp.full(1, -50.0)), jnp.asarray([[0.5], [0.0], [0.5]])),
+        encoder=(
+            lambda w, y: (100 * (y @ w), jnp.full(1, -50.0)),
+            jnp.asarray([[0.5], [0.0], [0.5]]),
+        ),
         decoder=(lambda w, x: x @ w, jnp.ones((1, 3)) * jnp.asarray([1.0, 0.0, 1.0])),
         observed=vi.models.observed.gaussian(sd=0.1),
         variance=0.01,
@@ -226,7 +262,10 @@ def test_inputs_move_the_path_and_those_to_come_move_what_follows():
     np.testing.assert_allclose(push, 0.5 * seen, atol=0.03)
     part = np.where((np.arange(30) >= 20)[:, None] & (np.arange(4) < 3), np.nan, y)
     other = np.where((np.arange(30) >= 20)[:, None] & (np.arange(4) == 3), -part, part)
-    ahead, wrong = (fit.predictive(KEY, 100, (x, data[1]), groups="same").mean(0)[:, 20:, :3] for x in (part, other))
+    ahead, wrong = (
+        fit.predictive(KEY, 100, (x, data[1]), groups="same").mean(0)[:, 20:, :3]
+        for x in (part, other)
+    )
     error = lambda x: np.sqrt(np.mean((np.asarray(x) - clean[:, 20:]) ** 2))
     assert error(ahead) < 0.15
     assert error(wrong) > 1.0
@@ -234,10 +273,13 @@ def test_inputs_move_the_path_and_those_to_come_move_what_follows():
 
 @pytest.mark.slow
 def test_turns_of_a_circle_are_found_behind_networks_and_missing_steps_filled():
-    """30 paths to the left, then to the right, or the other way round, seen as five columns with noise."""
+    """30 paths to the left, then to the right, or the other way round, seen as five columns with
+    noise."""
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
-    states = (np.arange(60) >= rng.integers(15, 45, (30, 1))) ^ (np.arange(30) % 2)[:, None].astype(bool)
+    states = (np.arange(60) >= rng.integers(15, 45, (30, 1))) ^ (np.arange(30) % 2)[:, None].astype(
+        bool
+    )
     angle = rng.uniform(0, 6, (30, 1)) + np.cumsum(np.where(states, 0.3, -0.3), 1)
     seen = rng.normal(size=(2, 5))
     clean = np.stack([np.cos(angle), np.sin(angle)], -1) @ seen

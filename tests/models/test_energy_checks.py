@@ -42,7 +42,9 @@ def test_couplings_are_found_at_any_values_of_the_example(name):
     """Also where the product of the two locals is times zero, or not finite, at the example."""
     term, examples = COUPLED[name]
     for example in examples:
-        model = two_bernoullis(lambda s, y: s["m"].value + term(y, s["z1"].value * s["z2"].value), example)
+        model = two_bernoullis(
+            lambda s, y: s["m"].value + term(y, s["z1"].value * s["z2"].value), example
+        )
         assert model.queries["energy"].local_blocks == (("z1",), ("z2",)), example
 
 
@@ -60,11 +62,16 @@ def test_the_bound_of_coupled_bernoullis_is_below_the_evidence_whatever_the_exam
     values = []
     for example in (0.0, 1.0):
         model = two_bernoullis(
-            lambda s, y: 0.6 * s["z1"].value + 0.3 * s["z2"].value + 2 * y * s["z1"].value * s["z2"].value, example
+            lambda s, y: (
+                0.6 * s["z1"].value + 0.3 * s["z2"].value + 2 * y * s["z1"].value * s["z2"].value
+            ),
+            example,
         )
         data = jnp.array([-4.0, 4.0])
         stats = model.prior({}).expected_stats()
-        values.append(model.local_elbo({}, stats, vi.Minibatch(data, None), KEY, model.estep).per_group)
+        values.append(
+            model.local_elbo({}, stats, vi.Minibatch(data, None), KEY, model.estep).per_group
+        )
     exact = [np.log(np.sum(np.exp(b + 2 * y * np.outer([0, 1], [0, 1])))) for y in (-4.0, 4.0)]
     assert np.all(np.asarray(values[0]) < exact)
     np.testing.assert_array_equal(values[0], values[1])
@@ -79,32 +86,48 @@ def vdot_with(log_p):
     [
         (lambda y: jnp.array([0.0, -jnp.inf]), 0.0),
         (lambda y: jnp.array([0.0, -jnp.inf]), 1.0),
-        (lambda y: jnp.stack([jnp.where(y > 0, -jnp.inf, 0.0), -y]), 0.0),  # the branch is not taken at the example
+        (
+            lambda y: jnp.stack([jnp.where(y > 0, -jnp.inf, 0.0), -y]),
+            0.0,
+        ),  # the branch is not taken at the example
         (lambda y: jnp.stack([jnp.where(y > 0, -jnp.inf, 0.0), -y]), 2.0),
     ],
 )
 def test_minus_infinity_is_refused_with_its_remedy(log_p, example):
     local = {"z": vi.Categorical.from_probs([0.5, 0.5])}
     with pytest.raises(
-        ValueError, match=r"^energy: expected a finite number, got -inf, .*energy_model\(impossible=...\)"
+        ValueError,
+        match=r"^energy: expected a finite number, got -inf, .*energy_model\(impossible=...\)",
     ):
         make(vdot_with(log_p), example, locals=local)
     make(vdot_with(lambda y: jnp.maximum(log_p(y), 0.0)), example, locals=local)
 
 
 def test_energies_that_are_not_finite_are_told_apart():
-    with pytest.raises(ValueError, match=r"^energy: expected a finite number, got nan at the mean statistics"):
+    with pytest.raises(
+        ValueError, match=r"^energy: expected a finite number, got nan at the mean statistics"
+    ):
         make(lambda s, y: s["m"].value * jnp.log(-1.0 - y**2))
     with pytest.raises(ValueError, match=r"^prior_energy: expected a finite number, got -inf"):
-        make(normal_energy, globals={"m": vi.conditional(NORMAL)}, prior_energy=lambda s: s["m"].value - jnp.inf)
+        make(
+            normal_energy,
+            globals={"m": vi.conditional(NORMAL)},
+            prior_energy=lambda s: s["m"].value - jnp.inf,
+        )
     make(lambda s, y: y * s["m"].value + jnp.log(y), 0.0)  # finite at other values
 
 
 @pytest.mark.parametrize(
     ("energy", "message"),
     [
-        (lambda s, y: s["mu"].value * y, r"^energy: expected the name of a variable, .* 'mu'.*\['m'\].*mean 'm'"),
-        (lambda s, y: s["m"].mean * y, r"^energy: expected a statistic of 'm', \['value', 'square'\], got .*\.mean"),
+        (
+            lambda s, y: s["mu"].value * y,
+            r"^energy: expected the name of a variable, .* 'mu'.*\['m'\].*mean 'm'",
+        ),
+        (
+            lambda s, y: s["m"].mean * y,
+            r"^energy: expected a statistic of 'm', \['value', 'square'\], got .*\.mean",
+        ),
     ],
 )
 def test_names_that_are_not_there(energy, message):
@@ -116,7 +139,11 @@ def test_names_of_data_and_of_prior_energies_that_are_not_there():
     with pytest.raises(ValueError, match=r"no variable named 'w'.* \(the data: \['x', 'y'\]\)"):
         make(lambda s, d: s["m"].value * d["w"], {"x": 0.0, "y": 0.0})
     with pytest.raises(ValueError, match=r"^prior_energy: expected a statistic of 'm'"):
-        make(normal_energy, globals={"m": vi.conditional(NORMAL)}, prior_energy=lambda s: s["m"].variance)
+        make(
+            normal_energy,
+            globals={"m": vi.conditional(NORMAL)},
+            prior_energy=lambda s: s["m"].variance,
+        )
 
 
 UNLIKE = {
@@ -124,9 +151,15 @@ UNLIKE = {
         np.zeros((4, 3)),
         r"expected groups of shape \(2,\), got shape \(4, 3\) in all: 2 to 3\. Show energy_model",
     ),
-    "complex": (np.zeros((4, 2), complex), r"expected real numbers, as in the example, got complex numbers\."),
+    "complex": (
+        np.zeros((4, 2), complex),
+        r"expected real numbers, as in the example, got complex numbers\.",
+    ),
     "axes": (np.zeros((4, 2)), r"expected groups of shape \(\), got shape \(4, 2\) in all"),
-    "scalar": (np.float32(1.0), r"expected (groups of shape \(\), got shape \(\) in all|arrays, got a single number)"),
+    "scalar": (
+        np.float32(1.0),
+        r"expected (groups of shape \(\), got shape \(\) in all|arrays, got a single number)",
+    ),
     "structure": ((np.zeros(4), np.zeros(4)), r"expected the structure of the example"),
 }
 
@@ -151,15 +184,22 @@ def test_data_unlike_the_example_are_refused_everywhere(name, entry):
 
 
 def test_sizes_may_differ_where_the_energy_takes_them():
-    """Where it says so, groups of any length; but not vectors of other lengths than a parameter's."""
+    """Where it says so, groups of any length; but not vectors of other lengths than a
+    parameter's."""
     total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * y.size * s["m"].square
     sums = make(total, np.zeros(2), any_size=True)
     q = vi.fit(vi.cavi(sums), np.ones((3, 5)), num_steps=1, key=KEY).posterior["m"]
     np.testing.assert_allclose([q.mean(), q.variance()], [15 / 16, 1 / 16], rtol=1e-6)
     three = {"m": vi.Normal.from_mean_variance(jnp.zeros(3), 1.0)}
-    dot = make(lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square), np.zeros(3), three, any_size=True)
+    dot = make(
+        lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square),
+        np.zeros(3),
+        three,
+        any_size=True,
+    )
     with pytest.raises(
-        ValueError, match=r"groups of shape \(3,\), got shape \(4, 2\) in all, which the energy does not"
+        ValueError,
+        match=r"groups of shape \(3,\), got shape \(4, 2\) in all, which the energy does not",
     ):
         vi.fit(vi.cavi(dot), np.zeros((4, 2)), num_steps=1, key=KEY)
 
@@ -167,19 +207,28 @@ def test_sizes_may_differ_where_the_energy_takes_them():
 def series(s, d):
     """Values of a chain of locals, one a step."""
     fit = s["z"].one_hot @ jnp.array([0.0, 1.0])
-    return jnp.sum(jnp.where(d["mask"], d["y"][:, 0] * fit * s["m"].value, 0.0)) - 0.5 * s["m"].square
+    return (
+        jnp.sum(jnp.where(d["mask"], d["y"][:, 0] * fit * s["m"].value, 0.0)) - 0.5 * s["m"].square
+    )
 
 
 def test_groups_are_of_the_size_of_their_locals():
     """Steps may be more or fewer where locals are, all arrays of steps alike; columns may not."""
     chain = lambda d: {"z": vi.Categorical(jnp.zeros((len(d["y"]), 2)))}
     model = make(series, {"y": np.zeros((3, 2)), "mask": np.ones(3, bool)}, locals=chain)
-    data = lambda steps, columns: {"y": np.ones((4, steps, columns)), "mask": np.ones((4, steps), bool)}
+    data = lambda steps, columns: {
+        "y": np.ones((4, steps, columns)),
+        "mask": np.ones((4, steps), bool),
+    }
     for steps in (1, 3, 7):
-        found = vi.fit(vi.cavi(model), data(steps, 2), num_steps=1, key=KEY).locals(data(steps, 2), key=KEY)
+        found = vi.fit(vi.cavi(model), data(steps, 2), num_steps=1, key=KEY).locals(
+            data(steps, 2), key=KEY
+        )
         assert found["z"].batch_shape == (4, steps)
     for unlike, sizes in ((data(3, 5), "2 to 5"), (data(7, 5), "2 to 5, 3 to 7")):
-        with pytest.raises(ValueError, match=rf"^data: expected groups of shapes .* in all: {sizes}\. Show"):
+        with pytest.raises(
+            ValueError, match=rf"^data: expected groups of shapes .* in all: {sizes}\. Show"
+        ):
             vi.fit(vi.cavi(model), unlike, num_steps=1, key=KEY)
     ragged = {**data(7, 2), "mask": np.ones((4, 5), bool)}
     with pytest.raises(ValueError, match=r"in all: 3 to 5, 3 to 7\. Show"):
@@ -198,20 +247,26 @@ def test_data_that_are_not_finite_are_named_unless_the_energy_takes_them():
     y[3, 1] = np.nan
     total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * s["m"].square
     plain = make(total, np.zeros(2))
-    with pytest.raises(ValueError, match=r"^data: .*finite, got nan in row 3, column 1, counted from 0\. Remove"):
+    with pytest.raises(
+        ValueError, match=r"^data: .*finite, got nan in row 3, column 1, counted from 0\. Remove"
+    ):
         vi.fit(vi.cavi(plain), y, num_steps=1, key=KEY)
     missing = make(lambda s, y: total(s, jnp.nan_to_num(y)), np.zeros(2))
     assert vi.fit(vi.cavi(missing), y, num_steps=1, key=KEY).posterior["m"].mean() == 0.0
     pair = make(lambda s, d: total(s, d["x"]) + d["w"] * 0.0, {"w": 0.0, "x": np.zeros(2)})
     with pytest.raises(ValueError, match=r"^data\['w'\]: .* got inf in row 0, counted from 0\."):
-        vi.fit(vi.cavi(pair), {"w": np.full(5, np.inf), "x": np.zeros((5, 2))}, num_steps=1, key=KEY)
+        vi.fit(
+            vi.cavi(pair), {"w": np.full(5, np.inf), "x": np.zeros((5, 2))}, num_steps=1, key=KEY
+        )
 
 
 def test_polya_gamma_locals_are_taken_from_a_dict_as_from_a_function():
     def energy(s, group):
         x, y = group
         b = s["m"]
-        return jnp.sum(0.5 * y * x * b.value - 0.5 * s["w"].value * x**2 * b.square) - 2 * jnp.log(2.0)
+        return jnp.sum(0.5 * y * x * b.value - 0.5 * s["w"].value * x**2 * b.square) - 2 * jnp.log(
+            2.0
+        )
 
     example = (jnp.ones(2), jnp.ones(2))
     local = {"w": vi.PolyaGamma.from_b_c(1, jnp.zeros(2))}
@@ -232,12 +287,23 @@ def test_polya_gamma_locals_are_taken_from_a_dict_as_from_a_function():
             {"globals": {"m": vi.Normal(0.0, 1.0)}},
             r"globals\['m'\]: .*Did you mean Normal\.from_mean_variance\(0\.0, 1\.0\)",
         ),
-        ({"locals": {"z": vi.Gamma(2.0, 3.0)}}, r"locals\['z'\]: .*Did you mean Gamma\.from_shape_rate\(2\.0, 3\.0\)"),
-        ({"globals": lambda h: {"m": vi.Normal(0.0, h["v"])}, "hyper": {"v": 1.0}}, r"globals\['m'\]: .*Did you mean"),
+        (
+            {"locals": {"z": vi.Gamma(2.0, 3.0)}},
+            r"locals\['z'\]: .*Did you mean Gamma\.from_shape_rate\(2\.0, 3\.0\)",
+        ),
+        (
+            {"globals": lambda h: {"m": vi.Normal(0.0, h["v"])}, "hyper": {"v": 1.0}},
+            r"globals\['m'\]: .*Did you mean",
+        ),
     ],
 )
 def test_improper_families_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         vi.energy_model(
-            **{"globals": {"m": NORMAL}, "energy": lambda s, y, *h: normal_energy(s, y), "example": 0.0} | arguments
+            **{
+                "globals": {"m": NORMAL},
+                "energy": lambda s, y, *h: normal_energy(s, y),
+                "example": 0.0,
+            }
+            | arguments
         )

@@ -1,4 +1,5 @@
-"""Factor analysis against the closed form of probabilistic PCA, scikit-learn, and the truth of a matrix with holes."""
+"""Factor analysis against the closed form of probabilistic PCA, scikit-learn, and the truth of a
+matrix with holes."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +12,22 @@ import vijax as vi
 
 RNG = np.random.default_rng(0)
 LOADINGS = RNG.normal(size=(5, 2)) * 2
-Y = (RNG.normal(size=(200, 2)) @ LOADINGS.T + 3 + RNG.normal(size=(200, 5)) * [0.3, 0.4, 0.5, 0.6, 0.7]).astype(
-    np.float32
-)
+Y = (
+    RNG.normal(size=(200, 2)) @ LOADINGS.T
+    + 3
+    + RNG.normal(size=(200, 5)) * [0.3, 0.4, 0.5, 0.6, 0.7]
+).astype(np.float32)
 
 
 def test_em_reaches_the_closed_form_of_probabilistic_pca():
-    """Tipping and Bishop 1999: noise = mean of the smallest eigenvalues; the bound of EM is the likelihood itself."""
-    fit = vi.fit(vi.em(vi.models.factor_analysis(5, 2, noise="isotropic")), Y, num_steps=200, key=jax.random.key(0))
+    """Tipping and Bishop 1999: noise = mean of the smallest eigenvalues; the bound of EM is the
+    likelihood itself."""
+    fit = vi.fit(
+        vi.em(vi.models.factor_analysis(5, 2, noise="isotropic")),
+        Y,
+        num_steps=200,
+        key=jax.random.key(0),
+    )
     covariance = np.cov(Y.T.astype(np.float64), bias=True)
     values, vectors = np.linalg.eigh(covariance)
     noise = values[:3].mean()
@@ -28,7 +37,9 @@ def test_em_reaches_the_closed_form_of_probabilistic_pca():
     np.testing.assert_allclose(fit.trace["elbo"][-1], best, rtol=1e-5)
     loadings = np.asarray(fit.posterior["loadings"].mode(), np.float64)
     np.testing.assert_allclose(loadings[:, 2], Y.mean(0), rtol=1e-4)
-    np.testing.assert_allclose(loadings[:, :2] @ loadings[:, :2].T + noise * np.eye(5), model, atol=0.01)
+    np.testing.assert_allclose(
+        loadings[:, :2] @ loadings[:, :2].T + noise * np.eye(5), model, atol=0.01
+    )
 
 
 def test_em_with_a_variance_per_column_agrees_with_scikit_learn():
@@ -42,7 +53,9 @@ def test_coordinate_ascent_never_loses_ground():
     with jax.enable_x64(True):
         data = Y.astype(np.float64)
         data[::7, 1] = np.nan
-        fit = vi.fit(vi.cavi(vi.models.factor_analysis(5, 2)), data, num_steps=60, key=jax.random.key(0))
+        fit = vi.fit(
+            vi.cavi(vi.models.factor_analysis(5, 2)), data, num_steps=60, key=jax.random.key(0)
+        )
         assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
 
 
@@ -50,7 +63,9 @@ def test_coordinate_ascent_never_loses_ground():
 def test_matrix_factorisation_fills_the_holes(algorithm):
     """Rank 2 with 40 % missing: the reconstruction of what was hidden is near the noise."""
     rng = np.random.default_rng(1)
-    full = (rng.normal(size=(150, 2)) @ rng.normal(size=(2, 20)) + 0.1 * rng.normal(size=(150, 20))).astype(np.float32)
+    full = (
+        rng.normal(size=(150, 2)) @ rng.normal(size=(2, 20)) + 0.1 * rng.normal(size=(150, 20))
+    ).astype(np.float32)
     hidden = rng.uniform(size=full.shape) < 0.4
     model = vi.models.factor_analysis(20, 2, noise="isotropic", intercept=False)
     seen = np.where(hidden, np.nan, full).astype(np.float32)
@@ -64,10 +79,21 @@ def test_matrix_factorisation_fills_the_holes(algorithm):
 
 def test_bad_data():
     model = vi.models.factor_analysis(2, 1)
-    with pytest.raises(ValueError, match=r"data: expected an array of shape \(N, 2\), got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"data: expected an array of shape \(N, 2\), got shape \(3,\)"
+    ):
         vi.fit(vi.cavi(model), np.zeros(3), num_steps=1, key=jax.random.key(0))
     with pytest.raises(ValueError, match=r"inf at \[\[1, 0\]\]"):
-        vi.fit(vi.cavi(model), np.array([[0.0, 1.0], [np.inf, 1.0]]), num_steps=1, key=jax.random.key(0))
+        vi.fit(
+            vi.cavi(model),
+            np.array([[0.0, 1.0], [np.inf, 1.0]]),
+            num_steps=1,
+            key=jax.random.key(0),
+        )
     with pytest.raises(ValueError, match="num_factors"):
         vi.models.factor_analysis(2, 0)
-    assert jnp.all(jnp.isfinite(vi.cavi(model).init(jax.random.key(0), jnp.ones((4, 2))).posterior["noise"].mean()))
+    assert jnp.all(
+        jnp.isfinite(
+            vi.cavi(model).init(jax.random.key(0), jnp.ones((4, 2))).posterior["noise"].mean()
+        )
+    )

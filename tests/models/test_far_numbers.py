@@ -1,4 +1,5 @@
-"""Regressions of numbers far from zero, of columns whose mean is large beside their spread, and of any unit."""
+"""Regressions of numbers far from zero, of columns whose mean is large beside their spread, and of
+any unit."""
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +14,18 @@ from vijax.xla.precision import enable_x64
 
 RNG = np.random.default_rng(4)
 N = 40
-TABLE = {"x": RNG.normal(size=N), "g": np.arange(N) % 5, "h": np.arange(N) % 4, "y": RNG.normal(size=N)}
+TABLE = {
+    "x": RNG.normal(size=N),
+    "g": np.arange(N) % 5,
+    "h": np.arange(N) % 4,
+    "y": RNG.normal(size=N),
+}
 
 
 @pytest.mark.parametrize("size", [1.0, 1e4])
 def test_the_normal_integral_keeps_its_digits_far_out(size):
-    """r of 35 sizes in one direction that effects explain: as a difference of squares float32 lost 1e8 nats there, so
-    that a search found a mode of rounding (columns of mean 5 and sd 1e-4)."""
+    """r of 35 sizes in one direction that effects explain: as a difference of squares float32 lost
+    1e8 nats there, so that a search found a mode of rounding (columns of mean 5 and sd 1e-4)."""
     b, sigma = np.full((11, 1), size), 0.07
     r = 35.0 * size + 0.4 * RNG.normal(size=11)
     effect = b[:, 0] @ r / (b[:, 0] @ b[:, 0] + sigma**2)
@@ -27,7 +33,9 @@ def test_the_normal_integral_keeps_its_digits_far_out(size):
     log_det = 22 * np.log(sigma) + np.log1p(b[:, 0] @ b[:, 0] / sigma**2)
     exact = -0.5 * (11 * np.log(2 * np.pi) + log_det + squares)
     if size == 1.0:
-        assert exact == pytest.approx(stats.multivariate_normal.logpdf(r, cov=sigma**2 * np.eye(11) + b @ b.T))
+        assert exact == pytest.approx(
+            stats.multivariate_normal.logpdf(r, cov=sigma**2 * np.eye(11) + b @ b.T)
+        )
     narrow = [jnp.asarray(x, jnp.float32) for x in (r, b, sigma, 11.0)]
     assert float(integrals.of_normal(*narrow)) == pytest.approx(exact, rel=2e-2)
 
@@ -49,7 +57,8 @@ def test_what_nothing_explains_is_that_of_least_squares():
     columns = np.c_[np.ones(N), TABLE["x"], np.eye(5)[TABLE["g"]], np.eye(4)[TABLE["h"]]]
     root = np.sqrt(model.weights)
     left = (
-        root * TABLE["y"] - (root[:, None] * columns) @ np.linalg.lstsq(root[:, None] * columns, root * TABLE["y"])[0]
+        root * TABLE["y"]
+        - (root[:, None] * columns) @ np.linalg.lstsq(root[:, None] * columns, root * TABLE["y"])[0]
     )
     wanted = np.sum(left**2) / model.density_form.units.size**2
     assert wanted * (1 - 2 * crossed_normal.SLACK) < float(model.data["least"][0]) < wanted
@@ -76,7 +85,11 @@ def test_priors_of_any_unit_are_densities_in_float32(law, reference, scale):
 @pytest.mark.parametrize(
     ("more", "family", "said"),
     [
-        ({"y": TABLE["y"] * 1e300}, None, r"sizes up to 1e\+30 and spreads between 1e-18 and 1e\+18, got y, of size"),
+        (
+            {"y": TABLE["y"] * 1e300},
+            None,
+            r"sizes up to 1e\+30 and spreads between 1e-18 and 1e\+18, got y, of size",
+        ),
         ({"y": TABLE["y"] * 1e-300}, None, "got y, of size .*e-300 and spread .*another unit of y"),
         ({"x": TABLE["x"] * 1e60}, None, "spreads between .*, got x, of size"),
         ({"y": 1e300 * (1 + np.arange(N))}, "poisson", "spreads between .*, got y"),

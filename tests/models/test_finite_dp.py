@@ -1,5 +1,5 @@
-"""The finite approximation to a Dirichlet-process mixture (Hoffman and Blei 2015, section 4.2): who finds the
-components."""
+"""The finite approximation to a Dirichlet-process mixture (Hoffman and Blei 2015, section 4.2): who
+finds the components."""
 
 import jax
 import numpy as np
@@ -33,9 +33,13 @@ def test_structured_inference_uses_as_many_components_as_the_truth_and_mean_fiel
     used = {}
     for name in ("ssvi_a", "ssvi", "cavi"):
         schedule = {} if name == "cavi" else {"step_size": hold, "full_data": True}
-        fit = vi.fit(getattr(vi, name)(model, **schedule), y, num_steps=500, key=jax.random.key(seed))
+        fit = vi.fit(
+            getattr(vi, name)(model, **schedule), y, num_steps=500, key=jax.random.key(seed)
+        )
         used[name] = np.sum(np.asarray(fit.posterior["weights"].concentration) - 0.2 >= 0.5) / true
-    run = vi.reference.collapsed_gibbs_mixture(emission, y, concentration=0.2, num_sweeps=50, key=jax.random.key(seed))
+    run = vi.reference.collapsed_gibbs_mixture(
+        emission, y, concentration=0.2, num_sweeps=50, key=jax.random.key(seed)
+    )
     assert 0.85 <= used["ssvi_a"] <= 1.15
     assert 0.85 <= used["ssvi"] <= 1.15
     assert used["cavi"] <= 0.45

@@ -1,4 +1,5 @@
-"""Regressions by a formula: the same thing said differently, names that others have, groups that are new."""
+"""Regressions by a formula: the same thing said differently, names that others have, groups that
+are new."""
 
 import decimal
 
@@ -20,7 +21,13 @@ TABLE = {"x": RNG.normal(size=N), "g": np.arange(N) % 6, "y": RNG.normal(size=N)
 
 @pytest.mark.parametrize(
     "later",
-    [[0, 2, 5], [0.0, 2.0, 5.0], ["0", "2", "5"], np.array([0, 2, 5], np.int8), [np.float32(0), 2, "5.0"]],
+    [
+        [0, 2, 5],
+        [0.0, 2.0, 5.0],
+        ["0", "2", "5"],
+        np.array([0, 2, 5], np.int8),
+        [np.float32(0), 2, "5.0"],
+    ],
 )
 def test_a_group_is_known_however_its_name_is_typed(later):
     design = formula.read("y ~ x + (x | g)", TABLE)
@@ -38,7 +45,9 @@ def test_new_groups_are_said_and_can_be_refused():
         "2 rows of 2 groups of g that training does not have: 'G0', '7'",
         "2 rows of 2 groups of g:x that training does not have: 'G0:1', '7:0'",
     }
-    with pytest.raises(ValueError, match="table: expected groups that training has, got 2 rows of 2 groups of g"):
+    with pytest.raises(
+        ValueError, match="table: expected groups that training has, got 2 rows of 2 groups of g"
+    ):
         design.rows_of(later, "error")
 
 
@@ -47,7 +56,12 @@ def test_groups_of_several_columns_are_tuples():
     for text in ("y ~ (1 | h:k)", "y ~ (1 | h/k)"):
         factor = next(own for own in formula.read(text, table).factors if own.name == "h:k")
         assert factor.levels == ("a:'b:c'", "'a:b':c")
-    quoted = {"y": RNG.normal(size=4), "h:k": ["1", "2", "1", "2"], "h": ["u"] * 2 + ["v"] * 2, "k": ["w"] * 4}
+    quoted = {
+        "y": RNG.normal(size=4),
+        "h:k": ["1", "2", "1", "2"],
+        "h": ["u"] * 2 + ["v"] * 2,
+        "k": ["w"] * 4,
+    }
     names = [own.name for own in formula.read("y ~ (1 | `h:k`) + (1 | h:k)", quoted).factors]
     assert names == ["`h:k`", "h:k"]
 
@@ -60,7 +74,9 @@ def test_many_levels_of_several_columns_do_not_collide():
     assert sorted(design.rows_of(columns).groups[0].tolist()) == list(range(N))
 
 
-@pytest.mark.parametrize(("name", "family"), [("sigma", None), ("nu", "t"), ("alpha", "gamma"), ("Intercept", None)])
+@pytest.mark.parametrize(
+    ("name", "family"), [("sigma", None), ("nu", "t"), ("alpha", "gamma"), ("Intercept", None)]
+)
 def test_a_column_with_the_name_of_a_parameter_keeps_its_coefficient_and_its_prior(name, family):
     table = {**TABLE, "y": np.exp(TABLE["y"]), name: TABLE["x"]}
     model = vi.glmm(f"y ~ `{name}`", table, family)
@@ -73,7 +89,8 @@ def test_a_column_with_the_name_of_a_parameter_keeps_its_coefficient_and_its_pri
 
 
 def test_predictions_use_the_coefficient_of_a_column_called_sigma():
-    """y = 3 sigma + noise: where the noise was taken for the coefficient, the prediction at 1 was .23."""
+    """y = 3 sigma + noise: where the noise was taken for the coefficient, the prediction at 1 was
+    .23."""
     sigma = np.linspace(-2, 2, 80)
     y = 3 * sigma + 0.2 * RNG.normal(size=80)
     model = vi.glmm("y ~ sigma", {"sigma": sigma, "y": y})
@@ -120,12 +137,15 @@ def test_the_family_follows_the_response(response, more, family):
 
 
 def test_a_law_of_numbers_is_refused_for_text():
-    with pytest.raises(ValueError, match="family: expected a law of categories, got 'gaussian' for a column of two"):
+    with pytest.raises(
+        ValueError, match="family: expected a law of categories, got 'gaussian' for a column of two"
+    ):
         vi.glmm("u ~ x", {**TABLE, "u": ["N", "Y"] * 30}, "gaussian")
 
 
 def test_the_level_that_counts_is_kept_for_later_rows():
-    """Of a response of two texts the second counts as one; `seen` reads later rows by the same levels."""
+    """Of a response of two texts the second counts as one; `seen` reads later rows by the same
+    levels."""
     table = {**TABLE, "u": np.where(TABLE["y"] > 2, "yes", "no")}
     design = formula.read("u ~ x", table, LAWS["bernoulli"])
     y, trials = design.seen(table)
@@ -133,13 +153,17 @@ def test_the_level_that_counts_is_kept_for_later_rows():
     np.testing.assert_array_equal(y, (table["u"] == "yes").astype(float))
     assert trials.sum() == N
     assert design.seen({"u": ["yes", "yes"]})[0].tolist() == [1.0, 1.0]
-    with pytest.raises(ValueError, match=r"categories of u that training has: \['no', 'yes'\], got 'maybe' in row 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"categories of u that training has: \['no', 'yes'\], got 'maybe' in row 1",
+    ):
         design.seen({"u": ["yes", "maybe"]})
 
 
 @pytest.mark.parametrize("text", ["c ~ x + h", "c ~ 0 + h:x + (x | g)"])
 def test_ordered_categories_read_the_training_table_again_as_it_was(text):
-    """Columns are chosen by their names: the intercept, which the law leaves out, is none of them."""
+    """Columns are chosen by their names: the intercept, which the law leaves out, is none of
+    them."""
     table = {**TABLE, "c": np.arange(N) % 3, "h": np.array(list("uvw"))[np.arange(N) // 20]}
     design = formula.read(text, table, LAWS["cumulative"])
     rows = design.rows_of(table)
@@ -150,7 +174,10 @@ def test_ordered_categories_read_the_training_table_again_as_it_was(text):
 def test_far_responses_keep_their_digits():
     """y near 2,020,000: float32 has steps of 1/8 there."""
     model = vi.glmm("y ~ x", {**TABLE, "y": TABLE["y"] + 2_020_000})
-    values = {name: np.array([0.0, 1e-3], np.float32) for name in ("_orthogonal.Intercept", "_orthogonal.x")}
+    values = {
+        name: np.array([0.0, 1e-3], np.float32)
+        for name in ("_orthogonal.Intercept", "_orthogonal.x")
+    }
     coefficients = model._coefficients(values)
     units = model.density_form.units
     step = units.size * np.array(units.turn) @ np.full(2, float(np.float32(1e-3)))
@@ -184,14 +211,22 @@ def test_the_schema_says_what_each_column_was_taken_for():
 
 @pytest.mark.parametrize(
     ("text", "family"),
-    [("y ~ x * h + (x | g)", "gaussian"), ("c ~ x + h + (1 | g)", "negativebinomial"), ("h ~ x", "categorical")],
+    [
+        ("y ~ x * h + (x | g)", "gaussian"),
+        ("c ~ x + h + (1 | g)", "negativebinomial"),
+        ("h ~ x", "categorical"),
+    ],
 )
 def test_a_row_is_predicted_alike_alone_and_among_others(text, family):
     """To the last bit, of groups that are new too; rows of one new group share its effects."""
     table = {**TABLE, "h": np.array(list("uvw"))[np.arange(N) // 20], "c": RNG.poisson(3.0, N)}
     model = vi.glmm(text, table, family)
     fit = vi.fit(vi.ngvi(model), model.data, num_steps=2, key=jax.random.key(0))
-    rows = {"x": np.linspace(-1, 1, 9), "h": ["u", "v", "w"] * 3, "g": [0, 5, 77, "A", 2, 77, "A", 1, "B"]}
+    rows = {
+        "x": np.linspace(-1, 1, 9),
+        "h": ["u", "v", "w"] * 3,
+        "g": [0, 5, 77, "A", 2, 77, "A", 1, "B"],
+    }
     whole = model.predict(fit, rows, key=jax.random.key(1), num_draws=20)
     for order in ([4], [2], [8, 7, 6, 5, 4, 3, 2, 1, 0], [5, 2]):
         part = {name: [column[i] for i in order] for name, column in rows.items()}
@@ -201,9 +236,10 @@ def test_a_row_is_predicted_alike_alone_and_among_others(text, family):
                 np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[order])
 
 
-# --- what an attack found --------------------------------------------------------------------------------------------
+# --- what an attack found -------------------------------------------------------------------------
 def test_categories_of_a_file_are_exact_wherever_they_are_named(tmp_path):
-    """C(g), h['007'], I(g == '007') and a response of categories; the same with numbers of the column beside it."""
+    """C(g), h['007'], I(g == '007') and a response of categories; the same with numbers of the
+    column beside it."""
     (path := tmp_path / "z.csv").write_text(
         "y,g\n" + "\n".join(f"{i * i},{['007', '7', '8'][i % 3]}" for i in range(12))
     )
@@ -217,7 +253,9 @@ def test_categories_of_a_file_are_exact_wherever_they_are_named(tmp_path):
     assert vi.glmm("g['007'] ~ y", str(path)).design.y[:3].tolist() == [1.0, 0.0, 0.0]
     assert vi.glmm("g ~ y", str(path), "categorical").design.levels == ("007", "7", "8")
     ids = [1234567890123456789, 1234567890123456790, 3]
-    (path := tmp_path / "i.csv").write_text("y,g\n" + "\n".join(f"{i * i},{ids[i % 3]}" for i in range(12)))
+    (path := tmp_path / "i.csv").write_text(
+        "y,g\n" + "\n".join(f"{i * i},{ids[i % 3]}" for i in range(12))
+    )
     assert len(formula.read("y ~ C(g)", str(path)).labels) == 3
 
 
@@ -239,17 +277,37 @@ def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training
 @pytest.mark.parametrize(
     ("more", "text", "said"),
     [
-        ({"x": np.where(np.arange(N) == 3, np.inf, 1.0)}, "y ~ x", "finite values of x, got inf in row 3"),
-        ({"x": np.where(np.arange(N) == 3, np.inf, 1.0)}, "y ~ offset(x)", "finite values of x, got inf in row 3"),
-        ({"x": np.ma.array(np.ones(N), mask=np.arange(N) == 4)}, "y ~ x", r"none of 'x' in row 4 \(1 such\)"),
+        (
+            {"x": np.where(np.arange(N) == 3, np.inf, 1.0)},
+            "y ~ x",
+            "finite values of x, got inf in row 3",
+        ),
+        (
+            {"x": np.where(np.arange(N) == 3, np.inf, 1.0)},
+            "y ~ offset(x)",
+            "finite values of x, got inf in row 3",
+        ),
+        (
+            {"x": np.ma.array(np.ones(N), mask=np.arange(N) == 4)},
+            "y ~ x",
+            r"none of 'x' in row 4 \(1 such\)",
+        ),
         ({"s": np.full(N, 0.1)}, "y ~ scale(s)", "a column with more than one value"),
         ({"k": [f"v{i}" for i in range(N)]}, "y ~ C(k, Poly):x", None),
-        ({"k": np.arange(N) % 5, "n": np.full(N, 2.5)}, "p(k, n) ~ x", "whole numbers of successes"),
+        (
+            {"k": np.arange(N) % 5, "n": np.full(N, 2.5)},
+            "p(k, n) ~ x",
+            "whole numbers of successes",
+        ),
         ({"d": np.zeros(N, "timedelta64[s]")}, "y ~ d", "dates in"),
         ({}, "y ~ (1 | g:x) + (1 | x:g)", "each effect of g:x once"),
         ({}, "y ~ (x + y - (x + g)):x", "terms that are there, to the right of a minus, got 'g'"),
         ({}, "~ x", "formula: expected response ~ terms"),
-        ({"u": [str(i % 3) for i in range(N)]}, "u ~ x", "a response of numbers, or a family, for .u., got text"),
+        (
+            {"u": [str(i % 3) for i in range(N)]},
+            "u ~ x",
+            "a response of numbers, or a family, for .u., got text",
+        ),
     ],
 )
 def test_bad_cells_and_terms_are_refused_by_place(more, text, said):
@@ -261,10 +319,14 @@ def test_bad_cells_and_terms_are_refused_by_place(more, text, said):
         vi.glmm(text, table)
 
 
-@pytest.mark.parametrize("bad", [[""], ["nan"], ["NA"], [np.inf], [np.nan], [None], ["abc"], np.array([1], "m8[ns]")])
+@pytest.mark.parametrize(
+    "bad", [[""], ["nan"], ["NA"], [np.inf], [np.nan], [None], ["abc"], np.array([1], "m8[ns]")]
+)
 def test_later_rows_without_a_number_are_refused(bad):
     design = formula.read("y ~ x", TABLE)
-    with pytest.raises(ValueError, match=r"table: expected (finite values|numbers, as training has|values in all)"):
+    with pytest.raises(
+        ValueError, match=r"table: expected (finite values|numbers, as training has|values in all)"
+    ):
         design.rows_of({"x": bad})
     with pytest.raises(ValueError, match=r"none of 'g' in row 0 \(1 such\)"):
         formula.read("y ~ (1 | g)", TABLE).rows_of({"g": [None]})
@@ -285,14 +347,17 @@ def test_polynomial_contrasts_are_orthogonal_of_any_number_of_levels():
 def test_many_levels_are_refused_before_they_take_memory():
     table = {"y": RNG.normal(size=20_000), "k": [f"v{i}" for i in range(20_000)]}
     with pytest.raises(
-        ValueError, match=r"at most 2,000 levels of 'k', got 20,000\. Write categories of many levels as"
+        ValueError,
+        match=r"at most 2,000 levels of 'k', got 20,000\. Write categories of many levels as",
     ):
         formula.read("y ~ k", table)
 
 
 def test_coefficients_that_read_alike_are_refused():
     table = {"r": ["a", "b, q", "q"] * 20, "h": ["p", "v", "v, b", "p"] * 15}
-    with pytest.raises(ValueError, match=r"coefficients of distinct names, got several called 'h\[v, b, q\]'"):
+    with pytest.raises(
+        ValueError, match=r"coefficients of distinct names, got several called 'h\[v, b, q\]'"
+    ):
         vi.glmm("r ~ h", table, "categorical")
 
 
@@ -301,7 +366,9 @@ def test_two_spellings_of_a_function_are_one_column():
     assert formula.read("y ~ log(w) + np.log(w)", table).labels == ("Intercept", "log(w)")
 
 
-@pytest.mark.parametrize("text", ["h == 'yes' ~ x", "I(h == 'yes') ~ x", "y > 1 ~ x", "h['yes'] ~ x"])
+@pytest.mark.parametrize(
+    "text", ["h == 'yes' ~ x", "I(h == 'yes') ~ x", "y > 1 ~ x", "h['yes'] ~ x"]
+)
 def test_a_comparison_as_response_has_odds(text):
     table = {**TABLE, "h": ["yes", "no", "no"] * 20}
     assert vi.glmm(text, table).law.name == "bernoulli"
@@ -321,7 +388,10 @@ def test_levels_in_a_formula_are_known_by_every_name():
         "C(k, Treatment(1.0))[2]",
     )
     assert formula.read("y ~ C(k, levels=[2.0, 0, 1])", table).labels[1].endswith("[0]")
-    assert formula.read("k[1.0] ~ x", table, LAWS["bernoulli"]).y.tolist() == (np.arange(N) % 3 == 1).tolist()
+    assert (
+        formula.read("k[1.0] ~ x", table, LAWS["bernoulli"]).y.tolist()
+        == (np.arange(N) % 3 == 1).tolist()
+    )
     assert vi.glmm("k ~ x", table, "categorical", base="2.0").design.levels == ("2", "0", "1")
 
 
@@ -346,7 +416,9 @@ def test_no_row_is_predicted_as_no_row():
 def test_a_response_of_one_kind_of_text_has_odds():
     table = formula.table_at("u ~ x", {**TABLE, "u": ["N"] * N})
     assert formula.usual_family("u ~ x", table) == "bernoulli"
-    with pytest.raises(ValueError, match="a response of numbers or of two categories, got one category, 'N'"):
+    with pytest.raises(
+        ValueError, match="a response of numbers or of two categories, got one category, 'N'"
+    ):
         vi.glmm("u ~ x", {**TABLE, "u": ["N"] * N})
 
 
@@ -356,11 +428,13 @@ def test_names_of_groups_read_differently():
 
 
 def test_a_column_called_threshold_keeps_its_coefficient():
-    model = vi.glmm("c ~ threshold + x", {**TABLE, "c": np.arange(N) % 3, "threshold": TABLE["y"]}, "cumulative")
+    model = vi.glmm(
+        "c ~ threshold + x", {**TABLE, "c": np.arange(N) % 3, "threshold": TABLE["y"]}, "cumulative"
+    )
     assert {"`threshold`", "x", "threshold[0]", "threshold[1]"} <= set(model.names)
 
 
-# --- files that have types, and memory -------------------------------------------------------------------------------
+# --- files that have types, and memory ------------------------------------------------------------
 def test_a_parquet_file_is_read_as_the_same_table_in_memory(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     pandas = pytest.importorskip("pandas")
@@ -377,7 +451,9 @@ def test_a_parquet_file_is_read_as_the_same_table_in_memory(tmp_path):
     assert vi.glmm("b ~ y", path).law.name == vi.glmm("b ~ y", table).law.name == "bernoulli"
     for text in ("y ~ zip", "zip ~ y"):
         for source in (path, table):
-            with pytest.raises(ValueError, match=r"text, all of which says numbers|two categories|none of"):
+            with pytest.raises(
+                ValueError, match=r"text, all of which says numbers|two categories|none of"
+            ):
                 formula.read(text, source)
     for name in ("zip", "f", "d", "t", "b"):
         text = f"y ~ (1 | {name})"
@@ -397,7 +473,9 @@ def test_one_number_of_two_decimal_types_is_one_group(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for place, digits in enumerate((2, 3)):
         values = [decimal.Decimal(f"{x:.{digits}f}") for x in (1.1, 2.0)] * 5
-        parquet.write_table(arrow.table({"y": list(range(10)), "g": values}), tmp_path / f"{place}.parquet")
+        parquet.write_table(
+            arrow.table({"y": list(range(10)), "g": values}), tmp_path / f"{place}.parquet"
+        )
     assert formula.read("y ~ (1 | g)", str(tmp_path)).factors[0].levels == ("1.1", "2")
 
 
@@ -407,12 +485,15 @@ def test_a_fit_of_another_table_is_refused():
     fit = vi.fit(vi.ngvi(model), model.data, num_steps=1, key=jax.random.key(0))
     again = vi.glmm("y ~ x + (1 | g)", TABLE)
     assert again.draws(fit, jax.random.key(1), 3).named["x"].shape == (3,)
-    with pytest.raises(ValueError, match="fit: expected a fit of this model, got one of another formula or table"):
+    with pytest.raises(
+        ValueError, match="fit: expected a fit of this model, got one of another formula or table"
+    ):
         other.draws(fit, jax.random.key(1), 3)
 
 
 def test_pairs_of_more_levels_than_64_bits_hold_stay_apart():
-    """64 levels of 11 columns are 2^66 combinations: in 64 bits, rows that differ by 16 in the first would be one."""
+    """64 levels of 11 columns are 2^66 combinations: in 64 bits, rows that differ by 16 in the
+    first would be one."""
     levels = np.arange(64)
     columns = {f"c{j}": np.r_[levels, 0, 0] for j in range(1, 11)}
     first = np.r_[levels, 0, 16]
@@ -441,8 +522,16 @@ def test_new_groups_of_one_name_have_effects_of_their_own_in_each_factor():
 @pytest.mark.parametrize(
     ("successes", "trials", "said"),
     [
-        (np.zeros(N), np.full(N, 2.5), "whole numbers of successes, 0 to the number of trials, got 0 of 2.5 in row 0"),
-        (np.zeros(N), np.arange(N) % 3, r"a trial or more in each row, got none in row 0, counted from 0 \(20 such\)"),
+        (
+            np.zeros(N),
+            np.full(N, 2.5),
+            "whole numbers of successes, 0 to the number of trials, got 0 of 2.5 in row 0",
+        ),
+        (
+            np.zeros(N),
+            np.arange(N) % 3,
+            r"a trial or more in each row, got none in row 0, counted from 0 \(20 such\)",
+        ),
     ],
 )
 def test_trials_are_whole_and_there(successes, trials, said):
@@ -455,9 +544,15 @@ def test_trials_are_whole_and_there(successes, trials, said):
     [
         (lambda v: v.astype(str), "numbers from f, got an array of <U"),
         (lambda v: v + 1j, "numbers from f, got an array of complex128"),
-        (lambda v: np.ma.array(v, mask=v > 0), "an array of the 60 rows from f, got one with masked cells"),
+        (
+            lambda v: np.ma.array(v, mask=v > 0),
+            "an array of the 60 rows from f, got one with masked cells",
+        ),
         (lambda v: v - v.mean(), "the same value in a row from f, whatever other rows there are"),
-        (lambda v: np.r_[0.0, v[:-1]], "the same value in a row from f, whatever other rows there are"),
+        (
+            lambda v: np.r_[0.0, v[:-1]],
+            "the same value in a row from f, whatever other rows there are",
+        ),
         (lambda v: np.argsort(v), "the same value in a row from f"),
         (lambda v: 3.0, r"an array of the 60 rows from f, got shape \(\)"),
     ],
@@ -478,11 +573,27 @@ def test_functions_of_ones_own_cannot_change_the_table():
     ("more", "settings", "said"),
     [
         ({"u": ["a"] * N}, {}, "got one category, 'a', in all rows. Nothing is left to model"),
-        ({"u": ["a"] * N}, {"family": "categorical"}, "two categories or more of 'u', got one, 'a'"),
-        ({"u": np.ones(N)}, {"family": "cumulative"}, "two categories or more of 'u', got one, '1'"),
-        ({"u": [str(0.5 * i) for i in range(N)]}, {}, r"asarray\(table\['u'\], float\), or write family=.categorical"),
+        (
+            {"u": ["a"] * N},
+            {"family": "categorical"},
+            "two categories or more of 'u', got one, 'a'",
+        ),
+        (
+            {"u": np.ones(N)},
+            {"family": "cumulative"},
+            "two categories or more of 'u', got one, '1'",
+        ),
+        (
+            {"u": [str(0.5 * i) for i in range(N)]},
+            {},
+            r"asarray\(table\['u'\], float\), or write family=.categorical",
+        ),
         ({"u": np.ones(N)}, {"family": 3}, "family: expected None or one of"),
-        ({"u": TABLE["y"]}, {"priors": {"x": ("student_t", 0, 0, 1)}}, "priors: expected finite positive numbers"),
+        (
+            {"u": TABLE["y"]},
+            {"priors": {"x": ("student_t", 0, 0, 1)}},
+            "priors: expected finite positive numbers",
+        ),
     ],
 )
 def test_responses_and_settings_that_say_nothing_are_refused(more, settings, said):
@@ -507,5 +618,7 @@ def test_names_that_read_alike_are_told_apart():
 
 def test_predictions_are_not_traced():
     model = vi.glmm("y ~ x", TABLE)
-    with pytest.raises(ValueError, match="key: expected a random key that is known, got one that JAX traces"):
+    with pytest.raises(
+        ValueError, match="key: expected a random key that is known, got one that JAX traces"
+    ):
         jax.eval_shape(lambda key: model.predict(None, key=key).mean, jax.random.key(0))

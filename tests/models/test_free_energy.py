@@ -18,7 +18,11 @@ def regression(**more):
     def energy(s, group):
         x, y = group
         gap = y - x @ s["w"]
-        return 0.5 * s["precision"].log - 0.5 * s["precision"].value * gap**2 - 0.5 * jnp.log(2 * jnp.pi)
+        return (
+            0.5 * s["precision"].log
+            - 0.5 * s["precision"].value * gap**2
+            - 0.5 * jnp.log(2 * jnp.pi)
+        )
 
     return vi.energy_model(
         globals={
@@ -68,7 +72,9 @@ def test_auto_fits_them_until_the_bound_rises_no_more():
     mean, cov, shape, rate = exact(x.astype(float), y.astype(float))
     fit = vi.auto(regression(), (x, y), key=KEY, num_starts=2)
     q = fit.posterior
-    assert float(q["precision"].shape / q["precision"].rate) == pytest.approx(shape / rate, rel=0.02)
+    assert float(q["precision"].shape / q["precision"].rate) == pytest.approx(
+        shape / rate, rel=0.02
+    )
     np.testing.assert_allclose(q["free"].mean(), mean, atol=0.1 * np.sqrt(np.diag(cov)).max())
     assert fit.status is vi.Status.CONVERGED
     assert "rises no more" in fit.verdict
@@ -87,7 +93,8 @@ def test_minibatches_scale_the_data_and_not_the_priors():
 
 
 def test_a_network_of_which_a_point_is_learnt_beside_a_conjugate_precision():
-    """y ~ N(tanh net(x), 1 / precision): the net by Adam, the precision by its exact message, in one step."""
+    """y ~ N(tanh net(x), 1 / precision): the net by Adam, the precision by its exact message, in
+    one step."""
     rng = np.random.default_rng(0)
     x = np.linspace(-2, 2, 60).astype(np.float32)
     y = (np.sin(2 * x) + 0.1 * rng.normal(size=60)).astype(np.float32)
@@ -100,7 +107,11 @@ def test_a_network_of_which_a_point_is_learnt_beside_a_conjugate_precision():
     def energy(s, group, points):
         x, y = group
         f = jnp.tanh(points["net"]["in"] * x + points["net"]["shift"]) @ points["net"]["out"]
-        return 0.5 * s["precision"].log - 0.5 * s["precision"].value * (y - f) ** 2 - 0.5 * jnp.log(2 * jnp.pi)
+        return (
+            0.5 * s["precision"].log
+            - 0.5 * s["precision"].value * (y - f) ** 2
+            - 0.5 * jnp.log(2 * jnp.pi)
+        )
 
     model = vi.energy_model(
         globals={"precision": vi.Gamma.from_shape_rate(1.0, 0.1)},
@@ -108,7 +119,12 @@ def test_a_network_of_which_a_point_is_learnt_beside_a_conjugate_precision():
         energy=energy,
         example=(np.float32(0), np.float32(0)),
     )
-    fit = vi.fit(vi.cavi(model, learn=vi.learn("net", optimizer=optax.adam(0.03))), (x, y), num_steps=1500, key=KEY)
+    fit = vi.fit(
+        vi.cavi(model, learn=vi.learn("net", optimizer=optax.adam(0.03))),
+        (x, y),
+        num_steps=1500,
+        key=KEY,
+    )
     sd = 1 / np.sqrt(float(fit.posterior["precision"].mean()))
     assert 0.07 < sd < 0.16
     assert fit.trace["elbo"][-1] > fit.trace["elbo"][0] + 40
@@ -133,7 +149,9 @@ def test_a_free_variable_of_which_nothing_is_linear():
         example=(np.float32(1), np.float32(0)),
     )
     fit = vi.fit(vi.svi(model), (t, y), num_steps=400, key=KEY)
-    rates, levels = np.meshgrid(np.linspace(0.3, 1.2, 400), np.linspace(0.7, 1.3, 400), indexing="ij")
+    rates, levels = np.meshgrid(
+        np.linspace(0.3, 1.2, 400), np.linspace(0.7, 1.3, 400), indexing="ij"
+    )
     gaps = y - levels[..., None] * np.exp(-rates[..., None] * t)
     log_p = -200 * (gaps**2).sum(-1) - rates - 0.5 * (levels - 1) ** 2
     p = np.exp(log_p - log_p.max())
@@ -145,13 +163,15 @@ def test_a_free_variable_of_which_nothing_is_linear():
 
 
 def test_free_globals_alone_with_conjugate_locals():
-    """The mean of one of two components. Given a draw of it the locals are exact, so that q is the best normal of the
-    marginal posterior, which quadrature has."""
+    """The mean of one of two components. Given a draw of it the locals are exact, so that q is the
+    best normal of the marginal posterior, which quadrature has."""
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.normal(0, 1, 40), rng.normal(2.5, 1, 40)]).astype(np.float32)
 
     def energy(s, y):
-        return s["z"].one_hot @ (-0.5 * (y - jnp.stack([jnp.zeros(()), s["mean"]])) ** 2) - jnp.log(2.0)
+        return s["z"].one_hot @ (-0.5 * (y - jnp.stack([jnp.zeros(()), s["mean"]])) ** 2) - jnp.log(
+            2.0
+        )
 
     model = vi.energy_model(
         globals={"mean": vi.free(log_prior=lambda m: -(m**2) / 18)},
@@ -190,14 +210,39 @@ def test_what_is_refused():
 def test_a_name_stands_for_one_thing():
     gamma, normal = vi.Gamma.from_shape_rate(1.0, 1.0), vi.Normal.from_mean_variance(0.0, 1.0)
     energy = lambda s, y, *more: 0.0 * y
-    with pytest.raises(ValueError, match=r"points: expected names that are not those of hyper, got \['scale'\]"):
-        vi.energy_model(globals={"p": gamma}, energy=energy, example=0.0, hyper={"scale": 1.0}, points={"scale": 1.0})
-    with pytest.raises(ValueError, match=r"globals: expected names other than 'free', .* \['w'\] have together"):
+    with pytest.raises(
+        ValueError, match=r"points: expected names that are not those of hyper, got \['scale'\]"
+    ):
+        vi.energy_model(
+            globals={"p": gamma},
+            energy=energy,
+            example=0.0,
+            hyper={"scale": 1.0},
+            points={"scale": 1.0},
+        )
+    with pytest.raises(
+        ValueError, match=r"globals: expected names other than 'free', .* \['w'\] have together"
+    ):
         vi.energy_model(globals={"free": gamma, "w": vi.free()}, energy=energy, example=0.0)
     with pytest.raises(ValueError, match="locals: expected names other than 'free'"):
-        vi.energy_model(globals={"p": gamma, "w": vi.free()}, locals={"free": normal}, energy=energy, example=0.0)
-    with pytest.raises(ValueError, match=r"locals: expected names that are not those of globals, got \['w'\]"):
-        vi.energy_model(globals={"p": gamma, "w": vi.free()}, locals={"w": normal}, energy=energy, example=0.0)
+        vi.energy_model(
+            globals={"p": gamma, "w": vi.free()},
+            locals={"free": normal},
+            energy=energy,
+            example=0.0,
+        )
+    with pytest.raises(
+        ValueError, match=r"locals: expected names that are not those of globals, got \['w'\]"
+    ):
+        vi.energy_model(
+            globals={"p": gamma, "w": vi.free()}, locals={"w": normal}, energy=energy, example=0.0
+        )
     with pytest.raises(ValueError, match="guide: expected none for an energy without free globals"):
-        vi.energy_model(globals={"p": gamma}, energy=energy, example=0.0, guide=vi.guides.mean_field())
-    vi.energy_model(globals={"free": gamma}, energy=lambda s, y: s["free"].log - y * s["free"].value, example=0.0)
+        vi.energy_model(
+            globals={"p": gamma}, energy=energy, example=0.0, guide=vi.guides.mean_field()
+        )
+    vi.energy_model(
+        globals={"free": gamma},
+        energy=lambda s, y: s["free"].log - y * s["free"].value,
+        example=0.0,
+    )

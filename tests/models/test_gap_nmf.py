@@ -1,4 +1,5 @@
-"""GaP-KL-NMF: evidence by quadrature, messages from the conditionals derived by hand, behaviour at its edges."""
+"""GaP-KL-NMF: evidence by quadrature, messages from the conditionals derived by hand, behaviour at
+its edges."""
 
 import functools
 
@@ -16,7 +17,9 @@ from vijax.data import synthetic
 RNG = np.random.default_rng(0)
 PARTS = np.array([[9.0, 8.0, 0.1, 0.1], [0.1, 0.1, 7.0, 9.0]])
 SMALL = RNG.poisson(RNG.gamma(0.3, 1 / 0.3, (60, 2)) @ PARTS).astype(np.float32)
-NODES, LOG_WEIGHTS = (lambda x: (x, np.log(x[1] - x[0])))(np.linspace(-60.0, 12.0, 1200))  # trapezium in a logarithm
+NODES, LOG_WEIGHTS = (lambda x: (x, np.log(x[1] - x[0])))(
+    np.linspace(-60.0, 12.0, 1200)
+)  # trapezium in a logarithm
 
 
 def negative_binomial(y, rate, b):
@@ -41,8 +44,9 @@ EXACT = vi.estep.mean_field(500, 1e-12)
 
 
 def test_elbo_of_one_entry():
-    """F = T = K = 1. The evidence: h by its conjugate integral, W and theta on a grid of their logarithms. The bound:
-    its definition, with SciPy's densities. Mean field cannot say that only the product of the three is known."""
+    """F = T = K = 1. The evidence: h by its conjugate integral, W and theta on a grid of their
+    logarithms. The bound: its definition, with SciPy's densities. Mean field cannot say that only
+    the product of the three is known."""
     with jax.enable_x64(True):
         alg = vi.cavi(vi.models.gap_nmf(1, 1, a=0.8, b=0.6, alpha=1.5, c=0.2, estep=EXACT))
         priors = [stats.gamma(a, scale=1 / r) for a, r in ((0.8, 0.8), (1.5, 0.3), (0.6, 0.6))]
@@ -55,8 +59,14 @@ def test_elbo_of_one_entry():
             assert evidence - most < fit.trace["elbo"][-1] < evidence
             found = (*fit.posterior.values(), fit.state.local["activations"])
             factors = [stats.gamma(q.shape.item(), scale=1 / q.rate.item()) for q in found]
-            elbo = y * sum(q.expect(np.log) for q in factors) - np.prod([q.mean() for q in factors]) - gammaln(y + 1)
-            elbo += sum(q.expect(p.logpdf) + q.entropy() for p, q in zip(priors, factors, strict=True))
+            elbo = (
+                y * sum(q.expect(np.log) for q in factors)
+                - np.prod([q.mean() for q in factors])
+                - gammaln(y + 1)
+            )
+            elbo += sum(
+                q.expect(p.logpdf) + q.entropy() for p, q in zip(priors, factors, strict=True)
+            )
             np.testing.assert_allclose(fit.trace["elbo"][-1], elbo, rtol=1e-5)
 
 
@@ -68,7 +78,9 @@ def test_bound_is_exact_with_one_component_and_a_bound_with_two():
         rate, total = 1.3 * w.sum(), y.sum(1)
         # Given their total, counts of one component are multinomial.
         shares = stats.multinomial.logpmf(y, total.astype(int), w[:, 0] / w.sum())
-        np.testing.assert_allclose(said.per_group, negative_binomial(total, rate, 0.6) + shares, rtol=1e-9)
+        np.testing.assert_allclose(
+            said.per_group, negative_binomial(total, rate, 0.6) + shares, rtol=1e-9
+        )
 
         w = np.array([[0.7, 0.2], [0.1, 1.0], [2.0, 0.3]])
         said = said_of(vi.models.gap_nmf(3, 2, b=0.6), EXACT, stats_of(w, np.array([1.3, 0.8])), y)
@@ -88,8 +100,8 @@ def test_bound_is_exact_with_one_component_and_a_bound_with_two():
 
 
 def test_messages_are_the_conditionals_derived_by_hand():
-    """q(W_fk): shape a + sum_t y_tf phi_tfk, rate a + theta_k sum_t E h_tk; q(theta_k): shape alpha / K + sum_tf y phi,
-    rate alpha c + sum_f W_fk sum_t E h_tk."""
+    """q(W_fk): shape a + sum_t y_tf phi_tfk, rate a + theta_k sum_t E h_tk; q(theta_k): shape alpha
+    / K + sum_tf y phi, rate alpha c + sum_f W_fk sum_t E h_tk."""
     with jax.enable_x64(True):
         model = vi.models.gap_nmf(4, 3)
         w, theta, y = RNG.gamma(1.0, size=(4, 3)), RNG.gamma(1.0, size=3), SMALL[:5].astype(float)
@@ -105,7 +117,9 @@ def test_messages_are_the_conditionals_derived_by_hand():
         phi /= phi.sum(-1, keepdims=True)
         counts, mean = np.einsum("tf,tfk->fk", y, phi), np.asarray(h.value).sum(0)
         np.testing.assert_allclose(gradient["dictionary"].log, counts, rtol=1e-9)
-        np.testing.assert_allclose(gradient["dictionary"].value, -np.outer(np.ones(4), theta * mean), rtol=1e-9)
+        np.testing.assert_allclose(
+            gradient["dictionary"].value, -np.outer(np.ones(4), theta * mean), rtol=1e-9
+        )
         np.testing.assert_allclose(gradient["gains"].log, counts.sum(0), rtol=1e-9)
         np.testing.assert_allclose(gradient["gains"].value, -w.sum(0) * mean, rtol=1e-9)
         # The E-step has converged: q(H) is the conditional given its own allocations.
@@ -139,7 +153,9 @@ def test_every_algorithm_finds_the_two_spectra(name):
         point = fit.alg.spec.point(fit.posterior)
     found = np.asarray(point["dictionary"].value) * np.asarray(point["gains"].value)
     found = found[:, found.std(0) > 0]  # at the mode a component that is not needed is zero
-    best = [max(np.corrcoef(part, found[:, k])[0, 1] for k in range(found.shape[1])) for part in PARTS]
+    best = [
+        max(np.corrcoef(part, found[:, k])[0, 1] for k in range(found.shape[1])) for part in PARTS
+    ]
     assert min(best) > 0.98
     assert np.all(np.isfinite(fit.trace["elbo"]))
 
@@ -148,7 +164,9 @@ def test_coordinate_ascent_never_loses_ground():
     fit = fitted("cavi")
     assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
     shapes = np.asarray(fit.posterior["gains"].shape)
-    np.testing.assert_allclose(shapes.sum() - 1.0, SMALL.sum(), rtol=1e-9)  # every count has a component
+    np.testing.assert_allclose(
+        shapes.sum() - 1.0, SMALL.sum(), rtol=1e-9
+    )  # every count has a component
 
 
 @functools.cache
@@ -170,7 +188,8 @@ LARGE = synthetic.spectrogram(num_frames=1000, seed=3)[0]
 
 @pytest.mark.parametrize("where", ["start", "draw"])
 def test_single_precision_at_realistic_scale(where):
-    """At the start's means and at a draw from the prior, whose log theta reach -300: float32 against float64."""
+    """At the start's means and at a draw from the prior, whose log theta reach -300: float32
+    against float64."""
     model = vi.models.gap_nmf(257, 50)
     if where == "start":
         at = vi.cavi(model).init(jax.random.key(0), LARGE).posterior.expected_stats()
@@ -180,7 +199,10 @@ def test_single_precision_at_realistic_scale(where):
     for x64 in (False, True):
         with jax.enable_x64(x64):
             results[x64] = jax.tree.map(
-                np.asarray, bound_and_message(x64)(jax.tree.map(lambda x: jnp.asarray(np.asarray(x), float), at))
+                np.asarray,
+                bound_and_message(x64)(
+                    jax.tree.map(lambda x: jnp.asarray(np.asarray(x), float), at)
+                ),
             )
     (low, low_bounds), (high, high_bounds) = results[False], results[True]
     np.testing.assert_allclose(low_bounds, high_bounds, rtol=2e-5)
@@ -197,7 +219,9 @@ def test_columns_and_rows_of_zeros(name):
             fit = vi.fit(ALGORITHMS[name], data.astype(float), num_steps=20, key=jax.random.key(0))
         assert np.all(np.isfinite(fit.trace["elbo"]))
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(fit.posterior))
-    np.testing.assert_allclose(fit.posterior["gains"].shape, 1 / 4, rtol=1e-5)  # nothing seen: the prior's
+    np.testing.assert_allclose(
+        fit.posterior["gains"].shape, 1 / 4, rtol=1e-5
+    )  # nothing seen: the prior's
 
 
 def test_padding_counts_for_nothing():
@@ -243,13 +267,18 @@ def test_starts_explain_the_mean_of_the_data_and_columns_are_spectra_of_columns(
 
 @pytest.mark.slow
 def test_columns_find_what_flat_spectra_merge():
-    """Fifteen speech-like spectra behind 300 frames; what is found correlates above 0.9 with a component."""
+    """Fifteen speech-like spectra behind 300 frames; what is found correlates above 0.9 with a
+    component."""
     y, truth = synthetic.spectrogram(300, num_components=15, num_frequencies=65, seed=0)
     found = {}
     for init in ("columns", "flat"):
         model = vi.models.gap_nmf(65, 15, init=init, estep=vi.estep.mean_field(5, 1e-3))
-        q = vi.fit(vi.cavi(model), y.astype(np.float32), num_steps=100, key=jax.random.key(0)).posterior
-        correlations = np.corrcoef(truth.dictionary.T, np.asarray(q["dictionary"].mean()).T)[:15, 15:]
+        q = vi.fit(
+            vi.cavi(model), y.astype(np.float32), num_steps=100, key=jax.random.key(0)
+        ).posterior
+        correlations = np.corrcoef(truth.dictionary.T, np.asarray(q["dictionary"].mean()).T)[
+            :15, 15:
+        ]
         found[init] = int(np.sum(correlations.max(1) > 0.9))
     assert found["columns"] == 15
     assert found["flat"] < 15
@@ -287,10 +316,14 @@ def test_bad_arguments_are_named(change):
 
 
 def test_a_start_of_no_known_name_is_refused():
-    with pytest.raises(ValueError, match=r'init: expected "columns" or "flat", or a function, got .rows.'):
+    with pytest.raises(
+        ValueError, match=r'init: expected "columns" or "flat", or a function, got .rows.'
+    ):
         vi.models.gap_nmf(4, 2, init="rows")
 
 
 def test_an_estep_of_another_kind_is_refused():
-    with pytest.raises(ValueError, match=r"expected one for this model's locals, vijax.estep.mean_field\(\), got"):
+    with pytest.raises(
+        ValueError, match=r"expected one for this model's locals, vijax.estep.mean_field\(\), got"
+    ):
         vi.cavi(MODEL, estep=vi.estep.gibbs())

@@ -1,4 +1,5 @@
-"""Kernels by name, and the published setting on the Ionosphere data (skipped where the data folder is missing)."""
+"""Kernels by name, and the published setting on the Ionosphere data (skipped where the data folder
+is missing)."""
 
 import os
 from pathlib import Path
@@ -23,7 +24,9 @@ def test_named_kernels_are_tinygps_with_ard():
         model = vi.models.gp(x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper=hyper)
         factor = model.posterior(vi.sites.Sites.zeros(5)).prior.features
         gap = (x[:, None] - x[None]) / np.array([0.5, 3.0])
-        np.testing.assert_allclose(factor @ factor.T, 4 * np.exp(-0.5 * np.sum(gap**2, -1)) + 1e-6 * np.eye(5))
+        np.testing.assert_allclose(
+            factor @ factor.T, 4 * np.exp(-0.5 * np.sum(gap**2, -1)) + 1e-6 * np.eye(5)
+        )
         for name in ("matern12", "matern32", "matern52", "linear"):
             other = vi.models.gp(x, y, name, vi.likelihood.bernoulli_logit(), jitter=1e-3)
             assert np.isfinite(other.elbo(vi.sites.Sites.zeros(5)))
@@ -71,9 +74,13 @@ def test_inducing_inputs_at_every_input_are_the_exact_process():
     with jax.enable_x64(True):
         exact = vi.models.gp(x, y, rbf, lik, jitter=1e-9)
         sparse = vi.models.gp(x, y, rbf, lik, jitter=1e-9, inducing=x)
-        fits = [vi.fit(vi.pg_svi(m), m.data, num_steps=30, key=jax.random.key(0)) for m in (exact, sparse)]
+        fits = [
+            vi.fit(vi.pg_svi(m), m.data, num_steps=30, key=jax.random.key(0))
+            for m in (exact, sparse)
+        ]
         for a, b in zip(
-            *(m.predict(f.posterior, new) for m, f in zip((exact, sparse), fits, strict=True)), strict=True
+            *(m.predict(f.posterior, new) for m, f in zip((exact, sparse), fits, strict=True)),
+            strict=True,
         ):
             np.testing.assert_allclose(a, b, atol=1e-6)
         np.testing.assert_allclose(fits[0].trace["elbo"], fits[1].trace["elbo"], atol=1e-6)
@@ -86,14 +93,23 @@ def test_inducing_inputs_at_every_input_are_the_exact_process():
 
 
 def test_twenty_thousand_inputs_in_memory_linear_in_them():
-    """A step with 50 inducing inputs takes some N x M arrays; an N x N one would be 400 times one of them."""
+    """A step with 50 inducing inputs takes some N x M arrays; an N x N one would be 400 times one
+    of them."""
     n, m = 20_000, 50
     x = np.linspace(0.0, 30.0, n).astype(np.float32)
     y = np.where(np.sin(x) > 0, 1, -1)
-    model = vi.models.gp(x, y, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=np.linspace(0, 30, m))
-    alg = vi.pg_svi(model, step_size=vi.step_size.constant(0.5), expectation=vi.expectation.gauss_hermite(20))
+    model = vi.models.gp(
+        x, y, rbf, vi.likelihood.bernoulli_logit(), jitter=1e-3, inducing=np.linspace(0, 30, m)
+    )
+    alg = vi.pg_svi(
+        model, step_size=vi.step_size.constant(0.5), expectation=vi.expectation.gauss_hermite(20)
+    )
     state = alg.init(jax.random.key(0))
-    compiled = jax.jit(lambda s, data: alg.step(jax.random.key(0), s, data)).lower(state, model.data).compile()
+    compiled = (
+        jax.jit(lambda s, data: alg.step(jax.random.key(0), s, data))
+        .lower(state, model.data)
+        .compile()
+    )
     assert compiled.memory_analysis().temp_size_in_bytes < 20 * n * m * 4
     for _ in range(8):
         state, info = compiled(state, model.data)
@@ -108,16 +124,23 @@ def test_a_kernel_larger_than_memory_is_an_error_before_it_is_made(monkeypatch):
     monkeypatch.setattr(gaussian_process, "total_memory", lambda: 1e9)
     x = np.zeros(20_000, np.float32)
     never = lambda a, b: pytest.fail("the kernel was evaluated")
-    with pytest.raises(ValueError, match=r"x: expected inputs whose kernel fits in 1 GB, got N = 20000, .* 11.2 GB"):
+    with pytest.raises(
+        ValueError, match=r"x: expected inputs whose kernel fits in 1 GB, got N = 20000, .* 11.2 GB"
+    ):
         vi.models.gp(x, np.ones(20_000), never, vi.likelihood.bernoulli_logit())
-    with pytest.raises(ValueError, match="form: expected 'whitened' with inducing inputs, got kernel"):
-        vi.models.gp(x, np.ones(20_000), rbf, vi.likelihood.bernoulli_logit(), form="kernel", inducing=x[:5])
+    with pytest.raises(
+        ValueError, match="form: expected 'whitened' with inducing inputs, got kernel"
+    ):
+        vi.models.gp(
+            x, np.ones(20_000), rbf, vi.likelihood.bernoulli_logit(), form="kernel", inducing=x[:5]
+        )
 
 
 @pytest.mark.skipif(not (DATA / "ionosphere.npz").exists(), reason="no data folder: set VIJAX_DATA")
 def test_ionosphere_reference_numbers():
-    """(log l, log sigma) = (1, 2.5), jitter 1e-2, logistic likelihood; beta = 2: an independent implementation's
-    numbers (initial and optimal ELBO, log-loss in bits, errors; a gap of 1e-2 within 6 passes and 1e-3 within 9)."""
+    """(log l, log sigma) = (1, 2.5), jitter 1e-2, logistic likelihood; beta = 2: an independent
+    implementation's numbers (initial and optimal ELBO, log-loss in bits, errors; a gap of 1e-2
+    within 6 passes and 1e-3 within 9)."""
     data = np.load(DATA / "ionosphere.npz")
 
     def kernel(a, b):
@@ -157,12 +180,16 @@ def close_inputs():
     return x, np.where(x[:, 0] + 0.5 * rng.normal(size=400) > 0, 1, -1), new
 
 
-@pytest.mark.parametrize(("jitter", "form"), [(1e-4, "whitened"), (1e-6, "whitened"), (1e-4, "kernel")])
+@pytest.mark.parametrize(
+    ("jitter", "form"), [(1e-4, "whitened"), (1e-6, "whitened"), (1e-4, "kernel")]
+)
 def test_a_kernel_within_the_rounding_of_float32_is_factorised_in_float64(jitter, form):
-    """Of 400 close inputs the least eigenvalue is the jitter, beside a largest of 2,600; float32 alone has no factor.
-    Predictions from given sites are the textbook's in float64."""
+    """Of 400 close inputs the least eigenvalue is the jitter, beside a largest of 2,600; float32
+    alone has no factor. Predictions from given sites are the textbook's in float64."""
     (x, y, new), lik = close_inputs(), vi.likelihood.bernoulli_logit()
-    model = vi.models.gp(x, y, "rbf", lik, hyper={"scale": 3.0, "length": 2.0}, jitter=jitter, form=form)
+    model = vi.models.gp(
+        x, y, "rbf", lik, hyper={"scale": 3.0, "length": 2.0}, jitter=jitter, form=form
+    )
     sites = vi.sites.Sites(jnp.asarray(0.4 * y, jnp.float32), jnp.full(400, 0.2, jnp.float32))
     kernel = lambda a, b: 9.0 * np.exp(-np.sum((a[:, None].astype(float) - b[None]) ** 2, -1) / 8.0)
     pull = np.linalg.solve(kernel(x, x) + (jitter + 1 / 0.2) * np.eye(400), kernel(x, new))
@@ -173,15 +200,17 @@ def test_a_kernel_within_the_rounding_of_float32_is_factorised_in_float64(jitter
 
 
 def test_a_kernel_whose_factor_fails_in_float32_is_factorised_in_float64():
-    """Its least eigenvalue, 2.7e-5, is beyond the rounding of its entries, 2.0e-5, but not that of a factorisation, as
-    its largest is 2,100: the check passed, and every step was skipped."""
+    """Its least eigenvalue, 2.7e-5, is beyond the rounding of its entries, 2.0e-5, but not that of
+    a factorisation, as its largest is 2,100: the check passed, and every step was skipped."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 5)).astype(np.float32)
     y = np.where(np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] > 0, 1, -1)
     hyper = {"scale": np.float32(np.e), "length": np.float32(np.e)}
     model = vi.models.gp(x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper=hyper, jitter=3e-5)
     sites = vi.sites.Sites(jnp.asarray(0.4 * y, jnp.float32), jnp.full(500, 0.2, jnp.float32))
-    kernel = lambda a, b: np.e**2 * np.exp(-np.sum((a[:, None].astype(float) - b[None]) ** 2, -1) / (2 * np.e**2))
+    kernel = lambda a, b: (
+        np.e**2 * np.exp(-np.sum((a[:, None].astype(float) - b[None]) ** 2, -1) / (2 * np.e**2))
+    )
     new = rng.normal(size=(20, 5)).astype(np.float32)
     pull = np.linalg.solve(kernel(x, x) + (3e-5 + 1 / 0.2) * np.eye(500), kernel(x, new))
     mean, variance = model.predict(sites, new)
@@ -197,7 +226,9 @@ def test_hyperparameters_are_learnt_through_a_factor_in_float64():
             inputs = x.astype(np.float64 if is_double else np.float32)
             hyper, lik = {"scale": 3.0, "length": 2.0}, vi.likelihood.bernoulli_logit()
             model = vi.models.gp(inputs, y, "rbf", lik, hyper=hyper, jitter=1e-6)
-            sites = vi.sites.Sites(jnp.asarray(0.4 * y, inputs.dtype), jnp.full(400, 0.2, inputs.dtype))
+            sites = vi.sites.Sites(
+                jnp.asarray(0.4 * y, inputs.dtype), jnp.full(400, 0.2, inputs.dtype)
+            )
             slopes.append(jax.jit(jax.grad(lambda h, m=model, s=sites: m.elbo(s, h)))(model.hyper))
     for name in ("scale", "length"):
         assert slopes[0][name].dtype == jnp.float32
@@ -208,13 +239,17 @@ def test_a_kernel_that_is_singular_in_float64_too_is_refused():
     x = np.zeros((3, 1))
     expected = "kernel: expected a matrix positive definite in float64, .* Add jitter."
     with pytest.raises(ValueError, match=expected):
-        vi.models.gp(x, np.ones(3), lambda a, b: a @ b.T - 1.0, vi.likelihood.bernoulli_logit(), jitter=0.0)
+        vi.models.gp(
+            x, np.ones(3), lambda a, b: a @ b.T - 1.0, vi.likelihood.bernoulli_logit(), jitter=0.0
+        )
 
 
 def test_a_prediction_is_one_program():
     """104 programs once, two seconds of compilation; and none for other inputs of that shape."""
     x, y = np.linspace(0.0, 3.0, 11), np.where(np.arange(11) % 4 > 1, 1, -1)
-    model = vi.models.gp(x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper={"scale": 1.5}, jitter=1e-4)
+    model = vi.models.gp(
+        x, y, "rbf", vi.likelihood.bernoulli_logit(), hyper={"scale": 1.5}, jitter=1e-4
+    )
     q = jax.jit(vi.pg_svi(model).init)(jax.random.key(0)).posterior
     before = compiled()
     first = model.predictive(q, np.linspace(0.5, 2.5, 6), 1)

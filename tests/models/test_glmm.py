@@ -31,14 +31,19 @@ TABLE = {
 }
 
 
-# --- formulas ------------------------------------------------------------------------------------------------------
+# --- formulas -------------------------------------------------------------------------------------
 def test_a_formula_is_read_as_lme4_reads_it():
     design = formula.read("y ~ x * h + offset(x) + (x | g) + (x || g:h)", TABLE)
     assert design.labels == ("Intercept", "x", "h[v]", "h[w]", "x:h[v]", "x:h[w]")
     assert design.categorical == (False, False, True, True, False, False)
     np.testing.assert_array_equal(design.rows.offset, TABLE["x"])
     second, first = design.factors  # that with the most effects comes first
-    assert (first.name, first.labels, first.blocks, first.levels) == ("g", ("1", "x"), (2,), ("a", "b", "c", "d"))
+    assert (first.name, first.labels, first.blocks, first.levels) == (
+        "g",
+        ("1", "x"),
+        (2,),
+        ("a", "b", "c", "d"),
+    )
     assert (second.name, second.blocks, second.levels[:2]) == ("g:h", (1, 1), ("a:u", "a:v"))
     np.testing.assert_array_equal(design.rows.z[1], np.stack([np.ones(24), TABLE["x"]], 1))
     new = design.rows_of({"x": [2.0], "h": ["w"], "g": ["e"]})
@@ -47,10 +52,15 @@ def test_a_formula_is_read_as_lme4_reads_it():
 
 
 def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_path):
-    holes = {"x": np.where(np.arange(24) < 7, np.nan, TABLE["x"]), "h": np.where(np.arange(24) == 9, None, TABLE["h"])}
+    holes = {
+        "x": np.where(np.arange(24) < 7, np.nan, TABLE["x"]),
+        "h": np.where(np.arange(24) == 9, None, TABLE["h"]),
+    }
     said = (
-        r"table: expected values in all columns of the formula, got none of 'x' in rows 0, 1, 2, 3, 4, ... \(7 such\), "
-        r"counted from 0 and none of 'h' in row 9 \(1 such\), counted from 0\. .*table.dropna\(subset=\['x', 'h'\]\)"
+        r"table: expected values in all columns of the formula, got none of 'x' in rows 0, 1, 2, "
+        r"3, 4, ... \(7 such\), "
+        r"counted from 0 and none of 'h' in row 9 \(1 such\), counted from 0\. "
+        r".*table.dropna\(subset=\['x', 'h'\]\)"
     )
     for text in ("y ~ np.log(x**2) * h", "y ~ 1 + (x | g:h)"):
         with pytest.raises(ValueError, match=said):
@@ -58,14 +68,17 @@ def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_p
         with pytest.raises(ValueError, match=said):
             formula.read(text, TABLE).rows_of(TABLE | holes)
     assert formula.read("y ~ h", TABLE | {"x": holes["x"]}).labels == ("Intercept", "h[v]", "h[w]")
-    assert formula.read("x ~ h", TABLE).rows_of({"x": [np.nan], "h": ["v"]}).x.tolist() == [[1, 1, 0]]
+    assert formula.read("x ~ h", TABLE).rows_of({"x": [np.nan], "h": ["v"]}).x.tolist() == [
+        [1, 1, 0]
+    ]
     with pytest.raises(ValueError, match="none of 'x' in rows 0"):
         formula.read("x ~ 1", TABLE).seen(holes)
     (path := tmp_path / "holes.csv").write_text('y,h\n1,a\n2,\n"3",b\n4,NA\n5,a\n')
     with (
         pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"),
         pytest.warns(
-            UserWarning, match=r"In the column 'h' 'NA' \(1 cell\) is read as missing\. If it is a name, pass"
+            UserWarning,
+            match=r"In the column 'h' 'NA' \(1 cell\) is read as missing\. If it is a name, pass",
         ),
     ):
         vi.glmm("y ~ h", str(path))
@@ -80,7 +93,9 @@ def test_columns_of_one_name_and_dates_are_named():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE).rename(columns={"count": "x"})
     for text in ("y ~ x", "y ~ label + (1 | x)"):
-        with pytest.raises(ValueError, match=r"one column of each name .* got several columns \['x'\]. Rename"):
+        with pytest.raises(
+            ValueError, match=r"one column of each name .* got several columns \['x'\]. Rename"
+        ):
             vi.glmm(text, frame)
     assert len(vi.glmm("y ~ label", frame).names) == 3  # x is not read
     days = np.arange(24).astype("datetime64[D]")
@@ -93,11 +108,19 @@ def test_columns_of_one_name_and_dates_are_named():
     ("text", "more", "said"),
     [
         ("y ~ x + x | g", {}, "bars in parentheses"),
-        ("y ~ x + counts", {}, r"formula: .* a column 'counts' in the table, got columns .*Did you mean 'count'\?"),
+        (
+            "y ~ x + counts",
+            {},
+            r"formula: .* a column 'counts' in the table, got columns .*Did you mean 'count'\?",
+        ),
         ("y ~ np.log(zz)", {}, "'zz' in the table, got columns"),
         ("y ~ x + (1 | k)", {}, "a column 'k'"),
         ("y ~ x", {"weights": "lbel"}, "weights: .*Did you mean 'label'"),
-        ("h ~ x", {"family": "categorical", "base": "z"}, r"base: expected a category of h: \['u', 'v', 'w'\]"),
+        (
+            "h ~ x",
+            {"family": "categorical", "base": "z"},
+            r"base: expected a category of h: \['u', 'v', 'w'\]",
+        ),
         ("y ~ x", {"base": "u"}, 'base: expected None, but for family "categorical"'),
         ("one ~ x + 1", {"family": "categorical", "priors": {"x": ("normal", 0, 1)}}, r"'x\[b\]'"),
         ("y", {}, "response ~ terms"),
@@ -110,7 +133,11 @@ def test_columns_of_one_name_and_dates_are_named():
         ("y ~ x", {"priors": {"x": ("half_normal", 1)}}, r"for 'x' \(normal, mean, sd\)"),
         ("y ~ x", {"weights": [1.0]}, "one for each of the 24 rows"),
         ("y ~ x", {"weights": np.zeros(24)}, "a row of positive weight"),
-        ("y ~ bs(x, df=4) + (1 | one)", {}, "numbers, padding included.*Groups are padded to the largest"),
+        (
+            "y ~ bs(x, df=4) + (1 | one)",
+            {},
+            "numbers, padding included.*Groups are padded to the largest",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(text, more, said, monkeypatch):
@@ -119,7 +146,7 @@ def test_errors_say_what_is_wrong(text, more, said, monkeypatch):
         vi.glmm(text, TABLE, **more)
 
 
-# --- integrals -----------------------------------------------------------------------------------------------------
+# --- integrals ------------------------------------------------------------------------------------
 B, A = RNG.normal(size=(6, 2)), RNG.normal(size=6)
 
 
@@ -132,7 +159,9 @@ def test_the_normal_integral_is_that_of_a_dense_covariance():
     np.testing.assert_allclose(got, dense.logpdf(y), rtol=1e-10)
     precision = np.eye(2) + B.T @ B / sigma**2
     np.testing.assert_allclose(np.asarray(factor) @ np.asarray(factor).T, precision, rtol=1e-10)
-    np.testing.assert_allclose(mean, np.linalg.solve(precision, B.T @ (y - A) / sigma**2), rtol=1e-10)
+    np.testing.assert_allclose(
+        mean, np.linalg.solve(precision, B.T @ (y - A) / sigma**2), rtol=1e-10
+    )
 
 
 def of_labels(y, eta):
@@ -140,7 +169,8 @@ def of_labels(y, eta):
 
 
 def test_quadrature_over_effects_is_the_integral_and_its_gradient():
-    """Of two effects, against a dense grid; and the derivative against differences, with one node too."""
+    """Of two effects, against a dense grid; and the derivative against differences, with one node
+    too."""
     y = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0])
     t = np.linspace(-7, 7, 281)
     v = np.stack(np.meshgrid(t, t), -1).reshape(-1, 2)
@@ -149,17 +179,23 @@ def test_quadrature_over_effects_is_the_integral_and_its_gradient():
         inside = np.sum(y * eta - np.logaddexp(0, eta), 1) + stats.norm.logpdf(v).sum(1)
         exact = special.logsumexp(inside) + 2 * np.log(t[1] - t[0])
         with jax.enable_x64(True):
-            value = jax.jit(lambda s, y: integrals.by_quadrature(of_labels, y, jnp.asarray(A), s * jnp.asarray(B), 7))
+            value = jax.jit(
+                lambda s, y: integrals.by_quadrature(
+                    of_labels, y, jnp.asarray(A), s * jnp.asarray(B), 7
+                )
+            )
             assert abs(value(scale, y) - exact) < least
     with jax.enable_x64(True):
         for nodes in (1, 5):
-            of = lambda s, n=nodes: integrals.by_quadrature(of_labels, y, s * jnp.asarray(A), s * jnp.asarray(B), n)
+            of = lambda s, n=nodes: integrals.by_quadrature(
+                of_labels, y, s * jnp.asarray(A), s * jnp.asarray(B), n
+            )
             both = jax.jit(jax.value_and_grad(of))
             difference = (both(1.0 + 1e-4)[0] - both(1.0 - 1e-4)[0]) / 2e-4
             np.testing.assert_allclose(both(1.0)[1], difference, rtol=1e-6)
 
 
-# --- priors and density --------------------------------------------------------------------------------------------
+# --- priors and density ---------------------------------------------------------------------------
 def test_priors_are_those_of_bambi():
     """Numbers that Bambi 0.17.2 prints for these formulas."""
     design = formula.read("reaction ~ days + (days | subject)", SLEEP)
@@ -178,7 +214,8 @@ def test_priors_are_those_of_bambi():
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_the_prior_of_correlations_is_a_density(size):
-    """Of triangular factors: against the integral of its kernel over rows inside balls, one row after the other."""
+    """Of triangular factors: against the integral of its kernel over rows inside balls, one row
+    after the other."""
     eta, total = 1.7, 0.0
     for i in range(1, size):
         power = size - i - 1 + 2 * eta - 2
@@ -197,14 +234,17 @@ def test_coordinates_of_correlations_have_the_jacobian_that_they_say():
 
 
 def test_the_density_is_that_of_the_named_unknowns():
-    """At random values: dense normal algebra in the units of the data, priors of SciPy, the Jacobian of the units."""
+    """At random values: dense normal algebra in the units of the data, priors of SciPy, the
+    Jacobian of the units."""
     table = {**TABLE, "y": 50 + 7 * TABLE["y"], "x": 300 + 20 * TABLE["x"]}
     with jax.enable_x64(True):
         model = vi.glmm("y ~ x + (x | g)", table)
         form, known = model.density_form, model.priors
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.3)
         values = jax.jit(model.free.values_at)(x)
-        both = jax.jit(lambda v, d: (form.log_prior(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d))))
+        both = jax.jit(
+            lambda v, d: (form.log_prior(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+        )
         log_prior, log_lik = both(values, model.data)
         named = {name: float(value) for name, value in jax.jit(form.named)(values).items()}
         rho = named.pop("corr(1, x|g)")
@@ -222,10 +262,16 @@ def test_the_density_is_that_of_the_named_unknowns():
         )
         total += law.logpdf(table["y"][own])
     at_centre = named["Intercept"] + named["x"] * table["x"].mean()
-    prior = stats.norm(*known["Intercept"][1:]).logpdf(at_centre) + stats.norm(*known["x"][1:]).logpdf(named["x"])
-    prior += sum(stats.halfnorm(scale=known[f"{a}|g_sigma"][1]).logpdf(named[f"{a}|g_sigma"]) for a in "1x")
+    prior = stats.norm(*known["Intercept"][1:]).logpdf(at_centre) + stats.norm(
+        *known["x"][1:]
+    ).logpdf(named["x"])
+    prior += sum(
+        stats.halfnorm(scale=known[f"{a}|g_sigma"][1]).logpdf(named[f"{a}|g_sigma"]) for a in "1x"
+    )
     nu, scale = known["sigma"][1:]
-    prior += np.log(2) + stats.t(nu, scale=scale).logpdf(named["sigma"]) - np.log(2)  # rho: 1 / 2 on (-1, 1)
+    prior += (
+        np.log(2) + stats.t(nu, scale=scale).logpdf(named["sigma"]) - np.log(2)
+    )  # rho: 1 / 2 on (-1, 1)
     np.testing.assert_allclose(log_prior + log_lik, total + prior + jacobian, rtol=1e-9)
 
 
@@ -258,7 +304,9 @@ def test_a_row_of_weight_two_is_two_rows_in_priors_and_units_too(text, family):
     alone, _ = numbers_of(vi.glmm(text, TABLE, family).density_form)
     assert np.max(np.abs(np.array(found) - alone)) > 0.01
     if family == "gaussian":  # its data are factors of squares
-        gram = lambda data: np.einsum("gnd,gne->gde", *2 * [np.concatenate([data["z0"], data["x"]], 2)])
+        gram = lambda data: np.einsum(
+            "gnd,gne->gde", *2 * [np.concatenate([data["z0"], data["x"]], 2)]
+        )
         np.testing.assert_allclose(gram(one.data), gram(two.data), rtol=1e-9, atol=1e-9)
         assert one.data["count"].sum() == two.data["count"].sum() == TWICE.sum()
     else:
@@ -276,7 +324,10 @@ def test_a_row_of_weight_two_is_two_rows_in_priors_and_units_too(text, family):
     ids=["line", "constant", "far"],
 )
 def test_columns_that_give_the_response_exactly_leave_sigma_no_posterior(family, columns):
-    with pytest.raises(ValueError, match="table: expected a response that columns do not give exactly, got y, which"):
+    with pytest.raises(
+        ValueError,
+        match="table: expected a response that columns do not give exactly, got y, which",
+    ):
         vi.glmm("y ~ x", TABLE | columns, family)
     vi.glmm("y ~ x", TABLE | columns | {"y": columns["y"] + 1e-6 * TABLE["y"]}, family)
 
@@ -291,24 +342,35 @@ GROUPED = {
 @pytest.mark.parametrize("family", ["gaussian", "t"])
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_that_give_the_response_exactly_leave_sigma_no_posterior(name, family):
-    """With columns Z of rank r < N the likelihood of y in their span, given spreads of groups, is of the order
-    sigma^-(N - r) at zero, by the r squared lengths that stay and the N - r that go: no prior that is positive there
-    has a posterior."""
+    """With columns Z of rank r < N the likelihood of y in their span, given spreads of groups, is
+    of the order sigma^-(N - r) at zero, by the r squared lengths that stay and the N - r that go:
+    no prior that is positive there has a posterior."""
     text, of = GROUPED[name]
     g, h, x = np.arange(300) // 30, np.arange(300) % 30 // 10, TABLE["x"][np.arange(300) % 24]
     table = {"y": of(g, h, x), "x": x, "g": g, "h": h}
-    with pytest.raises(ValueError, match="a response that columns and groups do not give exactly, got y, which"):
+    with pytest.raises(
+        ValueError, match="a response that columns and groups do not give exactly, got y, which"
+    ):
         vi.glmm(text, table, family)
-    vi.glmm(text, table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299)}, family)  # in the group looked at last
-    vi.glmm(text, table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299), "g": np.arange(300)[::-1] // 30}, family)
+    vi.glmm(
+        text, table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299)}, family
+    )  # in the group looked at last
+    vi.glmm(
+        text,
+        table | {"y": table["y"] + 1e-6 * (np.arange(300) == 299), "g": np.arange(300)[::-1] // 30},
+        family,
+    )
 
 
 @pytest.mark.parametrize("number", [4, 24])
 def test_groups_leave_sigma_a_posterior_where_their_rank_is_the_number_of_rows(number):
-    """And by scipy the likelihood of 24 rows in so many groups is of the order sigma^-(24 - rank) near zero."""
+    """And by scipy the likelihood of 24 rows in so many groups is of the order sigma^-(24 - rank)
+    near zero."""
     g = np.arange(24) % number
     y, z = np.sqrt(g) - 2.0, np.eye(number)[g]
-    low, high = (stats.multivariate_normal(None, z @ z.T + s**2 * np.eye(24)).logpdf(y) for s in (1e-4, 1e-3))
+    low, high = (
+        stats.multivariate_normal(None, z @ z.T + s**2 * np.eye(24)).logpdf(y) for s in (1e-4, 1e-3)
+    )
     assert abs((low - high) / np.log(10) - (24 - number)) < 1e-3
     of_model = lambda: vi.glmm("y ~ 0 + (1 | g)", {"y": y, "g": g})
     if number == 24:
@@ -319,9 +381,12 @@ def test_groups_leave_sigma_a_posterior_where_their_rank_is_the_number_of_rows(n
 
 
 def test_as_many_columns_as_rows_have_a_posterior_and_so_have_columns_that_depend_on_each_other():
-    """Priors of the coefficients hold them: the posterior of sigma is proper with as many rows as columns."""
+    """Priors of the coefficients hold them: the posterior of sigma is proper with as many rows as
+    columns."""
     assert vi.glmm("y ~ x", {"y": [1.0, 3.0], "x": [0.0, 2.0]}).names == ["Intercept", "x", "sigma"]
-    one = vi.glmm("y ~ x + z", {"y": [2.0], "x": [0.0], "z": [2.0]})  # its only response has no spread
+    one = vi.glmm(
+        "y ~ x + z", {"y": [2.0], "x": [0.0], "z": [2.0]}
+    )  # its only response has no spread
     assert np.isfinite(one.density_form.units.turn).all()
 
 
@@ -335,7 +400,11 @@ def test_equal_regressions_are_equal():
 
 @pytest.mark.parametrize(
     ("text", "family"),
-    [("y ~ 0 + (1 | g)", "gaussian"), ("count ~ x + offset(x)", "poisson"), ("label ~ 1", "bernoulli")],
+    [
+        ("y ~ 0 + (1 | g)", "gaussian"),
+        ("count ~ x + offset(x)", "poisson"),
+        ("label ~ 1", "bernoulli"),
+    ],
 )
 def test_formulas_without_some_of_the_parts(text, family):
     model = vi.glmm(text, TABLE, family=family, weights=np.arange(24))
@@ -346,35 +415,53 @@ def test_formulas_without_some_of_the_parts(text, family):
 
 
 def test_several_factors_are_a_dense_covariance_for_a_normal_law():
-    """Crossed and nested, with slopes: exact, and its gradient that of differences. Effects given all else are those of
-    dense algebra, on average."""
+    """Crossed and nested, with slopes: exact, and its gradient that of differences. Effects given
+    all else are those of dense algebra, on average."""
     with jax.enable_x64(True):
         model = vi.glmm("y ~ x + (x | g) + (1 | g:h)", TABLE)
         form, data = model.density_form, {name: jnp.asarray(x) for name, x in model.data.items()}
-        of = jax.jit(lambda x: form.log_lik(model.free.values_at(x), {name: one[0] for name, one in data.items()}))
+        of = jax.jit(
+            lambda x: form.log_lik(
+                model.free.values_at(x), {name: one[0] for name, one in data.items()}
+            )
+        )
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
         values = jax.jit(model.free.values_at)(x)
         got, named = of(x), {name: float(one) for name, one in jax.jit(form.named)(values).items()}
         along = jnp.asarray(RNG.normal(size=x.size))
         slope = jax.jit(jax.grad(of))(x) @ along
-        np.testing.assert_allclose(slope, (of(x + 1e-5 * along) - of(x - 1e-5 * along)) / 2e-5, rtol=1e-6)
+        np.testing.assert_allclose(
+            slope, (of(x + 1e-5 * along) - of(x - 1e-5 * along)) / 2e-5, rtol=1e-6
+        )
         keys = jax.random.split(jax.random.key(0), 4000)
-        effects = jax.jit(lambda keys: jax.lax.map(lambda key: form.effects_of(values, data, key), keys))(keys)
+        effects = jax.jit(
+            lambda keys: jax.lax.map(lambda key: form.effects_of(values, data, key), keys)
+        )(keys)
     sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
     rho = named["corr(1, x|g)"]
     names = TABLE["g"], np.char.add(TABLE["g"], TABLE["h"])
     first, second = (np.unique(own, return_inverse=True)[1] for own in names)
     z = np.zeros((24, 20))
-    z[np.arange(24), 2 * first], z[np.arange(24), 2 * first + 1], z[np.arange(24), 8 + second] = 1, TABLE["x"], 1
+    z[np.arange(24), 2 * first], z[np.arange(24), 2 * first + 1], z[np.arange(24), 8 + second] = (
+        1,
+        TABLE["x"],
+        1,
+    )
     prior = np.kron(np.eye(4), np.outer(sds, sds) * [[1, rho], [rho, 1]])
-    prior = np.block([[prior, np.zeros((8, 12))], [np.zeros((12, 8)), named["1|g:h_sigma"] ** 2 * np.eye(12)]])
+    prior = np.block(
+        [[prior, np.zeros((8, 12))], [np.zeros((12, 8)), named["1|g:h_sigma"] ** 2 * np.eye(12)]]
+    )
     cov = z @ prior @ z.T + named["sigma"] ** 2 * np.eye(24)
     mean = named["Intercept"] + named["x"] * TABLE["x"]
     scaled = float(got) - 24 * np.log(form.units.size)
-    np.testing.assert_allclose(scaled, stats.multivariate_normal(mean, cov).logpdf(TABLE["y"]), rtol=1e-9)
+    np.testing.assert_allclose(
+        scaled, stats.multivariate_normal(mean, cov).logpdf(TABLE["y"]), rtol=1e-9
+    )
     gain = prior @ z.T @ np.linalg.inv(cov)
     by_name = dict(zip([factor.name for factor in model.design.factors], effects, strict=True))
-    drawn = np.concatenate([np.asarray(by_name[name]).reshape(4000, -1) for name in ("g", "g:h")], 1)
+    drawn = np.concatenate(
+        [np.asarray(by_name[name]).reshape(4000, -1) for name in ("g", "g:h")], 1
+    )
     exact = prior - gain @ z @ prior
     error = np.sqrt(np.diag(exact) / 4000)
     assert np.all(np.abs(drawn.mean(0) - gain @ (TABLE["y"] - mean)) < 5 * error)
@@ -397,9 +484,14 @@ def test_several_factors_of_counts_are_laplace_and_their_gradient():
             found = {name: float(one) for name, one in named(jnp.asarray(x)).items()}
             turned = z * np.repeat([found["1|g_sigma"], found["1|h_sigma"]], [4, 3])
             eta = lambda v: found["Intercept"] + found["x"] * TABLE["x"] + turned @ v
-            log_p = lambda v: np.sum(stats.poisson.logpmf(TABLE["count"], np.exp(eta(v)))) + stats.norm.logpdf(v).sum()
+            log_p = lambda v: (
+                np.sum(stats.poisson.logpmf(TABLE["count"], np.exp(eta(v))))
+                + stats.norm.logpdf(v).sum()
+            )
             up = lambda v: turned.T @ (TABLE["count"] - np.exp(eta(v))) - v
-            v = optimize.minimize(lambda v: -log_p(v), np.zeros(7), jac=lambda v: -up(v), tol=1e-12).x
+            v = optimize.minimize(
+                lambda v: -log_p(v), np.zeros(7), jac=lambda v: -up(v), tol=1e-12
+            ).x
             precision = np.eye(7) + turned.T @ (turned * np.exp(eta(v))[:, None])
             return log_p(v) + 3.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
 
@@ -409,10 +501,10 @@ def test_several_factors_of_counts_are_laplace_and_their_gradient():
         np.testing.assert_allclose(slope @ along, difference, rtol=1e-5)
 
 
-# --- fits: dear by compilation --------------------------------------------------------------------------------------
+# --- fits: dear by compilation --------------------------------------------------------------------
 def check_arviz(fit, g, y):
-    """Effects of groups stand beside the unknowns of the same draws: of a normal law they are normal given these, with
-    mean (sum of residuals) / (n + sigma^2 / tau^2)."""
+    """Effects of groups stand beside the unknowns of the same draws: of a normal law they are
+    normal given these, with mean (sum of residuals) / (n + sigma^2 / tau^2)."""
     pytest.importorskip("arviz")
     posterior = fit.to_arviz(jax.random.key(4), 4000)["posterior"]
     effects = posterior["1|g"]
@@ -421,13 +513,16 @@ def check_arviz(fit, g, y):
     mean, tau, sigma = (posterior[name].values[0] for name in ("Intercept", "1|g_sigma", "sigma"))
     sums = np.stack([y[g == k].sum() - 5 * mean for k in range(6)], 1)
     precision = 5 / sigma**2 + 1 / tau**2
-    scaled = (effects.values[0] - sums / sigma[:, None] ** 2 / precision[:, None]) * np.sqrt(precision)[:, None]
+    scaled = (effects.values[0] - sums / sigma[:, None] ** 2 / precision[:, None]) * np.sqrt(
+        precision
+    )[:, None]
     assert np.abs(scaled.mean(0)).max() < 0.08  # five standard errors
     np.testing.assert_allclose(scaled.std(0), 1.0, atol=0.06)
 
 
 def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
-    """Few groups, whose spread is hardly known: against a grid over both deviations, all else integrated out."""
+    """Few groups, whose spread is hardly known: against a grid over both deviations, all else
+    integrated out."""
     rng = np.random.default_rng(1)
     g = np.repeat(np.arange(6), 5)
     y = 20 + 3 * rng.normal(size=6)[g] + 4 * rng.normal(size=30)
@@ -439,9 +534,13 @@ def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
     tau, sigma = np.exp(np.linspace(-4, 4, 161)), np.exp(np.linspace(0.3, 2.6, 61))
     _, mean, sd = priors_of["Intercept"]
     same, ones = g[:, None] == g, np.ones((30, 30))
-    at = lambda t, s: stats.multivariate_normal(np.full(30, mean), s**2 * np.eye(30) + t**2 * same + sd**2 * ones)
+    at = lambda t, s: stats.multivariate_normal(
+        np.full(30, mean), s**2 * np.eye(30) + t**2 * same + sd**2 * ones
+    )
     log_p = np.array([[at(t, s).logpdf(y) for s in sigma] for t in tau])
-    log_p += stats.halfnorm(scale=priors_of["1|g_sigma"][1]).logpdf(tau)[:, None] + np.log(tau)[:, None]
+    log_p += (
+        stats.halfnorm(scale=priors_of["1|g_sigma"][1]).logpdf(tau)[:, None] + np.log(tau)[:, None]
+    )
     log_p += (stats.t(4, scale=priors_of["sigma"][2]).logpdf(sigma) + np.log(sigma))[None]
     weight = np.exp(log_p - special.logsumexp(log_p))
     for name, values, own in (("1|g_sigma", tau, weight.sum(1)), ("sigma", sigma, weight.sum(0))):
@@ -462,13 +561,16 @@ def test_a_fit_has_the_exact_moments_of_spreads_and_predicts():
 
 
 def check_replicated(model, fit, y, tau, sigma, weight):
-    """Responses of the groups once more, and of new groups: moments by hand, given both deviations."""
+    """Responses of the groups once more, and of new groups: moments by hand, given both
+    deviations."""
     t, s = tau[:, None] ** 2, sigma[None] ** 2
     of_group = t + s / 5  # of the mean of five rows
     _, prior_mean, prior_sd = model.priors["Intercept"]
     precision = 6 / of_group + 1 / prior_sd**2
     center = (y.sum() / 5 / of_group + prior_mean / prior_sd**2) / precision
-    of_center = np.sum(weight / precision) + np.sum(weight * center**2) - np.sum(weight * center) ** 2
+    of_center = (
+        np.sum(weight / precision) + np.sum(weight * center**2) - np.sum(weight * center) ** 2
+    )
     means = y.reshape(6, 5).mean(1)
     seen = [np.sum(weight * (center + t / of_group * (own - center))) for own in means]
     same = model.replicated(fit, jax.random.key(3), 4000)
@@ -483,7 +585,9 @@ def check_replicated(model, fit, y, tau, sigma, weight):
     assert 0.2 < check.p_value < 0.8
     assert np.allclose(check.observed, y.std())
     others = jax.tree.map(lambda x: x + 1, model.data)
-    with pytest.raises(ValueError, match=r"data: expected those of the model, model.data.*fit.predict\(table"):
+    with pytest.raises(
+        ValueError, match=r"data: expected those of the model, model.data.*fit.predict\(table"
+    ):
         vi.evaluate.predictive_check(fit, jnp.std, others, key=jax.random.key(5))
 
 
@@ -500,8 +604,9 @@ def test_a_law_that_does_not_vary_enough_is_found():
 
 
 def test_published_fits():
-    """lme4's estimates by maximum likelihood (Bates et al. 2015, section 1.1; the help page of cbpp): where data are
-    many, posterior means of coefficients lie near them, within the width of the priors."""
+    """lme4's estimates by maximum likelihood (Bates et al. 2015, section 1.1; the help page of
+    cbpp): where data are many, posterior means of coefficients lie near them, within the width of
+    the priors."""
     model = vi.glmm("reaction ~ days + (days | subject)", SLEEP)
     fit = vi.auto(model, key=jax.random.key(0))
     table = fit.summary()
@@ -518,11 +623,17 @@ def test_published_fits():
     effects = model.draws(fit, jax.random.key(1), 500).effects["subject"]
     np.testing.assert_allclose(effects.mean(0)[0], [2.26, 9.20], atol=2.5)  # ranef of subject 308
     flat = dict.fromkeys(("period[b]", "period[c]", "period[d]", "Intercept"), ("normal", 0, 100))
-    model = vi.glmm("p(incidence, size) ~ period + (1 | herd)", CATTLE, family="binomial", priors=flat)
+    model = vi.glmm(
+        "p(incidence, size) ~ period + (1 | herd)", CATTLE, family="binomial", priors=flat
+    )
     fit = vi.auto(model, model.data, key=jax.random.key(0))
     table = fit.summary()
     found = dict(zip(table.names, zip(table.mean, table.sd, strict=True), strict=True))
-    wanted = {"Intercept": (-1.398, 0.231), "period[b]": (-0.992, 0.303), "period[d]": (-1.580, 0.422)}
+    wanted = {
+        "Intercept": (-1.398, 0.231),
+        "period[b]": (-0.992, 0.303),
+        "period[d]": (-1.580, 0.422),
+    }
     for name, (mean, error) in wanted.items():
         assert abs(found[name][0] - mean) < 0.4 * error, name
         assert abs(found[name][1] / error - 1) < 0.25, name
@@ -530,7 +641,8 @@ def test_published_fits():
 
 @pytest.mark.slow
 def test_groups_may_be_read_some_at_a_time():
-    """A tenth of the groups a step, as a million rows want it: beside `vi.auto`, which reads all."""
+    """A tenth of the groups a step, as a million rows want it: beside `vi.auto`, which reads
+    all."""
     rng = np.random.default_rng(0)
     g, x = np.repeat(np.arange(200), 15), rng.normal(size=3000)
     eta = 0.3 + 0.8 * x + 0.7 * rng.normal(size=200)[g]
@@ -543,7 +655,7 @@ def test_groups_may_be_read_some_at_a_time():
     np.testing.assert_allclose(parts.sd, whole.sd, rtol=0.05)
 
 
-# --- families of counts with zeros of their own, and of ordered categories -------------------------------------------
+# --- families of counts with zeros of their own, and of ordered categories ------------------------
 ETA, COUNTS = np.linspace(-2, 2, 5), np.arange(40.0)
 
 
@@ -551,7 +663,9 @@ def scipy_counts(name):
     """The law, its parameters, and its exact probabilities of counts and its means."""
     kind, _, plain_name = name.rpartition("_")
     law, mean = LAWS[name], np.exp(ETA)[:, None]
-    plain = stats.poisson(mean) if plain_name == "poisson" else stats.nbinom(1.5, 1.5 / (1.5 + mean))
+    plain = (
+        stats.poisson(mean) if plain_name == "poisson" else stats.nbinom(1.5, 1.5 / (1.5 + mean))
+    )
     some = plain.sf(0) if kind == "hurdle" else 1.0
     of_counts = plain.pmf(COUNTS) / some * ((COUNTS > 0) | (kind != "hurdle"))
     aux = {name: x for name, x in {"psi": 0.6, "alpha": 1.5}.items() if name in law.aux}
@@ -578,13 +692,16 @@ def test_counts_with_zeros_are_those_of_scipy(name):
 @pytest.mark.parametrize("psi", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", WITH_ZEROS)
 def test_counts_with_zeros_have_densities_and_slopes_far_out(name, psi):
-    """Where e^z is no float32, or next to nothing, and psi 0 or 1: a number, or minus infinity of what cannot be."""
+    """Where e^z is no float32, or next to nothing, and psi 0 or 1: a number, or minus infinity of
+    what cannot be."""
     law = LAWS[name]
     aux = {name: x for name, x in {"psi": psi, "alpha": 1.5}.items() if name in law.aux}
     z, y = np.float32([-120, -60, 60, 120]), np.float32([0, 1, 30])[:, None]
     each = jax.value_and_grad(lambda z, y: law.log_prob(aux, 1.0, y, z))
     value, slope = jax.jit(jnp.vectorize(each))(z, y)
-    never = np.broadcast_to((y > 0) & (psi == 0) | (y == 0) & (psi == 1) & name.startswith("hurdle"), value.shape)
+    never = np.broadcast_to(
+        (y > 0) & (psi == 0) | (y == 0) & (psi == 1) & name.startswith("hurdle"), value.shape
+    )
     assert np.all(np.isneginf(value[never]))
     assert np.all(np.isfinite(value[~never]))
     assert np.all(np.isfinite(slope))
@@ -593,13 +710,21 @@ def test_counts_with_zeros_have_densities_and_slopes_far_out(name, psi):
 @pytest.mark.parametrize("name", WITH_ZEROS)
 def test_draws_of_counts_with_zeros_have_their_law(name):
     law, aux, wanted, _ = scipy_counts(name)
-    draw = jax.jit(lambda key, z: law.of(aux, 1.0).sample(key, z))(jax.random.key(0), jnp.repeat(ETA, 20_000))
-    shares = np.stack([np.bincount(x.astype(int), minlength=40)[:40] for x in np.asarray(draw).reshape(5, -1)]) / 20_000
+    draw = jax.jit(lambda key, z: law.of(aux, 1.0).sample(key, z))(
+        jax.random.key(0), jnp.repeat(ETA, 20_000)
+    )
+    shares = (
+        np.stack(
+            [np.bincount(x.astype(int), minlength=40)[:40] for x in np.asarray(draw).reshape(5, -1)]
+        )
+        / 20_000
+    )
     assert np.all(np.abs(shares - wanted) < 5 * np.sqrt(wanted / 20_000) + 1e-4)
 
 
 def test_ordered_categories_are_differences_of_logistic_laws():
-    """The density of a table with text in the order of a column of pandas, against SciPy at the named unknowns."""
+    """The density of a table with text in the order of a column of pandas, against SciPy at the
+    named unknowns."""
     pandas = pytest.importorskip("pandas")
     order = ["low", "middle", "high"]
     kind = pandas.CategoricalDtype(order, ordered=True)
@@ -611,19 +736,25 @@ def test_ordered_categories_are_differences_of_logistic_laws():
     np.testing.assert_array_equal(model.design.seen(frame)[0], column.cat.codes)
     with pytest.raises(ValueError, match="categories of rating that training has"):
         model.design.seen({"rating": ["none"]})
-    values = jax.jit(model.free.values_at)(jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4))
-    form = model.density_form
-    named, log_lik = jax.jit(lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d))))(
-        values, model.data
+    values = jax.jit(model.free.values_at)(
+        jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
     )
+    form = model.density_form
+    named, log_lik = jax.jit(
+        lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+    )(values, model.data)
     cuts = np.array([-np.inf, named["threshold[0]"], named["threshold[1]"], np.inf])
     eta = model.design.rows.x @ [float(named[label]) for label in model.design.labels]
     each = np.diff(stats.logistic.cdf(cuts - eta[:, None]))
-    np.testing.assert_allclose(log_lik, np.log(each[np.arange(24), column.cat.codes]).sum(), rtol=1e-4)
+    np.testing.assert_allclose(
+        log_lik, np.log(each[np.arange(24), column.cat.codes]).sum(), rtol=1e-4
+    )
     aux = {name: np.asarray(x)[None] for name, x in form.others(named).items()}
     np.testing.assert_allclose(model.law.mean(aux, eta[None])[0], each, atol=1e-5)
     draw = jax.jit(model.law.of(form.others(named), 1.0).sample)
-    shares = np.asarray(draw(jax.random.key(0), jnp.tile(jnp.float32(eta), (4000, 1))))[..., None] == np.arange(3)
+    shares = np.asarray(draw(jax.random.key(0), jnp.tile(jnp.float32(eta), (4000, 1))))[
+        ..., None
+    ] == np.arange(3)
     np.testing.assert_allclose(shares.mean(0), each, atol=0.04)
 
 
@@ -645,6 +776,8 @@ def test_predictions_of_ordered_categories_are_probabilities():
 def test_effects_whose_correlations_nobody_can_fit_are_refused():
     """200 of them took minutes before a first word."""
     table = {"y": np.arange(300.0), "x": np.linspace(0, 1, 300), "g": np.arange(300) % 20}
-    with pytest.raises(ValueError, match=r"at most 64 effects .*, got 201, which have 20,100 correlations"):
+    with pytest.raises(
+        ValueError, match=r"at most 64 effects .*, got 201, which have 20,100 correlations"
+    ):
         vi.glmm("y ~ (bs(x, df=200) | g)", table)
     assert max(formula.read("y ~ (bs(x, df=200) || g)", table).factors[0].blocks) == 1

@@ -1,4 +1,5 @@
-"""Labels of any kind name the groups of `vi.models.group_rows`, and no group is made of a gap between numbers."""
+"""Labels of any kind name the groups of `vi.models.group_rows`, and no group is made of a gap
+between numbers."""
 
 import datetime
 
@@ -24,7 +25,10 @@ def by_place(levels):
 LABELS = {
     "numbers from 0": (PLACES, ("0", "1", "2")),
     "numbers from 100": (PLACES + 100, ("100", "101", "102")),
-    "numbers of postcodes": (np.array(by_place([8, 1234567, 10**9])), ("8", "1234567", "1000000000")),
+    "numbers of postcodes": (
+        np.array(by_place([8, 1234567, 10**9])),
+        ("8", "1234567", "1000000000"),
+    ),
     "numbers beyond floats": (
         np.array(by_place([2**53, 2**53 + 1, 2**62])),
         tuple(map(str, (2**53, 2**53 + 1, 2**62))),
@@ -35,9 +39,15 @@ LABELS = {
     "an array of text": (np.array(by_place(["ann", "bob", "cy"])), ("ann", "bob", "cy")),
     "text of numbers": (by_place(["9", "10", "11"]), ("9", "10", "11")),
     "dates": (by_place(DAYS), ("2024-01-01", "2024-01-02", "2024-01-03")),
-    "days of NumPy": (np.array(by_place(DAYS), "datetime64[D]"), ("2024-01-01", "2024-01-02", "2024-01-03")),
+    "days of NumPy": (
+        np.array(by_place(DAYS), "datetime64[D]"),
+        ("2024-01-01", "2024-01-02", "2024-01-03"),
+    ),
     "a series": (pandas.Series(by_place(["ann", "bob", "cy"])), ("ann", "bob", "cy")),
-    "categories": (pandas.Categorical(by_place(["z", "a", "m"]), ["z", "unused", "a", "m"]), ("z", "a", "m")),
+    "categories": (
+        pandas.Categorical(by_place(["z", "a", "m"]), ["z", "unused", "a", "m"]),
+        ("z", "a", "m"),
+    ),
     "polars": (polars.Series(by_place(["ann", "bob", "cy"])), ("ann", "bob", "cy")),
     "true and false": (np.array([True, False, False, False, True, True]), ("False", "True")),
 }
@@ -49,7 +59,11 @@ def test_labels_of_any_kind_name_the_groups(kind):
     x, y, mask = vi.models.group_rows(X, Y, labels)
     assert vi.models.group_names(labels) == names
     if len(names) == 3:
-        assert [row[there].tolist() for row, there in zip(y, mask, strict=True)] == [[1, 2], [3], [0, 4, 5]]
+        assert [row[there].tolist() for row, there in zip(y, mask, strict=True)] == [
+            [1, 2],
+            [3],
+            [0, 4, 5],
+        ]
     assert mask.any(axis=1).all()  # no group without rows
     np.testing.assert_array_equal(x[..., 0], y)
 
@@ -66,13 +80,19 @@ def test_groups_without_rows_are_asked_for():
     _, _, mask = vi.models.group_rows(X, Y, PLACES, num_groups=5)
     assert mask.sum(axis=1).tolist() == [2, 1, 3, 0, 0]
     with pytest.raises(
-        ValueError, match=r"labels: expected integers in \[0, 2\), got 2 in row 0, .*leave `num_groups` out"
+        ValueError,
+        match=r"labels: expected integers in \[0, 2\), got 2 in row 0, .*leave `num_groups` out",
     ):
         vi.models.group_rows(X, Y, PLACES, num_groups=2)
-    with pytest.raises(ValueError, match=r"labels: expected integers, got .*'cy'.* in row 0.*leave `num_groups` out"):
+    with pytest.raises(
+        ValueError,
+        match=r"labels: expected integers, got .*'cy'.* in row 0.*leave `num_groups` out",
+    ):
         vi.models.group_rows(X, Y, by_place(["ann", "bob", "cy"]), num_groups=3)
 
-    with pytest.raises(ValueError, match=r"num_groups: expected at most 2,147,483,647, got 9,007,.* Leave it out"):
+    with pytest.raises(
+        ValueError, match=r"num_groups: expected at most 2,147,483,647, got 9,007,.* Leave it out"
+    ):
         vi.models.group_rows(X, Y, PLACES, num_groups=2**53)
 
 
@@ -80,13 +100,16 @@ def test_groups_without_rows_are_asked_for():
 def test_a_row_without_a_label_is_named(missing):
     labels = [*by_place(["ann", "bob", "cy"])[:5], missing]
     with pytest.raises(
-        ValueError, match=r"labels: expected a label for each row.*got none in row 5.*Leave those rows out"
+        ValueError,
+        match=r"labels: expected a label for each row.*got none in row 5.*Leave those rows out",
     ):
         vi.models.group_rows(X, Y, labels)
 
 
 def test_labels_that_are_no_column_are_refused():
-    with pytest.raises(ValueError, match=r"shapes \(N, D\), \(N,\) and \(N,\), got \(6, 1\), \(6,\) and \(6, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"shapes \(N, D\), \(N,\) and \(N,\), got \(6, 1\), \(6,\) and \(6, 1\)"
+    ):
         vi.models.group_rows(X, Y, PLACES[:, None])
     with pytest.raises(ValueError, match="labels: expected a label for each row"):
         vi.models.group_names(PLACES[:, None])

@@ -1,4 +1,5 @@
-"""Topics of a hierarchical Dirichlet process: bounds against enumeration and quadrature, in float64."""
+"""Topics of a hierarchical Dirichlet process: bounds against enumeration and quadrature, in
+float64."""
 
 import itertools
 
@@ -22,16 +23,25 @@ WORDS = [0, 1, 1, 2]
 PHI = np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]])
 
 
-def bound(sticks: BetaStats, log_phi: np.ndarray, counts: np.ndarray, alpha: float = ALPHA) -> jax.Array:
+def bound(
+    sticks: BetaStats, log_phi: np.ndarray, counts: np.ndarray, alpha: float = ALPHA
+) -> jax.Array:
     """The bound of documents at these statistics of globals."""
     num_topics, size = log_phi.shape
     words = jnp.broadcast_to(jnp.arange(size), counts.shape)
-    docs = Documents(words, jnp.asarray(counts, float), jnp.ones(len(counts)), int(counts.sum(1).max()))
+    docs = Documents(
+        words, jnp.asarray(counts, float), jnp.ones(len(counts)), int(counts.sum(1).max())
+    )
     model = hdp(num_topics, size, ALPHA, GAMMA, ETA)
-    at = {"sticks": sticks, "topics": type(model.prior(model.hyper)["topics"]).Stats(jnp.asarray(log_phi))}
+    at = {
+        "sticks": sticks,
+        "topics": type(model.prior(model.hyper)["topics"]).Stats(jnp.asarray(log_phi)),
+    }
     hyper = {**model.hyper, "alpha": alpha}
     estep = vi.estep.mean_field(500, 1e-10)
-    return model.local_elbo(hyper, at, Minibatch((docs,), None, None), jax.random.key(0), estep).total
+    return model.local_elbo(
+        hyper, at, Minibatch((docs,), None, None), jax.random.key(0), estep
+    ).total
 
 
 def of_point(v: np.ndarray) -> BetaStats:
@@ -76,31 +86,47 @@ def test_a_document_is_bounded_below_at_mean_statistics(spread: float) -> None:
         every, log_z = log_partitions(v, 2, WORDS)
         log_words = np.array([np.log(PHI[z, WORDS]).sum() for z in map(list, every)])
         exact = weights @ logsumexp(log_z + log_words, axis=1)
-        at = BetaStats(jnp.asarray(digamma(a) - digamma(a + b)), jnp.asarray(digamma(b) - digamma(a + b)))
+        at = BetaStats(
+            jnp.asarray(digamma(a) - digamma(a + b)), jnp.asarray(digamma(b) - digamma(a + b))
+        )
         found = float(bound(at, np.log(PHI), np.bincount(WORDS, minlength=3)[None]))
         assert exact - 2.0 < found < exact
 
 
 def test_the_bound_of_all_is_below_the_evidence() -> None:
-    """All topics and sticks integrated out: Dirichlet-multinomials of every z, and quadrature over v."""
+    """All topics and sticks integrated out: Dirichlet-multinomials of every z, and quadrature over
+    v."""
     documents = np.array([[3, 0, 0], [0, 1, 2]])
     words = [np.repeat(np.arange(3), row).tolist() for row in documents]
     with enable_x64():
         v, weights = grid([laws.beta(1, GAMMA)] * 2)
         (first, log_first), (second, log_second) = (log_partitions(v, 2, w) for w in words)
-        log_z = logsumexp(np.log(weights)[:, None, None] + log_first[:, :, None] + log_second[:, None], axis=0)
+        log_z = logsumexp(
+            np.log(weights)[:, None, None] + log_first[:, :, None] + log_second[:, None], axis=0
+        )
         total = []
         for (i, z), (j, y) in itertools.product(enumerate(first), enumerate(second)):
             counts = np.zeros((2, 3))
             np.add.at(counts, (list(z) + list(y), words[0] + words[1]), 1)
-            of_topics = gammaln(3 * ETA) - gammaln(3 * ETA + counts.sum(1)) + np.sum(gammaln(ETA + counts), 1)
+            of_topics = (
+                gammaln(3 * ETA)
+                - gammaln(3 * ETA + counts.sum(1))
+                + np.sum(gammaln(ETA + counts), 1)
+            )
             total.append(log_z[i, j] + np.sum(of_topics) - 6 * gammaln(ETA))
-        fit = vi.fit(vi.cavi(hdp(2, 3, ALPHA, GAMMA, ETA)), documents, num_steps=200, tol=1e-9, key=jax.random.key(1))
+        fit = vi.fit(
+            vi.cavi(hdp(2, 3, ALPHA, GAMMA, ETA)),
+            documents,
+            num_steps=200,
+            tol=1e-9,
+            key=jax.random.key(1),
+        )
         assert logsumexp(total) - 3.0 < fit.elbo < logsumexp(total)
 
 
 def test_what_a_document_adds_is_a_bound_of_its_terms() -> None:
-    """h is below the mean of f over whole numbers, convex in log x; its slope in log x is the number of tables."""
+    """h is below the mean of f over whole numbers, convex in log x; its slope in log x is the
+    number of tables."""
     x = np.exp(np.linspace(-12, 4, 200))[:, None]
     n = np.array([0.0, 0.2, 0.7, 1.0, 1.3, 2.5, 40.0])
     f = lambda n: gammaln(x + n) - gammaln(x)
@@ -121,7 +147,9 @@ def test_the_gap_to_a_tangent_is_that_of_what_a_document_adds() -> None:
     h = np.where(n < 1, n * log_x, gammaln(x + n) - gammaln(x))
     slope = np.where(n < 1, log_x, digamma(x + n))
     with enable_x64():
-        found = np.concatenate([_tangent_gap(jnp.asarray(at), jnp.asarray(n[None])) for at in log_x])
+        found = np.concatenate(
+            [_tangent_gap(jnp.asarray(at), jnp.asarray(n[None])) for at in log_x]
+        )
         np.testing.assert_allclose(found, h - n * slope + n, rtol=1e-9, atol=1e-9)
 
 
@@ -135,7 +163,10 @@ def test_gradients_are_those_of_the_bound() -> None:
         slopes = jax.grad(value, (0, 1, 2))(*given)
         for i, slope in enumerate(slopes):
             way = jnp.asarray(np.random.default_rng(i).normal(size=slope.shape))
-            moved = [[x + sign * 1e-4 * way if i == j else x for j, x in enumerate(given)] for sign in (1, -1)]
+            moved = [
+                [x + sign * 1e-4 * way if i == j else x for j, x in enumerate(given)]
+                for sign in (1, -1)
+            ]
             difference = (value(*moved[0]) - value(*moved[1])) / 2e-4
             np.testing.assert_allclose(jnp.sum(slope * way), difference, rtol=1e-5)
 
@@ -146,15 +177,19 @@ def test_single_precision_is_right_for_long_documents() -> None:
     with enable_x64():
         exact = float(bound(of_point(v), np.log(PHI), counts))
     np.testing.assert_allclose(
-        float(bound(of_point(jnp.float32(v)), np.log(PHI).astype(np.float32), counts)), exact, rtol=1e-6
+        float(bound(of_point(jnp.float32(v)), np.log(PHI).astype(np.float32), counts)),
+        exact,
+        rtol=1e-6,
     )
 
 
-# --- fits ------------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------
 def bars(seed: int, num: int = 60) -> np.ndarray:
     """Documents of 60 words of six topics, the rows and columns of 3 x 3 words."""
     rng = np.random.default_rng(seed)
-    shapes = np.concatenate([np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))])
+    shapes = np.concatenate(
+        [np.kron(np.eye(3), np.ones((1, 3))), np.kron(np.ones((1, 3)), np.eye(3))]
+    )
     topics = (shapes + 0.01) / np.sum(shapes + 0.01, 1, keepdims=True)
     return np.stack([rng.multinomial(60, p) for p in rng.dirichlet(np.full(6, 0.2), num) @ topics])
 
@@ -183,7 +218,9 @@ def test_sticks_count_tables(settled: vi.Fit) -> None:
 def bound_at(model: vi.Model, q: vi.Product) -> float:
     """The bound of `cavi` at a posterior."""
     alg, hyper = vi.cavi(model), {name: jnp.asarray(x) for name, x in model.hyper.items()}
-    return vi.fit(alg, bars(0), state=state_at(alg.spec, hyper, q), num_steps=1, key=jax.random.key(0)).elbo
+    return vi.fit(
+        alg, bars(0), state=state_at(alg.spec, hyper, q), num_steps=1, key=jax.random.key(0)
+    ).elbo
 
 
 def test_memoized_never_loses_and_comes_to_the_bound_of_cavi() -> None:
@@ -194,7 +231,8 @@ def test_memoized_never_loses_and_comes_to_the_bound_of_cavi() -> None:
 
 
 def test_empty_slots_cost_nothing(settled: vi.Fit) -> None:
-    """Bounds of different numbers of slots are bounds of one model: the same posterior in more of them."""
+    """Bounds of different numbers of slots are bounds of one model: the same posterior in more of
+    them."""
     model = hdp(11, 9, gamma=GAMMA, eta=ETA)
     prior, q = model.prior(model.hyper), settled.posterior
     put = lambda new, old: jnp.asarray(new).at[: len(old)].set(old)
@@ -214,7 +252,10 @@ def test_weights_at_the_top_are_learnt(settled: vi.Fit) -> None:
 
 def test_the_score_is_document_completion_at_the_mean_weights(settled: vi.Fit) -> None:
     """With the concentration alpha times the weights, that of what no topic has left out."""
-    alpha = float(settled.state.hyper["alpha"]) * np.asarray(mean_weights(settled.posterior["sticks"]))[:-1]
+    alpha = (
+        float(settled.state.hyper["alpha"])
+        * np.asarray(mean_weights(settled.posterior["sticks"]))[:-1]
+    )
     topics = np.asarray(settled.posterior["topics"].mean())
     key = jax.random.key(3)
     own = settled.score(bars(1), key=key)

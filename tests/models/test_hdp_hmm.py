@@ -1,4 +1,5 @@
-"""Sticky hidden Markov models, weights learnt: the bound against quadrature and enumeration of paths, in float64."""
+"""Sticky hidden Markov models, weights learnt: the bound against quadrature and enumeration of
+paths, in float64."""
 
 import itertools
 
@@ -36,7 +37,11 @@ def counts_of(path: tuple) -> np.ndarray:
 
 def log_of_counts(x: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """log B(x + n) - log B(x), summed over the rows."""
-    terms = np.sum(gammaln(x + counts) - gammaln(x), -1) + gammaln(x.sum(-1)) - gammaln((x + counts).sum(-1))
+    terms = (
+        np.sum(gammaln(x + counts) - gammaln(x), -1)
+        + gammaln(x.sum(-1))
+        - gammaln((x + counts).sum(-1))
+    )
     return terms.sum(-1)
 
 
@@ -47,12 +52,17 @@ def stick(a: float, b: float, number: int = 200) -> tuple[np.ndarray, np.ndarray
 
 
 def reported(a: float, b: float, counts: np.ndarray) -> float:
-    """What the engine's terms of the rows come to where their laws are Dirichlet(x + n), less KL of sticks."""
+    """What the engine's terms of the rows come to where their laws are Dirichlet(x + n), less KL of
+    sticks."""
     log, log1m = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
     mean = ALPHA * np.exp(np.array([log, log1m])) + FLOOR
     x = np.stack([mean, mean + STICKINESS * np.eye(2)[0], mean + STICKINESS * np.eye(2)[1]])
     model = hdp_hmm(unit_gaussian(2, 1), ALPHA, GAMMA, STICKINESS)
-    hyper = {"alpha": jnp.asarray(ALPHA), "gamma": jnp.asarray(GAMMA), "stickiness": jnp.asarray(STICKINESS)}
+    hyper = {
+        "alpha": jnp.asarray(ALPHA),
+        "gamma": jnp.asarray(GAMMA),
+        "stickiness": jnp.asarray(STICKINESS),
+    }
     prior = model.prior(hyper)
     q = {
         "initial": vi.Dirichlet(jnp.asarray(x[0] + counts[0])),
@@ -79,10 +89,14 @@ def test_the_rows_are_bounded_below_where_transitions_were_used(spread: float) -
 
 @pytest.mark.parametrize("spread", [50.0, 4.0])
 def test_what_rare_transitions_add_is_below_its_limit(spread: float) -> None:
-    """Above the quadrature at most by an eighth of the variances of log beta; with none at all not above."""
+    """Above the quadrature at most by an eighth of the variances of log beta; with none at all not
+    above."""
     a, b = 0.4 * spread, 0.6 * spread
     v, weights = stick(a, b)
-    limit = weights @ np.log(np.stack([v, 1 - v], -1)) ** 2 - (weights @ np.log(np.stack([v, 1 - v], -1))) ** 2
+    limit = (
+        weights @ np.log(np.stack([v, 1 - v], -1)) ** 2
+        - (weights @ np.log(np.stack([v, 1 - v], -1))) ** 2
+    )
     with enable_x64():
         for rare in (0.0, 1e-3, 0.05, 0.3, 0.9):
             counts = np.array([[rare, 1.5], [7.3, rare], [rare, 30.0]])
@@ -103,7 +117,9 @@ def test_the_bound_of_all_is_below_the_evidence() -> None:
             for k in range(2):
                 y = Y[np.array(path) == k]
                 cov = np.eye(len(y)) + prior_variance
-                of_path += laws.multivariate_normal(np.zeros(len(y)), cov).logpdf(y) if len(y) else 0.0
+                of_path += (
+                    laws.multivariate_normal(np.zeros(len(y)), cov).logpdf(y) if len(y) else 0.0
+                )
             terms.append(of_path)
         model = hdp_hmm(emission, ALPHA, GAMMA, STICKINESS)
         data = vi.models.pad([Y[:, None]])
@@ -119,7 +135,8 @@ def test_totals_are_those_of_the_dirichlet() -> None:
 
 
 def test_rows_that_are_drawn_have_their_log_density_and_its_slope() -> None:
-    """Of a draw or a point there is no Dirichlet; the slope is by differences of SciPy's density at other totals."""
+    """Of a draw or a point there is no Dirichlet; the slope is by differences of SciPy's density at
+    other totals."""
     with enable_x64(True):
         x, pi = np.array([0.4, 1.5, 2.2]), np.array([0.03, 0.3, 0.67])
         value = lambda x: _of_row(jnp.asarray(4.1 - 3 * FLOOR), x, jnp.log(pi), jnp.ones(3))
@@ -138,7 +155,9 @@ def test_the_slope_in_sticks_is_the_number_of_tables() -> None:
     counts = np.array([[1.0, 1.5], [7.3, 1.0], [2.2, 30.0]])
     log = np.log(np.array([0.3, 0.7]))
     y = ALPHA * np.exp(log)
-    x = np.stack([y + FLOOR, y + FLOOR + STICKINESS * np.eye(2)[0], y + FLOOR + STICKINESS * np.eye(2)[1]])
+    x = np.stack(
+        [y + FLOOR, y + FLOOR + STICKINESS * np.eye(2)[0], y + FLOOR + STICKINESS * np.eye(2)[1]]
+    )
     c = x + counts
     e_log = digamma(c) - digamma(c.sum(-1, keepdims=True))
     tables = np.sum(y * (digamma(c) - digamma(x)), 0)
@@ -154,11 +173,13 @@ def test_the_slope_in_sticks_is_the_number_of_tables() -> None:
     np.testing.assert_allclose(np.ravel(slopes), tables, rtol=1e-6)
 
 
-# --- fits ------------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------
 def sequences() -> tuple:
     """Two, which stay in one of three states for ten steps."""
     path = np.stack([np.repeat([0, 1, 2, 0, 1, 2], 10), np.repeat([2, 1, 0, 1, 2, 0], 10)])
-    return vi.models.pad(list(np.random.default_rng(0).normal(size=(2, 60, 1)) + 9.0 * path[:, :, None]))
+    return vi.models.pad(
+        list(np.random.default_rng(0).normal(size=(2, 60, 1)) + 9.0 * path[:, :, None])
+    )
 
 
 def chain(k: int) -> vi.Model:
@@ -180,7 +201,9 @@ def test_no_step_lowers_the_bound() -> None:
 
 
 def test_parts_and_minibatches_come_near_the_bound(settled: vi.Fit) -> None:
-    parts = vi.fit(vi.memoized(chain(6), num_parts=2), sequences(), num_epochs=40, key=jax.random.key(0))
+    parts = vi.fit(
+        vi.memoized(chain(6), num_parts=2), sequences(), num_epochs=40, key=jax.random.key(0)
+    )
     some = vi.fit(vi.svi(chain(6)), sequences(), batch_size=1, num_epochs=40, key=jax.random.key(0))
     for fit in (parts, some):
         means = np.asarray(fit.posterior["components"].mean())[:, 0]
@@ -219,7 +242,10 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_a_mode_of_rows_is_refused() -> None:
     """Of emissions alone it is a point as any other."""
-    with pytest.raises(ValueError, match=r"estimand: expected a distribution of .*, got mode\(\) of .*Use vijax\.cavi"):
+    with pytest.raises(
+        ValueError,
+        match=r"estimand: expected a distribution of .*, got mode\(\) of .*Use vijax\.cavi",
+    ):
         vi.map(chain(3))
     assert vi.compose(
         chain(3), estimand={"components": vi.estimand.mode()}, step_size=vi.step_size.constant(1.0)

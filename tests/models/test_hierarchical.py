@@ -42,7 +42,9 @@ def at_a_point(name):
         stats = {"population": prior["population"].stats(MeanPrecision(MEAN, PRECISION))}
         if "noise" in prior:
             stats["noise"] = prior["noise"].stats(TAU)
-        bound = jax.jit(lambda s, d: model.local_elbo({}, s, Minibatch(d, None), jax.random.key(0), TIGHT))
+        bound = jax.jit(
+            lambda s, d: model.local_elbo({}, s, Minibatch(d, None), jax.random.key(0), TIGHT)
+        )
         said = jax.tree.map(np.asarray, bound(stats, data))
         q = said.local["coefficients"]
         return said.per_group, np.asarray(q.mean()), np.asarray(q.cov), said.local
@@ -64,15 +66,18 @@ def test_linear_groups_are_exact_given_the_population():
         exact = stats.multivariate_normal(x @ MEAN, cov).logpdf(y) if len(y) else 0.0
         np.testing.assert_allclose(bounds[j], exact, atol=1e-10)
         precision = PRECISION + TAU * x.T @ x
-        m, v = np.linalg.solve(precision, PRECISION @ MEAN + TAU * x.T @ y), np.linalg.inv(precision)
+        m, v = (
+            np.linalg.solve(precision, PRECISION @ MEAN + TAU * x.T @ y),
+            np.linalg.inv(precision),
+        )
         np.testing.assert_allclose(means[j], m, rtol=1e-9, atol=rounding(m))
         np.testing.assert_allclose(covs[j], v, rtol=1e-9, atol=rounding(v))
 
 
 def test_probit_locals_are_fixed_points_of_albert_and_chib():
-    """Their conditionals at expected statistics: b | z ~ N(V (L mu + X' z), V), V^-1 = L + X' X; z | b a normal of
-    mean x' b cut off at 0 on the side of the label. The bound: sum log Phi(y x' m) - x' V x / 2, less the divergence of
-    N(m, V) from the population."""
+    """Their conditionals at expected statistics: b | z ~ N(V (L mu + X' z), V), V^-1 = L + X' X; z
+    | b a normal of mean x' b cut off at 0 on the side of the label. The bound: sum log Phi(y x' m)
+    - x' V x / 2, less the divergence of N(m, V) from the population."""
     bounds, means, covs, _ = at_a_point("probit")
     for j in range(4):
         x, y = rows_of("probit", j)
@@ -83,14 +88,16 @@ def test_probit_locals_are_fixed_points_of_albert_and_chib():
         m = v @ (PRECISION @ MEAN + x.T @ z)
         np.testing.assert_allclose(means[j], m, rtol=1e-9, atol=rounding(m))
         ratio, shift = PRECISION @ v, means[j] - MEAN
-        divergence = 0.5 * (np.trace(ratio) - 2 - np.linalg.slogdet(ratio)[1] + shift @ PRECISION @ shift)
+        divergence = 0.5 * (
+            np.trace(ratio) - 2 - np.linalg.slogdet(ratio)[1] + shift @ PRECISION @ shift
+        )
         expected = np.sum(stats.norm.logcdf(y * f)) - 0.5 * np.trace(x @ v @ x.T) - divergence
         np.testing.assert_allclose(bounds[j], expected, atol=1e-10)
 
 
 def test_logistic_locals_and_bounds_are_those_of_jaakkola_and_jordan():
-    """V^-1 = L + 2 sum lambda(xi) x x', m = V (L mu + sum y x / 2), xi^2 = x' (V + m m') x; and their bound, the
-    evidence of a Gaussian, at that xi."""
+    """V^-1 = L + 2 sum lambda(xi) x x', m = V (L mu + sum y x / 2), xi^2 = x' (V + m m') x; and
+    their bound, the evidence of a Gaussian, at that xi."""
     bounds, means, covs, _ = at_a_point("logistic")
     for j in range(4):
         x, y = rows_of("logistic", j)
@@ -107,14 +114,20 @@ def test_logistic_locals_and_bounds_are_those_of_jaakkola_and_jordan():
 
 
 def test_gibbs_messages_of_the_logistic_are_posterior_means():
-    """5,000 copies of one group of few rows: E[b] and E[b^2] given (mu, L) by quadrature, within 1 %."""
+    """5,000 copies of one group of few rows: E[b] and E[b^2] given (mu, L) by quadrature, within 1
+    %."""
     x, y = np.array([1.2, -0.5, 2.0, 0.7]), np.array([1.0, 1.0, 1.0, -1.0])
     model = vi.models.multilevel_logistic_regression(1)
     point = MeanPrecision(jnp.array([0.3]), jnp.array([[1.5]]))
     stats = {"population": model.prior({})["population"].stats(point)}
-    copies = lambda a: jnp.broadcast_to(jnp.asarray(a, jnp.result_type(float)), (5000, *np.shape(a)))
+    copies = lambda a: jnp.broadcast_to(
+        jnp.asarray(a, jnp.result_type(float)), (5000, *np.shape(a))
+    )
     data = copies(x[:, None]), copies(y), jnp.ones((5000, 4), bool)
-    total = lambda s: model.local_elbo({}, s, Minibatch(data, None), jax.random.key(0), vi.estep.gibbs()).total / 5000
+    total = lambda s: (
+        model.local_elbo({}, s, Minibatch(data, None), jax.random.key(0), vi.estep.gibbs()).total
+        / 5000
+    )
     got = jax.jit(jax.grad(total))(stats)["population"]
     b = np.linspace(-12, 12, 4001)
     weight = np.exp(-0.75 * (b - 0.3) ** 2 + special.log_expit(np.outer(b, x * y)).sum(1))
@@ -126,8 +139,8 @@ def test_gibbs_messages_of_the_logistic_are_posterior_means():
 
 @pytest.mark.parametrize(("name", "gap"), [("probit", 1.0), ("logistic", 0.1)])
 def test_bounds_of_groups_are_below_quadrature_in_two_dimensions(name, gap):
-    """The gap is what the factorisation costs: more for the probit, whose z and b depend on each other more than w and
-    b do."""
+    """The gap is what the factorisation costs: more for the probit, whose z and b depend on each
+    other more than w and b do."""
     bounds = at_a_point(name)[0]
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     u = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
@@ -140,13 +153,18 @@ def test_bounds_of_groups_are_below_quadrature_in_two_dimensions(name, gap):
         assert exact - gap < bounds[j] <= exact + 1e-12
 
 
-# --- one coefficient, where all of it can be integrated ---------------------------------------------------------------
+# --- one coefficient, where all of it can be integrated -------------------------------------------
 def quadrature(name):
-    """log p(y), and posterior means of mu, the precision (and tau), by grids over mu, log precision (and log tau)."""
+    """log p(y), and posterior means of mu, the precision (and tau), by grids over mu, log precision
+    (and log tau)."""
     t, log_l = np.linspace(-7, 7, 141), np.linspace(-7, 3.5, 141)
     precision = np.exp(log_l)[:, None]
     mu = 0.2 + t / np.sqrt(precision)
-    log_weight = stats.norm.logpdf(t) + stats.gamma(2.0, scale=1 / (2.0 * 0.64)).logpdf(precision) + log_l[:, None]
+    log_weight = (
+        stats.norm.logpdf(t)
+        + stats.gamma(2.0, scale=1 / (2.0 * 0.64)).logpdf(precision)
+        + log_l[:, None]
+    )
     log_weight += np.log((t[1] - t[0]) * (log_l[1] - log_l[0]))
     if name == "linear":
         log_tau = np.linspace(-5, 4, 91)[:, None, None]
@@ -166,7 +184,9 @@ def quadrature(name):
             log_lik = special.log_ndtr if name == "probit" else special.log_expit
             b = mu + nodes[:, None, None] / np.sqrt(precision)
             total = sum(log_lik(yn * xn * b) for xn, yn in zip(x, y, strict=True))
-            log_weight = log_weight + special.logsumexp(total, axis=0, b=weights[:, None, None] / np.sqrt(2 * np.pi))
+            log_weight = log_weight + special.logsumexp(
+                total, axis=0, b=weights[:, None, None] / np.sqrt(2 * np.pi)
+            )
     evidence = special.logsumexp(log_weight)
     p = np.exp(log_weight - evidence)
     means = [np.sum(p * mu), np.sum(p * precision)]
@@ -210,7 +230,7 @@ def test_gibbs_agrees_with_quadrature(name):
     assert np.all(error < 0.05 * np.abs(exact) + 0.02)
 
 
-# --- many groups ------------------------------------------------------------------------------------------------------
+# --- many groups ----------------------------------------------------------------------------------
 def many(name, groups=300, rows=8):
     rng = np.random.default_rng(1)
     b = np.array([0.5, -1.0]) + rng.normal(size=(groups, 2)) * [0.7, 0.4]
@@ -219,13 +239,17 @@ def many(name, groups=300, rows=8):
     z = np.sum(x * b[labels], 1)
     noise = {"linear": 0.5 * rng.normal(size=len(z)), "probit": rng.normal(size=len(z))}
     y = z + noise.get(name, rng.logistic(size=len(z)))
-    return group_rows(x.astype(np.float32), (y if name == "linear" else np.sign(y)).astype(np.float32), labels)
+    return group_rows(
+        x.astype(np.float32), (y if name == "linear" else np.sign(y)).astype(np.float32), labels
+    )
 
 
 @pytest.mark.parametrize(("name", "algorithm"), [("linear", "ssvi_a"), ("logistic", "svi")])
 def test_minibatches_of_groups_find_the_population(name, algorithm):
     model, data = MODELS[name][0](2), many(name)
-    fit = vi.fit(getattr(vi, algorithm)(model), data, num_epochs=30, batch_size=50, key=jax.random.key(0))
+    fit = vi.fit(
+        getattr(vi, algorithm)(model), data, num_epochs=30, batch_size=50, key=jax.random.key(0)
+    )
     mean, precision = fit.posterior["population"].mean()
     np.testing.assert_allclose(mean, [0.5, -1.0], atol=0.15)
     np.testing.assert_allclose(np.sqrt(np.diag(np.linalg.inv(precision))), [0.7, 0.4], atol=0.15)
@@ -235,10 +259,17 @@ def test_minibatches_of_groups_find_the_population(name, algorithm):
 
 @pytest.mark.slow
 def test_minibatches_reach_what_coordinate_ascent_does():
-    """Probit; mean field, which takes z and b for independent, understates both the spread and the slopes."""
+    """Probit; mean field, which takes z and b for independent, understates both the spread and the
+    slopes."""
     model, data = vi.models.hierarchical_probit_regression(2), many("probit")
-    full = vi.fit(vi.cavi(model), data, num_steps=300, key=jax.random.key(0)).posterior["population"].mean()
-    part = vi.fit(vi.svi(model), data, num_epochs=60, batch_size=50, key=jax.random.key(0)).posterior["population"]
+    full = (
+        vi.fit(vi.cavi(model), data, num_steps=300, key=jax.random.key(0))
+        .posterior["population"]
+        .mean()
+    )
+    part = vi.fit(
+        vi.svi(model), data, num_epochs=60, batch_size=50, key=jax.random.key(0)
+    ).posterior["population"]
     np.testing.assert_allclose(part.mean().mean, full.mean, atol=0.03)
     spread = lambda p: np.sqrt(np.diag(np.linalg.inv(p)))
     np.testing.assert_allclose(spread(part.mean().precision), spread(full.precision), rtol=0.1)
@@ -248,7 +279,8 @@ def test_minibatches_reach_what_coordinate_ascent_does():
 
 @pytest.mark.parametrize("algorithm", ["em", "map"])
 def test_points(algorithm):
-    """EM of a random-effects model: the likelihood of the groups, by its closed form, is stationary."""
+    """EM of a random-effects model: the likelihood of the groups, by its closed form, is
+    stationary."""
     data = many("linear", 60)
     with jax.enable_x64(True):
         data = as_floats(data, np.float64)
@@ -263,7 +295,10 @@ def test_points(algorithm):
 
     def log_lik(mean, cov, tau):
         covs = x @ cov @ np.swapaxes(x, 1, 2) + np.eye(8) / tau
-        return sum(stats.multivariate_normal(a @ mean, c).logpdf(b) for a, b, c in zip(x, y, covs, strict=True))
+        return sum(
+            stats.multivariate_normal(a @ mean, c).logpdf(b)
+            for a, b, c in zip(x, y, covs, strict=True)
+        )
 
     mean, precision, tau = map(np.asarray, (mean, precision, tau))
     cov = np.linalg.inv(precision)
@@ -275,7 +310,7 @@ def test_points(algorithm):
         assert best > log_lik(mean, cov, tau * scale)
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 def broken(index, value, what=1):
     data = [np.array(a) for a in data_of("logistic")]
     data[what][index] = value
@@ -286,16 +321,30 @@ def broken(index, value, what=1):
     ("data", "message"),
     [
         (X2, r"a triple \(x, y, mask\), got ndarray. See vijax.models.group_rows"),
-        (data_of("logistic", 1), r"x of shape \(J, n, 2\), y and mask of shape \(J, n\), got \(4, 6, 1\)"),
-        (broken((3, 2), 0.0), r"labels -1 and \+1 .*2\*y - 1.*, got 1 rows that are not, the first row 2 of group 3"),
-        (broken((1, 0, 1), np.nan, 0), r"finite inputs, got 1 rows that are not, the first row 0 of group 1"),
+        (
+            data_of("logistic", 1),
+            r"x of shape \(J, n, 2\), y and mask of shape \(J, n\), got \(4, 6, 1\)",
+        ),
+        (
+            broken((3, 2), 0.0),
+            r"labels -1 and \+1 .*2\*y - 1.*, got 1 rows that are not, the first row 2 of group 3",
+        ),
+        (
+            broken((1, 0, 1), np.nan, 0),
+            r"finite inputs, got 1 rows that are not, the first row 0 of group 1",
+        ),
         (broken((2, 0, 1), np.nan, 0), r"finite numbers in padded rows too"),
         (broken((...,), False, 2), r"at least one row"),
     ],
 )
 def test_bad_data(data, message):
     with pytest.raises(ValueError, match=message):
-        vi.fit(vi.cavi(vi.models.multilevel_logistic_regression(2)), data, num_steps=1, key=jax.random.key(0))
+        vi.fit(
+            vi.cavi(vi.models.multilevel_logistic_regression(2)),
+            data,
+            num_steps=1,
+            key=jax.random.key(0),
+        )
 
 
 @pytest.mark.parametrize(
@@ -315,7 +364,8 @@ def test_bad_arguments(arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"), [([0, 1], "shapes"), ([0.0, 1.0, 1.0], "integers"), ([0, 1, 5], r"integers in \[0, 3\)")]
+    ("labels", "message"),
+    [([0, 1], "shapes"), ([0.0, 1.0, 1.0], "integers"), ([0, 1, 5], r"integers in \[0, 3\)")],
 )
 def test_bad_labels(labels, message):
     with pytest.raises(ValueError, match=message):

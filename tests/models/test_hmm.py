@@ -1,4 +1,5 @@
-"""Hidden Markov models against enumeration of paths, hmmlearn-style Baum-Welch by hand, and each other's paddings."""
+"""Hidden Markov models against enumeration of paths, hmmlearn-style Baum-Welch by hand, and each
+other's paddings."""
 
 import itertools
 
@@ -39,26 +40,37 @@ def log_evidence(y):
 
 def test_elbo_is_below_the_evidence_and_never_falls():
     with jax.enable_x64(True):
-        fit = vi.fit(vi.cavi(model()), (WORDS[None], np.ones((1, 5), bool)), num_steps=80, key=jax.random.key(0))
+        fit = vi.fit(
+            vi.cavi(model()),
+            (WORDS[None], np.ones((1, 5), bool)),
+            num_steps=80,
+            key=jax.random.key(0),
+        )
     evidence = log_evidence(WORDS)
     assert evidence - 2.0 < fit.trace["elbo"][-1] < evidence
     assert np.all(np.diff(fit.trace["elbo"]) >= -1e-9 * np.abs(fit.trace["elbo"][1:]))
 
 
 def baum_welch(y, initial, transition, emit, steps):
-    """By enumeration of all paths: exact expected counts, no recursion to share a bug with. NaN is a step not seen."""
+    """By enumeration of all paths: exact expected counts, no recursion to share a bug with. NaN is
+    a step not seen."""
     seen = ~np.isnan(y).any(axis=1)
     y = np.where(seen[:, None], y, 0.0)
     paths = np.array(list(itertools.product([0, 1], repeat=len(y))))
     for _ in range(steps):
-        weights = np.log(initial[paths[:, 0]]) + np.log(transition[paths[:, :-1], paths[:, 1:]]).sum(1)
+        weights = np.log(initial[paths[:, 0]]) + np.log(
+            transition[paths[:, :-1], paths[:, 1:]]
+        ).sum(1)
         likelihoods = (emit[paths] @ y.T)[:, np.arange(len(y)), np.arange(len(y))]
         weights += np.log(np.where(seen, likelihoods, 1.0)).sum(1)
         value = special.logsumexp(weights)
         post = np.exp(weights - value)
         initial = np.array([post[paths[:, 0] == k].sum() for k in (0, 1)])
         transition = np.array(
-            [[post @ ((paths[:, :-1] == a) & (paths[:, 1:] == b)).sum(1) for b in (0, 1)] for a in (0, 1)]
+            [
+                [post @ ((paths[:, :-1] == a) & (paths[:, 1:] == b)).sum(1) for b in (0, 1)]
+                for a in (0, 1)
+            ]
         )
         transition /= transition.sum(1, keepdims=True)
         emit = np.array([(post @ (paths == k)) @ y for k in (0, 1)])
@@ -71,11 +83,17 @@ UNSEEN = np.where(np.arange(5)[:, None] == 2, np.nan, WORDS)
 
 @pytest.mark.parametrize("y", [WORDS, UNSEEN], ids=["seen", "a step not seen"])
 def test_em_is_baum_welch(y):
-    start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    start = (
+        np.array([0.6, 0.4]),
+        np.array([[0.7, 0.3], [0.4, 0.6]]),
+        np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]),
+    )
     expected = baum_welch(y, *start, steps=3)
     with jax.enable_x64(True):
         names = ("initial", "transition", "components")
-        q = vi.Product({n: vi.Dirichlet.from_concentration(1 + p) for n, p in zip(names, start, strict=True)})
+        q = vi.Product(
+            {n: vi.Dirichlet.from_concentration(1 + p) for n, p in zip(names, start, strict=True)}
+        )
         alg, data = vi.em(model(init=lambda key, context: q)), (y[None], np.ones((1, 5), bool))
         fit = vi.fit(alg, data, num_steps=3, key=jax.random.key(0))
         for name, value in zip(names, expected[:3], strict=True):
@@ -83,15 +101,22 @@ def test_em_is_baum_welch(y):
         np.testing.assert_allclose(fit.trace["elbo"][-1], expected[3], rtol=1e-9)
 
 
-@pytest.mark.parametrize("estep", [vi.estep.mean_field(), vi.estep.gibbs(num_sweeps=2)], ids=["exact", "gibbs"])
+@pytest.mark.parametrize(
+    "estep", [vi.estep.mean_field(), vi.estep.gibbs(num_sweeps=2)], ids=["exact", "gibbs"]
+)
 def test_padding_and_empty_sequences_change_nothing(estep):
     """The same sequences with more padding, and with an empty one and one of a single step."""
     y = RNG.poisson(3.0, (4, 6, 2)).astype(np.float32)
     mask = np.arange(6) < np.array([6, 4, 1, 0])[:, None]
     m = vi.models.hmm(emission.poisson(3, 2))
     q = m.init({}, jax.random.key(0), m.prior({}), vi.Minibatch((y, mask), None))
-    bound = jax.jit(lambda s, data: m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(5), estep))
-    wide = (np.pad(y, ((0, 0), (0, 3), (0, 0)), constant_values=7.0), np.pad(mask, ((0, 0), (0, 3))))
+    bound = jax.jit(
+        lambda s, data: m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(5), estep)
+    )
+    wide = (
+        np.pad(y, ((0, 0), (0, 3), (0, 0)), constant_values=7.0),
+        np.pad(mask, ((0, 0), (0, 3))),
+    )
     a, b = (bound(q.expected_stats(), data).per_group for data in ((y, mask), wide))
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     assert a[3] == b[3] == 0.0
@@ -106,7 +131,8 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("map", "svi", "s
 
 @pytest.mark.parametrize("algorithm", ["cavi", "ssvi_a", *SLOW])
 def test_states_are_recovered(algorithm):
-    """Sticky chains with separated Gaussians: transition, means, Viterbi and smoothing near the truth."""
+    """Sticky chains with separated Gaussians: transition, means, Viterbi and smoothing near the
+    truth."""
     rng = np.random.default_rng(1)
     truth = np.zeros((30, 40), int)
     for t in range(1, 40):
@@ -114,7 +140,9 @@ def test_states_are_recovered(algorithm):
     y = rng.normal(np.where(truth[..., None] == 1, 3.0, -3.0), 1.0, (30, 40, 2)).astype(np.float32)
     data = vi.models.pad([row[: 40 - n] for n, row in enumerate(y)])
     alg = getattr(vi, algorithm)(vi.models.hmm(emission.full_gaussian(2, 2)))
-    whole = {"num_steps": 15} if algorithm in ("cavi", "map") else {"num_epochs": 40, "batch_size": 10}
+    whole = (
+        {"num_steps": 15} if algorithm in ("cavi", "map") else {"num_epochs": 40, "batch_size": 10}
+    )
     fit = vi.fit(alg, data, key=jax.random.key(0), **whole)
     means = fit.posterior["components"].mean().mean[:, 0]
     np.testing.assert_allclose(np.sort(means), [-3.0, 3.0], atol=0.3)
@@ -130,21 +158,30 @@ def test_states_are_recovered(algorithm):
 
 def test_score_of_known_parameters_is_the_evidence():
     """Concentrated posterior: the score per step is log p(y) / T by enumeration."""
-    start = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    start = (
+        np.array([0.6, 0.4]),
+        np.array([[0.7, 0.3], [0.4, 0.6]]),
+        np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]),
+    )
     names = ("initial", "transition", "components")
-    q = vi.Product({n: vi.Dirichlet.from_concentration(1e7 * p) for n, p in zip(names, start, strict=True)})
+    q = vi.Product(
+        {n: vi.Dirichlet.from_concentration(1e7 * p) for n, p in zip(names, start, strict=True)}
+    )
     from vijax.models.series.hmm import score
 
     known = lambda words: baum_welch(words, *start, steps=1)[3]
     found = score(emission.categorical(2, 3), q, (WORDS[None], np.ones((1, 5), bool)))
     np.testing.assert_allclose(found.mean, known(WORDS) / 5, rtol=1e-5)
-    beside = score(emission.categorical(2, 3), q, vi.models.pad([WORDS, WORDS[:3]]))  # padding is no step
+    beside = score(
+        emission.categorical(2, 3), q, vi.models.pad([WORDS, WORDS[:3]])
+    )  # padding is no step
     np.testing.assert_allclose(beside.mean, (known(WORDS) + known(WORDS[:3])) / 8, rtol=1e-5)
     assert beside.num_tokens.tolist() == [5, 3]
 
 
 def peers(kind, rng):
-    """A model of hmmlearn's with fixed parameters, our emission, those parameters, and observations."""
+    """A model of hmmlearn's with fixed parameters, our emission, those parameters, and
+    observations."""
     hmmlearn = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is not installed")
     if kind == "categorical":
         peer, probs = hmmlearn.CategoricalHMM(3, n_features=4), rng.dirichlet(np.ones(4), 3)
@@ -179,7 +216,11 @@ def test_likelihoods_agree_with_hmmlearn(kind):
         data = vi.models.pad([np.asarray(part, np.float64) for part in np.split(y, ends[:-1])])
         m = vi.models.hmm(emits)
         point = {"initial": peer.startprob_, "transition": peer.transmat_, "components": parameters}
-        bound = jax.jit(lambda s: m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), m.estep).per_group)
+        bound = jax.jit(
+            lambda s: (
+                m.local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), m.estep).per_group
+            )
+        )
         mine = np.asarray(bound(m.prior({}).stats(point)))
     rows = [slice(end - size, end) for end, size in zip(ends, (12, 7, 1), strict=True)]
     np.testing.assert_allclose(mine, [peer.score(observed[r]) for r in rows], rtol=1e-9)
@@ -187,8 +228,8 @@ def test_likelihoods_agree_with_hmmlearn(kind):
 
 @pytest.mark.parametrize("algorithm", ["cavi", "map"])
 def test_degenerate_data(algorithm):
-    """In float32: all points the same (constant columns, duplicates, states that stay empty), fewer points than
-    states, and sequences of one step, beside empty ones."""
+    """In float32: all points the same (constant columns, duplicates, states that stay empty), fewer
+    points than states, and sequences of one step, beside empty ones."""
     alg = getattr(vi, algorithm)(vi.models.hmm(emission.diagonal_gaussian(4, 2, shape=2.0)))
     whole = np.ones((3, 5), bool)
     two = np.arange(5) < np.array([2, 0, 0])[:, None]
@@ -199,7 +240,9 @@ def test_degenerate_data(algorithm):
         assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(fit.posterior))
         assert np.all(np.isfinite(fit.trace["elbo"]))
         assert np.all(np.diff(fit.trace["elbo"]) >= -1e-4 * np.abs(fit.trace["elbo"][1:]))
-        np.testing.assert_allclose(np.sum(fit.posterior["initial"].concentration) - 4, mask[:, 0].sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            np.sum(fit.posterior["initial"].concentration) - 4, mask[:, 0].sum(), rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +256,10 @@ def test_degenerate_data(algorithm):
         ),
         ((np.zeros((1, 2, 3)), np.zeros((1, 2), bool)), "at least one step"),
         ((np.full((1, 2, 3), 0.5), np.ones((1, 2), bool)), "counts 0, 1, 2"),
-        ((np.full((2, 2, 3), np.nan), np.array([[0, 0], [1, 0]], bool)), "got nan in sequence 1, step 0, column 0"),
+        (
+            (np.full((2, 2, 3), np.nan), np.array([[0, 0], [1, 0]], bool)),
+            "got nan in sequence 1, step 0, column 0",
+        ),
     ],
 )
 def test_bad_data(data, message):

@@ -1,5 +1,5 @@
-"""Hierarchical Poisson factorisation: Gopalan, Hofman and Blei's coordinate updates in NumPy, the bound by all its
-terms, features, minibatches, recommendations, wrong input."""
+"""Hierarchical Poisson factorisation: Gopalan, Hofman and Blei's coordinate updates in NumPy, the
+bound by all its terms, features, minibatches, recommendations, wrong input."""
 
 import types
 
@@ -18,7 +18,14 @@ from vijax.families.scalar.gamma_by_row import GammaByRow
 from vijax.models import hpf, new_items, recommend
 
 K, ITEMS, USERS = 3, 12, 20
-GIVEN = {"a": 0.4, "user_shape": 0.7, "user_rate": 1.3, "c": 0.5, "item_shape": 0.9, "item_rate": 0.8}
+GIVEN = {
+    "a": 0.4,
+    "user_shape": 0.7,
+    "user_rate": 1.3,
+    "c": 0.5,
+    "item_shape": 0.9,
+    "item_rate": 0.8,
+}
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(RNG.gamma(0.3, 3.0, (USERS, K)) @ RNG.gamma(0.3, 3.0, (K, ITEMS)))
 COUNTS[4] = 0
@@ -26,7 +33,8 @@ COUNTS[5, 2] = 3000
 
 
 class ByHand:
-    """The paper's algorithm 1 in float64, dense, with the responsibilities of all entries formed."""
+    """The paper's algorithm 1 in float64, dense, with the responsibilities of all entries
+    formed."""
 
     def __init__(self, items, rates):
         g = GIVEN
@@ -58,19 +66,24 @@ class ByHand:
 
     def rates(self):
         shape = np.full(ITEMS, GIVEN["item_shape"] + K * GIVEN["c"])
-        self.eta = [shape, GIVEN["item_shape"] / GIVEN["item_rate"] + (self.beta[0] / self.beta[1]).sum(1)]
+        self.eta = [
+            shape,
+            GIVEN["item_shape"] / GIVEN["item_rate"] + (self.beta[0] / self.beta[1]).sum(1),
+        ]
 
     def elbo(self):
         """E[log p] - E[log q], term by term, over all entries of the matrix."""
         g, phi = GIVEN, self.shares()
         of = lambda shape, rate: (psi(shape) - np.log(rate), shape / rate)
-        (log_t, t), (log_b, b), (log_x, x), (log_e, e) = (of(*q) for q in (self.theta, self.beta, self.xi, self.eta))
+        (log_t, t), (log_b, b), (log_x, x), (log_e, e) = (
+            of(*q) for q in (self.theta, self.beta, self.xi, self.eta)
+        )
         log_prior = lambda shape, log_rate, rate, log, value: np.sum(
             shape * log_rate - gammaln(shape) + (shape - 1) * log - rate * value
         )
-        total = np.sum(COUNTS[..., None] * phi * (log_t[:, None] + log_b[None] - np.log(phi))) - np.sum(
-            gammaln(COUNTS + 1)
-        )
+        total = np.sum(
+            COUNTS[..., None] * phi * (log_t[:, None] + log_b[None] - np.log(phi))
+        ) - np.sum(gammaln(COUNTS + 1))
         total -= np.sum(t @ b.T)
         total += log_prior(g["a"], log_x[:, None], x[:, None], log_t, t)
         total += log_prior(g["c"], log_e[:, None], e[:, None], log_b, b)
@@ -78,7 +91,8 @@ class ByHand:
             rate = g[f"{name}_shape"] / g[f"{name}_rate"]
             total += log_prior(g[f"{name}_shape"], np.log(rate), rate, log, value)
         return total + sum(
-            stats.gamma.entropy(s, scale=1 / r).sum() for s, r in (self.theta, self.beta, self.xi, self.eta)
+            stats.gamma.entropy(s, scale=1 / r).sum()
+            for s, r in (self.theta, self.beta, self.xi, self.eta)
         )
 
 
@@ -100,7 +114,9 @@ def test_twenty_sweeps_are_those_of_the_paper():
             state, info = step(jax.random.key(0), state, batch)
             hand.users()
             elbo = hand.elbo()
-            np.testing.assert_allclose(info.bound - info.penalty, elbo, rtol=1e-10, err_msg=str(sweep))
+            np.testing.assert_allclose(
+                info.bound - info.penalty, elbo, rtol=1e-10, err_msg=str(sweep)
+            )
             hand.items()
             hand.users()
             hand.rates()
@@ -141,10 +157,14 @@ def test_prior_of_items_given_their_rates_and_features():
             def of_globals(values, hyper, model=model):
                 prior = model.prior(hyper)
                 own = sum(jnp.sum(prior[name].log_prob(x)) for name, x in values.items())
-                return own + model.global_elbo(hyper, stats_at(values["items"], values["item_rates"]))
+                return own + model.global_elbo(
+                    hyper, stats_at(values["items"], values["item_rates"])
+                )
 
             found = of_globals({"items": items, "item_rates": rates}, hyper)
-            wanted = stats.gamma.logpdf(items, 0.5, scale=np.exp(tilt) / rates[:, None]).sum() + of_rates
+            wanted = (
+                stats.gamma.logpdf(items, 0.5, scale=np.exp(tilt) / rates[:, None]).sum() + of_rates
+            )
             np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
 
@@ -159,7 +179,8 @@ def test_bound_of_a_user_is_below_the_evidence_and_near():
             x, t = np.exp(np.linspace(-8, 4, 700))[:, None], np.exp(np.linspace(-9, 4, 700))[None]
             joint = stats.gamma.pdf(x, 3.0, scale=1.5 / 3.0) * stats.gamma.pdf(t, 2.0, scale=1 / x)
             joint = joint * np.prod(
-                [stats.poisson.pmf(y, t * b) for y, b in zip(counts[0], items[:, 0], strict=True)], axis=0
+                [stats.poisson.pmf(y, t * b) for y, b in zip(counts[0], items[:, 0], strict=True)],
+                axis=0,
             )
             evidence = np.log(np.trapezoid(np.trapezoid(joint * t * x, dx=13 / 699), dx=12 / 699))
             assert evidence - 0.15 < bound < evidence
@@ -194,7 +215,10 @@ def test_recommendations_are_those_of_the_expected_counts():
     np.testing.assert_array_equal(one.items[0], found.items[7])
     assert recommend(fit, counts, 30, taken=True).items.min() == 0
     assert not set(found.items[0]) & set(counts[0].indices)
-    known, popular = fit.score(counts, key=jax.random.key(1)), np.asarray(counts.sum(0)).reshape(-1, 1)
+    known, popular = (
+        fit.score(counts, key=jax.random.key(1)),
+        np.asarray(counts.sum(0)).reshape(-1, 1),
+    )
     kept, hidden = vi.evaluate.hide(counts)
     assert known.mean > vi.evaluate.ranking(np.ones((120, 1)), popular, kept, hidden).mean
     ours = vs.PoissonFactorization(4, feedback="counts", max_iter=40, random_state=0).fit(counts)
@@ -211,25 +235,32 @@ def test_recommendations_are_those_of_the_expected_counts():
 
 
 def test_steps_by_items_are_the_dense_ones():
-    """In float64, with items that no batch has for many steps; steps so large that the scale is folded on the way."""
+    """In float64, with items that no batch has for many steps; steps so large that the scale is
+    folded on the way."""
     counts = planted(60, 80)
     with jax.enable_x64(True):
 
         def fit(lazy):
-            alg = vi.svi(hpf(3, 80), lazy=lazy, penalty_every=1, step_size=vi.step_size.constant(0.9))
+            alg = vi.svi(
+                hpf(3, 80), lazy=lazy, penalty_every=1, step_size=vi.step_size.constant(0.9)
+            )
             return vi.fit(alg, counts, batch_size=6, num_steps=20, key=jax.random.key(0))
 
         dense, lazy = fit(False), fit(True)
         assert isinstance(lazy.state.posterior["items"], GammaByRow)
         for name in ("items", "item_rates"):
-            for a, b in zip(jax.tree.leaves(dense.posterior[name]), jax.tree.leaves(lazy.posterior[name]), strict=True):
+            for a, b in zip(
+                jax.tree.leaves(dense.posterior[name]),
+                jax.tree.leaves(lazy.posterior[name]),
+                strict=True,
+            ):
                 np.testing.assert_allclose(b, a, rtol=1e-12)
         np.testing.assert_allclose(lazy.trace["elbo"], dense.trace["elbo"], rtol=1e-12)
 
 
 def test_covariates_of_a_user_change_the_scale_of_the_weights():
-    """theta ~ Gamma(a, xi t) is theta t ~ Gamma(a, xi): a user with tilts t at items beta is one at items beta / t, and
-    is bounded alike."""
+    """theta ~ Gamma(a, xi t) is theta t ~ Gamma(a, xi): a user with tilts t at items beta is one at
+    items beta / t, and is bounded alike."""
     with jax.enable_x64(True):
         items = RNG.gamma(1.0, size=(ITEMS, K)) + 0.1
         estep, at = vi.estep.mean_field(300, 1e-12), jnp.asarray([0.5, -0.25, 1.0])
@@ -239,7 +270,9 @@ def test_covariates_of_a_user_change_the_scale_of_the_weights():
 
         def bound(weights, items):
             hyper = {**model.hyper, "user_weights": weights[None]}
-            found = model.local_elbo(hyper, stats_at(items, np.ones(ITEMS)), batch, jax.random.key(0), estep)
+            found = model.local_elbo(
+                hyper, stats_at(items, np.ones(ITEMS)), batch, jax.random.key(0), estep
+            )
             return found.per_group[0], found.total
 
         ask = jax.jit(jax.value_and_grad(lambda *x: bound(*x)[::-1], has_aux=True))
@@ -257,7 +290,8 @@ def test_covariates_of_a_user_change_the_scale_of_the_weights():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_covariates_serve_users_who_took_nothing(seed: int):
-    """Two kinds of users, told apart by a number; 200 of them in training. Numbers of other users do not serve."""
+    """Two kinds of users, told apart by a number; 200 of them in training. Numbers of other users
+    do not serve."""
     rng = np.random.default_rng(seed)
     kind = np.arange(400) % 2
     numbers = np.stack([kind - 0.5, rng.normal(size=400)], 1)
@@ -266,11 +300,16 @@ def test_covariates_serve_users_who_took_nothing(seed: int):
     counts = rng.poisson(means * rng.gamma(2.0, 0.5, (400, 1)) @ items)
     # The first row is of training: users who all took nothing are refused.
     new, zeros = np.r_[0, 200:400], np.zeros((200, 60), int)
-    nothing, hidden = sp.csr_array(np.r_[counts[:1], zeros]), sp.csr_array(np.r_[zeros[:1], counts[200:]])
+    nothing, hidden = (
+        sp.csr_array(np.r_[counts[:1], zeros]),
+        sp.csr_array(np.r_[zeros[:1], counts[200:]]),
+    )
     rank = lambda weights, items: vi.evaluate.ranking(weights, items, nothing, hidden).mean
     found = {"by the truth": rank(means[new], items.T)}
     for name, x in (("shuffled", numbers[rng.permutation(400)]), ("own", numbers), ("none", None)):
-        users = lambda c, at, x=x: vi.data.read(c) if x is None else vi.models.with_covariates(c, x[at])
+        users = lambda c, at, x=x: (
+            vi.data.read(c) if x is None else vi.models.with_covariates(c, x[at])
+        )
         learn = {} if x is None else {"learn": vi.learn("user_weights", optimizer=optax.adam(0.05))}
         alg = vi.cavi(hpf(2, 60, num_covariates=0 if x is None else 2), **learn)
         fit = vi.fit(alg, users(counts[:200], slice(200)), num_steps=150, key=jax.random.key(0))
@@ -288,8 +327,12 @@ def test_minibatches_reach_the_bound_of_all_data():
     whole = vi.data.full_batch(vi.data.read(counts))[0]
     (_, info), found = jax.jit(full.alg.step)(jax.random.key(0), full.state, whole), []
     for seed in range(3):
-        small = vi.fit(vi.svi(hpf(4, 100)), counts, num_steps=600, batch_size=250, key=jax.random.key(seed))
-        _, at = jax.jit(full.alg.step)(jax.random.key(0), full.state._replace(posterior=small.posterior), whole)
+        small = vi.fit(
+            vi.svi(hpf(4, 100)), counts, num_steps=600, batch_size=250, key=jax.random.key(seed)
+        )
+        _, at = jax.jit(full.alg.step)(
+            jax.random.key(0), full.state._replace(posterior=small.posterior), whole
+        )
         found.append(float(at.bound - at.penalty))
     best = float(info.bound - info.penalty)
     assert max(found) > best - 0.005 * abs(best)
@@ -310,7 +353,9 @@ def test_weights_of_features_are_found_and_serve_new_items():
         key=jax.random.key(0),
     )
     law = new_items(fit, np.array([[0.5, 0.0], [-0.5, 0.0]])).mean()
-    chosen = np.asarray(fit.predict(counts)[[0, 200]] @ law.T)  # of a user of each kind, items of each
+    chosen = np.asarray(
+        fit.predict(counts)[[0, 200]] @ law.T
+    )  # of a user of each kind, items of each
     assert chosen[0].argmax() != chosen[1].argmax()
     assert np.all(chosen.max(1) > 3 * chosen.min(1))
 
@@ -331,7 +376,9 @@ WRONG = {
     r"by_words: expected mean_field\(\) for 'items'": lambda: vi.ssvi_a(hpf(3, 4), lazy=True),
     "by_words: expected a step of all globals at once": lambda: vi.cavi(hpf(3, 4), lazy=True),
     "by_words: expected fixed": lambda: vi.svi(hpf(3, 4), lazy=True, learn=("item_rate",)),
-    "fit: expected a fit of": lambda: recommend(types.SimpleNamespace(posterior={"topics": None}), COUNTS),
+    "fit: expected a fit of": lambda: recommend(
+        types.SimpleNamespace(posterior={"topics": None}), COUNTS
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""Structural zeros: probability zero exactly, bounds and messages against enumeration of what is possible."""
+"""Structural zeros: probability zero exactly, bounds and messages against enumeration of what is
+possible."""
 
 import itertools
 
@@ -48,7 +49,8 @@ def restricted_mixture():
 
 @pytest.mark.parametrize("estep", ESTEPS)
 def test_a_component_that_a_group_cannot_use_has_probability_zero(estep):
-    """However well it fits: the second group's y = 1e6 is 3e6 nats likelier under what it cannot use."""
+    """However well it fits: the second group's y = 1e6 is 3e6 nats likelier under what it cannot
+    use."""
     y, allowed = np.array([0.3, 1e6, -0.7]), np.array([[1.0, 1, 1], [1, 1, 0], [0, 1, 0]])
     data = {"y": jnp.asarray(y, jnp.float32), "allowed": jnp.asarray(allowed, jnp.float32)}
     bound, local, message = at_point(restricted_mixture(), data, ESTEPS[estep])
@@ -70,11 +72,15 @@ def left_to_right(num_steps=5):
     def energy(s, y):
         z = s["z"]
         fit = y[:, None] * s["m"].value - 0.5 * s["m"].square
-        return jnp.vdot(z.unary, fit) + jnp.vdot(z.transition, jnp.where(allowed, s["rows"].log, 0.0))
+        return jnp.vdot(z.unary, fit) + jnp.vdot(
+            z.transition, jnp.where(allowed, s["rows"].log, 0.0)
+        )
 
     def impossible(s, y):
         z = s["z"]
-        return jnp.sum(jnp.where(allowed, 0.0, z.transition)) + jnp.sum(jnp.where(first, 0.0, z.initial))
+        return jnp.sum(jnp.where(allowed, 0.0, z.transition)) + jnp.sum(
+            jnp.where(first, 0.0, z.initial)
+        )
 
     start = vi.MarkovChain.from_probs(np.ones(3) / 3, np.ones((3, 3)) / 3, num_steps)
     rows = vi.Dirichlet.from_concentration(jnp.where(allowed, 1.5, 1e-20))
@@ -101,7 +107,11 @@ def test_forbidden_transitions_of_a_chain(estep):
     paths = np.array(list(itertools.product(range(3), repeat=5)))
     fit = y[:, :, None] * m - 0.5 * m**2
     terms = np.take_along_axis(fit, np.broadcast_to(paths.T, (4, 5, 243)), 2).sum(1)
-    terms = terms + log_rows[paths[:, :-1], paths[:, 1:]].sum(1) + np.where(paths[:, 0] == 0, 0.0, -np.inf)
+    terms = (
+        terms
+        + log_rows[paths[:, :-1], paths[:, 1:]].sum(1)
+        + np.where(paths[:, 0] == 0, 0.0, -np.inf)
+    )
     np.testing.assert_allclose(bound, logsumexp(terms, 1), rtol=2e-6)
     means = jax.vmap(lambda q: q.expected_stats())(local["z"])
     assert np.all(np.asarray(means.transition)[:, ~allowed] == 0.0)
@@ -110,13 +120,19 @@ def test_forbidden_transitions_of_a_chain(estep):
     assert np.all(np.asarray(means.unary)[:, 1, 2] == 0.0)  # nobody is two states on after one step
     if estep == "mean_field":
         law = np.exp(terms - logsumexp(terms, 1)[:, None])
-        counts = np.stack([[(np.sum((p[:-1] == i) & (p[1:] == j))) for i in range(3) for j in range(3)] for p in paths])
+        counts = np.stack(
+            [
+                [(np.sum((p[:-1] == i) & (p[1:] == j))) for i in range(3) for j in range(3)]
+                for p in paths
+            ]
+        )
         expected = (law @ counts).sum(0).reshape(3, 3)
         np.testing.assert_allclose(message["rows"].log, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_dirichlet_of_concentration_1e_20_is_one_over_the_other_classes():
-    """A fit of the chain has the rows of Dirichlets over two classes, and of one that is certain."""
+    """A fit of the chain has the rows of Dirichlets over two classes, and of one that is
+    certain."""
     model, allowed = left_to_right()
     y = jnp.asarray(np.random.default_rng(1).normal(size=(6, 5)), jnp.float32)
     fit = vi.fit(vi.cavi(model), y, num_steps=8, key=KEY)
@@ -125,7 +141,9 @@ def test_a_dirichlet_of_concentration_1e_20_is_one_over_the_other_classes():
     np.testing.assert_allclose(concentration[~allowed], 1e-20, rtol=1e-6)
     small = vi.Dirichlet.from_concentration(concentration[:2][allowed[:2]].reshape(2, 2))
     np.testing.assert_allclose(
-        np.asarray(rows.expected_stats().log)[:2][allowed[:2]].reshape(2, 2), small.expected_stats().log, rtol=1e-5
+        np.asarray(rows.expected_stats().log)[:2][allowed[:2]].reshape(2, 2),
+        small.expected_stats().log,
+        rtol=1e-5,
     )
     prior = model.prior({})["rows"]
     two = vi.Dirichlet.from_concentration(np.full((2, 2), 1.5))
@@ -141,7 +159,9 @@ def different(joint=(), start=(1 / 3, 1 / 3, 1 / 3)):
     return vi.energy_model(
         globals={"m": vi.Normal.from_mean_variance(1.0, 1.0)},
         locals={"z1": vi.Categorical.from_probs(start), "z2": vi.Categorical.from_probs(start)},
-        energy=lambda s, y: s["m"].value * jnp.einsum("i,j,ij", s["z1"].one_hot, s["z2"].one_hot, y),
+        energy=lambda s, y: (
+            s["m"].value * jnp.einsum("i,j,ij", s["z1"].one_hot, s["z2"].one_hot, y)
+        ),
         impossible=lambda s, y: jnp.vdot(s["z1"].one_hot, s["z2"].one_hot),
         example=np.zeros((3, 3)),
         joint=joint,
@@ -198,13 +218,18 @@ def test_a_bernoulli_that_must_be_one():
         np.testing.assert_allclose(message["m"].value, 0.0, atol=1e-6)
     density = log_joint(model, jnp.asarray(y, jnp.float32))
     prior = -0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(density({"m": jnp.float32(1.0)}, {}), prior + sum(expected), rtol=1e-5)
+    np.testing.assert_allclose(
+        density({"m": jnp.float32(1.0)}, {}), prior + sum(expected), rtol=1e-5
+    )
 
 
 def test_couplings_are_found_beside_what_is_impossible():
     """Which a large negative number in the energy would hide: m and z share a term of order one."""
     model = vi.energy_model(
-        globals={"m": vi.Normal.from_mean_variance(1.0, 1.0), "k": vi.Normal.from_mean_variance(1.0, 1.0)},
+        globals={
+            "m": vi.Normal.from_mean_variance(1.0, 1.0),
+            "k": vi.Normal.from_mean_variance(1.0, 1.0),
+        },
         locals={"z1": vi.Bernoulli.from_probs(0.5), "z2": vi.Bernoulli.from_probs(0.5)},
         energy=lambda s, y: y * s["m"].value * s["k"].value * s["z1"].value,
         impossible=lambda s, y: s["z1"].value * s["z2"].value,
@@ -224,9 +249,14 @@ def test_the_count_is_checked():
             example=1.0,
         )
 
-    with pytest.raises(ValueError, match=r"^impossible: expected a number of impossible events, 0 or more.*got -0.5"):
+    with pytest.raises(
+        ValueError,
+        match=r"^impossible: expected a number of impossible events, 0 or more.*got -0.5",
+    ):
         make(lambda s, y: -s["z"].value)
-    with pytest.raises(ValueError, match=r"^impossible: expected a function linear .* not linear in stats\['z'\]"):
+    with pytest.raises(
+        ValueError, match=r"^impossible: expected a function linear .* not linear in stats\['z'\]"
+    ):
         make(lambda s, y: s["z"].value ** 2)
     with pytest.raises(ValueError, match=r"^impossible: expected a scalar"):
         make(lambda s, y: jnp.ones(2) * s["z"].value)

@@ -1,4 +1,5 @@
-"""Laws of data that say little, on every row of the registry: a fit is finite, or refuses them by name."""
+"""Laws of data that say little, on every row of the registry: a fit is finite, or refuses them by
+name."""
 
 import re
 
@@ -16,7 +17,8 @@ NAMES = r"^(data|table|family|y|x|documents|corpus|formula|prevalence|response)\
 
 
 def is_right_or_refused(case, make):
-    """A finite fit with finite answers that skipped nothing, or a ValueError that names its argument."""
+    """A finite fit with finite answers that skipped nothing, or a ValueError that names its
+    argument."""
     message, data, one = "", None, None
     try:
         data = make()

@@ -1,4 +1,5 @@
-"""Laws of fits, on every row of the registry: what is made again, gone on with, sent or stored is the same fit.
+"""Laws of fits, on every row of the registry: what is made again, gone on with, sent or stored is
+the same fit.
 
 The fits are in the precision that users have, and share their programs by row.
 """
@@ -46,7 +47,8 @@ def test_a_fit_that_was_pickled_says_the_same(case):
     assert_same(other.asked(), one.asked())
     further = {"num_steps": case.steps + 1, "state": one.fit.state}
     assert_same(
-        fit_of(case, model=other.model, **further).fit.state, fit_of(case, model=one.model, **further).fit.state
+        fit_of(case, model=other.model, **further).fit.state,
+        fit_of(case, model=one.model, **further).fit.state,
     )
 
 
@@ -64,7 +66,8 @@ def test_a_fit_from_a_checkpoint_says_the_same(case, tmp_path):
 
 @on(ALL)
 def test_another_key_is_another_start_of_a_fit_as_good(case):
-    """It does not end below its beginning. Where a fit has no chance in it, another key changes nothing at all."""
+    """It does not end below its beginning. Where a fit has no chance in it, another key changes
+    nothing at all."""
     one = fitted(case)
     other = fit_of(case, model=one.model, key=jax.random.key(2))
     assert np.all(np.isfinite(other.fit.trace["elbo"]))

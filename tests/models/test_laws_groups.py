@@ -1,7 +1,7 @@
 """Laws of the groups of the data, on every row of the registry: their order, and their weights.
 
-All are read off one step in float64 from a state that is given (`tests.models.one_step`), so that no start tells.
-"""
+All are read off one step in float64 from a state that is given (`tests.models.one_step`), so that
+no start tells."""
 
 import jax
 import numpy as np
@@ -45,7 +45,9 @@ def test_answers_and_scores_after_weights_are_those_after_copies(case):
     one = begun(case)
     is_last = one.places == one.places[-1]
     twice = with_groups(one, np.where(is_last, 0, one.places))
-    heavy = with_groups(one, one.places, np.where(one.places == 0, 2.0, np.where(is_last, 0.0, 1.0)))
+    heavy = with_groups(
+        one, one.places, np.where(one.places == 0, 2.0, np.where(is_last, 0.0, 1.0))
+    )
     assert_near(said_after(case, one, *heavy), said_after(case, one, *twice), 1e-6)
 
 
@@ -90,7 +92,8 @@ def test_a_start_reads_no_group_of_weight_zero(case):
 
 
 def fillers(one):
-    """The data with another last group: that of a neighbour, and, where data are numbers, one of NaN."""
+    """The data with another last group: that of a neighbour, and, where data are numbers, one of
+    NaN."""
     yield groups_taken(one.batch.data, np.where(one.places == one.places[-1], 2, one.places))
     if one.batch.weights is not None:
         yield jax.tree.map(with_last_lost, one.batch.data)

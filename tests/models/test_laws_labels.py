@@ -1,9 +1,9 @@
-"""Laws of names without a meaning, on every row of the registry: the order of columns and words, and the numbers of
-components, states, topics and factors.
+"""Laws of names without a meaning, on every row of the registry: the order of columns and words,
+and the numbers of components, states, topics and factors.
 
-All are read off one step in float64 from a state that is given (`tests.models.one_step`), whose axes of the length in
-question are put into another order. What a model says of one column, or of one component, must move with it.
-"""
+All are read off one step in float64 from a state that is given (`tests.models.one_step`), whose
+axes of the length in question are put into another order. What a model says of one column, or of
+one component, must move with it."""
 
 import jax
 import numpy as np
@@ -28,10 +28,13 @@ def moved(state, order):
 
 @on(that_hold("columns", ROWS))
 def test_columns_in_another_order(case):
-    """Or words, or items: globals move with them, and locals that have such an axis; objective and bounds stay."""
+    """Or words, or items: globals move with them, and locals that have such an axis; objective and
+    bounds stay."""
     one, order = begun(case), another_order(case.columns)
     before = one.again()
-    after = one.again(one.batch._replace(data=in_words_order(one.batch.data, order)), moved(one.state, order))
+    after = one.again(
+        one.batch._replace(data=in_words_order(one.batch.data, order)), moved(one.state, order)
+    )
     assert_near(known_of(after.state), relabelled(known_of(before.state), order))
     assert_near((after.elbo, after.per_group), (before.elbo, before.per_group), what="bounds")
 

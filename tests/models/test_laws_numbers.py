@@ -1,4 +1,5 @@
-"""The law of types, on every row of the registry: whole numbers are the same numbers in every type that holds them.
+"""The law of types, on every row of the registry: whole numbers are the same numbers in every type
+that holds them.
 
 Each fit is compared, bit for bit, with that of float64.
 """
@@ -15,9 +16,22 @@ import vijax as vi
 from tests.models.registry import ROWS, TABLES, on
 from tests.models.short_fits import assert_same, fit_of
 
-SIGNED = ("int8", "int16", "int32", "int64", "float16", "float32", "longdouble", ">f8", ">i2", "fortran", "strided")
+SIGNED = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "longdouble",
+    ">f8",
+    ">i2",
+    "fortran",
+    "strided",
+)
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64", "bool")
-"""Types, and ways in which an array may lie in memory; those of UNSIGNED are tried where no number is negative."""
+"""Types, and ways in which an array may lie in memory; those of UNSIGNED are tried where no number
+is negative."""
 
 
 def whole(x):
@@ -41,7 +55,11 @@ def in_type(kind, x):
 def kinds_for(x):
     """The types that hold these numbers."""
     if np.isnan(x).any():
-        return [kind for kind in SIGNED if np.dtype(kind if kind not in ("fortran", "strided") else "f8").kind == "f"]
+        return [
+            kind
+            for kind in SIGNED
+            if np.dtype(kind if kind not in ("fortran", "strided") else "f8").kind == "f"
+        ]
     unsigned = [kind for kind in UNSIGNED if np.min(x) >= 0 and (kind != "bool" or np.max(x) <= 1)]
     return [*SIGNED, *unsigned]
 
@@ -50,7 +68,9 @@ def first_numbers(data):
     return next(x for x in jax.tree.leaves(data) if x.dtype == np.float64)
 
 
-ARRAYS = [case for case in ROWS if not isinstance(case.data, vi.data.Corpus) and case.covers != "plsa"]
+ARRAYS = [
+    case for case in ROWS if not isinstance(case.data, vi.data.Corpus) and case.covers != "plsa"
+]
 
 
 @on(ARRAYS)
@@ -93,12 +113,14 @@ def tables():
 
 @on([case for case in ARRAYS if isinstance(case.data, np.ndarray) and case.data.ndim == 2])
 def test_decimals_are_refused_with_what_to_do(case):
-    data = np.array([[decimal.Decimal(int(v)) for v in row] for row in np.nan_to_num(whole(case.data))])
+    data = np.array(
+        [[decimal.Decimal(int(v)) for v in row] for row in np.nan_to_num(whole(case.data))]
+    )
     with pytest.raises(ValueError, match=r"^data: .*Decimal.*numpy.asarray\(data, float\)"):
         fit_of(case, data)
 
 
-# --- columns of tables ------------------------------------------------------------------------------------------------
+# --- columns of tables ----------------------------------------------------------------------------
 def in_whole_numbers(table):
     """Columns of numbers as whole ones; the response and what else must be a fraction stays."""
     return {name: whole(x) if name in ("x", "trials") else x for name, x in table.items()}
@@ -128,8 +150,8 @@ def test_formulas_read_tables_of_other_libraries(case, library):
 
 
 def assert_made_alike(case, table, one):
-    """The model of this table is that of the fit. Of a density the data and the form are all that a fit reads; fits
-    themselves would compile a program for each table."""
+    """The model of this table is that of the fit. Of a density the data and the form are all that a
+    fit reads; fits themselves would compile a program for each table."""
     model = case.make(table, None)
     if hasattr(model, "density_form"):
         assert_same(model.data, one.model.data)

@@ -1,5 +1,5 @@
-"""The law of other data, on every row of the registry: data of the same shape that are not those of the fit are read by
-their names, or refused. None are taken by place in silence."""
+"""The law of other data, on every row of the registry: data of the same shape that are not those of
+the fit are read by their names, or refused. None are taken by place in silence."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,9 @@ from tests.models.registry import KEY, REAL, ROWS, TABLES, WORDS, X, Y, on
 from tests.models.short_fits import assert_same, fit_of, fitted, numbers, taken_rows
 
 OF_WORDS = [case for case in ROWS if isinstance(case.data, vi.data.Corpus)]
-OF_COLUMNS = [case for case in ROWS if isinstance(case.data, np.ndarray) and case.data.ndim == 2 and case.asks]
+OF_COLUMNS = [
+    case for case in ROWS if isinstance(case.data, np.ndarray) and case.data.ndim == 2 and case.asks
+]
 MOVED = np.roll(np.arange(WORDS), 3)
 
 
@@ -35,24 +37,34 @@ def test_as_many_other_words_are_refused(case):
     if "score" in one.fit.alg.spec.model.queries:
         with pytest.raises(ValueError, match="other0"):
             one.fit.score(foreign, key=KEY)
-    with pytest.raises(ValueError, match=r"^state: expected one that was fitted to the (words|items)"):
+    with pytest.raises(
+        ValueError, match=r"^state: expected one that was fitted to the (words|items)"
+    ):
         fit_of(case, foreign, one.model, num_steps=case.steps + 1, state=one.fit.state)
 
 
 @on(OF_COLUMNS)
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_columns_of_a_table_are_read_by_their_names(case, library):
-    """They were taken by place: a mixture gave a row of two columns changed places the other cluster."""
+    """They were taken by place: a mixture gave a row of two columns changed places the other
+    cluster."""
     make = pytest.importorskip(library).DataFrame
     names = [f"column {place}" for place in range(case.data.shape[1])]
     columns = dict(zip(names, case.data.T, strict=True))
     one = fit_of(case, make(columns))
     backwards = make({name: columns[name] for name in reversed(names)} | {"more": case.data[:, 0]})
-    with pytest.warns(UserWarning, match=r"^data: more: no such column was in the table of the fit"):
+    with pytest.warns(
+        UserWarning, match=r"^data: more: no such column was in the table of the fit"
+    ):
         assert_same(one.asked(backwards), one.asked())
     assert_same(one.asked(case.data), one.asked())  # an array has no names
-    fewer = make({("other" if name == names[1] else name): column for name, column in columns.items()})
-    with pytest.raises(ValueError, match=r"^data: expected the columns of the fit, column 0, .*none named column 1\."):
+    fewer = make(
+        {("other" if name == names[1] else name): column for name, column in columns.items()}
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"^data: expected the columns of the fit, column 0, .*none named column 1\.",
+    ):
         one.asked(fewer)
 
 
@@ -68,7 +80,8 @@ OF_INPUTS = [case for case in TABLES if case.covers in ("gp", "glm", "logistic_r
 @on(OF_INPUTS)
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_columns_of_inputs_are_read_by_their_names(case, library):
-    """Processes and linear models took them by place. What is predicted, its density, its draws and its score."""
+    """Processes and linear models took them by place. What is predicted, its density, its draws and
+    its score."""
     make = of_library(library)
     x, y = case.table["x"], case.table["y"]
     columns = {f"column {place}": column for place, column in enumerate(x.T)}
@@ -82,12 +95,15 @@ def test_columns_of_inputs_are_read_by_their_names(case, library):
         return numbers([one.asked({"x": inputs}), densities, draws, one.fit.predict(inputs), score])
 
     assert_same(said(backwards), said(x))
-    with pytest.warns(UserWarning, match=r"^inputs: more, and_more: no such column was in the table of the fit"):
+    with pytest.warns(
+        UserWarning, match=r"^inputs: more, and_more: no such column was in the table of the fit"
+    ):
         more = one.fit.predict(make({"more": y, **columns, "and_more": y}))
     assert_same(numbers(more), numbers(one.fit.predict(x)))
     lacking = make({name: column for name, column in columns.items() if name != "column 1"})
     with pytest.raises(
-        ValueError, match=r"^inputs: expected the columns of the fit, column 0, .*none named column 1\."
+        ValueError,
+        match=r"^inputs: expected the columns of the fit, column 0, .*none named column 1\.",
     ):
         one.fit.predict(lacking)
 
@@ -106,7 +122,12 @@ def test_a_table_without_the_responses_is_read_by_its_names(library):
 def test_columns_whose_names_are_numbers_are_read_by_them():
     pandas = pytest.importorskip("pandas")
     columns = {2020 + place: column for place, column in enumerate(REAL.T)}
-    fit = vi.fit(vi.cavi(vi.models.factor_analysis(REAL.shape[1], 2)), pandas.DataFrame(columns), num_steps=2, key=KEY)
+    fit = vi.fit(
+        vi.cavi(vi.models.factor_analysis(REAL.shape[1], 2)),
+        pandas.DataFrame(columns),
+        num_steps=2,
+        key=KEY,
+    )
     backwards = pandas.DataFrame(dict(reversed(columns.items())))
     assert_same(fit.locals(backwards, key=KEY), fit.locals(REAL, key=KEY))
 
@@ -117,7 +138,10 @@ def test_sequences_are_padded_with_their_columns_in_one_order(library):
     backwards = {"b": [3.0], "a": [1.0]}
     y, _ = vi.models.pad([make({"a": [1.0, 2.0], "b": [3.0, 4.0]}), make(backwards)])
     np.testing.assert_array_equal(y[:, 0], [[1.0, 3.0], [1.0, 3.0]])
-    with pytest.raises(ValueError, match=r"^sequences\[1\]: expected the columns of the fit, a, b, got none named b"):
+    with pytest.raises(
+        ValueError,
+        match=r"^sequences\[1\]: expected the columns of the fit, a, b, got none named b",
+    ):
         vi.models.pad([make({"a": [1.0], "b": [3.0]}), make({"a": [1.0], "c": [3.0]})])
 
 
@@ -126,9 +150,13 @@ OF_NAMES = [case for case in TABLES if case.covers in ("glmm", "stm")]
 
 @on(OF_NAMES)
 def test_columns_of_a_formula_are_read_by_their_names(case):
-    """Columns in another order, with one more, say the same; a table without one of them is refused by its name."""
+    """Columns in another order, with one more, say the same; a table without one of them is refused
+    by its name."""
     one = fitted(case)
-    backwards = {**{name: case.table[name] for name in reversed(case.table)}, "more": case.table["x"]}
+    backwards = {
+        **{name: case.table[name] for name in reversed(case.table)},
+        "more": case.table["x"],
+    }
     assert_same(one.asked(backwards), one.asked())
     without = {("z" if name == "x" else name): column for name, column in case.table.items()}
     with pytest.raises(ValueError, match=r"\bx\b"):

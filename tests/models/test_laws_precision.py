@@ -25,7 +25,8 @@ def in_single(tree):
 
 @on(ROWS)
 def test_a_step_in_float32_is_that_in_float64(case):
-    """From the same state, of the same data. A step that draws gets other noise in float32: means over keys agree."""
+    """From the same state, of the same data. A step that draws gets other noise in float32: means
+    over keys agree."""
     one = begun(case)
     step = jax.jit(algorithm(case, False).step)
     state, batch = in_single((one.state, one.batch))
@@ -69,7 +70,8 @@ for case in ROWS:
 
 @functools.cache
 def apart_on_two_devices(names):
-    """The largest relative difference of fits on one device and on two, by name; of seven groups, which are odd."""
+    """The largest relative difference of fits on one device and on two, by name; of seven groups,
+    which are odd."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     done = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES, names],
@@ -86,7 +88,12 @@ BY_DEFAULT = ("mixture_diagonal_gaussian", "ard_regression")
 """Rows that share a process; each of the others has one."""
 
 
-@on([dataclasses.replace(case, cheap=case.name in BY_DEFAULT) for case in that_hold("devices", ROWS)])
+@on(
+    [
+        dataclasses.replace(case, cheap=case.name in BY_DEFAULT)
+        for case in that_hold("devices", ROWS)
+    ]
+)
 def test_two_devices_make_the_fit_of_one(case):
     """Up to rounding."""
     names = ",".join(BY_DEFAULT) if case.name in BY_DEFAULT else case.name

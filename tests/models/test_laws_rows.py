@@ -1,4 +1,5 @@
-"""The law of rows, on every row of the registry: what a fit says of a group does not depend on who else is asked."""
+"""The law of rows, on every row of the registry: what a fit says of a group does not depend on who
+else is asked."""
 
 import jax
 import numpy as np
@@ -9,7 +10,8 @@ from tests.models.short_fits import assert_same, fitted, taken_rows
 ASKED = [case for case in that_hold("alone", ROWS) if case.asks]
 OF_TABLES = that_hold("alone", TABLES)
 ROUNDING = 2e-6
-"""Of sums in float32 that another number of rows puts in another order, beside the largest answer of all groups."""
+"""Of sums in float32 that another number of rows puts in another order, beside the largest answer
+of all groups."""
 
 
 def assert_near_among(got, among, rows):
@@ -44,7 +46,8 @@ def test_groups_asked_in_another_order(case):
 
 @on(OF_TABLES)
 def test_rows_asked_in_another_order(case):
-    """In the last digit a product of matrices depends on the place of a row (in blocks of a kernel of BLAS)."""
+    """In the last digit a product of matrices depends on the place of a row (in blocks of a kernel
+    of BLAS)."""
     one = fitted(case)
     _, order = places(one)
     assert_near_among(one.asked(taken_rows(one.data, order)), one.asked(), order)

@@ -1,8 +1,9 @@
-"""Laws of run folders, on every model of the command line: `vijax.load` gives back the fit that `vijax fit` made.
+"""Laws of run folders, on every model of the command line: `vijax.load` gives back the fit that
+`vijax fit` made.
 
-What the run in a folder says is what the fit in memory says, with the same seed, bit for bit: after the folder and its
-data were moved, from another working folder, and of new data in whatever form they come.
-"""
+What the run in a folder says is what the fit in memory says, with the same seed, bit for bit: after
+the folder and its data were moved, from another working folder, and of new data in whatever form
+they come."""
 
 import contextlib
 import functools
@@ -65,14 +66,30 @@ def made_of(case, folder):
     path = case.form.write(folder)
     toml = folder / "run.toml"
     toml.write_text(
-        f'[model]\nname = "{case.covers}"\n' + ('file = "density.py"\n' if case.covers == "density" else "")
+        f'[model]\nname = "{case.covers}"\n'
+        + ('file = "density.py"\n' if case.covers == "density" else "")
     )
     shutil.copy(CODE, folder)
     settings = [*short(case), *case.form.settings, *case.settings]
     said = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+    ):
         warnings.simplefilter("ignore")
-        code = main(["fit", str(toml), "--data", str(path), "--out", str(folder / "run"), "--set", *settings])
+        code = main(
+            [
+                "fit",
+                str(toml),
+                "--data",
+                str(path),
+                "--out",
+                str(folder / "run"),
+                "--set",
+                *settings,
+            ]
+        )
         assert code == 0, said.getvalue()
         config = named(load_config(toml, settings, str(path)))
         in_memory = fitted_in_memory(config, folder / "nowhere")
@@ -82,7 +99,11 @@ def made_of(case, folder):
 def short(case):
     """Settings of a short run; a fit that stops by itself takes no number of steps."""
     own = LISTINGS[case.covers].algorithm.__name__ == "Choice"
-    return [value for value in SHORT if not own or not value.startswith(("fit.num_epochs", "fit.restarts"))]
+    return [
+        value
+        for value in SHORT
+        if not own or not value.startswith(("fit.num_epochs", "fit.restarts"))
+    ]
 
 
 def fitted_in_memory(config, folder):
@@ -92,7 +113,9 @@ def fitted_in_memory(config, folder):
         config, algorithm, key = plan.config, plan.algorithm, jax.random.key(config.fit.seed)
         if is_at_once(config):
             method = METHODS[config.algorithm.name]
-            fit = method(algorithm.spec.model, plan.training, key=key, **settings_taken(config.algorithm))
+            fit = method(
+                algorithm.spec.model, plan.training, key=key, **settings_taken(config.algorithm)
+            )
         else:
             fit = vi.fit(
                 algorithm,
@@ -147,7 +170,8 @@ def test_every_model_of_the_command_line_has_a_row():
 
 @on(CASES)
 def test_a_run_is_the_fit_in_memory(case, made):
-    """The posterior, draws of the globals, topics; and what it says of new data, and their score."""
+    """The posterior, draws of the globals, topics; and what it says of new data, and their
+    score."""
     one = made(case)
     run = loaded(one)
     assert_same(run.fit.posterior, one.in_memory.fit.posterior)
@@ -161,7 +185,8 @@ def test_a_run_is_the_fit_in_memory(case, made):
 
 @on(CASES)
 def test_a_run_that_was_moved_says_the_same(case, made, tmp_path, monkeypatch):
-    """The folder and the data have another place, their first one is gone, and so is the working folder."""
+    """The folder and the data have another place, their first one is gone, and so is the working
+    folder."""
     one = made(case)
     shutil.copytree(one.folder, tmp_path / "moved")
     shutil.copy(one.training, tmp_path / "data.csv")
@@ -178,7 +203,9 @@ def test_a_run_that_was_moved_says_the_same(case, made, tmp_path, monkeypatch):
             assert_same(dict(run.transform().found), dict(own))
         if not LISTINGS[case.covers].needs_rows and not is_full(case):
             without = loaded(one, Path("../moved"))
-            assert_same(answers(without, new, draws=False), answers(one.in_memory, new, draws=False))
+            assert_same(
+                answers(without, new, draws=False), answers(one.in_memory, new, draws=False)
+            )
     finally:
         hidden.rename(one.training)
 
@@ -190,7 +217,8 @@ def is_full(case):
 
 @on(CASES)
 def test_new_data_in_any_form_are_the_same_data(case, made):
-    """Files and tables in memory, columns in another order, numbers as text: the same answers and scores."""
+    """Files and tables in memory, columns in another order, numbers as text: the same answers and
+    scores."""
     one = made(case)
     run = loaded(one)
     wanted = answers(run, one.sources["file"], draws=False)
@@ -201,7 +229,13 @@ def test_new_data_in_any_form_are_the_same_data(case, made):
             assert_same(scores(run, source), score, f"{name}: ")
 
 
-@on([case for case in CASES if isinstance(case.form, Table) and LISTINGS[case.covers].transform is not None])
+@on(
+    [
+        case
+        for case in CASES
+        if isinstance(case.form, Table) and LISTINGS[case.covers].transform is not None
+    ]
+)
 def test_a_row_that_lacks_a_cell_is_answered_alike_in_any_form(case, made, tmp_path):
     """Where the model has no law for missing cells the results of this row are empty."""
     run = loaded(made(case))

@@ -1,5 +1,5 @@
-"""Laws of models that are made of a table, on every such row of the registry: the order of rows, their weights, and the
-units of columns."""
+"""Laws of models that are made of a table, on every such row of the registry: the order of rows,
+their weights, and the units of columns."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,8 +25,8 @@ def test_rows_in_another_order(case):
 
 @on(that_hold("weighs", TABLES))
 def test_a_row_of_weight_two_is_the_row_twice(case):
-    """And one of weight zero is left out: in the fit, in priors, predictions, what is left out one by one, and draws of
-    the rows of training."""
+    """And one of weight zero is left out: in the fit, in priors, predictions, what is left out one
+    by one, and draws of the rows of training."""
     last = ROWS_OF_TABLE - 1
     rows = np.r_[0, np.arange(last)]
     twice = fit_of(case, taken_rows(case.table, rows))
@@ -35,12 +35,21 @@ def test_a_row_of_weight_two_is_the_row_twice(case):
     heavy = fit_of(case, model=model)
     kept = np.arange(last)
     assert_near(taken_rows(heavy.asked(), kept), taken_rows(twice.asked(), 1 + kept), NEAR)
-    np.testing.assert_allclose(heavy.fit.trace["elbo"], twice.fit.trace["elbo"], rtol=NEAR, atol=NEAR)
-    left_out, of_copies = (vi.trust.loo(one.model.log_lik(one.fit, KEY, 50)) for one in (heavy, twice))
+    np.testing.assert_allclose(
+        heavy.fit.trace["elbo"], twice.fit.trace["elbo"], rtol=NEAR, atol=NEAR
+    )
+    left_out, of_copies = (
+        vi.trust.loo(one.model.log_lik(one.fit, KEY, 50)) for one in (heavy, twice)
+    )
     assert_near(left_out.pointwise, of_copies.pointwise, 10 * NEAR)
-    assert_near([left_out.elpd, left_out.standard_error], [of_copies.elpd, of_copies.standard_error], 10 * NEAR)
+    assert_near(
+        [left_out.elpd, left_out.standard_error],
+        [of_copies.elpd, of_copies.standard_error],
+        10 * NEAR,
+    )
     checks = [
-        vi.evaluate.predictive_check(one.fit, jnp.mean, one.model.data, key=KEY, num_draws=20) for one in (heavy, twice)
+        vi.evaluate.predictive_check(one.fit, jnp.mean, one.model.data, key=KEY, num_draws=20)
+        for one in (heavy, twice)
     ]
     assert_near(checks[0].observed, checks[1].observed, 1e-6)
     assert_near(checks[0].replicated, checks[1].replicated, 0.1)
@@ -56,7 +65,10 @@ def test_what_cannot_be_said_of_half_a_row_is_refused(case):
         model.log_lik(one.fit, KEY, 2)
     with pytest.raises(ValueError, match=said):
         vi.evaluate.predictive_check(one.fit, jnp.mean, model.data, key=KEY, num_draws=2)
-    assert model.log_lik(one.fit, KEY, 2, table=case.table).shape == (2, ROWS_OF_TABLE)  # the remedy
+    assert model.log_lik(one.fit, KEY, 2, table=case.table).shape == (
+        2,
+        ROWS_OF_TABLE,
+    )  # the remedy
 
 
 @on([case for case in TABLES if not isinstance(case.stretches, str)])

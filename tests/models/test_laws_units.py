@@ -1,9 +1,9 @@
-"""Laws of units, on every row of the registry whose data are measured numbers: what another unit, and another zero, do
-to its fit. It is measured, not declared: a row that says that its model does not follow must show it. Models whose
-priors are placed by the data follow.
+"""Laws of units, on every row of the registry whose data are measured numbers: what another unit,
+and another zero, do to its fit. It is measured, not declared: a row that says that its model does
+not follow must show it. Models whose priors are placed by the data follow.
 
-A fit that follows says the same of the groups, and its bound loses the logarithm of the unit for each number.
-"""
+A fit that follows says the same of the groups, and its bound loses the logarithm of the unit for
+each number."""
 
 import jax
 import numpy as np
@@ -16,7 +16,8 @@ from vijax.models import emission
 
 UNIT, ZERO = 10.0, 30.0
 LEAST = 0.02
-"""Nats by which bounds differ, at the least, that are said not to follow: of float32 a hundredth is lost."""
+"""Nats by which bounds differ, at the least, that are said not to follow: of float32 a hundredth is
+lost."""
 OF_RESPONSES = ("ard_regression", "hierarchical_linear_regression")
 """Of these the response is measured, the second array of the data; of the others the first."""
 SIGNS = ("hierarchical_probit_regression", "multilevel_logistic_regression")
@@ -25,7 +26,8 @@ MEASURED = [case for case in ROWS if case.numbers == "real"]
 
 
 def in_other_units(case, unit, zero):
-    """The data with a x + b in the place of each measured number, and how many these are; padding stays 0."""
+    """The data with a x + b in the place of each measured number, and how many these are; padding
+    stays 0."""
     leaves, structure = jax.tree.flatten(case.data)
     place = 1 if case.covers in OF_RESPONSES else 0
     x = leaves[place]

@@ -1,4 +1,5 @@
-"""LDA: bound and messages against enumeration, numpy and scikit-learn; every pair of E-step and message."""
+"""LDA: bound and messages against enumeration, numpy and scikit-learn; every pair of E-step and
+message."""
 
 import itertools
 
@@ -31,7 +32,8 @@ def counts_matrix(rng, docs=9, words=V, mean=12):
 
 
 def batch_of(counts, num_groups=None):
-    """One bucket holding every row of a dense count matrix, with one padding row and two padding slots."""
+    """One bucket holding every row of a dense count matrix, with one padding row and two padding
+    slots."""
     docs, words = counts.shape
     ids = np.pad(np.tile(np.arange(words), (docs, 1)), ((0, 1), (0, 2)))
     values = np.pad(counts, ((0, 1), (0, 2))).astype(np.float32)
@@ -50,7 +52,11 @@ def topics(rng, k=K, v=V):
 
 def bound_and_message(beta, batch, estep, alpha=ALPHA):
     model = vi.models.lda(K, V, alpha, ETA, estep=estep)
-    stats = {"topics": vi.Dirichlet.from_concentration(jnp.ones((K, V))).stats(jnp.asarray(beta, jnp.float32))}
+    stats = {
+        "topics": vi.Dirichlet.from_concentration(jnp.ones((K, V))).stats(
+            jnp.asarray(beta, jnp.float32)
+        )
+    }
 
     def total(s):
         said = model.local_elbo(model.hyper, s, batch, jax.random.key(0), estep)
@@ -66,7 +72,11 @@ def log_evidence(doc, beta, alpha=ALPHA):
     terms = []
     for z in itertools.product(range(K), repeat=len(words)):
         n = np.bincount(z, minlength=K)
-        log_z = gammaln(K * alpha) - gammaln(K * alpha + len(words)) + np.sum(gammaln(alpha + n) - gammaln(alpha))
+        log_z = (
+            gammaln(K * alpha)
+            - gammaln(K * alpha + len(words))
+            + np.sum(gammaln(alpha + n) - gammaln(alpha))
+        )
         terms.append(log_z + np.sum(np.log(beta[list(z), words])))
     return logsumexp(terms)
 
@@ -86,7 +96,9 @@ def test_every_reported_bound_is_below_the_evidence(rng):
 def test_mean_field_message_is_the_expected_counts_by_hand(rng):
     """grad of the bound in log beta = sum_d c phi, with gamma and phi from a plain float64 loop."""
     beta, counts = topics(rng), counts_matrix(rng)
-    said, message = bound_and_message(beta, batch_of(counts), vi.estep.mean_field(max_iters=500, tol=1e-7))
+    said, message = bound_and_message(
+        beta, batch_of(counts), vi.estep.mean_field(max_iters=500, tol=1e-7)
+    )
     expected = np.zeros((K, V))
     bounds = []
     for doc in counts:
@@ -97,7 +109,13 @@ def test_mean_field_message_is_the_expected_counts_by_hand(rng):
             gamma = ALPHA + phi @ doc
         expected += phi * doc
         e = digamma(gamma) - digamma(gamma.sum())
-        kl = gammaln(gamma.sum()) - gammaln(gamma).sum() - gammaln(K * ALPHA) + K * gammaln(ALPHA) + (gamma - ALPHA) @ e
+        kl = (
+            gammaln(gamma.sum())
+            - gammaln(gamma).sum()
+            - gammaln(K * ALPHA)
+            + K * gammaln(ALPHA)
+            + (gamma - ALPHA) @ e
+        )
         bounds.append(np.sum(doc * logsumexp(e[:, None] + np.log(beta), axis=0)) - kl)
     np.testing.assert_allclose(message, expected, rtol=2e-3, atol=2e-4)
     np.testing.assert_allclose(said.per_group[0][:-1], bounds, rtol=1e-5)
@@ -118,8 +136,9 @@ def test_messages_are_counts_of_every_token(rng, estep):
 @pytest.mark.parametrize("estep", ESTEPS)
 @pytest.mark.parametrize("name", MESSAGES)
 def test_every_pair_of_estep_and_message_improves_the_fit(rng, name, estep):
-    """Two separated topics: every pair must find them from the best, by its own objective, of four random starts (from
-    one start SVI with Gibbs does so only in two cases of three, over 192 keys)."""
+    """Two separated topics: every pair must find them from the best, by its own objective, of four
+    random starts (from one start SVI with Gibbs does so only in two cases of three, over 192
+    keys)."""
     truth = np.array([[0.3, 0.3, 0.3, 0.1, 0, 0, 0], [0, 0, 0, 0.1, 0.3, 0.3, 0.3]])
     theta = rng.dirichlet([0.1, 0.1], size=60)
     counts = np.array([rng.multinomial(40, t @ truth) for t in theta])
@@ -143,11 +162,13 @@ def test_every_pair_of_estep_and_message_improves_the_fit(rng, name, estep):
 
 def test_cavi_never_decreases_the_elbo(rng):
     counts = counts_matrix(rng, docs=30, mean=25)
-    alg = vi.cavi(vi.models.lda(K, V, ALPHA, ETA, estep=vi.estep.mean_field(max_iters=500, tol=1e-6)))
-    batch = batch_of(counts)
-    _, info = jax.jit(lambda s: jax.lax.scan(lambda s, _: alg.step(jax.random.key(0), s, batch), s, length=40))(
-        alg.init(jax.random.key(2))
+    alg = vi.cavi(
+        vi.models.lda(K, V, ALPHA, ETA, estep=vi.estep.mean_field(max_iters=500, tol=1e-6))
     )
+    batch = batch_of(counts)
+    _, info = jax.jit(
+        lambda s: jax.lax.scan(lambda s, _: alg.step(jax.random.key(0), s, batch), s, length=40)
+    )(alg.init(jax.random.key(2)))
     assert np.all(np.diff(info.elbo) > -1e-5 * np.abs(info.elbo[1:]))
     assert info.elbo[-1] > info.elbo[0] + 10
 
@@ -175,20 +196,27 @@ def test_one_svi_step_equals_scikit_learn(rng):
     peer.partial_fit(counts)
     estep = vi.estep.mean_field(max_iters=500, tol=1e-6)
     alg = vi.svi(
-        vi.models.lda(K, V, ALPHA, ETA), estep=estep, step_size=vi.step_size.robbins_monro(offset=5.0, kappa=0.7)
+        vi.models.lda(K, V, ALPHA, ETA),
+        estep=estep,
+        step_size=vi.step_size.robbins_monro(offset=5.0, kappa=0.7),
     )
     state = alg.init(jax.random.key(0))
-    state = state._replace(posterior=vi.Product({"topics": vi.Dirichlet(jnp.asarray(start, jnp.float32))}))
+    state = state._replace(
+        posterior=vi.Product({"topics": vi.Dirichlet(jnp.asarray(start, jnp.float32))})
+    )
     state, _ = jax.jit(alg.step)(jax.random.key(1), state, batch_of(counts, num_groups=500))
     np.testing.assert_allclose(state.posterior["topics"].concentration, peer.components_, rtol=2e-3)
 
 
 def test_small_eta_makes_no_denormals_and_no_nan(rng):
-    """E log beta reaches -1e3 at eta = 1e-3; likelihoods are floored at 1e-30, well above float32's denormals."""
+    """E log beta reaches -1e3 at eta = 1e-3; likelihoods are floored at 1e-30, well above float32's
+    denormals."""
     from vijax.models.documents.lda import likelihood_table
 
     concentration = jnp.where(jnp.asarray(rng.random((K, V))) < 0.5, 1e-3, 50.0)
-    table, log_scale = likelihood_table(vi.Dirichlet.from_concentration(concentration).expected_stats())
+    table, log_scale = likelihood_table(
+        vi.Dirichlet.from_concentration(concentration).expected_stats()
+    )
     assert float(jnp.min(table)) >= 1e-30
     assert float(jnp.max(table)) == 1.0
     assert np.all(np.isfinite(log_scale))
@@ -221,17 +249,20 @@ def test_bad_arguments_are_named(arguments, message):
         vi.models.lda(**{"num_topics": K, "vocab_size": V, **arguments})
 
 
-# --- learnt hyperparameters -------------------------------------------------------------------------------------------
+# --- learnt hyperparameters -----------------------------------------------------------------------
 @pytest.mark.parametrize("alpha", [0.4, [0.2, 0.5, 0.9]], ids=["scalar", "vector"])
 def test_gradient_in_alpha_is_that_of_the_optimised_bound(rng, alpha):
-    """Envelope theorem: the partial derivative at fixed locals is the total one, by central differences in float64."""
+    """Envelope theorem: the partial derivative at fixed locals is the total one, by central
+    differences in float64."""
     with jax.enable_x64(True):
         beta, alpha = topics(rng), jnp.asarray(alpha, jnp.float64)
         estep = vi.estep.mean_field(max_iters=3000, tol=1e-13)
         model = vi.models.lda(K, V, alpha, ETA, estep=estep)
         batch = batch_of(counts_matrix(rng))
         stats = {"topics": DirichletStats(jnp.log(beta))}
-        total = jax.jit(lambda a: model.local_elbo({"alpha": a}, stats, batch, jax.random.key(0), estep).total)
+        total = jax.jit(
+            lambda a: model.local_elbo({"alpha": a}, stats, batch, jax.random.key(0), estep).total
+        )
         slope = jax.grad(total)(alpha).ravel()
         steps = 1e-5 * jnp.eye(alpha.size).reshape(-1, *alpha.shape)
         differences = [(total(alpha + h) - total(alpha - h)) / 2e-5 for h in steps]
@@ -252,7 +283,8 @@ def test_gradient_in_eta_is_that_of_the_penalty(rng, eta):
 
 @pytest.mark.parametrize("alpha", [1.0, np.ones(K)], ids=["scalar", "vector"])
 def test_alpha_and_eta_are_learnt_from_a_corpus_of_known_ones(alpha):
-    """0.3 and 0.05, from starts of 1: alpha within 20 % (mean field's own optimum is 0.25), eta within 15 %."""
+    """0.3 and 0.05, from starts of 1: alpha within 20 % (mean field's own optimum is 0.25), eta
+    within 15 %."""
     corpus, _ = lda_corpus(500, K, 60, document_length=300.0, alpha=0.3, eta=0.05, seed=0)
     model = vi.models.lda(K, 60, alpha=alpha, eta=1.0, estep=vi.estep.mean_field(tol=1e-4))
     alg = vi.cavi(model, learn=vi.learn("alpha", "eta", optimizer=optax.adam(0.1)))

@@ -1,4 +1,5 @@
-"""Lengths of documents joined into one copy of an E-step: the same answers, group by group, as apart."""
+"""Lengths of documents joined into one copy of an E-step: the same answers, group by group, as
+apart."""
 
 import dataclasses
 import importlib
@@ -37,11 +38,15 @@ def test_two_lengths_joined_say_what_they_say_apart(monkeypatch):
 
     def found(worth):
         monkeypatch.setattr(MODULE, "_WORTH", worth)
-        said = jax.jit(lambda key: model.local_elbo(model.hyper, stats, batch, key, estep))(jax.random.key(1))
+        said = jax.jit(lambda key: model.local_elbo(model.hyper, stats, batch, key, estep))(
+            jax.random.key(1)
+        )
         return said.total, said.per_group, said.local
 
     apart, together = found(0), found(100)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), apart, together)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), apart, together
+    )
     assert [len(bound) for bound in together[1]] == [2, 3]
     assert np.ptp(together[1][1]) > 0.1
 

@@ -1,4 +1,5 @@
-"""GLMs: the weight-space, kernel-space and sparse forms are one posterior; the Jaakkola-Jordan bound is its EM."""
+"""GLMs: the weight-space, kernel-space and sparse forms are one posterior; the Jaakkola-Jordan
+bound is its EM."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,11 @@ def test_forms_agree_on_minibatches_and_in_prediction():
             alg = vi.pg_svi(model, step_size=proximal(0.3))
             fit = vi.fit(alg, model.data, num_steps=15, batch_size=5, key=jax.random.key(0))
             new = scipy.sparse.csr_array(NEW) if name == "sparse kernel" else NEW
-            results[name] = [*fit.posterior["z"].sites, *model.predict(fit.posterior, new), fit.trace["elbo"]]
+            results[name] = [
+                *fit.posterior["z"].sites,
+                *model.predict(fit.posterior, new),
+                fit.trace["elbo"],
+            ]
         for name, got in results.items():
             for a, b in zip(got, results["weights"], strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
@@ -39,7 +44,9 @@ def test_forms_agree_on_minibatches_and_in_prediction():
 
 def test_the_form_follows_the_shape_and_bcoo_is_read():
     lik, student = vi.likelihood.bernoulli_logit(), vi.likelihood.student_t(3.0, 1.0)
-    prior = lambda x, y, lik: type(vi.models.glm(x, y, lik).posterior(vi.sites.Sites.zeros(len(y))).prior).__name__
+    prior = lambda x, y, lik: (
+        type(vi.models.glm(x, y, lik).posterior(vi.sites.Sites.zeros(len(y))).prior).__name__
+    )
     wide, labels = X[:4], Y[:4]
     assert prior(X, Y, lik) == "FeatureForm"
     assert prior(wide, labels, lik) == "KernelForm"
@@ -49,12 +56,15 @@ def test_the_form_follows_the_shape_and_bcoo_is_read():
     dense = vi.models.glm(X, Y, lik)
     sites = vi.sites.Sites(jnp.ones(12), jnp.ones(12))
     new = jnp.asarray(NEW, jnp.float32)
-    for a, b in zip(from_bcoo.predict(sites, BCOO.fromdense(new)), dense.predict(sites, new), strict=True):
+    for a, b in zip(
+        from_bcoo.predict(sites, BCOO.fromdense(new)), dense.predict(sites, new), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_jaakkola_jordan_is_the_em_of_its_authors():
-    """Bishop (2006), eq. 10.156 to 10.163: xi^2 = x' (S + m m') x, S^-1 = I + 2 sum lambda(xi) x x', by hand."""
+    """Bishop (2006), eq. 10.156 to 10.163: xi^2 = x' (S + m m') x, S^-1 = I + 2 sum lambda(xi) x
+    x', by hand."""
     mean, cov = np.zeros(5), np.eye(5)
     for _ in range(3):
         xi = np.sqrt(np.einsum("ni,ij,nj->n", X, cov + np.outer(mean, mean), X))
@@ -81,7 +91,12 @@ def test_float32_agrees_with_float64():
     for x64 in (False, True):
         with jax.enable_x64(x64):
             model = vi.models.glm(X, Y, vi.likelihood.bernoulli_logit(), 10.0)
-            fit = vi.fit(vi.pg_svi(model, step_size=proximal(2.0)), model.data, num_steps=25, key=jax.random.key(0))
+            fit = vi.fit(
+                vi.pg_svi(model, step_size=proximal(2.0)),
+                model.data,
+                num_steps=25,
+                key=jax.random.key(0),
+            )
             fits.append([np.asarray(v) for v in model.predict(fit.posterior, NEW)])
     for single, double in zip(*fits, strict=True):
         assert single.dtype == np.float32

@@ -1,4 +1,5 @@
-"""Laws of responses, and groups that training has not seen: against draws, and against columns in other units."""
+"""Laws of responses, and groups that training has not seen: against draws, and against columns in
+other units."""
 
 import jax
 import numpy as np
@@ -29,10 +30,14 @@ def test_the_mean_of_a_response_is_that_of_its_draws(name):
     np.testing.assert_array_less(np.abs(drawn.mean(0) - mean), 5 * error)
 
 
-@pytest.mark.parametrize("prior", [("half_normal", 0), ("half_normal", -1.0), ("half_student_t", 4, 0)])
+@pytest.mark.parametrize(
+    "prior", [("half_normal", 0), ("half_normal", -1.0), ("half_student_t", 4, 0)]
+)
 def test_a_prior_without_spread_is_refused(prior):
     usual = {"1|g_sigma": ("half_normal", 2.0), "x": ("normal", 0.0, 1.0)}
-    with pytest.raises(ValueError, match=r"priors: expected finite positive numbers for '1.g_sigma'"):
+    with pytest.raises(
+        ValueError, match=r"priors: expected finite positive numbers for '1.g_sigma'"
+    ):
         changed(usual, {"1|g_sigma": prior})
     with pytest.raises(ValueError, match=r"priors: expected finite positive numbers for 'x'"):
         changed(usual, {"x": ("normal", 0.0, 0)})
@@ -41,8 +46,9 @@ def test_a_prior_without_spread_is_refused(prior):
 
 @pytest.fixture(scope="module")
 def in_units():
-    """Draws of predictors of three groups that are not known, by the unit of the slope's column. The spreads are the
-    same law in both units: a slope for one of the large unit is 1,000 times as wide."""
+    """Draws of predictors of three groups that are not known, by the unit of the slope's column.
+    The spreads are the same law in both units: a slope for one of the large unit is 1,000 times as
+    wide."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=40)
     table = {"y": rng.normal(size=40), "x": x, "g": np.repeat(list("abcd"), 10)}
@@ -51,7 +57,12 @@ def in_units():
     def of(unit):
         model = vi.glmm("y ~ x + (x | g)", {**table, "x": unit * x})
         z = 0.3 * np.random.default_rng(1).normal(size=(50, model.log_density.variables.dim))
-        fit = vi.fit(vi.advi(model, guide=vi.guides.mean_field()), model.data, num_steps=1, key=jax.random.key(0))
+        fit = vi.fit(
+            vi.advi(model, guide=vi.guides.mean_field()),
+            model.data,
+            num_steps=1,
+            key=jax.random.key(0),
+        )
         draws = model._draws_at(fit, z.astype(np.float32), jax.random.key(1))
         return model.predictors(draws, {**new, "x": unit * new["x"]}, jax.random.key(2))
 

@@ -1,4 +1,5 @@
-"""Mixtures of every emission: evidence by enumeration, scikit-learn, predictive densities as ratios; DP mixtures."""
+"""Mixtures of every emission: evidence by enumeration, scikit-learn, predictive densities as
+ratios; DP mixtures."""
 
 import functools
 import itertools
@@ -23,9 +24,15 @@ EMISSIONS = {  # made again in the precision of each test
     "poisson": (lambda: emission.poisson(2, 3, shape=2.0, rate=0.7), COUNTS),
     "categorical": (lambda: emission.categorical(2, 3, eta=0.7), COUNTS),
     "unit_gaussian": (lambda: emission.unit_gaussian(2, 3, variance=4.0), REAL),
-    "diagonal_gaussian": (lambda: emission.diagonal_gaussian(2, 3, strength=0.5, shape=2.0, rate=1.5), REAL),
+    "diagonal_gaussian": (
+        lambda: emission.diagonal_gaussian(2, 3, strength=0.5, shape=2.0, rate=1.5),
+        REAL,
+    ),
     "full_gaussian": (lambda: emission.full_gaussian(2, 3, strength=0.5), REAL),
-    "spherical_gaussian": (lambda: emission.spherical_gaussian(2, 3, strength=0.5, shape=2.0, rate=1.5), REAL),
+    "spherical_gaussian": (
+        lambda: emission.spherical_gaussian(2, 3, strength=0.5, shape=2.0, rate=1.5),
+        REAL,
+    ),
     "tied_gaussian": (lambda: emission.tied_gaussian(2, 3, strength=0.5), REAL),
 }
 
@@ -38,13 +45,20 @@ def log_marginal(name, rows):
     if name == "bernoulli":
         return np.sum(special.betaln(0.8 + total, 1.2 + n - total) - special.betaln(0.8, 1.2))
     if name == "poisson":
-        terms = special.gammaln(2 + total) - special.gammaln(2.0) + 2 * np.log(0.7) - (2 + total) * np.log(0.7 + n)
+        terms = (
+            special.gammaln(2 + total)
+            - special.gammaln(2.0)
+            + 2 * np.log(0.7)
+            - (2 + total) * np.log(0.7 + n)
+        )
         return np.sum(terms) - np.sum(special.gammaln(rows + 1))
     if name == "categorical":
         terms = np.sum(special.gammaln(0.7 + total)) - special.gammaln(2.1 + total.sum())
         return terms - 3 * special.gammaln(0.7) + special.gammaln(2.1)
     if name == "unit_gaussian":
-        return sum(stats.multivariate_normal(np.zeros(n), np.eye(n) + 4.0).logpdf(c) for c in rows.T)
+        return sum(
+            stats.multivariate_normal(np.zeros(n), np.eye(n) + 4.0).logpdf(c) for c in rows.T
+        )
     if name == "diagonal_gaussian":  # a multivariate t for each column
         shape = (np.eye(n) + 1 / 0.5) * 1.5 / 2.0
         return sum(stats.multivariate_t(np.zeros(n), shape, df=4.0).logpdf(c) for c in rows.T)
@@ -57,25 +71,38 @@ def log_marginal(name, rows):
 
 
 def scatter(rows, strength):
-    """Squares about the mean, those of the mean about the prior's among them; and the new strength."""
+    """Squares about the mean, those of the mean about the prior's among them; and the new
+    strength."""
     n, mean = len(rows), rows.mean(0)
     own = (rows - mean).T @ (rows - mean)
     return own + strength * n / (strength + n) * np.outer(mean, mean), strength + n
 
 
 def log_marginal_of_tied(parts):
-    """log p(rows | their components), the Wishart of the precision that they share integrated out: 5 degrees, scale
-    I / 5, strength 1/2."""
+    """log p(rows | their components), the Wishart of the precision that they share integrated out:
+    5 degrees, scale I / 5, strength 1/2."""
     rate, log_strengths, count = 5.0 * np.eye(3), 0.0, 0
     for rows in filter(len, parts):
         spread, strength = scatter(rows, 0.5)
-        rate, log_strengths, count = rate + spread, log_strengths + np.log(strength / 0.5), count + len(rows)
-    level = special.multigammaln((5 + count) / 2, 3) - special.multigammaln(2.5, 3) + 7.5 * np.log(5.0)
-    return level - (5 + count) / 2 * np.linalg.slogdet(rate)[1] - 1.5 * log_strengths - 1.5 * count * np.log(np.pi)
+        rate, log_strengths, count = (
+            rate + spread,
+            log_strengths + np.log(strength / 0.5),
+            count + len(rows),
+        )
+    level = (
+        special.multigammaln((5 + count) / 2, 3) - special.multigammaln(2.5, 3) + 7.5 * np.log(5.0)
+    )
+    return (
+        level
+        - (5 + count) / 2 * np.linalg.slogdet(rate)[1]
+        - 1.5 * log_strengths
+        - 1.5 * count * np.log(np.pi)
+    )
 
 
 def sequential_wishart(rows):
-    """Product of predictive multivariate t densities (Murphy 2007, eq. 232), updating a normal-inverse-Wishart."""
+    """Product of predictive multivariate t densities (Murphy 2007, eq. 232), updating a
+    normal-inverse-Wishart."""
     d, mean, kappa, nu, scale, total = 3, np.zeros(3), 0.5, 5.0, 5.0 * np.eye(3), 0.0
     for y in rows:
         df = nu - d + 1
@@ -86,7 +113,11 @@ def sequential_wishart(rows):
 
 
 def log_marginal_of_parts(name, parts):
-    return log_marginal_of_tied(parts) if name == "tied_gaussian" else sum(log_marginal(name, rows) for rows in parts)
+    return (
+        log_marginal_of_tied(parts)
+        if name == "tied_gaussian"
+        else sum(log_marginal(name, rows) for rows in parts)
+    )
 
 
 def log_evidence(name, rows, concentration=1.0):
@@ -108,8 +139,8 @@ def fitted(name):
 
 @pytest.mark.parametrize("name", EMISSIONS)
 def test_elbo_is_below_the_evidence_and_never_falls(name):
-    """The brute-force evidence is that of all 2^4 assignments; separated rows leave a gap of the label symmetry, log 2,
-    and of what mean field cannot say."""
+    """The brute-force evidence is that of all 2^4 assignments; separated rows leave a gap of the
+    label symmetry, log 2, and of what mean field cannot say."""
     trace = fitted(name).trace["elbo"]
     evidence = log_evidence(name, EMISSIONS[name][1])
     assert evidence - 2.5 < trace[-1] < evidence
@@ -136,7 +167,10 @@ def test_predictive_density_is_the_ratio_of_evidences(name):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-PAIRS = [*((name, "ssvi") for name in EMISSIONS), *(("full_gaussian", a) for a in ("em", "map", "svi", "ssvi_a"))]
+PAIRS = [
+    *((name, "ssvi") for name in EMISSIONS),
+    *(("full_gaussian", a) for a in ("em", "map", "svi", "ssvi_a")),
+]
 
 
 @pytest.mark.parametrize(("name", "algorithm"), PAIRS)
@@ -151,8 +185,12 @@ def test_every_algorithm_finds_separated_components(name, algorithm):
     else:
         y = rng.normal(np.where(share[:, None], 4.0, -4.0), 1.0, (200, 3))
     model = vi.models.mixture(EMISSIONS[name][0](), concentration=2.0)
-    whole = {"num_steps": 30} if algorithm in ("em", "map") else {"num_epochs": 15, "batch_size": 50}
-    fit = vi.fit(getattr(vi, algorithm)(model), y.astype(np.float32), key=jax.random.key(0), **whole)
+    whole = (
+        {"num_steps": 30} if algorithm in ("em", "map") else {"num_epochs": 15, "batch_size": 50}
+    )
+    fit = vi.fit(
+        getattr(vi, algorithm)(model), y.astype(np.float32), key=jax.random.key(0), **whole
+    )
     np.testing.assert_allclose(np.sort(fit.posterior["weights"].mean()), [0.4, 0.6], atol=0.04)
     score = fit.score(y.astype(np.float32), key=jax.random.key(0))
     assert np.isfinite(score.mean)
@@ -160,9 +198,18 @@ def test_every_algorithm_finds_separated_components(name, algorithm):
 
 
 def test_em_agrees_with_scikit_learn():
-    y = np.concatenate([RNG.normal(c, 1, (80, 2)) @ RNG.normal(size=(2, 2)) for c in (-3, 3)]).astype(np.float32)
-    fit = vi.fit(vi.em(vi.models.mixture(emission.full_gaussian(2, 2))), y, num_steps=200, key=jax.random.key(0))
-    peer = GaussianMixture(2, tol=1e-9, reg_covar=0.0, max_iter=500, random_state=0).fit(y.astype(np.float64))
+    y = np.concatenate(
+        [RNG.normal(c, 1, (80, 2)) @ RNG.normal(size=(2, 2)) for c in (-3, 3)]
+    ).astype(np.float32)
+    fit = vi.fit(
+        vi.em(vi.models.mixture(emission.full_gaussian(2, 2))),
+        y,
+        num_steps=200,
+        key=jax.random.key(0),
+    )
+    peer = GaussianMixture(2, tol=1e-9, reg_covar=0.0, max_iter=500, random_state=0).fit(
+        y.astype(np.float64)
+    )
     np.testing.assert_allclose(fit.trace["elbo"][-1] / len(y), peer.score(y), rtol=2e-4)
 
 
@@ -172,7 +219,9 @@ class TestDirichletProcess:
     def fit(self, size, truncation, steps=150, **arguments):
         with jax.enable_x64(True):
             model = vi.models.dp_mixture(emission.unit_gaussian(size, 2), truncation=truncation)
-            return vi.fit(vi.cavi(model), self.Y, num_steps=steps, key=jax.random.key(0), **arguments)
+            return vi.fit(
+                vi.cavi(model), self.Y, num_steps=steps, key=jax.random.key(0), **arguments
+            )
 
     @pytest.mark.parametrize("truncation", ["finite", "tied"])
     def test_ascends_and_uses_three_components(self, truncation):
@@ -184,12 +233,18 @@ class TestDirichletProcess:
         np.testing.assert_allclose(np.sort(sizes)[-3:], 30.0, atol=1.5)
 
     def test_tied_truncations_are_nested(self):
-        """The optimum at T is a point of the family at T + 1 with the very same bound: component T + 1 at the prior."""
+        """The optimum at T is a point of the family at T + 1 with the very same bound: component T
+        + 1 at the prior."""
         small = self.fit(4, "tied").state.posterior
         with jax.enable_x64(True):
-            models = {t: vi.models.dp_mixture(emission.unit_gaussian(t, 2), truncation="tied") for t in (4, 5)}
+            models = {
+                t: vi.models.dp_mixture(emission.unit_gaussian(t, 2), truncation="tied")
+                for t in (4, 5)
+            }
             priors = models[5].prior(models[5].hyper)
-            large = jax.tree.map(lambda own, prior: jnp.concatenate([own, prior[-1:]]), small, priors)
+            large = jax.tree.map(
+                lambda own, prior: jnp.concatenate([own, prior[-1:]]), small, priors
+            )
             elbo = {}
             for t, q in ((4, small), (5, large)):
                 alg = vi.cavi(models[t])

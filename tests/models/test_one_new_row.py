@@ -1,4 +1,5 @@
-"""A new row alone that lacks a cell is one that was not seen, as it is among others: the prior of the chain answers."""
+"""A new row alone that lacks a cell is one that was not seen, as it is among others: the prior of
+the chain answers."""
 
 import jax
 import numpy as np
@@ -27,7 +28,9 @@ def test_a_row_that_lacks_a_cell_is_answered_alone_as_among_others(name):
     alone, among = (np.asarray(fit.locals(data, key=KEY)[local].probs) for data in (ALONE, AMONG))
     np.testing.assert_allclose(alone[0], among[0], rtol=1e-5)
     assert alone.sum() == pytest.approx(1.0, abs=1e-5)
-    with pytest.raises(ValueError, match=r"^data: expected (a step without NaN|a sequence with 2 steps in a row)"):
+    with pytest.raises(
+        ValueError, match=r"^data: expected (a step without NaN|a sequence with 2 steps in a row)"
+    ):
         vi.fit(alg, ALONE, num_steps=1, key=KEY)
 
 
@@ -36,5 +39,7 @@ def test_such_a_row_is_possible_and_nothing_to_learn_from(name):
     form = MODELS[name][0]().form
     form.check(ALONE)
     form.enough(TRAINING)
-    with pytest.raises(ValueError, match=r"^data: expected (a step without NaN|a sequence with 2 steps in a row)"):
+    with pytest.raises(
+        ValueError, match=r"^data: expected (a step without NaN|a sequence with 2 steps in a row)"
+    ):
         form.enough(ALONE)

@@ -1,4 +1,5 @@
-"""Padding and the scale N / S: what stands in rows of weight 0 counts nowhere, and minibatches add up to the data."""
+"""Padding and the scale N / S: what stands in rows of weight 0 counts nowhere, and minibatches add
+up to the data."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,9 @@ def exponential_mixture():
     """y ~ weibull-like with rates of two classes: its energy has a log y, -inf at a padded zero."""
 
     def energy(s, y):
-        return jnp.vdot(s["z"].one_hot, s["weights"].log + s["rate"].log - s["rate"].value * y) + jnp.log(y)
+        return jnp.vdot(
+            s["z"].one_hot, s["weights"].log + s["rate"].log - s["rate"].value * y
+        ) + jnp.log(y)
 
     return vi.energy_model(
         globals={
@@ -59,7 +62,9 @@ def said(model, data, weights, num_groups=7.0):
     """Bound, S, and message of a minibatch."""
     stats = model.prior({}).expected_stats()
     batch = vi.Minibatch(data, num_groups, weights)
-    total = lambda s: (lambda out: (out.total, out.num_groups))(model.local_elbo({}, s, batch, KEY, model.estep))
+    total = lambda s: (lambda out: (out.total, out.num_groups))(
+        model.local_elbo({}, s, batch, KEY, model.estep)
+    )
     (value, size), grad = jax.jit(jax.value_and_grad(total, has_aux=True))(stats)
     return value, size, grad
 
@@ -71,13 +76,16 @@ def test_rows_of_weight_zero_count_nowhere_whatever_they_hold(make):
     for filler in (0.0, np.nan, 1e30):
         padded = np.concatenate([[filler], Y[:3], [filler, filler]]).astype(np.float32)
         weights = np.array([0, 1, 1, 1, 0, 0], np.float32)
-        for got, expected in zip(*map(jax.tree.leaves, (said(model, padded, weights), alone)), strict=True):
+        for got, expected in zip(
+            *map(jax.tree.leaves, (said(model, padded, weights), alone)), strict=True
+        ):
             np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 @each_model
 def test_messages_of_an_epoch_average_to_that_of_the_data(make):
-    """N = 7 in batches of 3, the last of one row and two of padding: each scaled by N / S, and weighted by S."""
+    """N = 7 in batches of 3, the last of one row and two of padding: each scaled by N / S, and
+    weighted by S."""
     model = make()
     alg = vi.svi(model, step_size=vi.step_size.constant(1.0))
     whole = jax.jit(vi.cavi(model).step)(KEY, alg.init(KEY), jnp.asarray(Y))[0].posterior
@@ -89,7 +97,9 @@ def test_messages_of_an_epoch_average_to_that_of_the_data(make):
         state, info = step(KEY, alg.init(KEY), vi.Minibatch(data, np.float32(7.0), weights))
         assert info.num_groups == weights.sum()
         share = weights.sum() / 7.0
-        message = jax.tree.map(lambda m, q, p, share=share: m + share * (q - p), message, state.posterior, prior)
+        message = jax.tree.map(
+            lambda m, q, p, share=share: m + share * (q - p), message, state.posterior, prior
+        )
     for got, q, p in zip(*map(jax.tree.leaves, (message, whole, prior)), strict=True):
         np.testing.assert_allclose(got, q - p, rtol=1e-5, atol=1e-5)
 
@@ -114,8 +124,12 @@ def test_starts_from_a_padded_minibatch_are_those_of_its_rows_scaled():
     data, weights = np.float32([-5.1, -4.9, 5.0, np.nan, -5.0, 1e6]), np.float32([1, 1, 1, 0, 1, 0])
     q = jax.jit(vi.svi(model).init)(KEY, vi.Minibatch(data, np.float32(8.0), weights)).posterior
     order = np.argsort(q["mu"].mean())
-    np.testing.assert_allclose(np.asarray(q["weights"].concentration)[order], [1 + 6.0, 1 + 2.0], rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(q["mu"].mean())[order], [-30 / 6.01, 10 / 2.01], rtol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(q["weights"].concentration)[order], [1 + 6.0, 1 + 2.0], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        np.asarray(q["mu"].mean())[order], [-30 / 6.01, 10 / 2.01], rtol=1e-5
+    )
 
 
 def test_rows_of_weight_zero_pull_no_centre():
@@ -134,14 +148,21 @@ def test_rows_of_weight_zero_pull_no_centre():
     [
         (
             lambda y: jnp.sum(y),
-            r"^local_elbo: expected a pair \(bounds, locals\), got one array of shape \(\)\. Return \(bounds, None\)",
+            r"^local_elbo: expected a pair \(bounds, locals\), got one array of shape \(\)\. "
+            r"Return \(bounds, None\)",
         ),
         (lambda y: y, r"^local_elbo: expected a pair \(bounds, locals\)"),
-        (lambda y: (jnp.sum(y), None), r"^local_elbo: expected bounds of shape \(groups,\), got shape \(\)"),
+        (
+            lambda y: (jnp.sum(y), None),
+            r"^local_elbo: expected bounds of shape \(groups,\), got shape \(\)",
+        ),
     ],
 )
 def test_what_a_hand_written_bound_must_return(returned, message):
-    model = vi.model({"rate": vi.Gamma.from_shape_rate(2.0, 1.0)}, lambda s, y, key: returned(y * s["rate"].value))
+    model = vi.model(
+        {"rate": vi.Gamma.from_shape_rate(2.0, 1.0)},
+        lambda s, y, key: returned(y * s["rate"].value),
+    )
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(model), Y, num_steps=1, key=KEY)
 

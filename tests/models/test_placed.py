@@ -1,4 +1,5 @@
-"""Priors at the place and scale of the data: a fit of moved and scaled data is the fit, moved and scaled."""
+"""Priors at the place and scale of the data: a fit of moved and scaled data is the fit, moved and
+scaled."""
 
 import jax
 import numpy as np
@@ -15,14 +16,23 @@ SHIFT, SCALE = np.array([37.0, -50.0]), 0.2
 
 def components(make, rows):
     """At the optimum: where a fit starts goes by what rows hold, and so differs."""
-    fit = vi.fit(vi.cavi(vi.models.mixture(emission.placed(make, 2, rows))), rows, num_steps=200, key=jax.random.key(0))
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(emission.placed(make, 2, rows))),
+        rows,
+        num_steps=200,
+        key=jax.random.key(0),
+    )
     found = fit.posterior["components"].mean()
     order = np.argsort(np.asarray(found.mean)[:, 0].ravel())
     precision = np.asarray(found.precision)
-    return np.asarray(found.mean)[order], precision if make is emission.tied_gaussian else precision[order]
+    return np.asarray(found.mean)[
+        order
+    ], precision if make is emission.tied_gaussian else precision[order]
 
 
-@pytest.mark.parametrize("make", [emission.full_gaussian, emission.diagonal_gaussian, emission.tied_gaussian])
+@pytest.mark.parametrize(
+    "make", [emission.full_gaussian, emission.diagonal_gaussian, emission.tied_gaussian]
+)
 def test_a_mixture_is_equivariant(make):
     with jax.enable_x64(True):
         mean, precision = components(make, ROWS)
@@ -44,7 +54,9 @@ def test_missing_numbers_and_padding_say_nothing():
     y, mask = vi.models.pad([ROWS[:70], ROWS[70:]])
     y[0, 3, 0] = np.nan
     prior = emission.placed(emission.full_gaussian, 2, (y, mask)).prior
-    np.testing.assert_allclose(prior.location[0], [np.delete(ROWS[:, 0], 3).mean(), ROWS[:, 1].mean()], rtol=1e-5)
+    np.testing.assert_allclose(
+        prior.location[0], [np.delete(ROWS[:, 0], 3).mean(), ROWS[:, 1].mean()], rtol=1e-5
+    )
 
 
 def test_what_cannot_be_placed_is_refused():

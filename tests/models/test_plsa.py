@@ -1,4 +1,5 @@
-"""The simple mixture and both kinds of pLSA against the EM of Pei 2019, transcribed token by token in NumPy."""
+"""The simple mixture and both kinds of pLSA against the EM of Pei 2019, transcribed token by token
+in NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +42,12 @@ def test_joint_form_is_plsa_1():
         np.testing.assert_allclose(bound, np.sum(np.log(r.sum(1))), rtol=1e-10)
         r /= r.sum(1, keepdims=True)
         np.testing.assert_allclose(new["weights"], r.mean(0), rtol=1e-8)
-        np.testing.assert_allclose(new["documents"], (r.T @ ONE_D) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14)
-        np.testing.assert_allclose(new["topics"], (r.T @ ONE_W) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14)
+        np.testing.assert_allclose(
+            new["documents"], (r.T @ ONE_D) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14
+        )
+        np.testing.assert_allclose(
+            new["topics"], (r.T @ ONE_W) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14
+        )
     assert np.all(np.diff(bounds) > 0)
 
 
@@ -55,18 +60,25 @@ def test_conditional_form_is_plsa_2():
         r /= r.sum(1, keepdims=True)
         proportions = (ONE_D.T @ r)[full] / COUNTS.sum(1)[full, None]
         np.testing.assert_allclose(new["proportions"][full], proportions, rtol=1e-8)
-        np.testing.assert_allclose(new["topics"], (r.T @ ONE_W) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14)
+        np.testing.assert_allclose(
+            new["topics"], (r.T @ ONE_W) / r.sum(0)[:, None], rtol=1e-8, atol=1e-14
+        )
     assert np.all(np.diff(bounds) > 0)
 
 
 def simple_mixture_em(old, rows, bound, new):
-    """Eq. 2.7 and 2.8, an observation x_i being a bag of words (one word of them: the equations as printed)."""
-    log_r = np.log(old["weights"]) + special.xlogy(rows[:, None, :], np.maximum(old["topics"], 1e-300)).sum(2)
+    """Eq. 2.7 and 2.8, an observation x_i being a bag of words (one word of them: the equations as
+    printed)."""
+    log_r = np.log(old["weights"]) + special.xlogy(
+        rows[:, None, :], np.maximum(old["topics"], 1e-300)
+    ).sum(2)
     np.testing.assert_allclose(bound, np.sum(special.logsumexp(log_r, axis=1)), rtol=1e-10)
     r = special.softmax(log_r, axis=1)
     np.testing.assert_allclose(new["weights"], r.mean(0), rtol=1e-8)
     topics = r.T @ rows
-    np.testing.assert_allclose(new["topics"], topics / topics.sum(1, keepdims=True), rtol=1e-8, atol=1e-14)
+    np.testing.assert_allclose(
+        new["topics"], topics / topics.sum(1, keepdims=True), rtol=1e-8, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("rows", [ONE_W, COUNTS.astype(float)], ids=["words", "documents"])
@@ -77,7 +89,9 @@ def test_simple_mixture_is_eq_2_7_and_2_8(rows):
     for old, new, bound in zip(points[:-1], points[1:], bounds, strict=True):
         simple_mixture_em(old, rows, bound, new)
     init = vi.init.random_responsibilities()
-    points, bounds = steps_of(lambda: vi.models.mixture(emission.categorical(K, V), init=init), rows, 4)
+    points, bounds = steps_of(
+        lambda: vi.models.mixture(emission.categorical(K, V), init=init), rows, 4
+    )
     for old, new, bound in zip(points[:-1], points[1:], bounds, strict=True):
         old, new = ({"weights": p["weights"], "topics": p["components"]} for p in (old, new))
         simple_mixture_em(old, rows, bound, new)
@@ -87,7 +101,9 @@ def test_bayesian_simple_mixture_agrees_with_the_dense_mixture():
     """Coordinate ascent from the same posterior, by two independent pieces of code."""
     with jax.enable_x64(True):
         sparse = vi.cavi(vi.models.simple_mixture(K, V, alpha=0.7, eta=0.4))
-        dense = vi.models.mixture(emission.categorical(K, V, eta=0.4), concentration=0.7, init=vi.init.prior())
+        dense = vi.models.mixture(
+            emission.categorical(K, V, eta=0.4), concentration=0.7, init=vi.init.prior()
+        )
         dense = vi.cavi(dense)
         batch, rows = vi.data.full_batch(Corpus.from_counts(COUNTS))[0], COUNTS.astype(float)
         state = sparse.init(jax.random.key(0), batch)
@@ -101,8 +117,8 @@ def test_bayesian_simple_mixture_agrees_with_the_dense_mixture():
 
 
 def test_bayesian_plsa_2_is_latent_dirichlet_allocation():
-    """Coordinate ascent on the conditional form and on `lda`, whose proportions are local, reach one optimum: the bound
-    of `lda` at the topics of the one is the bound of the other."""
+    """Coordinate ascent on the conditional form and on `lda`, whose proportions are local, reach
+    one optimum: the bound of `lda` at the topics of the one is the bound of the other."""
     with jax.enable_x64(True):
         fit = vi.fit(
             vi.cavi(vi.models.plsa(K, D, V, alpha=0.8, eta=0.5)),
@@ -125,7 +141,9 @@ def test_minibatches_of_entries():
     counts = np.kron(np.eye(2, dtype=int), np.full((20, 8), 3))
     for form in ("joint", "conditional"):
         model = vi.models.plsa(2, 40, 16, form, alpha=0.5, eta=0.5)
-        fit = vi.fit(vi.svi(model), plsa_entries(counts), num_epochs=40, batch_size=64, key=jax.random.key(0))
+        fit = vi.fit(
+            vi.svi(model), plsa_entries(counts), num_epochs=40, batch_size=64, key=jax.random.key(0)
+        )
         topics = np.asarray(fit.posterior["topics"].mean())
         mass = np.sort(topics[:, :8].sum(1))
         assert mass[0] < 0.05
@@ -137,9 +155,15 @@ def test_minibatches_of_entries():
     [
         (Corpus.from_counts(COUNTS), r"expected arrays, .* got a corpus\. .*plsa_entries"),
         (COUNTS, r"a triple \(documents, words, counts\), got ndarray"),
-        ((np.array([0, 7]), np.array([0, 1]), np.ones(2)), r"documents in \[0, 5\), got \[7\] in entry \[1\]"),
+        (
+            (np.array([0, 7]), np.array([0, 1]), np.ones(2)),
+            r"documents in \[0, 5\), got \[7\] in entry \[1\]",
+        ),
         ((np.array([0, 1]), np.array([0, 6]), np.ones(2)), r"words in \[0, 6\)"),
-        ((np.array([0, 1]), np.array([0, 1]), np.array([1.0, np.nan])), r"positive counts, got \[nan\] in entry \[1\]"),
+        (
+            (np.array([0, 1]), np.array([0, 1]), np.array([1.0, np.nan])),
+            r"positive counts, got \[nan\] in entry \[1\]",
+        ),
     ],
 )
 def test_bad_entries(data, message):
@@ -157,7 +181,9 @@ def test_entries_of_any_matrix():
         assert jnp.all(c > 0)
 
 
-@pytest.mark.parametrize("arguments", [{"num_topics": 0}, {"form": "third"}, {"alpha": 0.0}, {"eta": -1.0}])
+@pytest.mark.parametrize(
+    "arguments", [{"num_topics": 0}, {"form": "third"}, {"alpha": 0.0}, {"eta": -1.0}]
+)
 def test_bad_arguments(arguments):
     given = {"num_topics": K, "num_documents": D, "vocab_size": V, **arguments}
     with pytest.raises(ValueError, match=f"{next(iter(arguments))}: expected"):

@@ -1,5 +1,6 @@
-"""Recurrent switching linear dynamical systems: the augmented joint against the density that it augments, and the bound
-against the log evidence, by all paths of states and quadrature of the hidden path."""
+"""Recurrent switching linear dynamical systems: the augmented joint against the density that it
+augments, and the bound against the log evidence, by all paths of states and quadrature of the
+hidden path."""
 
 import dataclasses
 import functools
@@ -64,25 +65,30 @@ def bound_of_omega(z):
     stats_ = {**point, **known, "omega": templates["omega"].expected_stats()}
     omega = spec.conditionals(("omega",), stats_, group, {})["omega"]
     mean = omega.expected_stats()
-    return spec.fn({**stats_, "omega": mean}, group, {}) + (omega.log_normalizer() - omega.dot(mean)).sum()
+    return (
+        spec.fn({**stats_, "omega": mean}, group, {})
+        + (omega.log_normalizer() - omega.dot(mean)).sum()
+    )
 
 
 @pytest.mark.parametrize("z", [[0, 0, 1, 2], [2, 1, 0, 2], [1, 2, 2, 1]])
 def test_omega_integrates_out(z):
-    """At known paths the bound of omega is exact: sums of Polya-gamma laws are the stick-breaking probabilities."""
+    """At known paths the bound of omega is exact: sums of Polya-gamma laws are the stick-breaking
+    probabilities."""
     with jax.enable_x64(True):
         model()  # made before anything is traced
         found = bound_of_omega(np.array(z))
     np.testing.assert_allclose(found, log_joint(z), rtol=1e-9)
 
 
-# --- the evidence: as of an slds with inputs and gaps, in three states ------------------------------------------------
+# --- the evidence: as of an slds with inputs and gaps, in three states ----------------------------
 KNOWN = {
     **{name: plain.THETA[name] for name in ("start", "observation")},
     "initial": THETA["initial"],
     "switching": 1.5 * RNG.normal(size=(K - 1, Q + K)),
     "dynamics": MatrixPrecision(
-        0.5 * RNG.normal(size=(K, Q + plain.M + 1, Q)), np.stack([np.diag([3.0, k + 1.0]) for k in range(K)])
+        0.5 * RNG.normal(size=(K, Q + plain.M + 1, Q)),
+        np.stack([np.diag([3.0, k + 1.0]) for k in range(K)]),
     ),
 }
 
@@ -99,7 +105,8 @@ def log_switches(x, before, after):
 
 
 def exact_evidence(y):
-    """log p(y): given a path of states x is normal but for the switches, whose mean is by Gauss and Hermite."""
+    """log p(y): given a path of states x is normal but for the switches, whose mean is by Gauss and
+    Hermite."""
     (nodes, weights), size = np.polynomial.hermite_e.hermegauss(12), len(y) * Q
     chosen = np.array(list(itertools.product(range(12), repeat=size - Q)), int)
     grid, logs = nodes[chosen], np.log(weights / np.sqrt(2 * np.pi))[chosen].sum(1)
@@ -109,7 +116,9 @@ def exact_evidence(y):
         mean, cov = np.linalg.solve(-second, slope), np.linalg.inv(-second)
         of_y = value + 0.5 * slope @ mean + 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
         x = mean[: size - Q] + grid @ np.linalg.cholesky(cov[: size - Q, : size - Q]).T
-        switches = sum(log_switches(x[:, t * Q - Q : t * Q], z[t - 1], z[t]) for t in range(1, len(y)))
+        switches = sum(
+            log_switches(x[:, t * Q - Q : t * Q], z[t - 1], z[t]) for t in range(1, len(y))
+        )
         found.append(np.log(KNOWN["initial"][z[0]]) + of_y + special.logsumexp(logs + switches))
     return special.logsumexp(found)
 
@@ -125,49 +134,73 @@ def augmented(y, z, omega, x):
 
 
 def test_the_bound_is_that_of_its_laws_and_below_the_evidence():
-    """Sequences of 3, 2, 1 and 0 steps, entries missing, inputs: E[log p] + entropies summed over all paths, and the
-    log evidence; each of the three laws is the best given the others."""
+    """Sequences of 3, 2, 1 and 0 steps, entries missing, inputs: E[log p] + entropies summed over
+    all paths, and the log evidence; each of the three laws is the best given the others."""
     with jax.enable_x64(True):
         estep = vi.estep.mean_field(400, 1e-11)
         of = vi.models.recurrent_slds(plain.D, K, Q, plain.M, persistence=A, estep=estep)
         y, mask = plain.DATA
-        batch, known = vi.Minibatch((np.where(mask[..., None], y, 1e3), mask), None), of.prior({}).stats(KNOWN)
-        said = jax.jit(lambda known, batch: of.local_elbo({}, known, batch, KEY, estep))(known, batch)
-        values, local, probs = jax.tree.map(np.asarray, (said.per_group, said.local, said.local["z"].probs))
+        batch, known = (
+            vi.Minibatch((np.where(mask[..., None], y, 1e3), mask), None),
+            of.prior({}).stats(KNOWN),
+        )
+        said = jax.jit(lambda known, batch: of.local_elbo({}, known, batch, KEY, estep))(
+            known, batch
+        )
+        values, local, probs = jax.tree.map(
+            np.asarray, (said.per_group, said.local, said.local["z"].probs)
+        )
     assert values[3] == 0.0
     for n, steps in enumerate(plain.LENGTHS[:3]):
-        y, paths, tilt = plain.Y[n, :steps], all_paths(steps), local["omega"].negative_half_square[n, : steps - 1]
+        y, paths, tilt = (
+            plain.Y[n, :steps],
+            all_paths(steps),
+            local["omega"].negative_half_square[n, : steps - 1],
+        )
         c = np.sqrt(-2 * tilt)
         omega = np.tanh(c / 2) / (2 * c)
         mean, precision = plain.normal_of(local["x"], n, steps)
         cov = np.linalg.inv(precision)
 
         def expected(omega, y=y, paths=paths, mean=mean, cov=cov):
-            terms = [plain.quadratic(lambda x, z=z: augmented(y, z, omega, x), mean.size) for z in paths]
-            return terms, np.array([v + s @ mean + 0.5 * (mean @ h @ mean + np.sum(h * cov)) for v, s, h in terms])
+            terms = [
+                plain.quadratic(lambda x, z=z: augmented(y, z, omega, x), mean.size) for z in paths
+            ]
+            return terms, np.array(
+                [v + s @ mean + 0.5 * (mean @ h @ mean + np.sum(h * cov)) for v, s, h in terms]
+            )
 
         terms, each = expected(omega)
         logs = np.log(KNOWN["initial"])[paths[:, 0]] + each
         weights = np.exp(logs - special.logsumexp(logs))  # the best q(z)
-        entropy = 0.5 * np.linalg.slogdet(2 * np.pi * np.e * cov)[1] - np.sum(np.log(np.cosh(c / 2)) + tilt * omega)
+        entropy = 0.5 * np.linalg.slogdet(2 * np.pi * np.e * cov)[1] - np.sum(
+            np.log(np.cosh(c / 2)) + tilt * omega
+        )
         np.testing.assert_allclose(values[n], special.logsumexp(logs) + entropy, rtol=1e-10)
         smoothed = np.stack([weights @ (paths == k) for k in range(K)], 1)
         np.testing.assert_allclose(probs[n, :steps], smoothed, rtol=1e-7)
-        slope, second = (np.tensordot(weights, np.array([term[i] for term in terms]), 1) for i in (1, 2))
+        slope, second = (
+            np.tensordot(weights, np.array([term[i] for term in terms]), 1) for i in (1, 2)
+        )
         np.testing.assert_allclose(precision, -second, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(mean, np.linalg.solve(-second, slope), rtol=1e-6)
         way = RNG.normal(size=omega.shape)
-        np.testing.assert_allclose(np.sum(tilt * way), weights @ (expected(omega + way)[1] - each), rtol=1e-7)
+        np.testing.assert_allclose(
+            np.sum(tilt * way), weights @ (expected(omega + way)[1] - each), rtol=1e-7
+        )
         exact = exact_evidence(y)
         assert exact - 1.0 < values[n] < exact + 1e-9
         assert steps == 1 or values[n] < exact - 0.1
 
 
 def test_quadrature_of_the_evidence_agrees_with_sums_without_recurrence(monkeypatch):
-    """Switches that do not depend on the path: the evidence is a sum of normals, with transitions as broken sticks."""
+    """Switches that do not depend on the path: the evidence is a sum of normals, with transitions
+    as broken sticks."""
     after = np.log([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.3, 0.5]])
     yes = np.exp([after[:, 0], after[:, 1] - np.log1p(-np.exp(after[:, 0]))])
-    monkeypatch.setitem(KNOWN, "switching", np.concatenate([np.zeros((2, Q)), special.logit(yes)], 1))
+    monkeypatch.setitem(
+        KNOWN, "switching", np.concatenate([np.zeros((2, Q)), special.logit(yes)], 1)
+    )
     y, paths = plain.Y[0, :3], all_paths(3)
     terms = [plain.quadratic(lambda x, z=z: plain.log_joint(KNOWN, y, z, x), 3 * Q) for z in paths]
     prior = np.log(KNOWN["initial"])[paths[:, 0]] + after[paths[:, :-1], paths[:, 1:]].sum(1)
@@ -202,8 +235,12 @@ def test_it_goes_on_where_an_slds_ended():
     begin, again = after_slds(local), pickle.loads(pickle.dumps(after_slds(local)))
     assert begin == again
     assert hash(begin) == hash(again)
-    moved = {name: np.where(x == x.max(), x + 1, x) for name, x in begin.means["x"]._asdict().items()}
-    assert begin != dataclasses.replace(begin, means={**begin.means, "x": type(begin.means["x"])(**moved)})
+    moved = {
+        name: np.where(x == x.max(), x + 1, x) for name, x in begin.means["x"]._asdict().items()
+    }
+    assert begin != dataclasses.replace(
+        begin, means={**begin.means, "x": type(begin.means["x"])(**moved)}
+    )
     model = vi.models.recurrent_slds(1, 2, 2, init=begin)
     assert model is vi.models.recurrent_slds(1, 2, 2, init=again)
     fit = vi.fit(vi.cavi(model), data, num_steps=5, key=key)
@@ -216,11 +253,17 @@ def test_by_itself_it_begins_where_coordinate_ascent_of_an_slds_comes_to(monkeyp
     data = vi.models.pad([rng.normal(size=(n, 2)).cumsum(0) for n in (30, 22)])
     with jax.enable_x64():
         first = vi.models.slds(2, 2, 2, stickiness=5.0)
-        found = vi.cavi(vi.models.recurrent_slds(2, 2, 2)).init(key, vi.Minibatch(data, None)).posterior
+        found = (
+            vi.cavi(vi.models.recurrent_slds(2, 2, 2)).init(key, vi.Minibatch(data, None)).posterior
+        )
         alg, batch = vi.cavi(first), vi.Minibatch(data, None)
-        state = alg.init(jax.random.split(key)[0], batch)  # by the first of the two keys of the start
+        state = alg.init(
+            jax.random.split(key)[0], batch
+        )  # by the first of the two keys of the start
         for _ in range(recurrent_start.ROUNDS):
             state, _ = alg.step(key, state, batch)
         start = after_slds(state.local)
         expected = vi.cavi(vi.models.recurrent_slds(2, 2, 2, init=start)).init(key, batch).posterior
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8), found, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8), found, expected
+    )

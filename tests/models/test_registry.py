@@ -1,4 +1,5 @@
-"""Every ready model, every emission and every law of a regression by a formula has a row in the registry."""
+"""Every ready model, every emission and every law of a regression by a formula has a row in the
+registry."""
 
 import inspect
 import typing
@@ -39,7 +40,9 @@ def test_every_emission_has_a_row():
 
 
 def test_every_law_of_a_formula_has_a_row_and_so_have_crossed_groups():
-    assert {f"glmm_{name}" for name in (*LAWS, "crossed")} == {case.name for case in TABLES if case.covers == "glmm"}
+    assert {f"glmm_{name}" for name in (*LAWS, "crossed")} == {
+        case.name for case in TABLES if case.covers == "glmm"
+    }
 
 
 def test_rows_have_names_of_their_own():

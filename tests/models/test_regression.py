@@ -15,7 +15,8 @@ A0, B0, C0, D0 = 0.5, 0.7, 0.6, 0.3
 
 
 def drugowitsch(steps):
-    """The appendix, update by update; and its lower bound (arXiv 1310.5438, eq. 33) at the end of each sweep."""
+    """The appendix, update by update; and its lower bound (arXiv 1310.5438, eq. 33) at the end of
+    each sweep."""
     n, d = X.shape
     relevance, bounds = np.full(d, C0 / D0), []
     for _ in range(steps):
@@ -43,8 +44,12 @@ def test_updates_and_bound_are_those_of_the_appendix():
         q = fit.posterior
         w, v, a, b, c, d, bounds = drugowitsch(30)
         np.testing.assert_allclose(q["coefficients"].location, w, rtol=1e-8, atol=rounding(w))
-        np.testing.assert_allclose(np.linalg.inv(q["coefficients"].strength), v, rtol=1e-8, atol=rounding(v))
-        np.testing.assert_allclose([q["coefficients"].shape, q["coefficients"].rate], [a, b], rtol=1e-8)
+        np.testing.assert_allclose(
+            np.linalg.inv(q["coefficients"].strength), v, rtol=1e-8, atol=rounding(v)
+        )
+        np.testing.assert_allclose(
+            [q["coefficients"].shape, q["coefficients"].rate], [a, b], rtol=1e-8
+        )
         np.testing.assert_allclose(q["relevance"].shape, np.full(4, c), rtol=1e-8)
         np.testing.assert_allclose(q["relevance"].rate, d, rtol=1e-8)
         # The trace is of the states before each step: entry t + 1 is the bound after t + 1 sweeps.
@@ -55,8 +60,12 @@ def test_updates_and_bound_are_those_of_the_appendix():
 def test_minibatches_reach_the_same_coefficients():
     x, y = np.tile(X, (10, 1)).astype(np.float32), np.tile(Y, 10).astype(np.float32)
     model = vi.models.ard_regression(4)
-    full = vi.fit(vi.cavi(model), (x, y), num_steps=50, key=jax.random.key(0)).posterior["coefficients"]
-    svi = vi.fit(vi.svi(model), (x, y), num_epochs=60, batch_size=40, key=jax.random.key(0)).posterior["coefficients"]
+    full = vi.fit(vi.cavi(model), (x, y), num_steps=50, key=jax.random.key(0)).posterior[
+        "coefficients"
+    ]
+    svi = vi.fit(
+        vi.svi(model), (x, y), num_epochs=60, batch_size=40, key=jax.random.key(0)
+    ).posterior["coefficients"]
     np.testing.assert_allclose(svi.location, full.location, atol=0.03)
 
 

@@ -1,4 +1,5 @@
-"""Expectations and intervals of observations against SciPy's quantiles and a sum over many values of the predictor."""
+"""Expectations and intervals of observations against SciPy's quantiles and a sum over many values
+of the predictor."""
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from vijax.models.regressions.predictor_draws import response
         (vi.likelihood.student_t(4, 0.7), lambda p, z: stats.t.ppf(p, 4, z, 0.7)),
         (vi.likelihood.gamma_log(3.0), lambda p, z: stats.gamma.ppf(p, 3.0, scale=np.exp(z) / 3)),
         (vi.likelihood.poisson_log(), lambda p, z: stats.poisson.ppf(p, np.exp(z))),
-        (vi.likelihood.negative_binomial(2.0), lambda p, z: stats.nbinom.ppf(p, 2.0, 2 / (2 + np.exp(z)))),
+        (
+            vi.likelihood.negative_binomial(2.0),
+            lambda p, z: stats.nbinom.ppf(p, 2.0, 2 / (2 + np.exp(z))),
+        ),
     ],
     ids=lambda case: getattr(case, "name", ""),
 )

@@ -1,4 +1,5 @@
-"""Sizes that memory does not hold are refused before anything is allocated: by every model that has sizes."""
+"""Sizes that memory does not hold are refused before anything is allocated: by every model that has
+sizes."""
 
 import inspect
 import typing
@@ -38,8 +39,14 @@ SIZES = {
     vi.models.hierarchical_linear_regression: {"dim": 10**6},
     vi.models.hierarchical_probit_regression: {"dim": 10**6},
     vi.models.multilevel_logistic_regression: {"dim": 10**6},
-    **{make: {"num_components": HUGE, "dim": 5} for make in (emission.unit_gaussian, emission.diagonal_gaussian)},
-    **{make: {"num_components": 5, "dim": 10**6} for make in (emission.full_gaussian, emission.tied_gaussian)},
+    **{
+        make: {"num_components": HUGE, "dim": 5}
+        for make in (emission.unit_gaussian, emission.diagonal_gaussian)
+    },
+    **{
+        make: {"num_components": 5, "dim": 10**6}
+        for make in (emission.full_gaussian, emission.tied_gaussian)
+    },
     **{make: {"num_components": HUGE, "dim": 5} for make in (emission.bernoulli, emission.poisson)},
     emission.spherical_gaussian: {"num_components": HUGE, "dim": 5},
     emission.categorical: {"num_components": HUGE, "vocab_size": 5},
@@ -59,9 +66,13 @@ def has_sizes(make):
 
 
 def test_every_model_with_sizes_has_a_row():
-    of_models = [getattr(vi.models, name) for name in makers(vi.models, Model) if name not in OF_USERS]
+    of_models = [
+        getattr(vi.models, name) for name in makers(vi.models, Model) if name not in OF_USERS
+    ]
     of_emissions = [getattr(emission, name) for name in makers(emission, Emission)]
-    assert {make for make in (*of_models, *of_emissions) if has_sizes(make)} - {emission.placed} <= set(SIZES)
+    assert {make for make in (*of_models, *of_emissions) if has_sizes(make)} - {
+        emission.placed
+    } <= set(SIZES)
 
 
 @pytest.mark.parametrize("make", SIZES, ids=lambda make: make.__name__)
@@ -93,7 +104,9 @@ def test_what_is_told_is_what_it_takes(make, sizes):
 
 def test_transitions_are_counted(small_memory):
     for make in (vi.models.hmm, vi.models.hdp_hmm):
-        with pytest.raises(ValueError, match=r"^emission: expected sizes that fit in 1 GiB.*got 20,000 states"):
+        with pytest.raises(
+            ValueError, match=r"^emission: expected sizes that fit in 1 GiB.*got 20,000 states"
+        ):
             make(emission.poisson(20_000, 1))
 
 
@@ -107,7 +120,9 @@ def test_locals_are_counted(monkeypatch):
     rows = np.zeros((10_000, 1), np.float32)
     algorithm = vi.cavi(vi.models.mixture(emission.unit_gaussian(100_000, 1)))
     monkeypatch.setattr(room, "free_bytes", lambda: FREE)
-    with pytest.raises(ValueError, match=r"^batch_size: .*1 GiB.*got 10,000 groups .*axis is 100,000, .*3\.\d+ GiB"):
+    with pytest.raises(
+        ValueError, match=r"^batch_size: .*1 GiB.*got 10,000 groups .*axis is 100,000, .*3\.\d+ GiB"
+    ):
         vi.fit(algorithm, rows, num_steps=1, key=jax.random.key(0))
     small = as_loader(rows, algorithm.spec.model, 100, 0)
     check_room(algorithm.spec.model, small)  # the remedy

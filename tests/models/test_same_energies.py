@@ -1,4 +1,5 @@
-"""Models of energies that are made again from the same functions: equal, so that nothing is compiled, and pickled."""
+"""Models of energies that are made again from the same functions: equal, so that nothing is
+compiled, and pickled."""
 
 import gc
 import pickle
@@ -17,7 +18,9 @@ COINS = np.where(Y > 0, 1.0, 0.0)
 
 
 def gaussian(s, y, hyper):
-    return 0.5 * (s["tau"].log - s["tau"].value * (y**2 - 2 * y * s["mean"].value + s["mean"].square))
+    return 0.5 * (
+        s["tau"].log - s["tau"].value * (y**2 - 2 * y * s["mean"].value + s["mean"].square)
+    )
 
 
 def coupling(s, hyper):

@@ -13,7 +13,10 @@ from tests.rounding import rounding
 from vijax.models import emission
 
 RNG = np.random.default_rng(0)
-Y = np.concatenate([RNG.normal(c, s, (40, 2)) for c, s in ((-2, 1.0), (1.5, 0.7), (4, 1.3))]) @ [[1.0, 0.4], [0, 1]]
+Y = np.concatenate([RNG.normal(c, s, (40, 2)) for c, s in ((-2, 1.0), (1.5, 0.7), (4, 1.3))]) @ [
+    [1.0, 0.4],
+    [0, 1],
+]
 K, D = 3, 2
 
 
@@ -39,7 +42,11 @@ def modes(posterior):
 def squeezed(posterior, covariance):
     """Weights, means (K, D) and precisions as scikit-learn has them."""
     weights, (mean, precision) = jax.tree.map(np.asarray, modes(posterior))
-    return (weights, mean[..., 0], precision[:, 0, 0]) if covariance == "spherical" else (weights, mean, precision)
+    return (
+        (weights, mean[..., 0], precision[:, 0, 0])
+        if covariance == "spherical"
+        else (weights, mean, precision)
+    )
 
 
 @pytest.mark.parametrize("covariance", EMISSIONS)
@@ -54,7 +61,9 @@ def test_one_step_of_em(covariance):
             before, after = squeezed(old, covariance), squeezed(state.posterior, covariance)
             names = ("weights_init", "means_init", "precisions_init")
             start = dict(zip(names, before, strict=True))
-            peer = fitted(GaussianMixture(K, covariance_type=covariance, reg_covar=0.0, max_iter=1, **start))
+            peer = fitted(
+                GaussianMixture(K, covariance_type=covariance, reg_covar=0.0, max_iter=1, **start)
+            )
             weights, mean, precision = after
             np.testing.assert_allclose(weights, peer.weights_, rtol=1e-9)
             np.testing.assert_allclose(mean, peer.means_, rtol=1e-8, atol=rounding(peer.means_))
@@ -64,8 +73,13 @@ def test_one_step_of_em(covariance):
 
 
 def test_one_step_of_variational_bayes():
-    """Dirichlet weights, normal-Wishart components; its parameters before and after one more iteration."""
-    prior = {"weight_concentration_prior": 0.3, "mean_precision_prior": 0.2, "degrees_of_freedom_prior": 4.5}
+    """Dirichlet weights, normal-Wishart components; its parameters before and after one more
+    iteration."""
+    prior = {
+        "weight_concentration_prior": 0.3,
+        "mean_precision_prior": 0.2,
+        "degrees_of_freedom_prior": 4.5,
+    }
     location, scale = np.array([0.3, -0.2]), np.array([[0.6, 0.1], [0.1, 0.4]])
     peer = BayesianGaussianMixture(
         n_components=K,

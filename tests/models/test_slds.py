@@ -1,4 +1,5 @@
-"""Switching linear dynamical systems against the sum over all paths of states, each a dense normal, in NumPy."""
+"""Switching linear dynamical systems against the sum over all paths of states, each a dense normal,
+in NumPy."""
 
 import functools
 import itertools
@@ -22,7 +23,8 @@ THETA = {
     "transition": np.array([[0.8, 0.2], [0.4, 0.6]]),
     "start": MeanPrecision(np.array([1.0, -0.5]), np.array([0.7, 2.0])),
     "dynamics": MatrixPrecision(
-        0.5 * RNG.normal(size=(K, Q + M + 1, Q)), np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]])
+        0.5 * RNG.normal(size=(K, Q + M + 1, Q)),
+        np.array([[[3.0, 0.5], [0.5, 2.0]], [[9.0, -0.3], [-0.3, 4.0]]]),
     ),
     "observation": CoefficientsPrecision(RNG.normal(size=(D, Q + 1)), np.array([2.0, 4.0, 8.0])),
 }
@@ -37,7 +39,9 @@ def log_joint(theta, y, path, x):
     """log p(y, x | path), the missing entries left out."""
     (m, p), (g, precision), (c, r) = theta["start"], theta["dynamics"], theta["observation"]
     x = x.reshape(len(y), Q)
-    normal = lambda x, mean, precision: 0.5 * (np.log(precision / (2 * np.pi)) - precision * (x - mean) ** 2)
+    normal = lambda x, mean, precision: (
+        0.5 * (np.log(precision / (2 * np.pi)) - precision * (x - mean) ** 2)
+    )
     total = normal(x[0], m, p).sum()
     for t in range(1, len(y)):
         mean = A * x[t - 1] + np.concatenate([x[t - 1], y[t, D:], [1.0]]) @ g[path[t]]
@@ -49,7 +53,11 @@ def log_joint(theta, y, path, x):
 def quadratic(f, size):
     """Value and slope at zero, and the matrix of second derivatives, of a quadratic function."""
     eye = np.eye(size)
-    at, plus, minus = f(np.zeros(size)), np.array([f(e) for e in eye]), np.array([f(-e) for e in eye])
+    at, plus, minus = (
+        f(np.zeros(size)),
+        np.array([f(e) for e in eye]),
+        np.array([f(-e) for e in eye]),
+    )
     both = np.array([[f(a + b) for b in eye] for a in eye])
     return at, 0.5 * (plus - minus), both - plus[:, None] - plus[None] + at
 
@@ -58,7 +66,10 @@ def dense(theta, y):
     """All paths, the log prior of each, and log p(y, x | path) as a quadratic in x."""
     paths = list(itertools.product(range(K), repeat=len(y)))
     initial, transition = theta["initial"], theta["transition"]
-    prior = [np.log(initial[z[0]]) + sum(np.log(transition[a, b]) for a, b in itertools.pairwise(z)) for z in paths]
+    prior = [
+        np.log(initial[z[0]]) + sum(np.log(transition[a, b]) for a, b in itertools.pairwise(z))
+        for z in paths
+    ]
     return (
         np.array(paths),
         np.array(prior),
@@ -79,7 +90,9 @@ def evidence(prior, terms):
 def model():
     """In float64. Made where it is used: every test process imports this file."""
     with jax.enable_x64(True):
-        return vi.models.slds(D, K, Q, M, persistence=A, rate=0.5, estep=vi.estep.mean_field(300, 1e-9))
+        return vi.models.slds(
+            D, K, Q, M, persistence=A, rate=0.5, estep=vi.estep.mean_field(300, 1e-9)
+        )
 
 
 @jax.jit
@@ -94,7 +107,11 @@ def found(same=False):
         y, mask = DATA
         batch = vi.Minibatch((np.where(mask[..., None], y, 1e3), mask), None)
         said = local_elbo(model().prior({}).stats(SAME if same else THETA), batch)
-        return np.asarray(said.per_group), jax.tree.map(np.asarray, said.local), said.local["z"].probs
+        return (
+            np.asarray(said.per_group),
+            jax.tree.map(np.asarray, said.local),
+            said.local["z"].probs,
+        )
 
 
 def normal_of(x, n, steps):
@@ -109,15 +126,16 @@ def normal_of(x, n, steps):
 
 
 def test_the_bound_is_that_of_its_paths_and_below_the_evidence():
-    """Sequences of 3, 2, 1 and 0 steps, entries missing: E[log p] + entropies summed over all paths, and the log
-    evidence; each chain is the best given the other."""
+    """Sequences of 3, 2, 1 and 0 steps, entries missing: E[log p] + entropies summed over all
+    paths, and the log evidence; each chain is the best given the other."""
     values, local, _ = found()
     assert values[3] == 0.0
     for n, steps in enumerate(LENGTHS[:3]):
         paths, prior, terms = dense(THETA, Y[n, :steps])
         mean, precision = normal_of(local["x"], n, steps)
         expected = [
-            v + s @ mean + 0.5 * mean @ h @ mean + 0.5 * np.trace(h @ np.linalg.inv(precision)) for v, s, h in terms
+            v + s @ mean + 0.5 * mean @ h @ mean + 0.5 * np.trace(h @ np.linalg.inv(precision))
+            for v, s, h in terms
         ]
         weights = prior + expected
         logs = weights - special.logsumexp(weights)  # the best q(z) given q(x)
@@ -125,7 +143,9 @@ def test_the_bound_is_that_of_its_paths_and_below_the_evidence():
         np.testing.assert_allclose(values[n], np.exp(logs) @ (weights - logs) + entropy, rtol=1e-8)
         smoothed = np.stack([np.exp(logs) @ (paths == k) for k in range(K)], 1)
         np.testing.assert_allclose(found()[2][n, :steps], smoothed, rtol=1e-7)
-        slope, second = (np.tensordot(np.exp(logs), np.array([term[i] for term in terms]), 1) for i in (1, 2))
+        slope, second = (
+            np.tensordot(np.exp(logs), np.array([term[i] for term in terms]), 1) for i in (1, 2)
+        )
         np.testing.assert_allclose(precision, -second, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(mean, np.linalg.solve(-second, slope), rtol=1e-6)
         exact = evidence(prior, terms)
@@ -164,8 +184,8 @@ def test_coordinate_ascent_never_loses_ground():
 
 @pytest.mark.slow
 def test_parts_of_a_track_are_found_behind_noise_and_forecasts_cover():
-    """Six columns that see laps with noise, a tenth missing, in float32: the segmentation, ten steps ahead, and 90 %
-    bands of what was not seen."""
+    """Six columns that see laps with noise, a tenth missing, in float32: the segmentation, ten
+    steps ahead, and 90 % bands of what was not seen."""
     metrics = pytest.importorskip("sklearn.metrics")
     columns, rng = laps(np.random.default_rng(0), 3000), np.random.default_rng(1)
     number, x = columns["sequence"].astype(int), np.stack([columns["x1"], columns["x2"]], 1)
@@ -184,7 +204,9 @@ def test_parts_of_a_track_are_found_behind_noise_and_forecasts_cover():
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     assert 0.85 < np.mean(((y >= low) & (y <= high))[hidden]) < 0.95
     cut = mask & (np.cumsum(mask, 1) <= mask.sum(1, keepdims=True) - 10)
-    low, high = np.quantile(np.asarray(fit.forecast(KEY, 400, (seen, cut), 10)), [0.05, 0.95], axis=0)
+    low, high = np.quantile(
+        np.asarray(fit.forecast(KEY, 400, (seen, cut), 10)), [0.05, 0.95], axis=0
+    )
     truth = np.take_along_axis(y, (cut.sum(1)[:, None] + np.arange(10))[..., None], 1)
     assert 0.8 < np.mean((truth >= low) & (truth <= high)) < 0.98
 

@@ -1,4 +1,5 @@
-"""Linear-Gaussian state-space models against the dense joint normal of all steps, written here in NumPy."""
+"""Linear-Gaussian state-space models against the dense joint normal of all steps, written here in
+NumPy."""
 
 import functools
 
@@ -80,7 +81,9 @@ def bound():
     """Compiled once: bounds, paths and messages at given statistics."""
 
     def f(s, data):
-        said = lambda s: model().local_elbo({}, s, vi.Minibatch(data, None), jax.random.key(0), model().estep)
+        said = lambda s: model().local_elbo(
+            {}, s, vi.Minibatch(data, None), jax.random.key(0), model().estep
+        )
         (_, aux), message = jax.value_and_grad(lambda s: (said(s).total, said(s)), has_aux=True)(s)
         x = aux.local["x"]
         return aux.per_group, x.mean(), x.expected_stats().outer, message
@@ -89,7 +92,8 @@ def bound():
 
 
 def test_the_e_step_is_the_dense_normals():
-    """Likelihoods and smoothed moments of sequences of 6, 4, 1 and 0 steps, entries missing, nonsense in padding."""
+    """Likelihoods and smoothed moments of sequences of 6, 4, 1 and 0 steps, entries missing,
+    nonsense in padding."""
     with jax.enable_x64(True):
         y, mask = DATA
         spoilt = np.where(mask[..., None], y, 1e3)
@@ -100,7 +104,10 @@ def test_the_e_step_is_the_dense_normals():
             value, mean, cov = dense(THETA, Y[n, :steps])
             np.testing.assert_allclose(values[n], value, rtol=1e-10, atol=1e-10)
             np.testing.assert_allclose(means[n, :steps], mean, rtol=1e-9, atol=rounding(mean))
-            blocks = np.einsum("titj->tij", cov.reshape(steps, K, steps, K)) + mean[:, :, None] * mean[:, None]
+            blocks = (
+                np.einsum("titj->tij", cov.reshape(steps, K, steps, K))
+                + mean[:, :, None] * mean[:, None]
+            )
             np.testing.assert_allclose(seconds[n, :steps], blocks, rtol=1e-9, atol=rounding(blocks))
             assert not np.any(means[n, steps:])
 
@@ -109,7 +116,9 @@ def test_messages_are_the_regressions_of_the_smoothed_path():
     """Counts of first steps, transitions and observed entries; sums of products by hand."""
     y, mask = DATA
     with jax.enable_x64(True):
-        _, mean, second, message = jax.tree.map(np.asarray, bound()(model().prior({}).stats(THETA), DATA))
+        _, mean, second, message = jax.tree.map(
+            np.asarray, bound()(model().prior({}).stats(THETA), DATA)
+        )
     seen = mask[..., None] & ~np.isnan(y)
     np.testing.assert_allclose(message["initial"].log_precision, [1.5, 1.5])
     np.testing.assert_allclose(message["dynamics"].log_precision, [4.0, 4.0])
@@ -119,7 +128,9 @@ def test_messages_are_the_regressions_of_the_smoothed_path():
         np.testing.assert_allclose(row, -0.5 * before, rtol=1e-9, atol=1e-9)
     with_one = np.concatenate([mean, np.ones_like(mean[..., :1])], -1)
     pull = np.einsum("ntd,ntk->dk", np.where(seen, y, 0.0), with_one)
-    np.testing.assert_allclose(message["observation"].precision_times_value, pull, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        message["observation"].precision_times_value, pull, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_em_climbs_the_dense_likelihood():
@@ -127,7 +138,9 @@ def test_em_climbs_the_dense_likelihood():
         y, alg = series(60, 6), vi.em(model())
         data = y, np.ones(y.shape[:2], bool)
         fit = vi.fit(alg, data, num_steps=40, key=jax.random.key(0), steps_per_chunk=40)
-        more = vi.fit(alg, data, num_steps=41, key=jax.random.key(0), steps_per_chunk=40, state=fit.state)
+        more = vi.fit(
+            alg, data, num_steps=41, key=jax.random.key(0), steps_per_chunk=40, state=fit.state
+        )
         theta = jax.tree.map(np.asarray, fit.posterior.mode())
     elbo = np.append(fit.trace["elbo"], more.trace["elbo"])
     assert np.all(np.diff(elbo) >= -1e-9 * np.abs(elbo[1:]))
@@ -137,8 +150,8 @@ def test_em_climbs_the_dense_likelihood():
 
 
 def test_coordinate_ascent_never_loses_ground():
-    """Entries missing, sequences short; and degenerate data: constant columns, nothing observed, fewer steps than
-    states."""
+    """Entries missing, sequences short; and degenerate data: constant columns, nothing observed,
+    fewer steps than states."""
     first = np.arange(6) < np.array([1, 0, 0, 0])[:, None]
     full, same = np.ones((4, 6), bool), np.full((4, 6, D), 5.0)
     with jax.enable_x64(True):
@@ -151,17 +164,24 @@ def test_coordinate_ascent_never_loses_ground():
 
 @pytest.mark.slow
 def test_elbo_is_below_the_evidence():
-    """One dimension, two steps; the evidence by 400,000 draws of the globals, at 6 standard errors of its logarithm."""
+    """One dimension, two steps; the evidence by 400,000 draws of the globals, at 6 standard errors
+    of its logarithm."""
     y = np.array([[0.4], [1.1]], np.float32)
     model = vi.models.linear_gaussian_state_space(1, 1, strength=2.0, shape=3.0, rate=2.0)
-    fit = vi.fit(vi.cavi(model), (y[None], np.ones((1, 2), bool)), num_steps=200, key=jax.random.key(0))
+    fit = vi.fit(
+        vi.cavi(model), (y[None], np.ones((1, 2), bool)), num_steps=200, key=jax.random.key(0)
+    )
     rng = np.random.default_rng(0)
     p, q, r = rng.gamma(3.0, 0.5, (3, 400_000))
     m, a, c, bias = rng.normal(size=(4, 400_000)) / np.sqrt(2.0 * np.stack([p, q, r, r]))
     u, v = y[0, 0] - c * m - bias, y[1, 0] - c * a * m - bias
     uu, uv, vv = c**2 / p + 1 / r, c**2 * a / p, c**2 * (a**2 / p + 1 / q) + 1 / r
     det = uu * vv - uv**2
-    logs = -np.log(2 * np.pi) - 0.5 * np.log(det) - 0.5 * (vv * u**2 - 2 * uv * u * v + uu * v**2) / det
+    logs = (
+        -np.log(2 * np.pi)
+        - 0.5 * np.log(det)
+        - 0.5 * (vv * u**2 - 2 * uv * u * v + uu * v**2) / det
+    )
     evidence = special.logsumexp(logs) - np.log(len(logs))
     error = np.std(np.exp(logs - evidence)) / np.sqrt(len(logs))
     assert error < 0.005
@@ -171,17 +191,20 @@ def test_elbo_is_below_the_evidence():
 SPIRAL = {
     "initial": MeanPrecision(np.zeros(2), np.ones(2)),
     "dynamics": CoefficientsPrecision(
-        0.95 * np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]]), np.full(2, 1 / 0.09)
+        0.95 * np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]]),
+        np.full(2, 1 / 0.09),
     ),
     "observation": CoefficientsPrecision(
-        np.column_stack([np.random.default_rng(3).normal(size=(4, 2)), np.full(4, 2.0)]), np.full(4, 1 / 0.09)
+        np.column_stack([np.random.default_rng(3).normal(size=(4, 2)), np.full(4, 2.0)]),
+        np.full(4, 1 / 0.09),
     ),
 }
 
 
 @functools.cache
 def spirals():
-    """Sequences of a damped rotation seen through a random map; the last, without gaps, is to be held out."""
+    """Sequences of a damped rotation seen through a random map; the last, without gaps, is to be
+    held out."""
     y = series(41, 50, seed=4, theta=SPIRAL, missing=0.1).astype(np.float32)
     y[-1] = series(1, 50, seed=5, theta=SPIRAL, missing=0.0)[0]
     lengths = np.append(np.random.default_rng(0).integers(20, 51, 40), 50)
@@ -191,12 +214,14 @@ def spirals():
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["em", "cavi", "svi", "ssvi_a"])
 def test_dynamics_are_recovered(algorithm):
-    """In float32: eigenvalues of the dynamics, which no change of coordinates moves, the density of a held-out sequence
-    beside the truth's, and forecasts."""
+    """In float32: eigenvalues of the dynamics, which no change of coordinates moves, the density of
+    a held-out sequence beside the truth's, and forecasts."""
     y, mask = spirals()
     train, held = (y[:40], mask[:40]), (y[40:], mask[40:])
     model = vi.models.linear_gaussian_state_space(4, 2, rate=0.1)
-    whole = {"num_steps": 40} if algorithm in ("em", "cavi") else {"num_epochs": 30, "batch_size": 10}
+    whole = (
+        {"num_steps": 40} if algorithm in ("em", "cavi") else {"num_epochs": 30, "batch_size": 10}
+    )
     fit = vi.fit(getattr(vi, algorithm)(model), train, key=jax.random.key(0), **whole)
     coefficients = np.asarray(fit.posterior["dynamics"].mean().coefficients)
     values = np.linalg.eigvals(coefficients)
@@ -216,9 +241,15 @@ def test_dynamics_are_recovered(algorithm):
     ("data", "message"),
     [
         (np.zeros((1, 2, D)), r"a pair \(y, mask\), got ndarray"),
-        ((np.zeros((1, 2, 2)), np.ones((1, 2), bool)), r"y of shape \(N, T, 3\), got shape \(1, 2, 2\)"),
+        (
+            (np.zeros((1, 2, 2)), np.ones((1, 2), bool)),
+            r"y of shape \(N, T, 3\), got shape \(1, 2, 2\)",
+        ),
         ((np.zeros((2, 2, D)), np.array([[True, True], [False, True]])), "a gap in sequence 1"),
-        ((np.where([[[0], [1]]], np.inf, np.zeros((1, 2, D))), np.ones((1, 2), bool)), "got inf in sequence 0, step 1"),
+        (
+            (np.where([[[0], [1]]], np.inf, np.zeros((1, 2, D))), np.ones((1, 2), bool)),
+            "got inf in sequence 0, step 1",
+        ),
     ],
 )
 def test_bad_data(data, message):

@@ -1,4 +1,5 @@
-"""Plates of coupled locals and the stochastic block model: enumeration, and coordinate ascent written in NumPy."""
+"""Plates of coupled locals and the stochastic block model: enumeration, and coordinate ascent
+written in NumPy."""
 
 import itertools
 
@@ -22,24 +23,34 @@ def graph(seed, size, num_blocks, inside, outside, edges="bernoulli", directed=F
     rng = np.random.default_rng(seed)
     z = rng.integers(0, num_blocks, size)
     rates = np.where(z[:, None] == z, inside, outside)
-    y = (rng.uniform(size=rates.shape) < rates) * 1.0 if edges == "bernoulli" else rng.poisson(rates) * 1.0
+    y = (
+        (rng.uniform(size=rates.shape) < rates) * 1.0
+        if edges == "bernoulli"
+        else rng.poisson(rates) * 1.0
+    )
     y = y if directed else np.triu(y, 1) + np.triu(y, 1).T
     return y.astype(np.float32), z
 
 
 def counted(y, directed):
-    return ~np.eye(len(y), dtype=bool) & ~np.isnan(y) & (True if directed else np.triu(np.ones(y.shape, bool)))
+    return (
+        ~np.eye(len(y), dtype=bool)
+        & ~np.isnan(y)
+        & (True if directed else np.triu(np.ones(y.shape, bool)))
+    )
 
 
 class Reference:
-    """Mean field of the model in NumPy: Latouche, Birmele and Ambroise 2012, section 3, entry by entry."""
+    """Mean field of the model in NumPy: Latouche, Birmele and Ambroise 2012, section 3, entry by
+    entry."""
 
     def __init__(self, y, q, edges, directed):
         self.y, self.q, self.edges, self.directed = np.float64(y), np.float64(q), edges, directed
         self.pairs = counted(y, directed)
 
     def sums(self):
-        """Of pairs and of edges between blocks, (K, K), those of k, l and l, k together where that is one parameter."""
+        """Of pairs and of edges between blocks, (K, K), those of k, l and l, k together where that
+        is one parameter."""
         known = np.where(self.pairs, np.nan_to_num(self.y), 0.0)
         tables = [self.q.T @ x @ self.q for x in (self.pairs * 1.0, known)]
         if not self.directed:
@@ -67,7 +78,13 @@ class Reference:
         for i in range(len(self.y)):
             out = self.q.T @ known[i], self.q.T @ self.pairs[i]
             into = self.q.T @ known[:, i], self.q.T @ self.pairs[:, i]
-            score = log_pi + per_edge @ out[0] + per_pair @ out[1] + per_edge.T @ into[0] + per_pair.T @ into[1]
+            score = (
+                log_pi
+                + per_edge @ out[0]
+                + per_pair @ out[1]
+                + per_edge.T @ into[0]
+                + per_pair.T @ into[1]
+            )
             self.q[i] = np.exp(score - logsumexp(score))
 
     def bound(self):
@@ -75,7 +92,9 @@ class Reference:
         weights, a, b = self.globals()
         size = len(weights)
         value = gammaln(weights).sum() - gammaln(weights.sum()) + gammaln(size)
-        kept = np.ones((size, size), bool) if self.directed else np.triu(np.ones((size, size), bool))
+        kept = (
+            np.ones((size, size), bool) if self.directed else np.triu(np.ones((size, size), bool))
+        )
         if self.edges == "bernoulli":
             value += betaln(a, b)[kept].sum()
         else:
@@ -86,11 +105,14 @@ class Reference:
 
 @pytest.mark.parametrize(("edges", "directed"), KINDS)
 def test_the_fixed_point_is_that_of_numpy_and_below_the_evidence(edges, directed):
-    """Five nodes with a missing pair: the evidence is a sum over 2^5 blocks, in which all else is integrated out."""
+    """Five nodes with a missing pair: the evidence is a sum over 2^5 blocks, in which all else is
+    integrated out."""
     y, _ = graph(3, 5, 2, 0.8, 0.3, edges, directed)
     y[0, 3] = y[3, 0] = np.nan
     model = stochastic_block_model(2, edges, directed)
-    fit = vi.fit(vi.cavi(model, estep=vi.estep.mean_field(500, 1e-6)), y[None], num_steps=100, key=KEY)
+    fit = vi.fit(
+        vi.cavi(model, estep=vi.estep.mean_field(500, 1e-6)), y[None], num_steps=100, key=KEY
+    )
     q = np.asarray(fit.locals(y[None], key=KEY)["z"].probs[0])
     own = Reference(y, model.queries["energy"].start(y)["z"].probs, edges, directed)
     bounds = []
@@ -99,11 +121,15 @@ def test_the_fixed_point_is_that_of_numpy_and_below_the_evidence(edges, directed
         bounds.append(own.bound())
     assert np.all(np.diff(bounds) > -1e-9)
     assert np.all(np.diff(fit.trace["elbo"]) > -1e-4)
-    numbered = own.q if np.abs(q - own.q).max() < 0.1 else own.q[:, ::-1]  # blocks may be exchanged on the way
+    numbered = (
+        own.q if np.abs(q - own.q).max() < 0.1 else own.q[:, ::-1]
+    )  # blocks may be exchanged on the way
     np.testing.assert_allclose(q, numbered, atol=2e-3)
     np.testing.assert_allclose(fit.trace["elbo"][-1], own.bound(), rtol=1e-5)
     labels = itertools.product((0, 1), repeat=5)
-    evidence = logsumexp([Reference(y, np.eye(2)[list(z)], edges, directed).bound() for z in labels])
+    evidence = logsumexp(
+        [Reference(y, np.eye(2)[list(z)], edges, directed).bound() for z in labels]
+    )
     assert own.bound() < evidence
 
 
@@ -150,17 +176,22 @@ def test_mean_field_of_a_boltzmann_machine_is_coordinate_ascent():
     np.testing.assert_allclose(end.locals(jnp.zeros(1), key=KEY)["x"].probs[0], q, atol=1e-4)
     np.testing.assert_allclose(end.per_group(jnp.zeros(1), key=KEY)[0], bound(q), rtol=1e-5)
     assert bound(q) < EVIDENCE
-    at = lambda m: vi.at(ising(), {"m": m}, estep=vi.estep.mean_field(400, 1e-6)).log_likelihood(jnp.zeros(1), key=KEY)
+    at = lambda m: vi.at(ising(), {"m": m}, estep=vi.estep.mean_field(400, 1e-6)).log_likelihood(
+        jnp.zeros(1), key=KEY
+    )
     np.testing.assert_allclose(jax.grad(at)(1.0), q @ COUPLINGS @ q, rtol=1e-3)
 
 
 @pytest.mark.slow
 def test_gibbs_of_a_boltzmann_machine():
-    """Its bound is below the evidence on average, and its message the mean of the coupled terms, by enumeration."""
+    """Its bound is below the evidence on average, and its message the mean of the coupled terms, by
+    enumeration."""
     stats = ising().prior({}).stats({"m": jnp.float32(1.0)})
     batch = vi.Minibatch(jnp.zeros(400), None)
     bound = lambda stats: ising().local_elbo({}, stats, batch, KEY, vi.estep.gibbs(50, 20))
-    said, message = jax.value_and_grad(lambda s: (lambda b: (b.total, b.per_group))(bound(s)), has_aux=True)(stats)
+    said, message = jax.value_and_grad(
+        lambda s: (lambda b: (b.total, b.per_group))(bound(s)), has_aux=True
+    )(stats)
     values = np.asarray(said[1], np.float64)
     assert values.mean() < EVIDENCE + 6 * values.std() / 20
     assert values.mean() > EVIDENCE - 2.0
@@ -170,11 +201,15 @@ def test_gibbs_of_a_boltzmann_machine():
 
 
 def test_plates_are_checked():
-    with pytest.raises(ValueError, match=r"not linear in stats\['x'\]\.value.*energy_model\(plates=\['x'\]\)"):
+    with pytest.raises(
+        ValueError, match=r"not linear in stats\['x'\]\.value.*energy_model\(plates=\['x'\]\)"
+    ):
         ising(plates=())
     with pytest.raises(ValueError, match=r"not linear in stats\['x'\]\.value"):
         ising(diagonal=1.0)
-    with pytest.raises(ValueError, match=r"^plates: expected names among the locals \['x'\], got \['w'\]"):
+    with pytest.raises(
+        ValueError, match=r"^plates: expected names among the locals \['x'\], got \['w'\]"
+    ):
         ising(plates=["w"])
     with pytest.raises(ValueError, match=r"^plates: expected locals that are not in `joint`"):
         ising(joint=[["x"]])
@@ -185,7 +220,9 @@ def test_plates_are_checked():
 
 
 def test_graphs_are_checked():
-    bernoulli, directed, poisson = (stochastic_block_model(2, *kind) for kind in (KINDS[0], KINDS[1], KINDS[2]))
+    bernoulli, directed, poisson = (
+        stochastic_block_model(2, *kind) for kind in (KINDS[0], KINDS[1], KINDS[2])
+    )
     y = np.zeros((1, 4, 4))
     y[0, 1, 2] = 1.0
     for model, data, message in (
@@ -207,7 +244,9 @@ def test_planted_blocks_of_200_nodes_are_found(edges, directed):
     """All of them, and their rates; the bound never falls."""
     inside, outside = (0.3, 0.05) if edges == "bernoulli" else (0.8, 0.2)
     y, z = graph(0, 200, 4, inside, outside, edges, directed)
-    fit = vi.fit(vi.cavi(stochastic_block_model(4, edges, directed)), y[None], num_steps=30, key=KEY)
+    fit = vi.fit(
+        vi.cavi(stochastic_block_model(4, edges, directed)), y[None], num_steps=30, key=KEY
+    )
     found = np.asarray(fit.locals(y[None], key=KEY)["z"].mode()[0])
     table = np.array([[np.sum((z == k) & (found == j)) for j in range(4)] for k in range(4)])
     assert np.all(np.sort(table, 1)[:, :3] == 0)  # a permutation: the adjusted Rand index is 1
@@ -217,7 +256,7 @@ def test_planted_blocks_of_200_nodes_are_found(edges, directed):
     np.testing.assert_allclose(rates[~np.eye(4, dtype=bool)], outside, rtol=0.35)
 
 
-# --- the numbers of blocks --------------------------------------------------------------------------------------------
+# --- the numbers of blocks ------------------------------------------------------------------------
 UNEVEN = np.array([[0.8, 0.1, 0.05], [0.1, 0.6, 0.1], [0.05, 0.1, 0.4]])
 
 
@@ -229,7 +268,8 @@ def uneven_graph():
 
 
 def test_nodes_in_another_order_are_in_the_same_blocks():
-    """Of a fit that has not seen the graph in this order: its blocks have the numbers of the fit's rates."""
+    """Of a fit that has not seen the graph in this order: its blocks have the numbers of the fit's
+    rates."""
     y = uneven_graph()
     fit = vi.fit(vi.cavi(stochastic_block_model(3)), y[None], num_steps=20, key=KEY)
     blocks = np.asarray(fit.locals(y[None], key=KEY)["z"].mode()[0])
@@ -245,10 +285,15 @@ def test_blocks_of_several_graphs_have_the_same_numbers():
     y = uneven_graph()
     order = np.random.default_rng(1).permutation(36)
     graphs = np.stack([y, y[order][:, order]])
-    one, two = (vi.fit(vi.cavi(stochastic_block_model(3)), g, num_steps=40, key=KEY) for g in (graphs[:1], graphs))
+    one, two = (
+        vi.fit(vi.cavi(stochastic_block_model(3)), g, num_steps=40, key=KEY)
+        for g in (graphs[:1], graphs)
+    )
     blocks = np.asarray(two.locals(graphs, key=KEY)["z"].mode())
     np.testing.assert_array_equal(blocks[1], blocks[0][order])
-    own, both = (np.sort(np.diagonal(rates_matrix(fit.posterior["rates"].mean()))) for fit in (one, two))
+    own, both = (
+        np.sort(np.diagonal(rates_matrix(fit.posterior["rates"].mean()))) for fit in (one, two)
+    )
     np.testing.assert_allclose(both, own, atol=0.02)
 
 

@@ -1,4 +1,5 @@
-"""Structured autoencoders against conjugate models: where networks are linear and exact, nothing is left to them."""
+"""Structured autoencoders against conjugate models: where networks are linear and exact, nothing is
+left to them."""
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +21,19 @@ WEIGHTS = vi.Dirichlet.from_concentration([2.0, 5.0])
 
 def diagonal_energy(s):
     c, u = s["components"], s["u"]
-    fit = 0.5 * (c.log_precision - c.precision_times_square - jnp.log(2 * jnp.pi)) + c.precision_times_mean * u.value
+    fit = (
+        0.5 * (c.log_precision - c.precision_times_square - jnp.log(2 * jnp.pi))
+        + c.precision_times_mean * u.value
+    )
     return s["z"].one_hot @ (s["weights"].log + jnp.sum(fit - 0.5 * c.precision * u.square, -1))
 
 
 def full_energy(s):
     c, u = s["components"], s["u"]
     fit = 0.5 * (c.log_det - c.quadratic) + c.precision_times_mean @ u.value - jnp.log(2 * jnp.pi)
-    return s["z"].one_hot @ (s["weights"].log + fit - 0.5 * jnp.einsum("kij,ij->k", c.precision, u.outer))
+    return s["z"].one_hot @ (
+        s["weights"].log + fit - 0.5 * jnp.einsum("kij,ij->k", c.precision, u.outer)
+    )
 
 
 def of_default_type(x):
@@ -37,12 +43,19 @@ def of_default_type(x):
 def diagonal():
     means = np.array([[-1.0, 0.5], [2.0, 0.0]])
     components = vi.NormalGamma.from_parameters(means, 3.0, 4.0, 2.0)
-    return components, vi.Normal.from_mean_variance(np.zeros(2), 2.0), diagonal_energy, of_default_type(ORTHOGONAL)
+    return (
+        components,
+        vi.Normal.from_mean_variance(np.zeros(2), 2.0),
+        diagonal_energy,
+        of_default_type(ORTHOGONAL),
+    )
 
 
 def full():
     means = np.array([[-1.0, 0.5], [2.0, 0.0]])
-    components = vi.NormalWishart.from_parameters(means, 3.0, 5.0, np.array([[[0.4, 0.1], [0.1, 0.3]]] * K))
+    components = vi.NormalWishart.from_parameters(
+        means, 3.0, 5.0, np.array([[[0.4, 0.1], [0.1, 0.3]]] * K)
+    )
     return (
         components,
         vi.MultivariateNormal.from_mean_cov(np.zeros(2), 2.0 * np.eye(2)),
@@ -61,14 +74,24 @@ def exact(kind):
     _, latent, _, w = kind
     squares = w.T @ w if isinstance(latent, vi.MultivariateNormal) else np.sum(w**2, 0)
     encode = lambda p, x: (x @ w / SD**2 + p["shift"], -0.5 * squares / SD**2 * p["scale"])
-    return (encode, {"shift": jnp.zeros(2), "scale": jnp.ones(())}), (lambda p, u: p @ u, jnp.asarray(w))
+    return (encode, {"shift": jnp.zeros(2), "scale": jnp.ones(())}), (
+        lambda p, u: p @ u,
+        jnp.asarray(w),
+    )
 
 
 def structured(kind, **more):
     components, latent, energy, _ = kind
     encoder, decoder = exact(kind)
     observed = vi.models.observed.gaussian(sd=SD)
-    given = {"energy": energy, "latent": "u", "encoder": encoder, "decoder": decoder, "observed": observed, **more}
+    given = {
+        "energy": energy,
+        "latent": "u",
+        "encoder": encoder,
+        "decoder": decoder,
+        "observed": observed,
+        **more,
+    }
     return vi.models.svae(**{**variables(components, latent), **given})
 
 
@@ -82,13 +105,17 @@ def conjugate(kind):
         miss = jnp.sum(x**2) - 2 * x @ w @ u.value + second
         return energy(s) - 0.5 * miss / SD**2 - 0.5 * len(w) * jnp.log(2 * jnp.pi * SD**2)
 
-    return vi.energy_model(**variables(components, latent), energy=with_data, example=jnp.zeros(len(w)))
+    return vi.energy_model(
+        **variables(components, latent), energy=with_data, example=jnp.zeros(len(w))
+    )
 
 
 def data(kind, num=20):
     w = kind[-1]
     rng = np.random.default_rng(0)
-    u = rng.normal(size=(num, 2)) + np.where(rng.uniform(size=(num, 1)) < 0.5, [2.0, 0.0], [-1.0, 0.5])
+    u = rng.normal(size=(num, 2)) + np.where(
+        rng.uniform(size=(num, 1)) < 0.5, [2.0, 0.0], [-1.0, 0.5]
+    )
     return of_default_type(u @ w.T + SD * rng.normal(size=(num, len(w))))
 
 
@@ -116,10 +143,18 @@ def test_with_exact_potentials_it_is_the_conjugate_model(make):
         x, draws = data(kind), 2000
         ours, message = said_jit(structured(kind), x, vi.estep.structured(200, draws))
         theirs, known = said_jit(conjugate(kind), x, vi.estep.mean_field(500, 1e-14))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8), ours.local, theirs.local)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8), message, known)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8),
+            ours.local,
+            theirs.local,
+        )
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8), message, known
+        )
         gap = np.asarray(ours.per_group - theirs.per_group)
-        assert 0 < np.abs(gap).max() < 0.3  # a log likelihood varies by about a nat from draw to draw
+        assert (
+            0 < np.abs(gap).max() < 0.3
+        )  # a log likelihood varies by about a nat from draw to draw
         assert np.abs(gap.mean()) < 5 * gap.std() / np.sqrt(len(gap))
 
 
@@ -127,20 +162,30 @@ def test_other_potentials_lower_the_bound():
     kind = diagonal()
     model, x = structured(kind), data(kind)
     estep = vi.estep.structured(50, 200)
-    at = lambda **changes: said_jit(model, x, estep, {**model.hyper, "encoder": {**model.hyper["encoder"], **changes}})
+    at = lambda **changes: said_jit(
+        model, x, estep, {**model.hyper, "encoder": {**model.hyper["encoder"], **changes}}
+    )
     best = float(at()[0].total)
-    for change in ({"shift": jnp.array([1.0, 0.0])}, {"scale": jnp.array(0.3)}, {"scale": jnp.array(4.0)}):
+    for change in (
+        {"shift": jnp.array([1.0, 0.0])},
+        {"scale": jnp.array(0.3)},
+        {"scale": jnp.array(4.0)},
+    ):
         assert float(at(**change)[0].total) < best - 1.0
 
 
 def test_gradients_pass_through_the_sweeps():
-    """To every point, and of `through_globals` to the globals too, against central differences in float64."""
+    """To every point, and of `through_globals` to the globals too, against central differences in
+    float64."""
     with jax.enable_x64(True):
         kind = diagonal()
         model, x = structured(kind), data(kind, 5)
         estep = vi.estep.structured(4, 3, through_globals=True)
         stats = dict(model.prior({}).expected_stats())
-        encoder = {"shift": jnp.array([0.5, -0.3]), "scale": jnp.array(0.6)}  # not the best, so that nothing vanishes
+        encoder = {
+            "shift": jnp.array([0.5, -0.3]),
+            "scale": jnp.array(0.6),
+        }  # not the best, so that nothing vanishes
 
         @jax.jit
         def total(args):
@@ -153,7 +198,10 @@ def test_gradients_pass_through_the_sweeps():
         rng = np.random.default_rng(1)
         for i, (leaf, slope) in enumerate(zip(leaves, jax.tree.leaves(slopes), strict=True)):
             way = 1e-5 * rng.normal(size=leaf.shape)
-            ends = [jax.tree.unflatten(structure, [*leaves[:i], leaf + s * way, *leaves[i + 1 :]]) for s in (1, -1)]
+            ends = [
+                jax.tree.unflatten(structure, [*leaves[:i], leaf + s * way, *leaves[i + 1 :]])
+                for s in (1, -1)
+            ]
             change = float(total(ends[0]) - total(ends[1])) / 2
             assert np.all(np.isfinite(slope))
             assert abs(change) > 1e-8
@@ -167,7 +215,10 @@ def test_padding_counts_nothing():
     stats = dict(model.prior({}).expected_stats())
     elbo = jax.jit(lambda batch: model.local_elbo(model.hyper, stats, batch, KEY, estep))
     weights = jnp.array([1.0, 1.0, 1.0, 0.0])
-    padded, other = (elbo(Minibatch(jnp.asarray(np.r_[x[:3], fill]), 4.0, weights)) for fill in (x[3:], x[3:] * np.nan))
+    padded, other = (
+        elbo(Minibatch(jnp.asarray(np.r_[x[:3], fill]), 4.0, weights))
+        for fill in (x[3:], x[3:] * np.nan)
+    )
     np.testing.assert_allclose(padded.total, jnp.sum(padded.per_group[:3]), rtol=1e-6)
     np.testing.assert_allclose(padded.total, other.total, rtol=1e-6)
     assert float(padded.num_groups) == 3
@@ -178,7 +229,10 @@ def test_padding_counts_nothing():
     [
         ({"latent": "v"}, r"^latent: expected one of the locals \['u', 'z'\], got 'v'"),
         ({"latent": "z"}, "^latent: expected a Normal or MultivariateNormal, got Categorical"),
-        ({"globals": {"weights": vi.free(2)}}, r"^globals\['weights'\]: expected a conjugate family"),
+        (
+            {"globals": {"weights": vi.free(2)}},
+            r"^globals\['weights'\]: expected a conjugate family",
+        ),
         ({"decoder": lambda u: u}, r"^decoder: expected a pair \(apply, params\)"),
         ({"energy": lambda s: jnp.sum(s["u"].value ** 2 * s["weights"].log)}, "^energy: "),
     ],
@@ -191,12 +245,16 @@ def test_what_it_refuses(change, message):
 def test_potentials_of_other_shapes_are_refused():
     kind = diagonal()
     model = structured(kind, encoder=(lambda p, x: (p, -jnp.ones(3)), jnp.zeros(2)))
-    with pytest.raises(ValueError, match=r"^encoder: expected potentials of shapes \[\(2,\), \(2,\)\], got"):
+    with pytest.raises(
+        ValueError, match=r"^encoder: expected potentials of shapes \[\(2,\), \(2,\)\], got"
+    ):
         jax.eval_shape(lambda x: said(model, x, vi.estep.structured()), data(kind))
 
 
 def test_it_takes_its_own_estep():
-    with pytest.raises(ValueError, match=r"^estep: expected one for this model's locals, vijax.estep.structured"):
+    with pytest.raises(
+        ValueError, match=r"^estep: expected one for this model's locals, vijax.estep.structured"
+    ):
         vi.aevb(structured(diagonal()), estep=vi.estep.mean_field())
 
 
@@ -215,7 +273,10 @@ def mean_and_log_sd(params, x):
 def test_clusters_bent_by_a_sine_are_found_and_the_bound_beats_an_autoencoder_of_one_normal():
     x, z = bent_clusters()
     num = len(x)
-    encoder, decoder = perceptron(jax.random.key(1), [2, 32, 2]), perceptron(jax.random.key(2), [1, 32, 2])
+    encoder, decoder = (
+        perceptron(jax.random.key(1), [2, 32, 2]),
+        perceptron(jax.random.key(2), [1, 32, 2]),
+    )
     observed = vi.models.observed.gaussian(sd=0.1)
     plain = vi.models.vae((mean_and_log_sd, encoder), (network, decoder), observed, latent_dim=1)
     model = vi.models.svae(
@@ -223,7 +284,10 @@ def test_clusters_bent_by_a_sine_are_found_and_the_bound_beats_an_autoencoder_of
             "weights": vi.Dirichlet.from_concentration(np.ones(3)),
             "components": vi.NormalGamma.from_parameters(np.zeros((3, 1)), 0.1, 2.0, 1.0),
         },
-        locals={"u": vi.Normal.from_mean_variance(np.zeros(1), 10.0), "z": vi.Categorical.from_logits(np.zeros(3))},
+        locals={
+            "u": vi.Normal.from_mean_variance(np.zeros(1), 10.0),
+            "z": vi.Categorical.from_logits(np.zeros(3)),
+        },
         energy=diagonal_energy,
         latent="u",
         encoder=(potentials, encoder),

@@ -1,5 +1,5 @@
-"""The mixture of Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3: Algorithm 2 and eq. 36, transcribed in
-NumPy."""
+"""The mixture of Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3: Algorithm 2 and eq. 36,
+transcribed in NumPy."""
 
 import functools
 
@@ -18,11 +18,14 @@ SPREAD, K = 6.0, 3  # prior variance of the means
 
 
 def model(init=None):
-    return vi.models.mixture(emission.unit_gaussian(K, dim=1, variance=SPREAD), weights=1 / K, init=init)
+    return vi.models.mixture(
+        emission.unit_gaussian(K, dim=1, variance=SPREAD), weights=1 / K, init=init
+    )
 
 
 def algorithm_2(m, s2, steps):
-    """Means, variances and the bound (eq. 21) of each sweep; eq. 26 for assignments, eq. 34 for components."""
+    """Means, variances and the bound (eq. 21) of each sweep; eq. 26 for assignments, eq. 34 for
+    components."""
     history = []
     for _ in range(steps):
         score = Y[:, None] * m - 0.5 * (m**2 + s2)
@@ -57,24 +60,33 @@ def test_trajectory_is_that_of_algorithm_2():
 
 
 def test_predictive_density():
-    """Eq. 36, 1/K sum N(y; m_k, 1); and the integral it stands for, 1/K sum N(y; m_k, 1 + s_k^2)."""
+    """Eq. 36, 1/K sum N(y; m_k, 1); and the integral it stands for, 1/K sum N(y; m_k, 1 +
+    s_k^2)."""
     _, (m, s2), fit = fitted()
     new = np.linspace(-6, 6, 9)[:, None]
     with jax.enable_x64(True):
         made, q = emission.unit_gaussian(K, 1), fit.posterior["components"]
-        printed = log_predictive_density(made, q, np.full(K, 1 / K), new, plug_in=True).log_densities
+        printed = log_predictive_density(
+            made, q, np.full(K, 1 / K), new, plug_in=True
+        ).log_densities
         exact = fit.score(new, key=jax.random.key(0)).log_densities
     np.testing.assert_allclose(printed, np.log(stats.norm(m).pdf(new).mean(1)), rtol=1e-10)
-    np.testing.assert_allclose(exact, np.log(stats.norm(m, np.sqrt(1 + s2)).pdf(new).mean(1)), rtol=1e-10)
+    np.testing.assert_allclose(
+        exact, np.log(stats.norm(m, np.sqrt(1 + s2)).pdf(new).mean(1)), rtol=1e-10
+    )
 
 
 def test_restarts_keep_the_best_of_ten():
     alg = vi.cavi(model(vi.init.random_responsibilities()))
-    fit = vi.fit(alg, Y[:, None].astype(np.float32), num_steps=60, restarts=10, key=jax.random.key(1))
+    fit = vi.fit(
+        alg, Y[:, None].astype(np.float32), num_steps=60, restarts=10, key=jax.random.key(1)
+    )
     ends = fit.trace["restart_elbo"][-1]
     assert ends.shape == (10,)
     np.testing.assert_allclose(fit.trace["elbo"][-1], ends.max())
-    np.testing.assert_allclose(np.sort(fit.posterior["components"].mean()[:, 0]), [-3, 0.5, 4], atol=0.6)
+    np.testing.assert_allclose(
+        np.sort(fit.posterior["components"].mean()[:, 0]), [-3, 0.5, 4], atol=0.6
+    )
 
 
 @pytest.mark.parametrize("weights", [0.5, [0.5, 0.5], [0.5, 0.6, -0.1]])

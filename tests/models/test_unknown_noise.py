@@ -1,4 +1,5 @@
-"""Noise that is learnt: against the evidence in NumPy, whatever the unit and the place of the responses."""
+"""Noise that is learnt: against the evidence in NumPy, whatever the unit and the place of the
+responses."""
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,8 @@ def fitted(model, num_steps=40):
 
 
 def by_hand(kernel, cross, own, y):
-    """Noise sd, mean and variance of z at new inputs, all in units of y, at the greatest evidence times prior of the
-    log precision of the noise."""
+    """Noise sd, mean and variance of z at new inputs, all in units of y, at the greatest evidence
+    times prior of the log precision of the noise."""
     unit = y.std()
     z = (y - y.mean()) / unit
     values, vectors = np.linalg.eigh(kernel)
@@ -40,7 +41,9 @@ def by_hand(kernel, cross, own, y):
         evidence = -0.5 * np.sum(np.log(spread) + turned**2 / spread)
         return -evidence - shape * log_precision + shape * GUESS**2 * np.exp(log_precision)
 
-    best = optimize.minimize_scalar(lost, bounds=(-5, 15), method="bounded", options={"xatol": 1e-10}).x
+    best = optimize.minimize_scalar(
+        lost, bounds=(-5, 15), method="bounded", options={"xatol": 1e-10}
+    ).x
     inverse = np.linalg.inv(kernel + np.exp(-best) * np.eye(len(y)))
     mean, variance = cross @ inverse @ z, own - np.sum(cross @ inverse * cross, axis=1)
     return unit * np.exp(-0.5 * best), y.mean() + unit * mean, unit**2 * variance
@@ -81,7 +84,9 @@ def test_weights_are_in_units_of_y_and_the_law_that_was_learnt_predicts():
     fit = fitted(vi.models.glm(X, 1e6 + 50.0 * Y, vi.likelihood.gaussian()))
     model = fit.alg.spec.model
     weights, _ = model.predict(fit.posterior, np.eye(D))
-    np.testing.assert_allclose(weights - [1e6, 0.0, 0.0], 50.0 * np.array([3.0, 1.0, -2.0]), atol=10.0)
+    np.testing.assert_allclose(
+        weights - [1e6, 0.0, 0.0], 50.0 * np.array([3.0, 1.0, -2.0]), atol=10.0
+    )
     mean, variance = fit.predict(X)
     compiled = jax.jit(lambda x: model.predict(fit.posterior, x)[0])(jnp.asarray(X, jnp.float32))
     np.testing.assert_allclose(compiled, mean, rtol=1e-6)
@@ -101,7 +106,10 @@ def test_outliers_move_neither_place_nor_unit_under_heavy_tails():
 
 
 def test_the_bound_is_of_y_in_its_own_units():
-    bounds = [float(fitted(vi.models.glm(X, unit * Y, vi.likelihood.gaussian())).trace["elbo"][-1]) for unit in (1, 50)]
+    bounds = [
+        float(fitted(vi.models.glm(X, unit * Y, vi.likelihood.gaussian())).trace["elbo"][-1])
+        for unit in (1, 50)
+    ]
     assert bounds[0] - bounds[1] == pytest.approx(N * np.log(50.0), abs=1e-2)
 
 
@@ -116,7 +124,11 @@ def test_draws_at_sites_and_what_they_are_compared_with_are_in_units_of_y():
 
 @pytest.mark.parametrize(
     ("y", "name"),
-    [(np.full(N, 37.0), "a constant"), (np.full(N, 37e-6), "a small constant"), (np.zeros(N), "zeros")],
+    [
+        (np.full(N, 37.0), "a constant"),
+        (np.full(N, 37e-6), "a small constant"),
+        (np.zeros(N), "zeros"),
+    ],
 )
 def test_responses_that_do_not_vary_have_little_noise(y, name):
     fit = fitted(vi.models.glm(X, y, vi.likelihood.gaussian()), 10)
@@ -126,18 +138,26 @@ def test_responses_that_do_not_vary_have_little_noise(y, name):
 
 def test_other_observations_than_those_measured_are_refused():
     model = vi.models.glm(X, Y, vi.likelihood.gaussian())
-    with pytest.raises(ValueError, match=r"^data: expected the observations of model.data, for noise is unknown"):
+    with pytest.raises(
+        ValueError, match=r"^data: expected the observations of model.data, for noise is unknown"
+    ):
         vi.fit(vi.pg_svi(model), {"site": np.arange(N), "y": Y}, num_steps=1, key=KEY)
 
 
 def test_a_likelihood_without_its_noise_is_refused_wherever_nothing_learns_it():
     law = vi.likelihood.gaussian()
-    with pytest.raises(ValueError, match=r"^likelihood: expected gaussian\(variance=...\), got one whose noise is unk"):
+    with pytest.raises(
+        ValueError,
+        match=r"^likelihood: expected gaussian\(variance=...\), got one whose noise is unk",
+    ):
         law.log_prob(0.0, 0.0)
-    with pytest.raises(ValueError, match=r"^likelihood: expected one whose noise is known, got gaussian. model.law"):
+    with pytest.raises(
+        ValueError, match=r"^likelihood: expected one whose noise is known, got gaussian. model.law"
+    ):
         vi.models.response(law, np.zeros(1), np.ones(1))
     with pytest.raises(
-        ValueError, match=r"^y: expected numbers whose standard deviation is 1e-12 to 1e\+12, got 1.*e\+14"
+        ValueError,
+        match=r"^y: expected numbers whose standard deviation is 1e-12 to 1e\+12, got 1.*e\+14",
     ):
         vi.models.glm(X, 1e14 * Y, vi.likelihood.gaussian())
 
@@ -146,7 +166,9 @@ def test_known_noise_is_taken_as_it_is():
     """A ridge regression about zero, by hand."""
     fit = fitted(vi.models.glm(X, 50.0 * Y, vi.likelihood.gaussian(0.25)), 30)
     by_ridge = np.linalg.solve(X.T @ X + 0.25 * np.eye(D), X.T @ (50.0 * Y))
-    np.testing.assert_allclose(fit.alg.spec.model.predict(fit.posterior, np.eye(D))[0], by_ridge, rtol=1e-4)
+    np.testing.assert_allclose(
+        fit.alg.spec.model.predict(fit.posterior, np.eye(D))[0], by_ridge, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,18 @@ def with_range(v):
 
 
 CASES = {
-    with_if: (r"a Python condition .*with_if \(.*`return -v\[\"s\"\] if", "jnp.where(condition, a, b)"),
-    with_numpy: ("a function of NumPy or SciPy .*with_numpy", "Use jax.numpy in the place of numpy"),
-    with_scipy: ("a function of NumPy or SciPy .*with_scipy", "jax.scipy.stats in the place of scipy.stats"),
+    with_if: (
+        r"a Python condition .*with_if \(.*`return -v\[\"s\"\] if",
+        "jnp.where(condition, a, b)",
+    ),
+    with_numpy: (
+        "a function of NumPy or SciPy .*with_numpy",
+        "Use jax.numpy in the place of numpy",
+    ),
+    with_scipy: (
+        "a function of NumPy or SciPy .*with_scipy",
+        "jax.scipy.stats in the place of scipy.stats",
+    ),
     with_math: ("a function of math.*with_math", "jnp.log for math.log"),
     with_mask: ("a condition as an index.*with_mask", "jnp.where(condition, x, 0.0)"),
     with_range: ("a size, a range .*with_range", "Sizes have to be known numbers"),
@@ -79,15 +88,22 @@ def test_other_errors_of_the_user_stay_as_they_are():
 
 def test_memoized_says_what_it_needs():
     model = vi.density(V, lambda v: -v["s"] - jnp.sum(v["x"] ** 2))
-    with pytest.raises(ValueError, match=r"model: expected a model with conjugate .*got a log density.*use vijax.auto"):
+    with pytest.raises(
+        ValueError,
+        match=r"model: expected a model with conjugate .*got a log density.*use vijax.auto",
+    ):
         vi.memoized(model)
     mixture = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
-    with pytest.raises(ValueError, match=r"num_parts: expected the number of parts .* Such as vijax.memoized"):
+    with pytest.raises(
+        ValueError, match=r"num_parts: expected the number of parts .* Such as vijax.memoized"
+    ):
         vi.memoized(mixture)
 
 
 def test_a_misspelt_name_suggests_the_right_one():
-    with pytest.raises(AttributeError, match=r"module 'vijax' has no attribute 'adv'. Did you mean 'advi'"):
+    with pytest.raises(
+        AttributeError, match=r"module 'vijax' has no attribute 'adv'. Did you mean 'advi'"
+    ):
         vi.adv  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
         vi.xyzzy  # noqa: B018

@@ -1,4 +1,5 @@
-"""Arrays that are no matrix of numbers: each is refused by name where a model is made, and where it predicts."""
+"""Arrays that are no matrix of numbers: each is refused by name where a model is made, and where it
+predicts."""
 
 import jax
 import numpy as np
@@ -17,11 +18,20 @@ WRONG = {
     "text": (np.array([["a", "b"]] * 12), "text, 'a' in row 0, column 0"),
     "numbers as text": (np.array([["1", "2"]] * 12), r"pass numpy.asarray\(\w+, float\)"),
     "one cell of text": ([[1.0, 2.0]] * 7 + [[1.0, "n/a"]] * 5, "text, "),
-    "a column of text": (pandas.DataFrame({"a": X[:, 0], "b": ["u"] * 12}), "text, 'u' in row 0, column 1"),
-    "dates": (np.array([["2024-01-01", "2024-01-02"]] * 12, "datetime64[D]"), "dates, 2024-01-01 in row 0"),
+    "a column of text": (
+        pandas.DataFrame({"a": X[:, 0], "b": ["u"] * 12}),
+        "text, 'u' in row 0, column 1",
+    ),
+    "dates": (
+        np.array([["2024-01-01", "2024-01-02"]] * 12, "datetime64[D]"),
+        "dates, 2024-01-01 in row 0",
+    ),
     "complex": (X + 1j, "complex numbers"),
     "complex of jax": (jax.numpy.asarray(X) + 1j, "complex numbers"),
-    "structured": (np.array([(1.0, 2.0)] * 12, [("a", float), ("b", float)]), "columns by name, in a ndarray"),
+    "structured": (
+        np.array([(1.0, 2.0)] * 12, [("a", float), ("b", float)]),
+        "columns by name, in a ndarray",
+    ),
     "records": ([{"a": 1.0, "b": 2.0}] * 12, "columns by name, in a list. Pass pandas.DataFrame"),
     "ragged": ([[1.0], [1.0, 2.0]] * 6, "rows of lengths 1, 2"),
     "none": (None, "None"),
@@ -43,7 +53,11 @@ def glm(x, y):
     return vi.models.glm(x, y, NOISE)
 
 
-MODELS = {"gp": gp, "glm": glm, "kernel glm": lambda x, y: vi.models.glm(x, y, NOISE, form="kernel")}
+MODELS = {
+    "gp": gp,
+    "glm": glm,
+    "kernel glm": lambda x, y: vi.models.glm(x, y, NOISE, form="kernel"),
+}
 MAKERS = {
     **{name: lambda x, make=make: make(x, Y) for name, make in MODELS.items()},
     **{f"y of {name}": lambda y, make=make: make(X, y) for name, make in MODELS.items()},
@@ -56,7 +70,8 @@ MAKERS = {
 def fits():
     made = {name: make(X, Y) for name, make in MODELS.items()}
     return {
-        name: vi.fit(vi.pg_svi(model), model.data, num_steps=1, key=jax.random.key(0)) for name, model in made.items()
+        name: vi.fit(vi.pg_svi(model), model.data, num_steps=1, key=jax.random.key(0))
+        for name, model in made.items()
     }
 
 
@@ -64,7 +79,9 @@ def fits():
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_model_refuses_them(maker, kind):
     values, said = WRONG[kind]
-    with pytest.raises(ValueError, match=rf"(x|y|data): expected an array of real numbers, got .*{said}"):
+    with pytest.raises(
+        ValueError, match=rf"(x|y|data): expected an array of real numbers, got .*{said}"
+    ):
         MAKERS[maker](values)
 
 
@@ -72,7 +89,9 @@ def test_a_model_refuses_them(maker, kind):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_prediction_refuses_them(fits, model, kind):
     values, said = WRONG[kind]
-    with pytest.raises(ValueError, match=f"inputs: expected (an array of real numbers|a matrix).*{said}"):
+    with pytest.raises(
+        ValueError, match=f"inputs: expected (an array of real numbers|a matrix).*{said}"
+    ):
         fits[model].predict(values)
 
 
@@ -97,7 +116,8 @@ def test_inputs_have_the_columns_of_training(fits, model):
 @pytest.mark.parametrize("model", MODELS)
 def test_responses_are_one_number_a_row(model):
     with pytest.raises(
-        ValueError, match=r"one number for each site, shape \(N,\), got \(12, 1\). Pass numpy.ravel\(y\)"
+        ValueError,
+        match=r"one number for each site, shape \(N,\), got \(12, 1\). Pass numpy.ravel\(y\)",
     ):
         MODELS[model](X, Y[:, None])
     with pytest.raises(ValueError, match=r"one number for each site, shape \(N,\), got \(12, 2\)"):
@@ -112,7 +132,9 @@ def test_columns_of_one_name_are_refused(model):
 
 
 def test_a_kernel_that_cannot_read_its_inputs_is_named():
-    with pytest.raises(ValueError, match=r"kernel: k\(x, x\) cannot be computed at inputs of shape {'a': \(12,\)"):
+    with pytest.raises(
+        ValueError, match=r"kernel: k\(x, x\) cannot be computed at inputs of shape {'a': \(12,\)"
+    ):
         gp({"a": X[:, 0], "b": X[:, 1]}, Y)
 
 
@@ -144,7 +166,9 @@ def test_rows_of_another_order_are_refused(maker):
             vi.cavi(vi.models.ard_regression(2)), (x, y), num_steps=1, key=jax.random.key(0)
         ),
     }[maker]
-    with pytest.raises(ValueError, match=r"(y|data\[1\]): expected the index of (x|data\[0\]), in its order"):
+    with pytest.raises(
+        ValueError, match=r"(y|data\[1\]): expected the index of (x|data\[0\]), in its order"
+    ):
         make(table, turned)
     assert make(table, turned.sort_index()) is not None
     assert make(table, turned.to_numpy()) is not None

@@ -27,12 +27,18 @@ def test_a_mixture():
     """Total, groups, responsibilities and prior; under jit; and the gradient in the parameters."""
     there, terms = vi.at(MIXTURE, POINT), mixture_terms(ROWS)
     np.testing.assert_allclose(there.per_group(ROWS, key=KEY), logsumexp(terms, 1), rtol=1e-5)
-    np.testing.assert_allclose(there.log_likelihood(ROWS, key=KEY), logsumexp(terms, 1).sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+        there.log_likelihood(ROWS, key=KEY), logsumexp(terms, 1).sum(), rtol=1e-5
+    )
     probs = np.exp(terms - logsumexp(terms, 1)[:, None])
     np.testing.assert_allclose(there.locals(ROWS, key=KEY)["z"].probs, probs, rtol=1e-4)
     prior = MIXTURE.prior({})
-    np.testing.assert_allclose(there.log_prior(), prior.log_prob(jax.tree.map(jnp.float32, POINT)), rtol=1e-6)
-    at = lambda centres: vi.at(MIXTURE, {**POINT, "components": centres}).log_likelihood(ROWS, key=KEY)
+    np.testing.assert_allclose(
+        there.log_prior(), prior.log_prob(jax.tree.map(jnp.float32, POINT)), rtol=1e-6
+    )
+    at = lambda centres: vi.at(MIXTURE, {**POINT, "components": centres}).log_likelihood(
+        ROWS, key=KEY
+    )
     value, slope = jax.jit(jax.value_and_grad(at))(jnp.asarray(CENTRES))
     np.testing.assert_allclose(value, logsumexp(terms, 1).sum(), rtol=1e-5)
     expected = np.einsum("nk,nkd->kd", probs, ROWS[:, None] - CENTRES)
@@ -66,7 +72,8 @@ def mean_field_bound(counts, topics, alpha):
 
 @pytest.mark.slow
 def test_lda_is_bounded_by_the_evidence_of_documents_in_their_order():
-    """Against the integral over the proportions, by quadrature in one dimension; and the bound itself by NumPy."""
+    """Against the integral over the proportions, by quadrature in one dimension; and the bound
+    itself by NumPy."""
     topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     counts = np.array([[2, 1, 0], [0, 0, 1], [4, 2, 4]])
     corpus = vi.data.read(counts)
@@ -79,36 +86,50 @@ def test_lda_is_bounded_by_the_evidence_of_documents_in_their_order():
     mixed = t[:, None] * topics[0] + (1 - t[:, None]) * topics[1]
     evidence = np.log((w * density) @ np.exp(np.log(mixed) @ counts.T))
     assert np.all(bound < evidence + 1e-3)
-    np.testing.assert_allclose(bound, [mean_field_bound(row, topics, 0.8) for row in counts], atol=1e-3)
+    np.testing.assert_allclose(
+        bound, [mean_field_bound(row, topics, 0.8) for row in counts], atol=1e-3
+    )
     np.testing.assert_allclose(there.log_likelihood(corpus, key=KEY), bound.sum(), rtol=1e-4)
 
 
 def test_an_hmm():
     """Sequences of unequal lengths, against the sum over all paths."""
     model = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
-    initial, transition, centres = np.array([0.2, 0.8]), np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([[-1.0], [1.5]])
+    initial, transition, centres = (
+        np.array([0.2, 0.8]),
+        np.array([[0.9, 0.1], [0.3, 0.7]]),
+        np.array([[-1.0], [1.5]]),
+    )
     sequences = [RNG.normal(size=(4, 1)), RNG.normal(size=(2, 1))]
     there = vi.at(model, {"initial": initial, "transition": transition, "components": centres})
     expected = []
     for y in sequences:
         paths = np.array(list(itertools.product(range(2), repeat=len(y))))
-        terms = np.log(initial)[paths[:, 0]] + np.log(transition)[paths[:, :-1], paths[:, 1:]].sum(1)
+        terms = np.log(initial)[paths[:, 0]] + np.log(transition)[paths[:, :-1], paths[:, 1:]].sum(
+            1
+        )
         expected.append(logsumexp(terms + sps.norm(centres[paths, 0]).logpdf(y[:, 0]).sum(1)))
     data = vi.models.pad([y.astype(np.float32) for y in sequences])
     np.testing.assert_allclose(there.per_group(data, key=KEY), expected, rtol=1e-5)
 
 
 def test_a_regression_with_its_precision():
-    """A value of two parts, as a tuple and as a mapping; the other global does not matter to the data."""
+    """A value of two parts, as a tuple and as a mapping; the other global does not matter to the
+    data."""
     model = vi.models.ard_regression(2)
     coefficients, precision = np.array([0.5, -1.0]), 2.0
     x = RNG.normal(size=(7, 2)).astype(np.float32)
     y = RNG.normal(size=7).astype(np.float32)
     expected = sps.norm(x @ coefficients, precision**-0.5).logpdf(y)
-    for value in ((coefficients, precision), {"precision": precision, "coefficients": coefficients}):
+    for value in (
+        (coefficients, precision),
+        {"precision": precision, "coefficients": coefficients},
+    ):
         there = vi.at(model, {"coefficients": value, "relevance": np.ones(2)})
         np.testing.assert_allclose(there.per_group((x, y), key=KEY), expected, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"^parameters\['coefficients'\]: expected a tuple or mapping of"):
+    with pytest.raises(
+        ValueError, match=r"^parameters\['coefficients'\]: expected a tuple or mapping of"
+    ):
         vi.at(model, {"coefficients": coefficients, "relevance": np.ones(2)})
 
 
@@ -119,20 +140,43 @@ def test_a_model_with_a_bound_of_its_own():
     )
     y = np.array([1.0, 1.0, 0.0], np.float32)
     np.testing.assert_allclose(
-        vi.at(coin, {"bias": 0.3}).per_group(y, key=KEY), sps.bernoulli(0.3).logpmf(y.astype(int)), rtol=1e-5
+        vi.at(coin, {"bias": 0.3}).per_group(y, key=KEY),
+        sps.bernoulli(0.3).logpmf(y.astype(int)),
+        rtol=1e-5,
     )
 
 
 @pytest.mark.parametrize(
     ("point", "message"),
     [
-        ({"weights": WEIGHTS}, r"^parameters: expected a value for each of .*, got none for \['components'\]"),
-        ({**POINT, "weigths": WEIGHTS}, r"^parameters: .*no factor named 'weigths'.* Did you mean 'weights'\?"),
-        ({**POINT, "weights": np.ones(3) / 3}, r"^parameters\['weights'\]: expected shape \(2,\), got shape \(3,\)"),
-        ({**POINT, "weights": [0.4, 0.5]}, r"^parameters\['weights'\]: expected values in its support, not negative"),
-        ({**POINT, "weights": [1.4, -0.4]}, r"^parameters\['weights'\]: expected values in its support, not negative"),
-        ({**POINT, "components": CENTRES * np.nan}, r"^parameters\['components'\]: expected finite numbers"),
-        ({**POINT, "components": "a"}, r"^parameters\['components'\]: expected numbers, got the string"),
+        (
+            {"weights": WEIGHTS},
+            r"^parameters: expected a value for each of .*, got none for \['components'\]",
+        ),
+        (
+            {**POINT, "weigths": WEIGHTS},
+            r"^parameters: .*no factor named 'weigths'.* Did you mean 'weights'\?",
+        ),
+        (
+            {**POINT, "weights": np.ones(3) / 3},
+            r"^parameters\['weights'\]: expected shape \(2,\), got shape \(3,\)",
+        ),
+        (
+            {**POINT, "weights": [0.4, 0.5]},
+            r"^parameters\['weights'\]: expected values in its support, not negative",
+        ),
+        (
+            {**POINT, "weights": [1.4, -0.4]},
+            r"^parameters\['weights'\]: expected values in its support, not negative",
+        ),
+        (
+            {**POINT, "components": CENTRES * np.nan},
+            r"^parameters\['components'\]: expected finite numbers",
+        ),
+        (
+            {**POINT, "components": "a"},
+            r"^parameters\['components'\]: expected numbers, got the string",
+        ),
         ([1, 2], r"^parameters: expected a mapping"),
     ],
 )
@@ -146,6 +190,10 @@ def test_wrong_models_and_hyperparameters_are_refused():
         vi.at(MIXTURE, POINT, hyper={"alpha": 1.0})
     with pytest.raises(TypeError, match=r"^model: expected a vijax\.Model, got dict"):
         vi.at({}, POINT)
-    gamma = vi.model(prior={"rate": vi.Gamma.from_shape_rate(1.0, 1.0)}, local_elbo=lambda s, y, key: (y, None))
-    with pytest.raises(ValueError, match=r"^parameters\['rate'\]: expected values in its support, positive, got -1"):
+    gamma = vi.model(
+        prior={"rate": vi.Gamma.from_shape_rate(1.0, 1.0)}, local_elbo=lambda s, y, key: (y, None)
+    )
+    with pytest.raises(
+        ValueError, match=r"^parameters\['rate'\]: expected values in its support, positive, got -1"
+    ):
         vi.at(gamma, {"rate": -1.0})

@@ -1,4 +1,5 @@
-"""Answers about little data come from programs that compile quickly, about much from fast ones: the same answers."""
+"""Answers about little data come from programs that compile quickly, about much from fast ones: the
+same answers."""
 
 import jax
 import numpy as np
@@ -14,7 +15,10 @@ def test_the_size_of_all_documents_chooses_the_program(monkeypatch):
     made, ask = [], lambda: fit.transform(corpus, key=jax.random.key(1), batch_size=2)
     for name in ("quick_jit", "step_jit"):
         compiled = getattr(questions, name)
-        noted = lambda fn, name=name, compiled=compiled, **more: (made.append(name), compiled(fn, **more))[1]
+        noted = lambda fn, name=name, compiled=compiled, **more: (
+            made.append(name),
+            compiled(fn, **more),
+        )[1]
         monkeypatch.setattr(questions, name, noted)
     few = ask()
     monkeypatch.setattr(questions, "FEW", len(corpus.indices))  # of three batches, each smaller

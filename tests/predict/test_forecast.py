@@ -24,7 +24,9 @@ ON, OFF = np.array([[5.0], [1.0]]), np.array([[1.0], [4.0]])  # of the Beta laws
 
 def fitted(model, posterior):
     """A fit that has this posterior, without any steps."""
-    state = types.SimpleNamespace(hyper=tree.as_arrays(model.hyper), posterior=vi.Product(posterior))
+    state = types.SimpleNamespace(
+        hyper=tree.as_arrays(model.hyper), posterior=vi.Product(posterior)
+    )
     return Fit(vi.cavi(model), state, {}, None)
 
 
@@ -54,7 +56,8 @@ def expected_observations(states, y):
 
 
 def enumerated(end, num_steps):
-    """The law of the next observations, all parameters integrated: a sum over all paths from q of the last state."""
+    """The law of the next observations, all parameters integrated: a sum over all paths from q of
+    the last state."""
     law = {}
     for y in itertools.product((0, 1), repeat=num_steps):
         law[y] = 0.0
@@ -67,7 +70,8 @@ def enumerated(end, num_steps):
 
 
 def test_forecasts_of_a_hidden_markov_model_have_the_law_that_enumeration_finds():
-    """Joint over three steps, under uncertain transitions and emissions, of sequences of unequal lengths."""
+    """Joint over three steps, under uncertain transitions and emissions, of sequences of unequal
+    lengths."""
     fit = uncertain_chain()
     data = vi.models.pad([np.array([[1.0], [1.0], [0.0], [0.0]]), np.array([[1.0], [1.0]])])
     draws = np.asarray(fit.forecast(KEY(1), NUM, data, 3))
@@ -119,23 +123,33 @@ def test_chains_of_a_factorial_model_go_on_each_from_its_own_end():
         "initial": vi.Dirichlet.from_concentration(np.full((2, 2), 1.0)),
         "transition": vi.Dirichlet.from_concentration(sure * moves + 1e-3),
         "contributions": vi.MultivariateNormalGamma.from_parameters(
-            location, sure * np.eye(size), np.full(location.shape[:-1], sure), np.full(location.shape[:-1], 0.01 * sure)
+            location,
+            sure * np.eye(size),
+            np.full(location.shape[:-1], sure),
+            np.full(location.shape[:-1], 0.01 * sure),
         ),
     }
     fit = fitted(model, q)
     data = vi.models.pad([np.array([[11.0], [1.0]]), np.array([[0.0], [10.0], [0.0]])])
     draws = np.asarray(fit.forecast(KEY(1), 4, data, 3))
-    np.testing.assert_allclose(draws[..., 0].round(), np.tile([[11.0, 1.0, 11.0], [10.0, 0.0, 10.0]], (4, 1, 1)))
+    np.testing.assert_allclose(
+        draws[..., 0].round(), np.tile([[11.0, 1.0, 11.0], [10.0, 0.0, 10.0]], (4, 1, 1))
+    )
 
 
 def test_what_is_no_sequence_is_refused():
     fit = uncertain_chain()
-    with pytest.raises(ValueError, match=r"data: expected sequences \(y, mask\).*vijax\.models\.pad"):
+    with pytest.raises(
+        ValueError, match=r"data: expected sequences \(y, mask\).*vijax\.models\.pad"
+    ):
         fit.forecast(KEY(0), 3, [4, 2], 3)
     with pytest.raises(ValueError, match="num_steps"):
         fit.forecast(KEY(0), 3, vi.models.pad([np.ones((2, 1))]), 0)
     mixture = vi.models.mixture(emission.unit_gaussian(2, dim=1))
     rows = vi.fit(vi.cavi(mixture), jnp.zeros((4, 1)), num_steps=1, key=KEY(0))
-    said = r"forecast: expected a model that draws seq.*asked for: score, predictive\. .*Fit\.predictive draws new rows"
+    said = (
+        r"forecast: expected a model that draws seq.*asked for: score, predictive\. "
+        r".*Fit\.predictive draws new rows"
+    )
     with pytest.raises(ValueError, match=said):
         rows.forecast(KEY(0), 3, jnp.zeros((4, 1)), 2)

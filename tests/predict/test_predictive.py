@@ -23,13 +23,15 @@ ALARM = 4.5  # standard errors, a false alarm in 100,000 numbers
 
 def fitted(model, posterior):
     """A fit that has this posterior, without any steps."""
-    state = types.SimpleNamespace(hyper=tree.as_arrays(model.hyper), posterior=vi.Product(posterior))
+    state = types.SimpleNamespace(
+        hyper=tree.as_arrays(model.hyper), posterior=vi.Product(posterior)
+    )
     return Fit(vi.cavi(model), state, {}, None)
 
 
 def same_law(draws, law, discrete=False):
-    """Kolmogorov and Smirnov's distance is below what 20,000 draws have but once in 10,000 times; of counts below that
-    of the closest step."""
+    """Kolmogorov and Smirnov's distance is below what 20,000 draws have but once in 10,000 times;
+    of counts below that of the closest step."""
     draws = np.sort(np.asarray(draws, np.float64).ravel())
     if discrete:
         values = np.unique(draws)
@@ -40,14 +42,18 @@ def same_law(draws, law, discrete=False):
     assert distance < 2.23 / np.sqrt(len(draws)), distance
 
 
-# --- closed forms -----------------------------------------------------------------------------------------------------
+# --- closed forms ---------------------------------------------------------------------------------
 def test_normal_wishart_gives_a_multivariate_t():
     q = vi.NormalWishart.from_parameters(
-        np.array([[1.0, -2.0]]), np.array([3.0]), np.array([7.0]), np.array([[[0.5, 0.1], [0.1, 0.3]]])
+        np.array([[1.0, -2.0]]),
+        np.array([3.0]),
+        np.array([7.0]),
+        np.array([[[0.5, 0.1], [0.1, 0.3]]]),
     )
     fit = fitted(vi.models.mixture(emission.full_gaussian(1, 2), weights=1.0), {"components": q})
     draws = np.asarray(fit.predictive(KEY(1), NUM, 1))[:, 0]
-    # y ~ t with nu - D + 1 = 6 degrees of freedom about the location, of shape (k + 1) / (k (nu - D + 1)) W^-1
+    # y ~ t with nu - D + 1 = 6 degrees of freedom about the location, of shape (k + 1) / (k (nu - D
+    # + 1)) W^-1
     shape = (4.0 / (3.0 * 6.0)) * np.linalg.inv([[0.5, 0.1], [0.1, 0.3]])
     for d, mean in enumerate([1.0, -2.0]):
         same_law(draws[:, d], stats.t(6, mean, np.sqrt(shape[d, d])))
@@ -68,7 +74,11 @@ GAUSSIANS = {
     ),
     "spherical": (
         lambda: emission.spherical_gaussian(1, 2),
-        lambda: vi.models.emission.spherical_gaussian(1, 2, location=1.0, strength=3.0, shape=4.0, rate=2.0).prior,
+        lambda: (
+            vi.models.emission.spherical_gaussian(
+                1, 2, location=1.0, strength=3.0, shape=4.0, rate=2.0
+            ).prior
+        ),
         stats.t(8, 1.0, np.sqrt(2.0 / 4.0 * 4.0 / 3.0)),
     ),
     "tied": (
@@ -94,7 +104,9 @@ def test_counts_give_negative_binomials_and_binary_values_their_mean():
     same_law(fit.predictive(KEY(1), NUM, 1), stats.nbinom(2.5, 0.7 / 1.7), discrete=True)
     bias = vi.Beta.from_alpha_beta(np.array([[2.0]]), np.array([[3.0]]))
     fit = fitted(vi.models.mixture(emission.bernoulli(1, 1), weights=1.0), {"components": bias})
-    totals = np.asarray(fit.predictive(KEY(1), NUM, 10)).sum((1, 2))  # ten rows share the draw of the bias
+    totals = np.asarray(fit.predictive(KEY(1), NUM, 10)).sum(
+        (1, 2)
+    )  # ten rows share the draw of the bias
     same_law(totals, stats.betabinom(10, 2.0, 3.0), discrete=True)
 
 
@@ -134,7 +146,10 @@ def test_gaussian_process_regression_in_closed_form():
         alg = vi.pg_svi(model, step_size=vi.step_size.constant(1.0))
         fit = vi.fit(alg, model.data, num_steps=1, key=KEY(0))
         draws = np.asarray(fit.predictive(KEY(1), NUM, new), np.float64)
-        mean, cov = k(new, x) @ inverse @ y, k(new, new) - k(new, x) @ inverse @ k(x, new) + noise * np.eye(3)
+        mean, cov = (
+            k(new, x) @ inverse @ y,
+            k(new, new) - k(new, x) @ inverse @ k(x, new) + noise * np.eye(3),
+        )
         np.testing.assert_allclose(draws.mean(0), mean, atol=ALARM * np.sqrt(cov.max() / NUM))
         np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.03)
         again = np.asarray(fit.predictive(KEY(1), 4, model.data, groups="same"))
@@ -154,7 +169,9 @@ def test_weights_and_kernel_forms_of_a_glm_draw_the_same_law():
     new = x[:3] + 1.0
     cov = new @ np.linalg.solve(precision, new.T) + 0.25 * np.eye(3)
     for draws in found:
-        np.testing.assert_allclose(draws.mean(0), new @ np.linalg.solve(precision, x.T @ y / 0.25), atol=0.02)
+        np.testing.assert_allclose(
+            draws.mean(0), new @ np.linalg.solve(precision, x.T @ y / 0.25), atol=0.02
+        )
         np.testing.assert_allclose(np.cov(draws.T), cov, rtol=0.05, atol=0.02)
 
 
@@ -163,7 +180,10 @@ LAWS = {
     "student_t": (vi.likelihood.student_t(4.0, 0.5), lambda z: stats.t(4, z, 0.5)),
     "gamma_log": (vi.likelihood.gamma_log(2.0), lambda z: stats.gamma(2.0, scale=np.exp(z) / 2.0)),
     "poisson_log": (vi.likelihood.poisson_log(), lambda z: stats.poisson(np.exp(z))),
-    "negative_binomial": (vi.likelihood.negative_binomial(3.0), lambda z: stats.nbinom(3, 3 / (3 + np.exp(z)))),
+    "negative_binomial": (
+        vi.likelihood.negative_binomial(3.0),
+        lambda z: stats.nbinom(3, 3 / (3 + np.exp(z))),
+    ),
 }
 
 
@@ -187,11 +207,15 @@ def test_labels_and_classes_have_their_probabilities():
         assert set(np.unique(drawn)) == set(values)
         for value in values:
             p = float(jnp.exp(lik.log_prob(value, z[0])))
-            assert abs(np.mean(drawn == value) - p) < ALARM * np.sqrt(p * (1 - p) / NUM), (lik.name, value)
+            assert abs(np.mean(drawn == value) - p) < ALARM * np.sqrt(p * (1 - p) / NUM), (
+                lik.name,
+                value,
+            )
 
 
 def test_chains_move_as_they_should():
-    """Of globals known almost surely: shares of pairs of states, and the covariance of a state space."""
+    """Of globals known almost surely: shares of pairs of states, and the covariance of a state
+    space."""
     sure = 1e6
     q = {
         "initial": vi.Dirichlet.from_concentration(sure * np.array([0.2, 0.8])),
@@ -224,7 +248,9 @@ def test_state_space_forecasts_beyond_the_end():
     }
     fit = fitted(vi.models.linear_gaussian_state_space(1, 1), q)
     y = np.array([[[0.0], [2.0], [np.nan], [np.nan]]])
-    drawn = np.asarray(fit.predictive(KEY(1), NUM, (y, np.ones((1, 4), bool)), groups="same"))[:, 0, 2:, 0]
+    drawn = np.asarray(fit.predictive(KEY(1), NUM, (y, np.ones((1, 4), bool)), groups="same"))[
+        :, 0, 2:, 0
+    ]
     ahead = np.asarray(fit.forecast(KEY(2), NUM, (y[:, :2], np.ones((1, 2), bool)), 2))[:, 0, :, 0]
     mean, variance = 0.0, 1.0  # Kalman's filter
     for seen in (0.0, 2.0):
@@ -237,10 +263,15 @@ def test_state_space_forecasts_beyond_the_end():
         mean, variance = 0.8 * mean, 0.64 * variance + 1.0
 
 
-# --- calibration ------------------------------------------------------------------------------------------------------
+# --- calibration ----------------------------------------------------------------------------------
 def test_intervals_hold_new_rows_as_often_as_they_say():
     y = RNG.normal(2.0, 3.0, size=(2100, 1))
-    fit = vi.fit(vi.cavi(vi.models.mixture(emission.diagonal_gaussian(1, 1))), y[:100], num_steps=3, key=KEY(0))
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(emission.diagonal_gaussian(1, 1))),
+        y[:100],
+        num_steps=3,
+        key=KEY(0),
+    )
     low, high = fit.predictive_interval(KEY(1), like=1, level=0.8, num_draws=5000)
     inside = np.mean((y[100:, 0] > low[0, 0]) & (y[100:, 0] < high[0, 0]))
     assert abs(inside - 0.8) < 0.05  # 0.009 of the rows, 0.02 of the 100 that it was fitted to
@@ -260,7 +291,9 @@ def test_new_groups_are_wider_than_the_same_groups():
     level = RNG.normal(0.0, 5.0, 20)
     y = level[labels] + 0.5 * RNG.normal(size=200)
     data = vi.models.group_rows(np.ones((200, 1)), y, labels)
-    fit = vi.fit(vi.cavi(vi.models.hierarchical_linear_regression(1)), data, num_steps=30, key=KEY(0))
+    fit = vi.fit(
+        vi.cavi(vi.models.hierarchical_linear_regression(1)), data, num_steps=30, key=KEY(0)
+    )
     same = np.asarray(fit.predictive(KEY(1), 500, data, groups="same"))
     new = np.asarray(fit.predictive(KEY(1), 500, data))
     np.testing.assert_allclose(same.mean((0, 2)), data[1].mean(1), atol=0.3)
@@ -268,12 +301,14 @@ def test_new_groups_are_wider_than_the_same_groups():
     assert 3.0 < new.std(0).mean() < 8.0
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 def test_a_check_sees_what_the_model_cannot_make():
     y = RNG.negative_binomial(1, 0.2, size=(300, 1)).astype(float)
     fit = vi.fit(vi.cavi(vi.models.mixture(emission.poisson(1, 1))), y, num_steps=3, key=KEY(0))
     spread = vi.evaluate.predictive_check(fit, jnp.var, y, key=KEY(1), num_draws=200)
-    level = vi.evaluate.predictive_check(fit, lambda y: jnp.mean(y), y, key=KEY(1), num_draws=200, name="mean")
+    level = vi.evaluate.predictive_check(
+        fit, lambda y: jnp.mean(y), y, key=KEY(1), num_draws=200, name="mean"
+    )
     assert spread.p_value == 0.0
     assert 0.2 < level.p_value < 0.8
     assert level.observed == pytest.approx(y.mean(), rel=1e-5)
@@ -281,13 +316,20 @@ def test_a_check_sees_what_the_model_cannot_make():
 
 
 def test_p_values_of_a_discrepancy_are_spread_where_the_model_is_right():
-    """Squared residuals over their variance, which reads the globals; of data that the model made."""
+    """Squared residuals over their variance, which reads the globals; of data that the model
+    made."""
     misfit = lambda y, v: jnp.sum((y - v["components"].mean) ** 2 * v["components"].precision)
     found = []
     for seed in range(40):
         y = np.random.default_rng(seed).normal(size=(50, 1))
-        fit = vi.fit(vi.cavi(vi.models.mixture(emission.diagonal_gaussian(1, 1))), y, num_steps=3, key=KEY(0))
-        found.append(float(vi.evaluate.predictive_check(fit, misfit, y, key=KEY(seed), num_draws=100).p_value))
+        fit = vi.fit(
+            vi.cavi(vi.models.mixture(emission.diagonal_gaussian(1, 1))), y, num_steps=3, key=KEY(0)
+        )
+        found.append(
+            float(
+                vi.evaluate.predictive_check(fit, misfit, y, key=KEY(seed), num_draws=100).p_value
+            )
+        )
     assert 0.4 < np.mean(found) < 0.6
     assert np.all((np.array(found) > 0.02) & (np.array(found) < 0.98))
 
@@ -316,13 +358,20 @@ def test_pictures(kind):
 
 def test_a_notebook_shows_the_picture():
     drawn = RNG.normal(size=50)
-    picture = vi.evaluate.PredictiveCheck(drawn[0], drawn, np.mean(drawn >= drawn[0]), "mean")._repr_png_()
+    picture = vi.evaluate.PredictiveCheck(
+        drawn[0], drawn, np.mean(drawn >= drawn[0]), "mean"
+    )._repr_png_()
     assert picture.startswith(b"\x89PNG")
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def test_wrong_arguments_say_what_to_do():
-    fit = vi.fit(vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 2))), np.zeros((3, 2)), num_steps=1, key=KEY(0))
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 2))),
+        np.zeros((3, 2)),
+        num_steps=1,
+        key=KEY(0),
+    )
     for change, message in (
         ({"num_draws": 0}, "num_draws: expected an integer >= 1"),
         ({"groups": "old"}, 'groups: expected "new" or "same"'),
@@ -343,14 +392,23 @@ def test_models_of_ones_own_say_how_data_are_drawn_or_are_refused():
     with pytest.raises(ValueError, match=r"vijax\.density"):
         vi.fit(vi.advi(silent), data, num_steps=1, key=KEY(0)).predictive(KEY(0), 2, data)
     sample = lambda x, row, key: {**row, "y": x["_mean"] + jax.random.normal(key)}
-    model = vi.density(variables, log_prior=lambda x: -0.5 * x["_mean"] ** 2, log_lik=log_lik, sample=sample)
+    model = vi.density(
+        variables, log_prior=lambda x: -0.5 * x["_mean"] ** 2, log_lik=log_lik, sample=sample
+    )
     fit = vi.auto(model, data, key=KEY(0))
     assert list(fit.sample(KEY(1), 2)) == ["_mean"]
     draws = fit.predictive(KEY(1), NUM, data)["y"]
     same_law(draws[:, 0], stats.norm(1.5, np.sqrt(1.25)))
-    check = vi.evaluate.predictive_check(fit, lambda y: jnp.max(y["y"]), data, key=KEY(1), num_draws=100)
+    check = vi.evaluate.predictive_check(
+        fit, lambda y: jnp.max(y["y"]), data, key=KEY(1), num_draws=100
+    )
     assert check.observed == 3.0
-    wrong = vi.density(variables, log_prior=lambda x: 0.0 * x["_mean"], log_lik=log_lik, sample=lambda x, row, key: 1.0)
+    wrong = vi.density(
+        variables,
+        log_prior=lambda x: 0.0 * x["_mean"],
+        log_lik=log_lik,
+        sample=lambda x, row, key: 1.0,
+    )
     with pytest.raises(ValueError, match="sample: expected a group of shapes"):
         vi.fit(vi.advi(wrong), data, num_steps=1, key=KEY(0)).predictive(KEY(0), 2, data)
 
@@ -373,7 +431,8 @@ def test_energies_and_bounds_of_ones_own():
     with pytest.raises(ValueError, match="sample_locals"):
         vi.energy_model(**parts)
     model = vi.energy_model(
-        **parts, sample_locals=lambda v, y, key: {"z": jax.random.categorical(key, jnp.log(v["pi"]))}
+        **parts,
+        sample_locals=lambda v, y, key: {"z": jax.random.categorical(key, jnp.log(v["pi"]))},
     )
     y = np.array([-50.0, 50.0, 50.0, 50.0])
     fit = vi.fit(vi.cavi(model), y, num_steps=5, key=KEY(0))
@@ -403,8 +462,12 @@ def test_many_draws_at_once_and_in_parts_are_the_same(monkeypatch):
     from vijax.predict import predictive
 
     y = np.array([[1.0], [2.0]])
-    fit = vi.fit(vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 1))), y, num_steps=2, key=KEY(0))
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(emission.unit_gaussian(1, 1))), y, num_steps=2, key=KEY(0)
+    )
     whole = fit.predictive(KEY(1), 7, 2)
     monkeypatch.setattr(predictive, "AT_ONCE", 6)  # three draws of two numbers at a time
-    monkeypatch.setattr(predictive, "kept", lambda owner, what, program: program(weakref.ref(owner)))
+    monkeypatch.setattr(
+        predictive, "kept", lambda owner, what, program: program(weakref.ref(owner))
+    )
     np.testing.assert_allclose(whole, fit.predictive(KEY(1), 7, 2), rtol=1e-6)

@@ -1,4 +1,5 @@
-"""Every model of `vijax.models` draws data: shapes without compiling anything, and the dear test runs all of them."""
+"""Every model of `vijax.models` draws data: shapes without compiling anything, and the dear test
+runs all of them."""
 
 import types
 
@@ -30,7 +31,11 @@ SITES = {"site": np.arange(8, dtype=np.int32), "y": LABELS}
 def networks():
     linear = lambda w, x: x @ w
     encode = lambda w, x: (x @ w, jnp.full(1, -1.0))
-    return (encode, 0.1 * jnp.ones((2, 1))), (linear, 0.1 * jnp.ones((1, 2))), observed.gaussian(sd=0.5)
+    return (
+        (encode, 0.1 * jnp.ones((2, 1))),
+        (linear, 0.1 * jnp.ones((1, 2))),
+        observed.gaussian(sd=0.5),
+    )
 
 
 def svae():
@@ -39,7 +44,9 @@ def svae():
     return vi.models.svae(
         globals={"scale": vi.Gamma.from_shape_rate(3.0, 1.0)},
         locals={"u": vi.Normal.from_mean_variance(np.zeros(1), 1.0)},
-        energy=lambda s: 0.5 * jnp.sum(s["scale"].log - s["scale"].value * s["u"].square - jnp.log(2 * jnp.pi)),
+        energy=lambda s: (
+            0.5 * jnp.sum(s["scale"].log - s["scale"].value * s["u"].square - jnp.log(2 * jnp.pi))
+        ),
         latent="u",
         encoder=(one, encode[1]),
         decoder=decode,
@@ -59,7 +66,8 @@ def dense_gp():
 
 
 regression = vi.models.hierarchical_linear_regression
-CASES = {  # model, algorithm, data, sizes or None, shape of a draw by sizes, shape of one of the same groups
+# model, algorithm, data, sizes or None, shape of a draw by sizes, shape of one of the same groups
+CASES = {
     "mixture": (lambda: vi.models.mixture(emission.full_gaussian(2, 2)), vi.cavi, ROWS, 3, (3, 2), (8, 2)),
     "dp_mixture": (
         lambda: vi.models.dp_mixture(emission.diagonal_gaussian(3, 2), truncation="tied"),
@@ -119,14 +127,23 @@ NO_MODELS = {
     "population",
     "rates_matrix",
 }
-NO_MODELS |= {"after_slds", "response", "as_potentials", "recommend", "new_items", "with_covariates"}
+NO_MODELS |= {
+    "after_slds",
+    "response",
+    "as_potentials",
+    "recommend",
+    "new_items",
+    "with_covariates",
+}
 
 
 def test_every_model_has_a_case():
     assert set(CASES) | NO_MODELS == set(vi.models.__all__)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("gp", "glm", "logistic_regression")])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in ("gp", "glm", "logistic_regression")]
+)
 def test_every_model_draws_new_groups_of_the_shapes_asked_for(name):
     """From its prior in the place of a posterior; only shapes are computed."""
     make, algorithm, data, sizes, of_sizes, _ = CASES[name]

@@ -1,4 +1,5 @@
-"""What may be asked of a fit: the answers that its model has, and what is said where it has none."""
+"""What may be asked of a fit: the answers that its model has, and what is said where it has
+none."""
 
 import dataclasses
 import re
@@ -23,7 +24,9 @@ def fitted(model, data=TOSSES, row=vi.cavi):
 
 
 def bound(hyper, stats, batch, key, estep):
-    each = jnp.asarray(batch.weights) * (batch.data * stats["bias"].log + (1 - batch.data) * stats["bias"].log1m)
+    each = jnp.asarray(batch.weights) * (
+        batch.data * stats["bias"].log + (1 - batch.data) * stats["bias"].log1m
+    )
     return vi.LocalElbo(jnp.sum(each), jnp.sum(batch.weights), each, None)
 
 
@@ -58,32 +61,47 @@ def test_what_a_model_cannot_answer_names_the_question_what_it_can_and_the_remed
 def test_it_says_what_the_model_can_be_asked_for():
     glm = vi.models.glm(np.eye(4), np.ones(4), vi.likelihood.gaussian(1.0))
     fit = fitted(glm, glm.data, vi.pg_svi)
-    with pytest.raises(ValueError, match=r"^locals: .* can be asked for: score, predictive, predict\. The posterior"):
+    with pytest.raises(
+        ValueError,
+        match=r"^locals: .* can be asked for: score, predictive, predict\. The posterior",
+    ):
         fit.locals(glm.data, key=KEY)
-    for ours, theirs in zip(fit.predict(np.eye(4)), glm.predict(fit.posterior, np.eye(4)), strict=True):
+    for ours, theirs in zip(
+        fit.predict(np.eye(4)), glm.predict(fit.posterior, np.eye(4)), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     sequences = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
     assert list(sequences.queries) == ["predictive", "forecast", "score", "energy", "expected"]
-    with pytest.raises(ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast\. "):
+    with pytest.raises(
+        ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast\. "
+    ):
         sequences.answer("transform")
 
 
 def test_a_score_reads_indices_as_indices():
     """Groups that say by an integer which of two means is theirs."""
-    log_lik = lambda v, group: -0.5 * (group["y"] - v["mean"][group["of"]]) ** 2 - 0.5 * np.log(2 * np.pi)
+    log_lik = lambda v, group: (
+        -0.5 * (group["y"] - v["mean"][group["of"]]) ** 2 - 0.5 * np.log(2 * np.pi)
+    )
     prior = lambda v: -0.5 * jnp.sum((v["mean"] - jnp.array([-5.0, 5.0])) ** 2) * 1e6
     fit = fitted(
         vi.density({"mean": vi.free(2)}, log_prior=prior, log_lik=log_lik),
         {"y": np.zeros(2, np.float32), "of": np.arange(2)},
         lambda model: vi.ngvi(model, nats=1e9, step_size=vi.step_size.constant(1.0)),
     )
-    found = fit.score({"y": np.array([-5.0, 5.0, 6.0], np.float32), "of": np.array([0, 1, 1])}, key=KEY)
-    np.testing.assert_allclose(found.log_densities, -0.5 * np.log(2 * np.pi) - np.array([0, 0, 0.5]), atol=0.02)
+    found = fit.score(
+        {"y": np.array([-5.0, 5.0, 6.0], np.float32), "of": np.array([0, 1, 1])}, key=KEY
+    )
+    np.testing.assert_allclose(
+        found.log_densities, -0.5 * np.log(2 * np.pi) - np.array([0, 0, 0.5]), atol=0.02
+    )
 
 
 def test_no_file_asks_of_what_class_a_model_is():
     """What a model is, is what it says of itself."""
-    asks = re.compile(r"isinstance\([^)]*\b(Predictors|LogDensity|FreePart|Autoencoder|StructuredAutoencoder)\b")
+    asks = re.compile(
+        r"isinstance\([^)]*\b(Predictors|LogDensity|FreePart|Autoencoder|StructuredAutoencoder)\b"
+    )
     files = sorted(Path(vi.__file__).parent.rglob("*.py"))
     assert len(files) > 300
     assert not [path.name for path in files if asks.search(path.read_text(encoding="utf-8"))]

@@ -42,7 +42,9 @@ def test_long_tables_say_what_they_leave_out():
 
 def test_there_are_fewer_draws_of_many_numbers():
     assert [usual_draws(n) for n in (0, 10, 20_000, 131_072)] == [4000, 4000, 1677, 256]
-    with pytest.raises(ValueError, match="summary: expected a posterior of at most 131,072 numbers, got 1,000,000"):
+    with pytest.raises(
+        ValueError, match="summary: expected a posterior of at most 131,072 numbers, got 1,000,000"
+    ):
         usual_draws(1_000_000)
 
 
@@ -58,7 +60,10 @@ def test_a_printed_report_is_a_page():
 
 def test_swapped_arguments_of_draws_are_named():
     fit = vi.auto(MODEL, key=jax.random.key(0), richer=False)
-    with pytest.raises(ValueError, match=r"key: expected a random key .*, got 10. It is the first .*fit.sample\(key"):
+    with pytest.raises(
+        ValueError,
+        match=r"key: expected a random key .*, got 10. It is the first .*fit.sample\(key",
+    ):
         fit.sample(10, jax.random.key(0))
     with pytest.raises(ValueError, match="num_draws: expected an integer >= 1, got a random key"):
         fit.sample(jax.random.key(0), jax.random.key(0))

@@ -12,13 +12,21 @@ def cells(draws):
     return repr(of_draws({"x": draws}, 0.9)).splitlines()[1].split()[1:]
 
 
-@pytest.mark.parametrize(("place", "sd"), [(2_020_000.0, 0.097), (1001.0, 0.05), (-5e8, 3.0), (0.0, 1e-3)])
+@pytest.mark.parametrize(
+    ("place", "sd"), [(2_020_000.0, 0.097), (1001.0, 0.05), (-5e8, 3.0), (0.0, 1e-3)]
+)
 def test_an_interval_can_be_read_back(place, sd):
-    """Mean, low and high differ by what they differ, to a tenth of the deviation; four digits printed one number."""
+    """Mean, low and high differ by what they differ, to a tenth of the deviation; four digits
+    printed one number."""
     draws = place + sd * np.linspace(-2, 2, 401)
     found = of_draws({"x": draws}, 0.9)
     mean, spread, low, high = map(float, cells(draws))
-    for shown, exact in ((mean, found.mean[0]), (spread, found.sd[0]), (low, found.low[0]), (high, found.high[0])):
+    for shown, exact in (
+        (mean, found.mean[0]),
+        (spread, found.sd[0]),
+        (low, found.low[0]),
+        (high, found.high[0]),
+    ):
         assert abs(shown - exact) <= 0.1 * sd
     assert low < mean < high
 

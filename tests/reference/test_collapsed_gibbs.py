@@ -24,8 +24,12 @@ def dirichlet_multinomial(counts, concentration):
 
 def log_joint(words, documents, z):
     """log p(w, z | alpha, eta), a document and a topic at a time."""
-    of_documents = [dirichlet_multinomial(np.bincount(z[documents == d], minlength=2), ALPHA) for d in range(3)]
-    of_topics = [dirichlet_multinomial(np.bincount(words[z == k], minlength=3), ETA) for k in range(2)]
+    of_documents = [
+        dirichlet_multinomial(np.bincount(z[documents == d], minlength=2), ALPHA) for d in range(3)
+    ]
+    of_topics = [
+        dirichlet_multinomial(np.bincount(words[z == k], minlength=3), ETA) for k in range(2)
+    ]
     return sum(of_documents) + sum(of_topics)
 
 
@@ -38,7 +42,8 @@ def exact_posterior(words, documents):
 
 
 def long_run(num_lanes, num_chains, num_sweeps):
-    """Assignments of the tokens at the end of many chains, as (chains, tokens), with the words and documents."""
+    """Assignments of the tokens at the end of many chains, as (chains, tokens), with the words and
+    documents."""
     lanes = jax.tree.map(jnp.asarray, deal_lanes(CORPUS, num_lanes))
     prior = Prior(jnp.asarray(ALPHA, jnp.float32), jnp.asarray(ETA, jnp.float32))
 
@@ -52,7 +57,8 @@ def long_run(num_lanes, num_chains, num_sweeps):
 
 
 def test_one_lane_samples_the_exact_posterior():
-    """Probabilities of each topic per token, and of each pair of tokens sharing one, within 5 standard errors."""
+    """Probabilities of each topic per token, and of each pair of tokens sharing one, within 5
+    standard errors."""
     num_chains = 20_000
     z, words, documents = long_run(num_lanes=1, num_chains=num_chains, num_sweeps=60)
     states, probabilities = exact_posterior(words, documents)
@@ -84,14 +90,18 @@ def test_log_joint_and_counts_agree_with_the_assignments():
     np.testing.assert_array_equal(run.counts.by_word, by_word)
     np.testing.assert_array_equal(run.counts.by_document[:3], by_document)
     np.testing.assert_array_equal(run.counts.by_topic, by_word.sum(axis=0))
-    np.testing.assert_allclose(run.topics, ((by_word + ETA[:, None]) / (by_word.sum(axis=0) + ETA.sum())).T, rtol=1e-5)
+    np.testing.assert_allclose(
+        run.topics, ((by_word + ETA[:, None]) / (by_word.sum(axis=0) + ETA.sum())).T, rtol=1e-5
+    )
 
 
 def test_finds_the_topics_of_a_corpus_in_lanes():
     rng = np.random.default_rng(0)
     truth = np.kron(np.eye(4), np.full((1, 5), 0.2))
     shares = rng.dirichlet(np.full(4, 0.2), 120)
-    corpus = Corpus.from_counts([rng.multinomial(rng.integers(0, 60), theta @ truth) for theta in shares])
+    corpus = Corpus.from_counts(
+        [rng.multinomial(rng.integers(0, 60), theta @ truth) for theta in shares]
+    )
     seen = []
     run = collapsed_gibbs_lda(
         corpus, 4, alpha=0.2, eta=0.1, num_sweeps=60, burn_in=40, num_lanes=16, key=jax.random.key(3),
@@ -114,7 +124,10 @@ def test_lanes_hold_every_token_once_and_each_document_in_one(num_lanes):
     found = np.zeros((40, 6), int)
     np.add.at(found, (lanes.documents[step, lane], lanes.words[step, lane]), 1)
     np.testing.assert_array_equal(found, corpus.to_scipy().toarray())
-    homes = {(d, home) for d, home in zip(lanes.documents[step, lane].tolist(), lane.tolist(), strict=True)}
+    homes = {
+        (d, home)
+        for d, home in zip(lanes.documents[step, lane].tolist(), lane.tolist(), strict=True)
+    }
     assert len(homes) == len({d for d, _ in homes})
 
 

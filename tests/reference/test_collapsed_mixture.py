@@ -1,4 +1,5 @@
-"""Collapsed Gibbs sampling of mixtures: every assignment of a tiny set enumerated, evidences from textbook formulas."""
+"""Collapsed Gibbs sampling of mixtures: every assignment of a tiny set enumerated, evidences from
+textbook formulas."""
 
 import itertools
 
@@ -20,16 +21,20 @@ def log_joint(name, rows, z):
     return prior + sum(log_marginal(name, rows[np.array(z) == k]) for k in (0, 1))
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "full_gaussian"])  # a predictive of its own, and the general one
+@pytest.mark.parametrize(
+    "name", ["bernoulli", "full_gaussian"]
+)  # a predictive of its own, and the general one
 def test_samples_the_exact_posterior(name):
-    """Probabilities of all 2^4 assignments, over ends of independent chains, within 5 standard errors (a false alarm in
-    1e5 runs); and the log joint of each."""
+    """Probabilities of all 2^4 assignments, over ends of independent chains, within 5 standard
+    errors (a false alarm in 1e5 runs); and the log joint of each."""
     make, rows = EMISSIONS[name]
     num_chains = 20_000
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(0), num_chains)
         run = jax.vmap(
-            lambda key: collapsed_gibbs_mixture(make(), rows, concentration=CONCENTRATION, num_sweeps=8, key=key)
+            lambda key: collapsed_gibbs_mixture(
+                make(), rows, concentration=CONCENTRATION, num_sweeps=8, key=key
+            )
         )(keys)
     labels, found = np.asarray(run.labels)[:, -1], np.asarray(run.log_joint)[:, -1]
     states = np.array(list(itertools.product([0, 1], repeat=4)))
@@ -43,7 +48,9 @@ def test_samples_the_exact_posterior(name):
 
 def test_conditionals_are_those_of_the_last_labels():
     make, rows = EMISSIONS["bernoulli"]
-    run = collapsed_gibbs_mixture(make(), rows, concentration=0.5, num_sweeps=3, key=jax.random.key(1))
+    run = collapsed_gibbs_mixture(
+        make(), rows, concentration=0.5, num_sweeps=3, key=jax.random.key(1)
+    )
     one_hot = np.eye(2)[np.asarray(run.labels[-1])]
     np.testing.assert_allclose(run.weights.concentration, 0.5 + one_hot.sum(0), rtol=1e-6)
     np.testing.assert_allclose(run.components.alpha, 0.8 + one_hot.T @ rows, rtol=1e-6)

@@ -1,9 +1,10 @@
-"""Geweke's "getting it right" for Gibbs steps: a sweep leaves the joint law of parameters, locals and data as it is.
+"""Geweke's "getting it right" for Gibbs steps: a sweep leaves the joint law of parameters, locals
+and data as it is.
 
-Parameters from the prior, locals and data from the model: many independent draws of the joint law. After a sweep of
-each, means of bounded functions of statistics, of what these have beyond their means given all else, and of products of
-both with the statistics and the data must be what they were: at 6 standard errors, of paired differences.
-"""
+Parameters from the prior, locals and data from the model: many independent draws of the joint law.
+After a sweep of each, means of bounded functions of statistics, of what these have beyond their
+means given all else, and of products of both with the statistics and the data must be what they
+were: at 6 standard errors, of paired differences."""
 
 import sys
 import types
@@ -23,7 +24,9 @@ from vijax.reference.gibbs import sweep
 
 N = 4
 X = np.random.default_rng(0).normal(size=(N, 2)).astype(np.float32)
-MASK = np.array([[True, True, True], [True, True, False], [True, False, False], [False, False, False]])
+MASK = np.array(
+    [[True, True, True], [True, True, False], [True, False, False], [False, False, False]]
+)
 ROWS = np.random.default_rng(1).normal(size=(N, 3, 2)).astype(np.float32)
 
 
@@ -52,10 +55,14 @@ def mixture(name, **arguments):
     def simulate(key, g):
         key_z, key_y = jax.random.split(key)
         z = jax.random.categorical(key_z, jnp.log(g["weights"]), shape=(N,))
-        y = jax.vmap(lambda k, key: emit(name, key, component(g["components"], k)))(z, jax.random.split(key_y, N))
+        y = jax.vmap(lambda k, key: emit(name, key, component(g["components"], k)))(
+            z, jax.random.split(key_y, N)
+        )
         return y, {"z": z}
 
-    return vi.models.mixture(getattr(emission, name)(2, 2, **arguments), concentration=1.5), simulate
+    return vi.models.mixture(
+        getattr(emission, name)(2, 2, **arguments), concentration=1.5
+    ), simulate
 
 
 def dp_mixture():
@@ -66,7 +73,9 @@ def dp_mixture():
         z = jax.random.categorical(key_z, jnp.log(weights), shape=(N,))
         return g["components"][z] + jax.random.normal(key_y, (N, 2)), {"z": z}
 
-    return vi.models.dp_mixture(emission.unit_gaussian(3, 2, variance=4.0), concentration=1.5), simulate
+    return vi.models.dp_mixture(
+        emission.unit_gaussian(3, 2, variance=4.0), concentration=1.5
+    ), simulate
 
 
 def hmm():
@@ -118,18 +127,28 @@ def regression(kind, make, covariance):
         mean, precision = g["population"]
         noise = jax.random.normal(keys[0], (N, 2))
         full = covariance == "full"
-        spread = jnp.linalg.solve(jnp.linalg.cholesky(precision).T, noise.T).T if full else noise / jnp.sqrt(precision)
+        spread = (
+            jnp.linalg.solve(jnp.linalg.cholesky(precision).T, noise.T).T
+            if full
+            else noise / jnp.sqrt(precision)
+        )
         b = mean + spread
         f = jnp.einsum("jnd,jd->jn", ROWS, b)
         if kind == "linear":
             y, local = f + jax.random.normal(keys[1], f.shape) / jnp.sqrt(g["noise"]), {}
         elif kind == "probit":
             z = f + jax.random.normal(keys[1], f.shape)
-            y, local = jnp.sign(z), {"size": jnp.abs(jnp.where(MASK, z, jax.random.normal(keys[2], f.shape)))}
+            y, local = (
+                jnp.sign(z),
+                {"size": jnp.abs(jnp.where(MASK, z, jax.random.normal(keys[2], f.shape)))},
+            )
         else:
             y = jnp.sign(f + jax.random.logistic(keys[1], f.shape))
             local = {"weight": sample_unit(keys[2], jnp.where(MASK, f, 0.0))}
-        return (jnp.asarray(ROWS), jnp.where(MASK, y, 0.0), jnp.asarray(MASK)), {"coefficients": b, **local}
+        return (jnp.asarray(ROWS), jnp.where(MASK, y, 0.0), jnp.asarray(MASK)), {
+            "coefficients": b,
+            **local,
+        }
 
     extra = {"shape": 3.0, "rate": 2.0} if kind == "linear" else {}
     return make(2, covariance, strength=1.0, degrees=6.0, **extra), simulate
@@ -153,10 +172,11 @@ CASES = {
 
 
 def beyond_means(spec, hyper, data, state):
-    """Of all statistics of globals and of locals, what they have beyond their means given everything else: what a wrong
-    conditional changes is small beside what they vary by from draw to draw of the joint law, not beside these. And with
-    these, each variable's derivative of its conditional's log density in a factor of all natural parameters, and in one
-    of the message alone: what moves most where such a factor is wrong."""
+    """Of all statistics of globals and of locals, what they have beyond their means given
+    everything else: what a wrong conditional changes is small beside what they vary by from draw to
+    draw of the joint law, not beside these. And with these, each variable's derivative of its
+    conditional's log density in a factor of all natural parameters, and in one of the message
+    alone: what moves most where such a factor is wrong."""
     stats, local = state
 
     def log_joint(stats):
@@ -187,8 +207,8 @@ def as_rows(values, axes=0):
 
 
 def compiled(name):
-    """Keys -> of one draw of the joint law each, before and after a sweep: the statistics of globals and of locals,
-    what both are beyond their means; and the data."""
+    """Keys -> of one draw of the joint law each, before and after a sweep: the statistics of
+    globals and of locals, what both are beyond their means; and the data."""
     model, simulate = CASES[name]()
     spec, hyper = model.queries["energy"], {n: jnp.asarray(v) for n, v in model.hyper.items()}
 
@@ -204,7 +224,10 @@ def compiled(name):
         data, local = simulate(keys[1], values)
         before = prior.stats(values), as_stats(local, data)
         (_, local), values, _ = sweep(spec, hyper, data, before, keys[2])
-        after = prior.stats(values), local  # drawn given the statistics, which must be those of the values
+        after = (
+            prior.stats(values),
+            local,
+        )  # drawn given the statistics, which must be those of the values
         both = jax.tree.map(lambda *x: jnp.stack(x), before, after)
         beyond = jax.vmap(lambda state: beyond_means(spec, hyper, data, state))(both)
         rows = [(as_rows(stats, 1), as_rows(local, 2)) for stats, local in (both, beyond)]
@@ -221,7 +244,8 @@ def soft(x, axes):
 
 
 def features(own, by_group):
-    """Bounded functions, before and after, averaged over groups for the locals; and these with their squares."""
+    """Bounded functions, before and after, averaged over groups for the locals; and these with
+    their squares."""
     own = soft(own, 0)
     if by_group is None:
         return own, np.concatenate([own, own**2], -1)
@@ -231,7 +255,8 @@ def features(own, by_group):
 
 
 def z_scores(name):
-    """Standardised changes of the means of all features and of their products, with one another and with the data."""
+    """Standardised changes of the means of all features and of their products, with one another and
+    with the data."""
     run = compiled(name)
     parts = [run(keys) for keys in jax.random.split(jax.random.key(7), (40, 1000))]
     (stats, beyond), data = jax.tree.map(lambda *x: np.concatenate(x), *parts)
@@ -244,7 +269,11 @@ def z_scores(name):
     with_before, with_after = (np.concatenate([always, partners[:, t]], -1) for t in (0, 1))
     # The mean and the variance of the changes of the products, as products of matrices.
     mean = (after @ with_after - before @ with_before) / size
-    square = after**2 @ with_after**2 + before**2 @ with_before**2 - 2 * (before * after) @ (with_before * with_after)
+    square = (
+        after**2 @ with_after**2
+        + before**2 @ with_before**2
+        - 2 * (before * after) @ (with_before * with_after)
+    )
     assert np.isfinite(mean).all()
     error = np.sqrt(np.maximum(square / size - mean**2, 0.0) / (size - 1))
     moved = error > 1e-9
@@ -260,13 +289,15 @@ def test_a_sweep_leaves_the_joint_law_as_it_is(name):
 def test_messages_a_tenth_too_large_are_found(monkeypatch):
     """Small beside a prior that weighs as much as the data: the joint law hardly moves."""
     tenth_more = lambda prior, message: tree.add(prior, jax.tree.map(lambda x: 1.1 * x, message))
-    monkeypatch.setattr(sys.modules[sweep.__module__], "tree", types.SimpleNamespace(add=tenth_more))
+    monkeypatch.setattr(
+        sys.modules[sweep.__module__], "tree", types.SimpleNamespace(add=tenth_more)
+    )
     assert np.max(np.abs(z_scores("bernoulli"))) > 6
 
 
 def test_gibbs_estep_of_coupled_locals_samples_their_posterior():
-    """Multilevel logistic regression at a known population: (b, w, y) from the model, and (b, w) of the E-step given y
-    after a burn-in are of one law."""
+    """Multilevel logistic regression at a known population: (b, w, y) from the model, and (b, w) of
+    the E-step given y after a burn-in are of one law."""
     model, simulate = CASES["logistic"]()
     spec, step = model.queries["energy"], estep.gibbs(num_sweeps=1, burn_in=20)
     known = MeanPrecision(jnp.array([0.3, -0.4]), jnp.array([[1.5, 0.2], [0.2, 2.0]]))
@@ -277,13 +308,17 @@ def test_gibbs_estep_of_coupled_locals_samples_their_posterior():
         data, local = jax.tree.map(lambda x: x[0], simulate(key_data, {"population": known}))
         templates = spec.locals(data)
         given = lambda block, local: spec.conditionals(block, {**stats, **local}, data, {})
-        inferred = step.conditionals(estep.Conditionals(templates, given, spec.local_blocks), key_step)
+        inferred = step.conditionals(
+            estep.Conditionals(templates, given, spec.local_blocks), key_step
+        )
         new = jax.tree.map(lambda t: t[0], inferred.states)
         old = {name: q.stats(local[name]) for name, q in templates.items()}
         gap = jnp.subtract(*(x / (1 + jnp.abs(x)) for x in (as_rows(new), as_rows(old))))
         return jnp.concatenate([gap, gap * data[1][0]])
 
-    gaps = np.asarray(jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(3), 5_000)), np.float64)
+    gaps = np.asarray(
+        jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(3), 5_000)), np.float64
+    )
     error = gaps.std(0, ddof=1) / np.sqrt(len(gaps))
     assert np.all(np.abs(gaps.mean(0)) <= 6 * error + 1e-9)
     assert error.max() < 0.02

@@ -1,4 +1,5 @@
-"""Log joint densities by hand, free coordinates by their Jacobians; chains of blackjax beside the approximations."""
+"""Log joint densities by hand, free coordinates by their Jacobians; chains of blackjax beside the
+approximations."""
 
 import jax
 import jax.numpy as jnp
@@ -40,14 +41,23 @@ def groups():
     return group_rows(np.ones((48, 1)), SIGNS, LABELS)
 
 
-# --- densities --------------------------------------------------------------------------------------------------------
+# --- densities ------------------------------------------------------------------------------------
 def test_density_of_ard_regression():
     w, tau, a = np.array([0.7, -0.3]), 1.3, np.array([0.5, 2.0])
     by_hand = stats.norm(X @ w, tau**-0.5).logpdf(Y).sum() + stats.gamma(2.0, scale=1.0).logpdf(tau)
-    by_hand += stats.norm(0, (tau * a) ** -0.5).logpdf(w).sum() + stats.gamma(1.5, scale=1 / 0.7).logpdf(a).sum()
+    by_hand += (
+        stats.norm(0, (tau * a) ** -0.5).logpdf(w).sum()
+        + stats.gamma(1.5, scale=1 / 0.7).logpdf(a).sum()
+    )
     with jax.enable_x64(True):
         density = reference.log_joint(ard(), (X, Y))
-        found = density({"coefficients": CoefficientsPrecision(jnp.asarray(w), jnp.asarray(tau)), "relevance": a}, {})
+        found = density(
+            {
+                "coefficients": CoefficientsPrecision(jnp.asarray(w), jnp.asarray(tau)),
+                "relevance": a,
+            },
+            {},
+        )
     np.testing.assert_allclose(found, by_hand, rtol=1e-10)
 
 
@@ -57,14 +67,20 @@ def test_density_of_a_mixture_sums_over_classes():
     by_hand = special.logsumexp(terms, axis=1).sum() + stats.norm(0, 3.0).logpdf(mu).sum()
     by_hand += stats.dirichlet([2.0, 2.0]).logpdf(pi)
     with jax.enable_x64(True):
-        found = reference.log_joint(mixture(), POINTS)({"components": jnp.asarray(mu), "weights": jnp.asarray(pi)}, {})
+        found = reference.log_joint(mixture(), POINTS)(
+            {"components": jnp.asarray(mu), "weights": jnp.asarray(pi)}, {}
+        )
     np.testing.assert_allclose(found, by_hand, rtol=1e-10)
 
 
 def test_density_of_multilevel_logistic_regression_has_no_augmentation():
     mu, precision, b = 0.4, 1.7, RNG.normal(size=8)
-    by_hand = special.log_expit(SIGNS * b[LABELS]).sum() + stats.norm(mu, precision**-0.5).logpdf(b).sum()
-    by_hand += stats.norm(0, precision**-0.5).logpdf(mu) + stats.gamma(2.0, scale=0.5).logpdf(precision)
+    by_hand = (
+        special.log_expit(SIGNS * b[LABELS]).sum() + stats.norm(mu, precision**-0.5).logpdf(b).sum()
+    )
+    by_hand += stats.norm(0, precision**-0.5).logpdf(mu) + stats.gamma(2.0, scale=0.5).logpdf(
+        precision
+    )
     with jax.enable_x64(True):
         density = reference.log_joint(logistic(), groups(), ["coefficients"])
         value = MeanPrecision(jnp.array([mu]), jnp.array([[precision]]))
@@ -77,7 +93,14 @@ def test_density_of_sampled_locals_has_their_base_measure():
 
     def energy(s, y):
         z, rate = s["z"], s["rate"]
-        return y * z.log - z.value - jax.scipy.special.gammaln(y + 1) + 2 * z.log + 2 * rate.log - rate.value * z.value
+        return (
+            y * z.log
+            - z.value
+            - jax.scipy.special.gammaln(y + 1)
+            + 2 * z.log
+            + 2 * rate.log
+            - rate.value * z.value
+        )
 
     model = vi.energy_model(
         globals={"rate": vi.Gamma.from_shape_rate(1.5, 0.5)},
@@ -86,9 +109,13 @@ def test_density_of_sampled_locals_has_their_base_measure():
         example=1.0,
     )
     y, z = np.array([0.0, 3.0]), np.array([0.4, 1.7])
-    got = reference.log_joint(model, y, sampled=("z",))({"rate": jnp.array(0.7)}, {"z": jnp.asarray(z)})
+    got = reference.log_joint(model, y, sampled=("z",))(
+        {"rate": jnp.array(0.7)}, {"z": jnp.asarray(z)}
+    )
     each = stats.poisson(z).logpmf(y) + stats.gamma(2, scale=1 / 0.7).logpdf(z)
-    np.testing.assert_allclose(got, stats.gamma(1.5, scale=1 / 0.5).logpdf(0.7) + each.sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+        got, stats.gamma(1.5, scale=1 / 0.5).logpdf(0.7) + each.sum(), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,11 +130,13 @@ def test_locals_that_cannot_be_integrated_out(sampled, message):
 def test_a_model_without_an_energy_is_refused():
     with pytest.raises(ValueError, match=r"model: expected one made by vijax.energy_model"):
         reference.log_joint(vi.models.lda(2, 3), None)
-    with pytest.raises(ValueError, match=r"model: expected continuous variables to sample .*, got Categorical"):
+    with pytest.raises(
+        ValueError, match=r"model: expected continuous variables to sample .*, got Categorical"
+    ):
         coordinates(families.Categorical.from_probs([0.5, 0.5]))
 
 
-# --- coordinates ------------------------------------------------------------------------------------------------------
+# --- coordinates ----------------------------------------------------------------------------------
 LOWER = np.tril_indices(2)
 COORDINATES = {  # a member, and the entries of its value that are free
     "gamma": (lambda: families.Gamma.from_shape_rate(2.0, 3.0), lambda x: x[None]),
@@ -115,7 +144,10 @@ COORDINATES = {  # a member, and the entries of its value that are free
     "normal": (lambda: families.Normal.from_mean_variance(0.3, 2.0), lambda x: x[None]),
     "dirichlet": (lambda: families.Dirichlet.from_concentration([1.0, 2.0, 3.0]), lambda x: x[:-1]),
     "wishart": (lambda: families.Wishart.from_degrees_scale(4.0, jnp.eye(2)), lambda x: x[LOWER]),
-    "normal_gamma": (lambda: families.NormalGamma.from_parameters(0.2, 1.0, 2.0, 1.5), lambda x: jnp.stack([*x])),
+    "normal_gamma": (
+        lambda: families.NormalGamma.from_parameters(0.2, 1.0, 2.0, 1.5),
+        lambda x: jnp.stack([*x]),
+    ),
     "normal_wishart": (
         lambda: families.NormalWishart.from_parameters(jnp.array([0.2, 1.0]), 1.0, 4.0, jnp.eye(2)),
         lambda x: jnp.concatenate([x.mean, x.precision[LOWER]]),
@@ -134,12 +166,14 @@ def test_coordinates_and_their_log_determinant(name):
         free, value = coordinates(q), q.sample(jax.random.key(0))
         x, unravel = ravel_pytree(to_free(free, value))
         again, log_det = from_free(free, unravel(x))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=rounding(b)), again, value)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=rounding(b)), again, value
+        )
         jacobian = jax.jacobian(lambda x: entries(from_free(free, unravel(x))[0]))(x)
         np.testing.assert_allclose(log_det, np.linalg.slogdet(np.asarray(jacobian))[1], atol=1e-9)
 
 
-# --- chains -----------------------------------------------------------------------------------------------------------
+# --- chains ---------------------------------------------------------------------------------------
 def mean_and_error(draws):
     """Mean over all draws, and its standard error from the chains' own means."""
     by_chain = np.asarray(draws, np.float64).mean(axis=1)
@@ -153,7 +187,13 @@ def test_metropolis_hastings_on_a_coin():
         example=0.0,
     )
     chains = reference.metropolis_hastings(
-        coin, jnp.array([1.0, 1.0, 0.0, 1.0]), key=jax.random.key(0), num_samples=1000, scale=1.5, thin=5, chains=16
+        coin,
+        jnp.array([1.0, 1.0, 0.0, 1.0]),
+        key=jax.random.key(0),
+        num_samples=1000,
+        scale=1.5,
+        thin=5,
+        chains=16,
     )
     mean, error = mean_and_error(chains.globals["bias"])
     assert abs(mean - 5 / 7) < 6 * error < 0.03
@@ -162,8 +202,14 @@ def test_metropolis_hastings_on_a_coin():
 
 @pytest.mark.slow
 def test_ard_regression_against_nuts():
-    """Mean field is exact in nothing but close in the mean: within a tenth of a posterior deviation."""
-    fit = vi.fit(vi.cavi(ard()), (X.astype(np.float32), Y.astype(np.float32)), num_steps=100, key=jax.random.key(0))
+    """Mean field is exact in nothing but close in the mean: within a tenth of a posterior
+    deviation."""
+    fit = vi.fit(
+        vi.cavi(ard()),
+        (X.astype(np.float32), Y.astype(np.float32)),
+        num_steps=100,
+        key=jax.random.key(0),
+    )
     chains = reference.nuts(ard(), (X, Y), key=jax.random.key(1), num_samples=2000, chains=8)
     assert not chains.divergent.any()
     draws = chains.globals["coefficients"]
@@ -181,7 +227,9 @@ def test_mixture_against_chains_and_gibbs(sampler):
     """Well-separated components: chains stay with their labels."""
     y = POINTS.astype(np.float32)
     extra = {} if sampler == "nuts" else {"scale": 0.25, "thin": 20}
-    chains = getattr(reference, sampler)(mixture(), y, key=jax.random.key(1), num_samples=2000, chains=8, **extra)
+    chains = getattr(reference, sampler)(
+        mixture(), y, key=jax.random.key(1), num_samples=2000, chains=8, **extra
+    )
     sweeps = jax.vmap(lambda k: reference.gibbs(mixture(), y, key=k, num_samples=4000).globals)(
         jax.random.split(jax.random.key(2), 8)
     )
@@ -198,7 +246,12 @@ def test_mixture_against_chains_and_gibbs(sampler):
 def test_multilevel_logistic_regression_against_nuts_and_gibbs():
     data = groups()
     chains = reference.nuts(
-        logistic(), data, key=jax.random.key(1), num_samples=2000, chains=8, sampled=["coefficients"]
+        logistic(),
+        data,
+        key=jax.random.key(1),
+        num_samples=2000,
+        chains=8,
+        sampled=["coefficients"],
     )
     mean, error = mean_and_error(chains.globals["population"].mean[..., 0])
     b, b_error = mean_and_error(chains.locals["coefficients"][..., 0])

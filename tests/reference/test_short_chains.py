@@ -1,4 +1,5 @@
-"""Short chains from q: where q is the posterior nothing moves, elsewhere as far as is known in closed form."""
+"""Short chains from q: where q is the posterior nothing moves, elsewhere as far as is known in
+closed form."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,12 @@ from vijax.reference import metropolis_hastings, short_chains
 pytest.importorskip("blackjax")
 
 KEY = jax.random.key(1)
-PRECISION = np.array([[12.0, -10.0], [-10.0, 10.0]])  # variances .5 and .6; given the other 1/12 and 1/10
-PAIR = vi.density({"x": vi.free((2,))}, lambda v: -0.5 * v["x"] @ jnp.asarray(PRECISION, v["x"].dtype) @ v["x"])
+PRECISION = np.array(
+    [[12.0, -10.0], [-10.0, 10.0]]
+)  # variances .5 and .6; given the other 1/12 and 1/10
+PAIR = vi.density(
+    {"x": vi.free((2,))}, lambda v: -0.5 * v["x"] @ jnp.asarray(PRECISION, v["x"].dtype) @ v["x"]
+)
 COIN = vi.energy_model(
     globals={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
     energy=lambda s, y: y * s["bias"].log + (1 - y) * s["bias"].log1m,
@@ -64,16 +69,22 @@ def test_mean_field_is_too_narrow_by_as_much_as_theory_says():
     fit = vi.fit(vi.advi(PAIR), num_steps=1500, key=jax.random.key(0))
     moved = short_chains(fit, key=KEY, num_chains=2048, num_steps=30)
     expected = 0.5 * np.log(np.diag(PRECISION) * np.diag(np.linalg.inv(PRECISION)))
-    np.testing.assert_array_less(np.abs(moved.log_sd["x"] - expected), 5 * moved.log_sd_error["x"] + 0.03)
+    np.testing.assert_array_less(
+        np.abs(moved.log_sd["x"] - expected), 5 * moved.log_sd_error["x"] + 0.03
+    )
     assert moved.clear == ["x"]
-    assert str(moved).startswith("q is not the posterior. Moved by more than noise does: x (a standard dev")
+    assert str(moved).startswith(
+        "q is not the posterior. Moved by more than noise does: x (a standard dev"
+    )
 
 
 def test_a_q_of_other_data_goes_to_the_posterior():
     fit = vi.fit(vi.cavi(COIN), flips(3, 7), num_steps=2, key=jax.random.key(0))  # Beta(4, 8)
     moved = short_chains(fit, flips(7, 3), key=KEY, num_chains=2048, num_steps=30)  # Beta(8, 4)
     sd = np.sqrt(4 * 8 / (12**2 * 13))
-    np.testing.assert_allclose(moved.mean["bias"], (8 - 4) / 12 / sd, atol=5 * moved.mean_error["bias"])
+    np.testing.assert_allclose(
+        moved.mean["bias"], (8 - 4) / 12 / sd, atol=5 * moved.mean_error["bias"]
+    )
     np.testing.assert_allclose(moved.log_sd["bias"], 0.0, atol=5 * moved.log_sd_error["bias"])
     assert "bias (a mean by +2." in str(moved)
 
@@ -90,19 +101,25 @@ def test_errors_are_those_of_repetitions():
 
 def test_a_model_has_one_program():
     """Whatever the data of this shape, the fit, the key and the number of steps."""
-    fits = [vi.fit(vi.cavi(COIN), flips(heads, 10 - heads), num_steps=2, key=KEY) for heads in (3, 5)]
+    fits = [
+        vi.fit(vi.cavi(COIN), flips(heads, 10 - heads), num_steps=2, key=KEY) for heads in (3, 5)
+    ]
     short_chains(fits[0], flips(7, 3), key=KEY)
     more = []
     for steps in (11, 13):  # twice, for JAX forgets some of very many programs
         before = compiled()
-        moved = [short_chains(fit, flips(2, 8), key=jax.random.key(steps), num_steps=steps) for fit in fits]
+        moved = [
+            short_chains(fit, flips(2, 8), key=jax.random.key(steps), num_steps=steps)
+            for fit in fits
+        ]
         more.append(compiled() - before)
     assert min(more) == 0
     assert moved[0].mean["bias"] != moved[1].mean["bias"]
 
 
 def test_learnt_hyperparameters_are_those_of_the_fit():
-    """y ~ N(mu, 1), mu ~ N(0, v): at v = 1, as the model has it, the posterior lies three deviations lower."""
+    """y ~ N(mu, 1), mu ~ N(0, v): at v = 1, as the model has it, the posterior lies three
+    deviations lower."""
     model = vi.energy_model(
         globals=lambda h: {"mu": vi.Normal(0.0 * h["v"], -0.5 / h["v"])},
         energy=lambda s, y, h: y * s["mu"].value - 0.5 * s["mu"].square - 0.5 * y**2,
@@ -129,8 +146,15 @@ def test_variables_of_networks_are_refused():
         example=1.0,
     )
     y = jnp.ones(5)
-    fit = vi.fit(vi.compose(model, step_size=vi.step_size.constant(0.1)), y, num_steps=2, key=jax.random.key(0))
-    with pytest.raises(ValueError, match="model: expected a log density, or an energy without free variables"):
+    fit = vi.fit(
+        vi.compose(model, step_size=vi.step_size.constant(0.1)),
+        y,
+        num_steps=2,
+        key=jax.random.key(0),
+    )
+    with pytest.raises(
+        ValueError, match="model: expected a log density, or an energy without free variables"
+    ):
         short_chains(fit, y, key=KEY)
 
 

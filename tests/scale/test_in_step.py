@@ -1,4 +1,5 @@
-"""Processes agree before each chunk: on its steps, on its batches, and that no source failed. Here they are threads."""
+"""Processes agree before each chunk: on its steps, on its batches, and that no source failed. Here
+they are threads."""
 
 import threading
 
@@ -21,10 +22,16 @@ CHUNK, TOTAL = 4, 20
 
 @pytest.fixture
 def together(monkeypatch):
-    """Runs a function of the number of a process in as many threads; gives what each returned or raised."""
+    """Runs a function of the number of a process in as many threads; gives what each returned or
+    raised."""
 
     def run(function, count=2):
-        barrier, own, heard, found = threading.Barrier(count, timeout=20), threading.local(), [None] * count, {}
+        barrier, own, heard, found = (
+            threading.Barrier(count, timeout=20),
+            threading.local(),
+            [None] * count,
+            {},
+        )
 
         def gather(tree):
             heard[own.number] = tree
@@ -74,14 +81,21 @@ def steps_of(together, sources, is_same=False, says_end=True):
 BATCH = np.zeros(3)
 
 
-@pytest.mark.parametrize(("one", "other", "expected"), [(10, 6, [4, 2]), (6, 10, [4, 2]), (8, 4, [4]), (4, 3, [3])])
-def test_all_end_where_the_first_does_and_say_both_numbers(together, monkeypatch, one, other, expected):
+@pytest.mark.parametrize(
+    ("one", "other", "expected"), [(10, 6, [4, 2]), (6, 10, [4, 2]), (8, 4, [4]), (4, 3, [3])]
+)
+def test_all_end_where_the_first_does_and_say_both_numbers(
+    together, monkeypatch, one, other, expected
+):
     """They waited for ever."""
     said = []
     monkeypatch.setattr(steps.warnings, "warn", lambda text, **_: said.append(text))
     assert steps_of(together, [[BATCH] * one, [BATCH] * other]) == [expected, expected]
     first, last = sorted([(one, 0), (other, 1)])
-    text = f"data: the source of process {first[1]} ended after {first[0]} of 20 steps, that of process {last[1]} after"
+    text = (
+        f"data: the source of process {first[1]} ended after {first[0]} of 20 steps, that of "
+        f"process {last[1]} after"
+    )
     assert len(said) == 2
     assert all(each.startswith(text) for each in said), said
     assert f"ends after {first[0]}. " in said[0]
@@ -91,7 +105,9 @@ def test_an_end_at_one_step_is_said_as_of_one_process(together, monkeypatch):
     said = []
     monkeypatch.setattr(steps.warnings, "warn", lambda text, **_: said.append(text))
     assert steps_of(together, [[BATCH] * 6] * 3) == [[4, 2]] * 3
-    assert said[0].startswith("data: the source ended after 6 of 20 steps, and so does the fit. For more, give a")
+    assert said[0].startswith(
+        "data: the source ended after 6 of 20 steps, and so does the fit. For more, give a"
+    )
     assert steps_of(together, [[BATCH] * 6] * 2, says_end=False) == [[4, 2]] * 2
     assert len(said) == 3
     assert steps_of(together, [[BATCH] * 20] * 2)[0] == [4] * 5
@@ -103,13 +119,19 @@ def test_batches_that_differ_later_are_named_by_the_step(together):
     for found in steps_of(together, [[BATCH] * 10, other], is_same=True):
         assert isinstance(found, ValueError)
         assert str(found).startswith(
-            "data: expected the same batches in every process, got another batch of step 6 in process 1 than in process"
+            "data: expected the same batches in every process, got another batch of step 6 in "
+            "process 1 than in process"
         )
         assert "vijax.data.own_part(source, N)" in str(found)
-    assert steps_of(together, [[BATCH] * 20, [BATCH + 1] * 20])[0] == [4] * 5  # of own parts the form alone counts
+    assert (
+        steps_of(together, [[BATCH] * 20, [BATCH + 1] * 20])[0] == [4] * 5
+    )  # of own parts the form alone counts
     longer = [BATCH] * 5 + [np.zeros(4)] * 15
     (found, _) = steps_of(together, [[BATCH] * 20, longer])
-    assert "batches of one size and form in every process, got another batch of step 5 in process 1" in str(found)
+    assert (
+        "batches of one size and form in every process, got another batch of step 5 in process 1"
+        in str(found)
+    )
 
 
 def test_where_one_source_fails_the_others_say_which_and_why(together):
@@ -118,8 +140,9 @@ def test_where_one_source_fails_the_others_say_which_and_why(together):
     well, failed, _ = steps_of(together, [[BATCH] * 20, [BATCH] * 5 + [fault], [BATCH] * 20])
     assert failed is fault
     assert isinstance(well, ProcessLostError)
-    assert "process 1 failed and the fit ends in all of them. Its own messages say why: RuntimeError: disk gone" in str(
-        well
+    assert (
+        "process 1 failed and the fit ends in all of them. Its own messages say why: "
+        "RuntimeError: disk gone" in str(well)
     )
 
 
@@ -143,11 +166,18 @@ NATIVE = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer"
 @pytest.mark.parametrize("error", [JaxRuntimeError(NATIVE), ValueError(NATIVE)])
 def test_a_sum_that_fails_is_another_process_that_is_lost(error):
     with (
-        pytest.raises(ProcessLostError, match=r"another process was lost .*messages of that process say why.*Gloo"),
+        pytest.raises(
+            ProcessLostError,
+            match=r"another process was lost .*messages of that process say why.*Gloo",
+        ),
         naming_the_lost(True),
     ):
         raise error
-    for is_shared, other in ((False, error), (True, JaxRuntimeError("RESOURCE_EXHAUSTED: 4 GB")), (True, KeyError(1))):
+    for is_shared, other in (
+        (False, error),
+        (True, JaxRuntimeError("RESOURCE_EXHAUSTED: 4 GB")),
+        (True, KeyError(1)),
+    ):
         with pytest.raises(type(other)) as kept, naming_the_lost(is_shared):
             raise other
         assert kept.value is other
@@ -165,15 +195,23 @@ def loader_of(names=(("a", "b"),), num_groups=200.0, forget=0.0):
     [
         (
             {"num_groups": 100.0},
-            "num_groups: expected the same number in every process, got 100.0 in process 1 and 200.0",
+            "num_groups: expected the same number in every process, got 100.0 in process 1 and "
+            "200.0",
         ),
         (
             {"forget": 0.1},
-            "forget: expected the same share in every process, got 0.1 in process 1 and 0.0 in process 0",
+            "forget: expected the same share in every process, got 0.1 in process 1 and 0.0 in "
+            "process 0",
         ),
-        ({"names": (("b", "a"),)}, "got the columns 'b', 'a' in process 1 and the columns 'a', 'b' in process 0."),
+        (
+            {"names": (("b", "a"),)},
+            "got the columns 'b', 'a' in process 1 and the columns 'a', 'b' in process 0.",
+        ),
         ({"names": (None,)}, "got no names in process 1 and the columns 'a', 'b' in process 0."),
-        ({"names": (tuple(f"x{i}" for i in range(99)), None)}, "and 89 more and no names in process 1"),
+        (
+            {"names": (tuple(f"x{i}" for i in range(99)), None)},
+            "and 89 more and no names in process 1",
+        ),
     ],
 )
 def test_what_is_said_of_streams_is_compared_with_the_numbers_and_names(together, other, message):
@@ -184,9 +222,13 @@ def test_what_is_said_of_streams_is_compared_with_the_numbers_and_names(together
 
 
 def test_names_of_jax_and_of_nobody_are_refused_before_jax_is_asked():
-    with pytest.raises(ValueError, match=r"^coordinator_address: .* Give it as coordinator=HOST:PORT\."):
+    with pytest.raises(
+        ValueError, match=r"^coordinator_address: .* Give it as coordinator=HOST:PORT\."
+    ):
         vi.scale.initialize(coordinator_address="127.0.0.1:1234", num_processes=1, process_id=0)
-    with pytest.raises(ValueError, match=r"^colour: expected an argument of jax\.distributed\.initialize: num_proc"):
+    with pytest.raises(
+        ValueError, match=r"^colour: expected an argument of jax\.distributed\.initialize: num_proc"
+    ):
         vi.scale.initialize("127.0.0.1:1234", 1, 0, colour="red")
 
 
@@ -223,14 +265,22 @@ tell(vi.data.stream([x if i < 6 else x + k for i, x in enumerate(np.split(rows, 
 
 
 def test_two_processes_end_together_and_say_why():
-    """One that has fewer batches, one whose source fails, other names of columns, and batches that differ later."""
+    """One that has fewer batches, one whose source fails, other names of columns, and batches that
+    differ later."""
     found = ends(in_python(TWO, 2), 120)
     assert [code for code, *_ in found] == [0, 0], found[0][2][-2000:] + found[1][2][-2000:]
-    told = [[line[6:] for line in said.splitlines() if line.startswith("told: ")] for _, said, _ in found]
+    told = [
+        [line[6:] for line in said.splitlines() if line.startswith("told: ")]
+        for _, said, _ in found
+    ]
     (ended, failed, named, differ), (ended_too, fault, *_) = told
     assert ended == ended_too
-    assert ended.startswith("6 data: the source of process 1 ended after 6 of 12 steps, that of process 0 after 10")
-    assert failed.startswith("ProcessLostError data: expected batches from every process, but process 1 failed")
+    assert ended.startswith(
+        "6 data: the source of process 1 ended after 6 of 12 steps, that of process 0 after 10"
+    )
+    assert failed.startswith(
+        "ProcessLostError data: expected batches from every process, but process 1 failed"
+    )
     assert fault == "RuntimeError disk gone"
     assert "the columns 'b', 'a' in process 1 and the columns 'a', 'b' in process 0" in named
     assert "another batch of step 6 in process 1 than in process 0" in differ

@@ -1,4 +1,5 @@
-"""A fit on a mesh is the fit on one device, on any number of devices, which a process of its own has here."""
+"""A fit on a mesh is the fit on one device, on any number of devices, which a process of its own
+has here."""
 
 import os
 import re
@@ -21,7 +22,10 @@ KEY, DEVICES = jax.random.key(0), 8
 
 def process_of(code, x64=True, flags="", **environment):
     """A process with as many devices, which has ended well."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES} {flags}"
+    flags = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES} "
+        f"{flags}"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"from tests.mesh_cases import *\n{code}"],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_ENABLE_X64": str(int(x64)), **environment},
@@ -72,8 +76,8 @@ vi.fit(vi.cavi(coin), data, num_steps=1, key=jax.random.key(0))
 
 
 def test_on_eight_devices():
-    """The cheapest of the cases, with a limit to its steps; the result lies on one device. A fit without a mesh of data
-    that lie on all of them says that it uses one."""
+    """The cheapest of the cases, with a limit to its steps; the result lies on one device. A fit
+    without a mesh of data that lie on all of them says that it uses one."""
     done = process_of(EIGHT)
     distance, devices = done.stdout.split()
     assert float(distance) < 1e-10
@@ -94,9 +98,12 @@ for devices in (2, None):
 """
 
 
-@pytest.mark.parametrize("name", ["lda by svi, warm", "locals that go on by cavi", "mixture by memoized, alone"])
+@pytest.mark.parametrize(
+    "name", ["lda by svi, warm", "locals that go on by cavi", "mixture by memoized, alone"]
+)
 def test_a_fit_goes_on_on_another_number_of_devices(name):
-    """From a checkpoint, which is of no number of devices: on two of them, and on one without a mesh."""
+    """From a checkpoint, which is of no number of devices: on two of them, and on one without a
+    mesh."""
     for line in on_devices(GOING_ON.format(name=name)).splitlines():
         step, distance = line.split()
         assert int(step) == 10
@@ -122,7 +129,8 @@ print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.
 
 
 def test_warm_starts_and_messages_of_parts_are_split_and_topics_are_whole():
-    """Of four parts each device keeps 20 of the 4 x 40 entries of a message, and of the globals at its last visit."""
+    """Of four parts each device keeps 20 of the 4 x 40 entries of a message, and of the globals at
+    its last visit."""
     warm, parts = on_devices(SPLIT).splitlines()
     assert warm == "{5} {4}"
     assert parts == "{(4, 20)} {(4, 20)} True"
@@ -146,7 +154,9 @@ def test_chunks_share_a_program(name):
     assert on_devices(ONCE.format(name=name)).split()[-1] == "1"
 
 
-TOLD = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+TOLD = re.compile(
+    r" (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+)
 SENT = {
     "lda by svi, by words": {"all-reduce"},
     "hmm by cavi": {"all-reduce"},
@@ -183,7 +193,7 @@ def test_a_step_on_a_mesh_lowers_for_an_accelerator(name):
     assert on_devices(FOR_CUDA.format(name=name), x64=False).strip() == "False False"
 
 
-# --- in this process --------------------------------------------------------------------------------------------------
+# --- in this process ------------------------------------------------------------------------------
 def test_a_mesh_of_one_device_is_that_device():
     alg, settings = vi.cavi(axis_cases.mixture()), {"key": KEY, "num_steps": 3, "restarts": 2}
     one, other = (vi.fit(alg, Y, mesh=mesh, **settings) for mesh in (None, vi.scale.mesh(1)))
@@ -192,7 +202,9 @@ def test_a_mesh_of_one_device_is_that_device():
 
 
 def test_padding_weighs_nothing_and_comes_last():
-    batch = vi.Minibatch({"x": np.arange(6.0).reshape(3, 2)}, np.float32(9), rows=np.array([4, 0, 8]))
+    batch = vi.Minibatch(
+        {"x": np.arange(6.0).reshape(3, 2)}, np.float32(9), rows=np.array([4, 0, 8])
+    )
     more = padded(batch, 4)
     assert more.data["x"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1]]
     assert (more.weights.tolist(), more.rows.tolist()) == ([1, 1, 1, 0], [4, 0, 8, 9])
@@ -202,7 +214,9 @@ def test_padding_weighs_nothing_and_comes_last():
 
 
 def test_padding_of_documents_has_no_words():
-    batch = next(iter(vi.data.minibatches(vi.data.Corpus.from_counts(COUNTS), 10, seed=0, num_buckets=2)))
+    batch = next(
+        iter(vi.data.minibatches(vi.data.Corpus.from_counts(COUNTS), 10, seed=0, num_buckets=2))
+    )
     own = vi.topics.renumbered(batch, 40)
     for some in (batch, own):
         more = padded(some, 8)
@@ -230,7 +244,9 @@ def test_a_padded_loader_is_the_loader_in_all_else():
 
 def test_locals_of_several_lengths_keep_their_number():
     """Those of documents: padded where they lie, and without padding once the fit ends."""
-    state = vi.ngvi(axis_cases.density()).init(KEY)._replace(local=(jnp.ones((3, 2)), (jnp.ones(5),)))
+    state = (
+        vi.ngvi(axis_cases.density()).init(KEY)._replace(local=(jnp.ones((3, 2)), (jnp.ones(5),)))
+    )
     where = place(vi.scale.mesh(1), state)
     assert where.rows == (3, 5)
     longer = where.state(state)._replace(local=(jnp.ones((4, 2)), (jnp.ones(8),)))
@@ -243,9 +259,15 @@ def test_without_a_mesh_nothing_is_moved():
     assert where.state(state) is where.plain(state) is state
 
 
-WHOLE = vi.density({"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2)
+WHOLE = vi.density(
+    {"x": vi.free()}, lambda v, y: -0.5 * jnp.sum((y - v["x"]) ** 2) - 0.5 * v["x"] ** 2
+)
 REFUSED = {
-    "no mesh": (vi.cavi(axis_cases.mixture()), lambda: 8, r"^mesh: expected a jax\.sharding\.Mesh, got int\. Take "),
+    "no mesh": (
+        vi.cavi(axis_cases.mixture()),
+        lambda: 8,
+        r"^mesh: expected a jax\.sharding\.Mesh, got int\. Take ",
+    ),
     "data that are one group": (
         vi.ngvi(WHOLE),
         lambda: vi.scale.mesh(1),

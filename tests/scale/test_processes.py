@@ -1,4 +1,5 @@
-"""A fit of several processes is the fit of one; where one of them is lost, the others say which, and end."""
+"""A fit of several processes is the fit of one; where one of them is lost, the others say which,
+and end."""
 
 import json
 import os
@@ -56,7 +57,8 @@ print(json.dumps(said))
 
 
 def test_two_processes_make_the_fit_of_one():
-    """In float64; each reads its half of nine rows, padded; and where they are given other keys, they say so."""
+    """In float64; each reads its half of nine rows, padded; and where they are given other keys,
+    they say so."""
     size, distance, devices, refused = told(TWO, 2)
     assert size == 5
     assert distance < 1e-10
@@ -74,11 +76,18 @@ print(json.dumps(found))
 """
 
 
-SOME = ["lda by svi, warm and by words", "lda by svi, a message of 8 MB", "mixture by cavi", "gp by pg_svi, memory"]
+SOME = [
+    "lda by svi, warm and by words",
+    "lda by svi, a message of 8 MB",
+    "mixture by cavi",
+    "gp by pg_svi, memory",
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [SOME, ["locals that go on by cavi", "locals by svi, gibbs", "autoencoder by aevb"]])
+@pytest.mark.parametrize(
+    "names", [SOME, ["locals that go on by cavi", "locals by svi, gibbs", "autoencoder by aevb"]]
+)
 def test_rows_and_models_on_two_processes(names):
     """Also with restarts, with tables that lie with their rows, and with draws of locals."""
     found = told(SEVERAL, 2, NAMES=json.dumps(names))
@@ -158,8 +167,8 @@ print(json.dumps(said))
 
 @pytest.mark.slow
 def test_own_parts_of_a_stream_are_said_and_are_all_used():
-    """Two processes with 25 rows each a step, of which one is short once: refused where unsaid; else all are used, as
-    by one process that has them all."""
+    """Two processes with 25 rows each a step, of which one is short once: refused where unsaid;
+    else all are used, as by one process that has them all."""
     unsaid, alone, unlike, same, parts, distance = told(STREAMS, 2)
     assert "another first batch in process 1" in unsaid
     assert "vijax.data.own_part(source, N)" in unsaid
@@ -176,8 +185,13 @@ def test_documents_in_shards_on_two_processes(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     counts = vi.data.lda_corpus(400, 5, 50, 60.0)[0].to_scipy().toarray()
     ids = [np.flatnonzero(row).tolist() for row in counts]
-    table = {"ids": ids, "counts": [row[found].tolist() for row, found in zip(counts, ids, strict=True)]}
-    parquet.write_table(pytest.importorskip("pyarrow").table(table), tmp_path / "0.parquet", row_group_size=90)
+    table = {
+        "ids": ids,
+        "counts": [row[found].tolist() for row, found in zip(counts, ids, strict=True)],
+    }
+    parquet.write_table(
+        pytest.importorskip("pyarrow").table(table), tmp_path / "0.parquet", row_group_size=90
+    )
     read, alone, distance = told(DOCUMENTS, 2, SHARDS=str(tmp_path))
     assert read == pytest.approx(alone / 2, rel=0.2)
     assert distance < 1e-10
@@ -187,7 +201,10 @@ def test_documents_in_shards_on_two_processes(tmp_path):
 def test_a_message_of_32_mb_between_devices_of_two_processes():
     """More than 4 MiB for each of four devices, where gloo's sums of scattered parts were wrong."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    large = "CASES['large'] = Case(of(vi.svi, lambda: vi.models.lda(100, 40_000)), COUNTS, FEW | {'num_steps': 3})"
+    large = (
+        "CASES['large'] = Case(of(vi.svi, lambda: vi.models.lda(100, 40_000)), COUNTS, FEW | "
+        "{'num_steps': 3})"
+    )
     found = told(f"{large}\n{SEVERAL}", 2, NAMES='["large"]', XLA_FLAGS=flags)
     assert max(found.values()) < 1e-10, found
 
@@ -225,8 +242,11 @@ ROWS = [("lda by svi, warm", 2), ("locals that go on by cavi", 4)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "tables"), ROWS)
-def test_tables_by_row_are_written_by_who_has_them_and_read_by_who_wants_them(name, tables, tmp_path):
-    """Warm starts and locals of 43 groups, which do not divide: bit for bit; one process goes on, and two."""
+def test_tables_by_row_are_written_by_who_has_them_and_read_by_who_wants_them(
+    name, tables, tmp_path
+):
+    """Warm starts and locals of 43 groups, which do not divide: bit for bit; one process goes on,
+    and two."""
     stored, bits, alone, both = told(TABLES, 2, NAME=name, FOLDERS=f"{tmp_path} {tmp_path}")
     assert (stored, bits) == (tables, 0.0)
     assert max(alone, both) < 1e-10
@@ -239,13 +259,15 @@ def test_tables_by_row_are_written_by_who_has_them_and_read_by_who_wants_them(na
 
 @pytest.mark.slow
 def test_where_the_folder_is_not_shared_process_0_gathers_the_tables(tmp_path):
-    stored, bits, alone = told(TABLES, 2, NAME=ROWS[0][0], FOLDERS=f"{tmp_path}/own {tmp_path}/elsewhere")
+    stored, bits, alone = told(
+        TABLES, 2, NAME=ROWS[0][0], FOLDERS=f"{tmp_path}/own {tmp_path}/elsewhere"
+    )
     assert (stored, bits) == (0, 0.0)
     assert alone < 1e-10
     assert not (tmp_path / "elsewhere").exists()
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 LONG = 150
 
 
@@ -262,7 +284,9 @@ def posterior(run):
 def require_near(one, other):
     assert one.keys() == other.keys()
     for name, x in one.items():
-        np.testing.assert_allclose(other[name], x, rtol=1e-4, atol=1e-4 * np.abs(x).max(), err_msg=name)
+        np.testing.assert_allclose(
+            other[name], x, rtol=1e-4, atol=1e-4 * np.abs(x).max(), err_msg=name
+        )
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +318,12 @@ def require_goes_on(run, count, unbroken, unit="rows"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "victim", "then"), [("KILL", 0, 1), ("KILL", 1, 3), ("STOP", 0, 2)])
-def test_a_lost_process_is_named_and_the_run_goes_on(number, victim, then, config, unbroken, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "victim", "then"), [("KILL", 0, 1), ("KILL", 1, 3), ("STOP", 0, 2)]
+)
+def test_a_lost_process_is_named_and_the_run_goes_on(
+    number, victim, then, config, unbroken, tmp_path
+):
     """On another number of processes, to the same end."""
     run, rng = tmp_path / "run", np.random.default_rng(victim)
     team = begun(config, run)
@@ -382,11 +410,14 @@ def test_processes_that_never_come_are_waited_for_as_long_as_is_said(config, tmp
     other.communicate()
     ((code, _, errors),) = ends([one], 60)
     assert code == watch.LOST, errors
-    assert "vijax: not all 2 processes came within 4 s. See that each was started and reaches 127.0.0.1:" in errors
+    assert (
+        "vijax: not all 2 processes came within 4 s. See that each was started and reaches "
+        "127.0.0.1:" in errors
+    )
     assert time.monotonic() - begun < 30
 
 
-# --- the watch --------------------------------------------------------------------------------------------------------
+# --- the watch ------------------------------------------------------------------------------------
 HERE, THERE, THIRD = (Sign(k, f"host{k}", 10 + k) for k in range(3))
 
 
@@ -402,11 +433,15 @@ def test_a_silent_process_is_lost_by_the_readers_clock():
 
 
 def test_a_process_that_ended_is_not_blamed_for_the_one_it_lost():
-    """All name the first: also one that hears of it from another, and not the one that was thought lost."""
+    """All name the first: also one that hears of it from another, and not the one that was thought
+    lost."""
     ended = THERE._replace(fault="process 2 (host host2, pid 12) is lost", because_of=2)
     seen = {k: Seen(sign, 0.0, 0.0) for k, sign in enumerate((HERE, ended, THIRD))}
     assert lost(seen, 0, 1.0) == (2, ended.fault)
-    assert lost(seen, 2, 1.0) == (1, f"process 1 (host host1, pid 11) went on without this one: {ended.fault}")
+    assert lost(seen, 2, 1.0) == (
+        1,
+        f"process 1 (host host1, pid 11) went on without this one: {ended.fault}",
+    )
     failed = seen | {1: Seen(THERE._replace(fault="no such file"), 0.0, 0.0)}
     assert lost(failed, 0, 1.0) == (1, "process 1 (host host1, pid 11) ended: no such file")
 
@@ -417,10 +452,16 @@ def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
         1: THERE._replace(signs=n, entered=entered),
     }
     seen, now = updated({}, signs(0, 9), 0.0), 0.0
-    seen = updated(seen, {0: HERE._replace(signs=1, entered=10), 1: THERE._replace(signs=1, entered=9)}, 1.0)
+    seen = updated(
+        seen, {0: HERE._replace(signs=1, entered=10), 1: THERE._replace(signs=1, entered=9)}, 1.0
+    )
     for n in range(2, 400):
         now = float(n)
-        seen = updated(seen, {0: HERE._replace(signs=n, entered=10), 1: THERE._replace(signs=n, entered=9)}, now)
+        seen = updated(
+            seen,
+            {0: HERE._replace(signs=n, entered=10), 1: THERE._replace(signs=n, entered=9)},
+            now,
+        )
         if lost(seen, 0, now):
             break
     assert now == pytest.approx(1.0 + watch.STUCK_S, abs=1.5)
@@ -430,7 +471,9 @@ def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
 def test_who_keeps_the_others_waiting_is_named(tmp_path):
     one = Watch(tmp_path, 0, 3, str, print)
     assert one.slowest() == ""
-    between = lambda *seconds: {k: THIRD._replace(process=k, between_s=s) for k, s in enumerate(seconds)}
+    between = lambda *seconds: {
+        k: THIRD._replace(process=k, between_s=s) for k, s in enumerate(seconds)
+    }
     one._seen = updated({}, between(3.0, 3.4, 3.9), 0.0)
     assert one.slowest() == ""
     one._seen = updated({}, between(3.0, 9.4, 4.0), 0.0)
@@ -467,24 +510,43 @@ def test_the_processes_of_no_cluster_are_asked_for(monkeypatch):
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
     with pytest.raises(
-        ValueError, match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be defined"
+        ValueError,
+        match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be "
+        r"defined",
     ):
         vi.scale.initialize(num_processes=2)
 
 
-WRONG = ["10.0.0.1", "host", "host:", ":1234", "host:port", "host:0", "host:65536", "::1", "::1:1234", "", "a:1:2"]
+WRONG = [
+    "10.0.0.1",
+    "host",
+    "host:",
+    ":1234",
+    "host:port",
+    "host:0",
+    "host:65536",
+    "::1",
+    "::1:1234",
+    "",
+    "a:1:2",
+]
 
 
 @pytest.mark.parametrize("address", WRONG)
 def test_an_address_without_a_port_is_refused_before_jax_reads_it(address, monkeypatch):
     """JAX ended with an IndexError."""
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: pytest.fail("JAX was asked"))
+    monkeypatch.setattr(
+        jax.distributed, "initialize", lambda *_, **__: pytest.fail("JAX was asked")
+    )
     with pytest.raises(
-        ValueError, match=r"^coordinator: expected an address and a port, HOST:PORT, got '.*10.0.0.1:1234"
+        ValueError,
+        match=r"^coordinator: expected an address and a port, HOST:PORT, got '.*10.0.0.1:1234",
     ):
         vi.scale.initialize(address, 2, 0)
     monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address or "host")
-    with pytest.raises(ValueError, match=r"^JAX_COORDINATOR_ADDRESS: expected an address and a port"):
+    with pytest.raises(
+        ValueError, match=r"^JAX_COORDINATOR_ADDRESS: expected an address and a port"
+    ):
         vi.scale.initialize(num_processes=2, process_id=0)
 
 
@@ -497,8 +559,12 @@ def test_addresses_with_a_port_are_taken(address, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [["fit", "lda"], ["resume", "runs/lda-1"]])
-@pytest.mark.parametrize("option", [["--coordinator", "h:1"], ["--num-processes", "2"], ["--process-id", "0"]])
-def test_an_option_of_several_processes_needs_the_word_that_there_are_several(command, option, capsys):
+@pytest.mark.parametrize(
+    "option", [["--coordinator", "h:1"], ["--num-processes", "2"], ["--process-id", "0"]]
+)
+def test_an_option_of_several_processes_needs_the_word_that_there_are_several(
+    command, option, capsys
+):
     """Alone it was passed over."""
     pytest.importorskip("tyro")
     from vijax.app.cli import main

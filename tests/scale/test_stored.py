@@ -33,7 +33,8 @@ def test_only_the_blocks_of_a_part_are_read(tmp_path):
     (tmp_path / "rows" / "5-000000000003.npz").unlink()
     np.testing.assert_array_equal(table[:, 4:], WHOLE[:, 4:])
     with pytest.raises(
-        OSError, match=r"5-000000000003\.npz: damaged .*remove .*rows\.npz, and go on from the checkpoint"
+        OSError,
+        match=r"5-000000000003\.npz: damaged .*remove .*rows\.npz, and go on from the checkpoint",
     ):
         table[:, 3:]
 
@@ -73,7 +74,9 @@ def of_another_shape(path):
         np.savez(path, rows=file["rows"][:1], checksum=file["checksum"])
 
 
-@pytest.mark.parametrize("damage", [altered, consistent, of_another_shape, lambda path: path.write_bytes(b"nonsense")])
+@pytest.mark.parametrize(
+    "damage", [altered, consistent, of_another_shape, lambda path: path.write_bytes(b"nonsense")]
+)
 def test_a_damaged_block_is_seen_when_it_is_read(damage, tmp_path):
     table = in_files(tmp_path / "rows")
     damage(tmp_path / "rows" / "5-000000000000.npz")
@@ -81,7 +84,7 @@ def test_a_damaged_block_is_seen_when_it_is_read(damage, tmp_path):
         np.asarray(table)
 
 
-# --- in a checkpoint ----------------------------------------------------------------------------------------------
+# --- in a checkpoint ------------------------------------------------------------------------------
 def saved(folder, step, value):
     """A checkpoint as several processes write it."""
     whole = np.full((7, 2), value, np.float32)
@@ -99,7 +102,10 @@ def test_a_checkpoint_with_its_rows_comes_back_and_leaves_with_them(tmp_path):
     found = checkpoint.latest(tmp_path, LIKE)
     assert (found.step, float(found.tree["x"])) == (3, 3.0)
     np.testing.assert_array_equal(found.tree["table"], np.full((7, 2), 3.0))
-    assert sorted(path.name for path in tmp_path.glob("*.rows")) == ["step_00000002.rows", "step_00000003.rows"]
+    assert sorted(path.name for path in tmp_path.glob("*.rows")) == [
+        "step_00000002.rows",
+        "step_00000003.rows",
+    ]
 
 
 def test_rows_of_a_checkpoint_that_was_never_whole_are_removed(tmp_path):
@@ -108,7 +114,9 @@ def test_rows_of_a_checkpoint_that_was_never_whole_are_removed(tmp_path):
     assert [path.name for path in tmp_path.glob("*.rows")] == ["step_00000002.rows"]
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:20])])
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:20])]
+)
 def test_without_one_of_its_blocks_the_checkpoint_before_is_used(damage, tmp_path):
     saved(tmp_path, 1, 1)
     saved(tmp_path, 2, 2)
@@ -122,6 +130,7 @@ def test_without_one_of_its_blocks_the_checkpoint_before_is_used(damage, tmp_pat
 def test_rows_of_another_model_are_refused(tmp_path):
     saved(tmp_path, 1, 1)
     with pytest.raises(
-        checkpoint.OtherTreeError, match=r"\['table'\] should be float32 of shape \(8, 2\) and is float32"
+        checkpoint.OtherTreeError,
+        match=r"\['table'\] should be float32 of shape \(8, 2\) and is float32",
     ):
         checkpoint.latest(tmp_path, {**LIKE, "table": np.zeros((8, 2), np.float32)})

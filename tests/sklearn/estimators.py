@@ -1,4 +1,5 @@
-"""The registry: one row for each estimator of `vijax.sklearn`, with as few steps as its checks need."""
+"""The registry: one row for each estimator of `vijax.sklearn`, with as few steps as its checks
+need."""
 
 from typing import Any
 
@@ -22,13 +23,19 @@ SPARSE = dict.fromkeys(
 )
 
 EXACT = dict.fromkeys(
-    ("check_sample_weights_shape", "check_sample_weights_not_overwritten", "check_regressors_no_decision_function"),
+    (
+        "check_sample_weights_shape",
+        "check_sample_weights_not_overwritten",
+        "check_regressors_no_decision_function",
+    ),
     "the response of the check is one of its columns, and sigma has no posterior",
 )
 
 ROUNDED = {
-    "check_sample_weight_equivalence_on_dense_data": "the densities are equal but for rounding, which a search "
-    "for a mode of 62 unknowns of 15 rows makes larger than the seven digits that the check asks for",
+    "check_sample_weight_equivalence_on_dense_data": "the densities are equal but for rounding, "
+    "which a search "
+    "for a mode of 62 unknowns of 15 rows makes larger than the seven digits that the check asks "
+    "for",
 }
 
 ESTIMATORS: list[tuple[Any, dict[str, str]]] = [

@@ -1,4 +1,5 @@
-"""Rows far from the others, beside their spread: what rounding would hide, against scikit-learn and by hand."""
+"""Rows far from the others, beside their spread: what rounding would hide, against scikit-learn and
+by hand."""
 
 import pickle
 
@@ -10,7 +11,12 @@ pytest.importorskip("sklearn")
 
 from sklearn.mixture import GaussianMixture as Theirs
 
-from vijax.sklearn import BayesianGaussianMixture, GaussianMixture, GrowingGaussianMixture, HiddenMarkovModel
+from vijax.sklearn import (
+    BayesianGaussianMixture,
+    GaussianMixture,
+    GrowingGaussianMixture,
+    HiddenMarkovModel,
+)
 
 SENTINEL = 999_999.0
 
@@ -22,7 +28,8 @@ def with_sentinel(value=SENTINEL):
 
 
 def best_score(X, row, kind):
-    """The likelihood at the components that there are: one row, of variance 1e-6, and all others."""
+    """The likelihood at the components that there are: one row, of variance 1e-6, and all
+    others."""
     rest = np.delete(X, row, 0)
     if kind == "full":
         cov = np.cov(rest.T, ddof=0)
@@ -36,7 +43,8 @@ def best_score(X, row, kind):
 
 @pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
 def test_a_sentinel_is_a_component_of_its_own(kind):
-    """37 nats were lost, and `converged_` was true. (scikit-learn's own diagonal kinds lose 8 here.)"""
+    """37 nats were lost, and `converged_` was true. (scikit-learn's own diagonal kinds lose 8
+    here.)"""
     X = with_sentinel()
     found = GaussianMixture(2, covariance_type=kind, random_state=0).fit(X)
     assert found.converged_
@@ -47,7 +55,9 @@ def test_a_sentinel_is_a_component_of_its_own(kind):
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(again.predict_proba(X), found.predict_proba(X))
     assert again.score(X) == found.score(X)
-    assert found.bic(X) == pytest.approx(-2 * found.score(X) * len(X) + found._n_parameters() * np.log(len(X)))
+    assert found.bic(X) == pytest.approx(
+        -2 * found.score(X) * len(X) + found._n_parameters() * np.log(len(X))
+    )
     drawn, classes = found.sample(200)
     assert np.all((drawn[:, 0] > 1e5) == (classes == alone))
 
@@ -67,10 +77,15 @@ def test_a_sentinel_is_that_of_scikit_learn():
 def test_rows_all_far_from_zero_are_those_near_it(shift):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(150, 2)) + np.where(np.arange(150) % 2, 3.0, -3.0)[:, None]
-    near, far = (GaussianMixture(2, random_state=0, tol=1e-8, max_iter=300).fit(X + by) for by in (0.0, shift))
+    near, far = (
+        GaussianMixture(2, random_state=0, tol=1e-8, max_iter=300).fit(X + by)
+        for by in (0.0, shift)
+    )
     order = [m.means_[:, 0].argsort() for m in (near, far)]
     np.testing.assert_allclose(far.means_[order[1]] - shift, near.means_[order[0]], atol=1e-5)
-    np.testing.assert_allclose(far.covariances_[order[1]], near.covariances_[order[0]], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        far.covariances_[order[1]], near.covariances_[order[0]], rtol=1e-4, atol=1e-6
+    )
     assert far.score(X + shift) == pytest.approx(near.score(X), abs=1e-6)
 
 
@@ -100,7 +115,9 @@ def test_a_posterior_beside_a_sentinel_is_as_wide_as_its_prior():
     found = BayesianGaussianMixture(n_components=2, random_state=0, max_iter=300).fit(X)
     assert np.isfinite(found.score(X))
     theirs = np.linalg.eigvalsh(np.cov(X.T))[-1]
-    assert np.linalg.eigvalsh(found.covariances_[found.predict(X[:1])[0]])[-1] > 1e-3 * theirs / len(X)
+    assert np.linalg.eigvalsh(found.covariances_[found.predict(X[:1])[0]])[
+        -1
+    ] > 1e-3 * theirs / len(X)
 
 
 def near_and_far():
@@ -113,7 +130,8 @@ def near_and_far():
 
 @pytest.mark.parametrize("kind", [GaussianMixture, BayesianGaussianMixture])
 def test_rows_that_are_all_far_from_zero_are_read_about_their_centre(kind):
-    """At a mean of 1e7 and a spread of .27 the fits diverged, or told to work in float64, in which they are."""
+    """At a mean of 1e7 and a spread of .27 the fits diverged, or told to work in float64, in which
+    they are."""
     near, far, shift = near_and_far()
     model = kind(n_components=2, random_state=0, tol=1e-9, max_iter=300)
     prior = {"mean_prior": [1.0, 1.0]} if kind is BayesianGaussianMixture else {}
@@ -121,7 +139,11 @@ def test_rows_that_are_all_far_from_zero_are_read_about_their_centre(kind):
         model.set_params(weight_concentration_prior_type="dirichlet_distribution")
     one = model.set_params(**prior).fit(near)
     order = np.argsort(one.means_[:, 0])
-    scores, means, classes = one.score_samples(near), one.means_[order], one.predict_proba(near)[:, order]
+    scores, means, classes = (
+        one.score_samples(near),
+        one.means_[order],
+        one.predict_proba(near)[:, order],
+    )
     assert np.ndim(one.centre_) == 0
     other = model.set_params(**{name: [1.0 + shift, 1.0 + shift] for name in prior}).fit(far)
     order = np.argsort(other.means_[:, 0])

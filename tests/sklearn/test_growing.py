@@ -27,7 +27,8 @@ def test_it_finds_the_components_the_largest_first(grown):
 
 
 def test_it_is_the_mixture_that_is_told_their_number(grown):
-    """Of the same prior; from a start of its own, whose components may be in another order, which sticks know."""
+    """Of the same prior; from a start of its own, whose components may be in another order, which
+    sticks know."""
     given = {"n_components": 4, "weight_concentration_prior": 1.0, "tol": 1e-9, "max_iter": 500}
     told = vs.BayesianGaussianMixture(**given, random_state=0).fit(X)
     assert grown.lower_bound_ == pytest.approx(told.lower_bound_, abs=0.5)
@@ -36,12 +37,15 @@ def test_it_is_the_mixture_that_is_told_their_number(grown):
 
 
 def test_densities_are_those_of_the_posterior(grown):
-    """By hand: a mixture of Student t distributions (Murphy 2012, equation 4.222) at the mean weights."""
+    """By hand: a mixture of Student t distributions (Murphy 2012, equation 4.222) at the mean
+    weights."""
     with jax.enable_x64(True):
         q = grown.fit_.posterior["components"]
         kappa, nu = np.array(q.strength), np.array(q.degrees)
     scale, freedom = grown.covariances_ * nu[:, None, None], nu - 1
-    t = lambda k: stats.multivariate_t(grown.means_[k], scale[k] * (kappa[k] + 1) / (kappa[k] * freedom[k]), freedom[k])
+    t = lambda k: stats.multivariate_t(
+        grown.means_[k], scale[k] * (kappa[k] + 1) / (kappa[k] * freedom[k]), freedom[k]
+    )
     expected = np.log(sum(grown.weights_[k] * t(k).pdf(X[:20]) for k in range(4)))
     np.testing.assert_allclose(grown.score_samples(X[:20]), expected, rtol=1e-6)
 
@@ -59,5 +63,8 @@ def test_one_cluster_stays_one():
 
 
 def test_what_cannot_be_is_named():
-    with pytest.raises(ValueError, match=r'covariance_type: expected one of "full", "diag", "spherical", got .tied.'):
+    with pytest.raises(
+        ValueError,
+        match=r'covariance_type: expected one of "full", "diag", "spherical", got .tied.',
+    ):
         vs.GrowingGaussianMixture(covariance_type="tied").fit(X)

@@ -1,4 +1,5 @@
-"""Arrays that scikit-learn would read as something else are refused by every estimator, before any fit."""
+"""Arrays that scikit-learn would read as something else are refused by every estimator, before any
+fit."""
 
 import ast
 import inspect
@@ -21,7 +22,8 @@ NAMES = [type(estimator).__name__ for estimator, _ in ESTIMATORS]
 
 @pytest.mark.parametrize("estimator", [estimator for estimator, _ in ESTIMATORS], ids=NAMES)
 def test_masked_cells_and_dates_are_no_numbers(estimator):
-    """The hidden number of a masked cell was data, and a date the integer behind it, in days or nanoseconds."""
+    """The hidden number of a masked cell was data, and a date the integer behind it, in days or
+    nanoseconds."""
     arguments = inspect.signature(estimator.fit).parameters
     given = {"y": Y} if arguments["y"].default is inspect.Parameter.empty else {}
     with pytest.raises(ValueError, match="X: expected a value in each cell, got 1 masked"):
@@ -32,7 +34,9 @@ def test_masked_cells_and_dates_are_no_numbers(estimator):
         with pytest.raises(ValueError, match="y: expected a value in each cell, got 1 masked"):
             estimator.fit(X, np.ma.array(Y, mask=MASK[:, 1]))
     if "sample_weight" in arguments:
-        with pytest.raises(ValueError, match="sample_weight: expected a value in each cell, got 1 masked"):
+        with pytest.raises(
+            ValueError, match="sample_weight: expected a value in each cell, got 1 masked"
+        ):
             estimator.fit(X, **given, sample_weight=np.ma.array(np.ones(20), mask=MASK[:, 1]))
 
 
@@ -52,11 +56,16 @@ def test_dates_in_tables_are_no_numbers():
 
 
 def test_all_inputs_come_through_one_door():
-    """`validate_data` and `check_array` are called in `parts/inputs.py`; for names alone in `parts/tables.py`."""
+    """`validate_data` and `check_array` are called in `parts/inputs.py`; for names alone in
+    `parts/tables.py`."""
     folder = Path(vs.__file__).parent
     callers = set()
     for path in folder.rglob("*.py"):
-        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        calls = [
+            node.func
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+        ]
         names = {call.id for call in calls if isinstance(call, ast.Name)}
         if names & {"validate_data", "check_array", "check_X_y"}:
             callers.add(path.name)
@@ -72,19 +81,29 @@ BY_ROW = [
 ]
 
 
-@pytest.mark.parametrize(("estimator", "name"), BY_ROW, ids=[f"{type(one).__name__}-{name}" for one, name in BY_ROW])
+@pytest.mark.parametrize(
+    ("estimator", "name"), BY_ROW, ids=[f"{type(one).__name__}-{name}" for one, name in BY_ROW]
+)
 def test_rows_of_another_index_are_refused(estimator, name):
     """They were taken by place in silence, y of other rows for those of X."""
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X, [f"r{i}" for i in range(20)], columns=["a", "b", "c"])
-    given = {"y": Y} if inspect.signature(estimator.fit).parameters["y"].default is inspect.Parameter.empty else {}
+    given = (
+        {"y": Y}
+        if inspect.signature(estimator.fit).parameters["y"].default is inspect.Parameter.empty
+        else {}
+    )
     values = pandas.Series(Y + 1.0, table.index)
     turned = (
-        rf"{name}: expected the index of X, in its order, got 'r19' where X has 'r0', in row 0. Align it: {name}.loc"
+        rf"{name}: expected the index of X, in its order, got 'r19' where X has 'r0', in row 0. "
+        rf"Align it: {name}.loc"
     )
     with pytest.raises(ValueError, match=turned):
         estimator.fit(table, **{**given, name: values[::-1]})
-    other = rf"{name}: expected .* got 0 where X has 'r0', in row 0. Give it the index of X, or pass {name}.to_numpy"
+    other = (
+        rf"{name}: expected .* got 0 where X has 'r0', in row 0. Give it the index of X, or pass "
+        rf"{name}.to_numpy"
+    )
     with pytest.raises(ValueError, match=other):
         estimator.fit(table, **{**given, name: values.reset_index(drop=True)})
 

@@ -1,4 +1,5 @@
-"""Regressions by a formula as estimators: against `vijax.glmm`, lme4's published fit and rows that are repeated."""
+"""Regressions by a formula as estimators: against `vijax.glmm`, lme4's published fit and rows that
+are repeated."""
 
 import pickle
 
@@ -21,7 +22,11 @@ pandas = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
 GROUPS = np.repeat(list("abcdef"), 10)
 TABLE = pandas.DataFrame({"x": RNG.normal(size=60), "g": GROUPS, "a b": RNG.normal(size=60)})
-Y = 2 * TABLE.x.to_numpy() + RNG.normal(size=6)[np.repeat(np.arange(6), 10)] + 0.3 * RNG.normal(size=60)
+Y = (
+    2 * TABLE.x.to_numpy()
+    + RNG.normal(size=6)[np.repeat(np.arange(6), 10)]
+    + 0.3 * RNG.normal(size=60)
+)
 LABELS = np.where(Y > 0, "yes", "no")
 
 
@@ -29,7 +34,7 @@ def numbers_of(summary):
     return dict(zip(summary.names, zip(summary.mean, summary.sd, strict=True), strict=True))
 
 
-# --- without a fit ---------------------------------------------------------------------------------------------------
+# --- without a fit --------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("formula", "groups", "columns", "expected"),
     [
@@ -49,10 +54,22 @@ def test_formulas_have_a_response_that_is_no_column(formula, groups, columns, ex
 @pytest.mark.parametrize(
     ("settings", "y", "words"),
     [
-        ({"formula": "~ xx"}, Y, r"formula: expected a column 'xx' in the table.*Did you mean 'x'\?"),
-        ({"formula": "~ x", "groups": "g"}, Y, r"groups: expected None where there is a formula, got 'g'"),
+        (
+            {"formula": "~ xx"},
+            Y,
+            r"formula: expected a column 'xx' in the table.*Did you mean 'x'\?",
+        ),
+        (
+            {"formula": "~ x", "groups": "g"},
+            Y,
+            r"groups: expected None where there is a formula, got 'g'",
+        ),
         ({"groups": "h"}, Y, "groups: expected a column 'h' in the table"),
-        ({"formula": "np.log(y) ~ x"}, Y, "formula: expected a name to the left of ~.*Transform y before fit"),
+        (
+            {"formula": "np.log(y) ~ x"},
+            Y,
+            "formula: expected a name to the left of ~.*Transform y before fit",
+        ),
         ({"formula": "x"}, Y, "formula: expected response ~ terms, or ~ terms, got 'x'"),
         ({"family": "bernoulli"}, Y, "family: expected one of .* got 'bernoulli'"),
         ({"family": "poisson"}, Y, "family: expected counts"),
@@ -70,7 +87,9 @@ def test_errors_of_regressions(settings, y, words):
 def test_errors_of_classes():
     with pytest.raises(ValueError, match="only one class is present"):
         vs.MixedModelClassifier("~ x").fit(TABLE, np.ones(60))
-    with pytest.raises(ValueError, match='family: expected "categorical" or "cumulative", got \'gaussian\''):
+    with pytest.raises(
+        ValueError, match='family: expected "categorical" or "cumulative", got \'gaussian\''
+    ):
         vs.MixedModelClassifier("~ x", family="gaussian").fit(TABLE, LABELS)
 
 
@@ -78,7 +97,9 @@ def test_tables_are_read_by_the_names_of_their_columns():
     model = vs.MixedModelRegressor()
     assert list(table_of(model, TABLE, True, "x")) == ["g", "a b"]
     assert list(table_of(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
-    with pytest.raises(ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"):
+    with pytest.raises(
+        ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"
+    ):
         table_of(model, TABLE[["x", "g"]], False)
     with pytest.raises(ValueError, match="X: expected a row or more"):
         table_of(model, TABLE[:0], False)
@@ -89,7 +110,7 @@ def test_tables_are_read_by_the_names_of_their_columns():
     assert table_of(model, arrow, True).to_dict("list") == {"x": [1.0], "g": ["a"]}
 
 
-# --- fits ------------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------
 def test_a_regression_is_that_of_glmm_and_predicts():
     model = vs.MixedModelRegressor(groups="g", random_state=0, max_gradients=600).fit(TABLE, Y)
     with jax.enable_x64(True):
@@ -98,7 +119,9 @@ def test_a_regression_is_that_of_glmm_and_predicts():
     assert model.summary_.names == ("Intercept", "x", "`a b`", "1|g_sigma", "sigma")
     assert numbers_of(model.summary_) == numbers_of(right)
     new = TABLE.iloc[[0, 30, 30]].assign(g=["a", "d", "not seen"])
-    with pytest.warns(UserWarning, match=r"1 row of 1 group of g that training does not have: 'not seen'"):
+    with pytest.warns(
+        UserWarning, match=r"1 row of 1 group of g that training does not have: 'not seen'"
+    ):
         mean, sd = model.predict(new, return_std=True)
     low, high = model.predict_interval(new, 0.8)
     np.testing.assert_allclose(mean[:2], Y[[0, 30]], atol=1.0)
@@ -110,7 +133,9 @@ def test_a_regression_is_that_of_glmm_and_predicts():
     np.testing.assert_allclose(density[:2], stats.norm(0, sd[:2]).logpdf(0), atol=0.1)
     assert model.score(TABLE, Y) > 0.95
     every = model.predict(TABLE)
-    np.testing.assert_array_equal([model.predict(TABLE[row : row + 1])[0] for row in range(0, 60, 7)], every[::7])
+    np.testing.assert_array_equal(
+        [model.predict(TABLE[row : row + 1])[0] for row in range(0, 60, 7)], every[::7]
+    )
     again = pickle.loads(pickle.dumps(model))
     with pytest.warns(UserWarning, match="not seen"):
         np.testing.assert_array_equal(again.predict(new[["g", "a b", "x"]]), mean)
@@ -148,7 +173,9 @@ def test_a_weight_is_so_many_rows():
 @pytest.mark.slow
 def test_searches_and_pipelines():
     X = RNG.normal(size=(60, 2))
-    pipe = make_pipeline(StandardScaler().set_output(transform="pandas"), vs.MixedModelRegressor(random_state=0))
+    pipe = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), vs.MixedModelRegressor(random_state=0)
+    )
     grid = {"mixedmodelregressor__formula": ["~ x0", "~ x0 + x1"]}
     search = GridSearchCV(pipe, grid, cv=3).fit(X, X @ [1.0, -1.0] + 0.1 * RNG.normal(size=60))
     assert search.best_params_ == {"mixedmodelregressor__formula": "~ x0 + x1"}
@@ -156,9 +183,12 @@ def test_searches_and_pipelines():
 
 @pytest.mark.slow
 def test_sleepstudy_is_as_lme4_publishes_it():
-    """Bates et al. (2015), section 1.2: fixed effects 251.405 (6.825) and 10.467 (1.546), residual sd 25.592."""
+    """Bates et al. (2015), section 1.2: fixed effects 251.405 (6.825) and 10.467 (1.546), residual
+    sd 25.592."""
     table = pandas.DataFrame(SLEEP)
-    model = vs.MixedModelRegressor("reaction ~ days + (days | subject)", random_state=0).fit(table, table.reaction)
+    model = vs.MixedModelRegressor("reaction ~ days + (days | subject)", random_state=0).fit(
+        table, table.reaction
+    )
     found = numbers_of(model.summary_)
     for name, mean, sd in (("Intercept", 251.405, 6.825), ("days", 10.467, 1.546)):
         assert abs(found[name][0] - mean) < 0.15 * sd
@@ -169,7 +199,9 @@ def test_sleepstudy_is_as_lme4_publishes_it():
 
 
 def test_the_response_is_no_column_to_predict_by():
-    with pytest.raises(ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"):
+    with pytest.raises(
+        ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"
+    ):
         whole_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))
 
 
@@ -179,5 +211,7 @@ def test_columns_that_the_formula_does_not_read_may_be_left_out():
     expected = model.predict(table)
     np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]]), expected)
     np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]].assign(other="text")), expected)
-    with pytest.raises(ValueError, match="X: expected the columns 'x', 'g', got a table without 'x'"):
+    with pytest.raises(
+        ValueError, match="X: expected the columns 'x', 'g', got a table without 'x'"
+    ):
         model.predict(TABLE[["g"]])

@@ -22,14 +22,25 @@ KINDS = ["full", "tied", "diag", "spherical"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_em_finds_what_scikit_learn_finds(kind):
-    settings = {"n_components": 3, "covariance_type": kind, "means_init": CENTRES, "tol": 1e-7, "max_iter": 2000}
-    ours, peer = vs.GaussianMixture(**settings).fit(IRIS), theirs.GaussianMixture(**settings, random_state=0).fit(IRIS)
+    settings = {
+        "n_components": 3,
+        "covariance_type": kind,
+        "means_init": CENTRES,
+        "tol": 1e-7,
+        "max_iter": 2000,
+    }
+    ours, peer = (
+        vs.GaussianMixture(**settings).fit(IRIS),
+        theirs.GaussianMixture(**settings, random_state=0).fit(IRIS),
+    )
     order = np.argsort(ours.means_[:, 0])
     theirs_order = np.argsort(peer.means_[:, 0])
     np.testing.assert_allclose(ours.means_[order], peer.means_[theirs_order], atol=2e-3)
     np.testing.assert_allclose(ours.weights_[order], peer.weights_[theirs_order], atol=1e-3)
     np.testing.assert_allclose(ours.score(IRIS), peer.score(IRIS), atol=1e-5)
-    np.testing.assert_allclose((ours.bic(IRIS), ours.aic(IRIS)), (peer.bic(IRIS), peer.aic(IRIS)), atol=1e-2)
+    np.testing.assert_allclose(
+        (ours.bic(IRIS), ours.aic(IRIS)), (peer.bic(IRIS), peer.aic(IRIS)), atol=1e-2
+    )
     for name in ("covariances_", "precisions_", "precisions_cholesky_"):
         assert getattr(ours, name).shape == getattr(peer, name).shape
     # Each form of one matrix, and where it belongs: scikit-learn's own density, at our parameters.
@@ -43,11 +54,24 @@ def test_em_finds_what_scikit_learn_finds(kind):
 @pytest.mark.parametrize("prior", ["dirichlet_process", "dirichlet_distribution"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_variational_mixtures_have_the_attributes_of_scikit_learn(kind, prior):
-    settings = {"n_components": 3, "covariance_type": kind, "random_state": 0, "tol": 1e-5, "max_iter": 500}
+    settings = {
+        "n_components": 3,
+        "covariance_type": kind,
+        "random_state": 0,
+        "tol": 1e-5,
+        "max_iter": 500,
+    }
     settings["weight_concentration_prior_type"] = prior
     ours = vs.BayesianGaussianMixture(**settings).fit(IRIS)
     peer = theirs.BayesianGaussianMixture(**settings).fit(IRIS)
-    for name in ("means_", "covariances_", "precisions_", "weights_", "mean_precision_", "mean_prior_"):
+    for name in (
+        "means_",
+        "covariances_",
+        "precisions_",
+        "weights_",
+        "mean_precision_",
+        "mean_prior_",
+    ):
         assert np.shape(getattr(ours, name)) == np.shape(getattr(peer, name)), name
     np.testing.assert_allclose(ours.covariance_prior_, peer.covariance_prior_, rtol=2e-2)
     np.testing.assert_allclose(np.sort(ours.weights_), np.sort(peer.weights_), atol=0.05)
@@ -69,25 +93,32 @@ def test_covariances_are_those_of_scikit_learn(kind):
     np.testing.assert_allclose(ours.means_[ours_order], peer.means_[order], atol=2e-3)
     each = (ours_order, order) if kind == "full" else (..., ...)
     for name, atol in (("covariances_", 2e-3), ("degrees_of_freedom_", 0.1)):
-        found, expected = (np.asarray(getattr(fit, name))[of] for fit, of in zip((ours, peer), each, strict=True))
+        found, expected = (
+            np.asarray(getattr(fit, name))[of] for fit, of in zip((ours, peer), each, strict=True)
+        )
         np.testing.assert_allclose(found, expected, atol=atol)
 
 
 def test_a_component_of_one_row_keeps_the_variance_of_the_noise():
     X = np.concatenate([np.random.default_rng(0).normal(size=(40, 2)), [[50.0, 50.0]]])
     found = vs.GaussianMixture(2, reg_covar=1e-2, random_state=0).fit(X)
-    np.testing.assert_allclose(found.covariances_[found.weights_.argmin()], 1e-2 * np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(
+        found.covariances_[found.weights_.argmin()], 1e-2 * np.eye(2), atol=1e-6
+    )
 
 
 def test_folds_share_their_programs_and_searches_run():
-    """Folds of 134 and 135 rows, and of 16 and 15 to be scored: what the first one compiled serves them all."""
+    """Folds of 134 and 135 rows, and of 16 and 15 to be scored: what the first one compiled serves
+    them all."""
     estimator, counts = vs.BayesianGaussianMixture(n_components=3, tol=1e-2, random_state=0), []
     for train, test in KFold(9, shuffle=True, random_state=0).split(IRIS[:149]):
         estimator.fit(IRIS[train]).score(IRIS[test])
         estimator.predict(IRIS[test])
         counts.append(compiled())
     assert counts[0] == counts[-1]
-    pipeline = make_pipeline(StandardScaler(), vs.GaussianMixture(3, covariance_type="tied", tol=1e-2, random_state=0))
+    pipeline = make_pipeline(
+        StandardScaler(), vs.GaussianMixture(3, covariance_type="tied", tol=1e-2, random_state=0)
+    )
     grid = GridSearchCV(pipeline, {"gaussianmixture__n_init": [1, 2]}, cv=3).fit(IRIS)
     assert np.isfinite(grid.best_score_)
 
@@ -145,9 +176,14 @@ def test_the_words_of_scikit_learn():
         vs.BayesianGaussianMixture(covariance_prior=np.eye(3)).fit(IRIS)
     with pytest.raises(ValueError, match="Negative values in data passed to PoissonMixture"):
         vs.PoissonMixture().fit(-IRIS)
-    with pytest.warns(ConvergenceWarning, match=r"GaussianMixture did not converge in max_iter=2 .* Increase max_iter"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"GaussianMixture did not converge in max_iter=2 .* Increase max_iter",
+    ):
         found = vs.GaussianMixture(3, max_iter=2, tol=0.0, random_state=0).fit(IRIS)
-    with pytest.raises(ValueError, match="X has 3 features, but GaussianMixture is expecting 4 features"):
+    with pytest.raises(
+        ValueError, match="X has 3 features, but GaussianMixture is expecting 4 features"
+    ):
         found.predict(IRIS[:, :3])
 
 
@@ -156,7 +192,13 @@ def test_a_covariance_in_unlike_units_is_a_covariance():
     rng, prior = np.random.default_rng(0), Settings(np.zeros(4), 1.0, 5.0, np.eye(4))
     for _ in range(40):
         root, units = rng.normal(size=(4, 4)), 10 ** rng.uniform(-6, 6, 4)
-        check_prior("full", prior._replace(covariance=np.outer(units, units) * (root @ root.T + 0.1 * np.eye(4))), 4)
+        check_prior(
+            "full",
+            prior._replace(covariance=np.outer(units, units) * (root @ root.T + 0.1 * np.eye(4))),
+            4,
+        )
     units = np.outer(*2 * [[1e-6, 1.0, 1e3, 1e6]])
-    with pytest.raises(ValueError, match="covariance_prior: expected a positive definite covariance"):
+    with pytest.raises(
+        ValueError, match="covariance_prior: expected a positive definite covariance"
+    ):
         check_prior("full", prior._replace(covariance=units * (np.eye(4) - 0.3)), 4)

@@ -1,4 +1,5 @@
-"""The package: what importing it needs, other processes, and the examples of scikit-learn's documentation in short."""
+"""The package: what importing it needs, other processes, and the examples of scikit-learn's
+documentation in short."""
 
 import subprocess
 import sys
@@ -18,22 +19,35 @@ IRIS, LABELS = load_iris(return_X_y=True)
 
 
 def said(program):
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
 
 
 def test_scikit_learn_is_imported_where_it_is_asked_for():
-    program = "import sys, vijax; print('sklearn' in sys.modules); sys.modules['sklearn'] = None; import vijax.sklearn"
+    program = (
+        "import sys, vijax; print('sklearn' in sys.modules); sys.modules['sklearn'] = None; "
+        "import vijax.sklearn"
+    )
     missing = said(program)
     assert missing.stdout == "False\n"
     expected = (
-        'sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: pip install -e ".['
+        "sklearn is needed for this and is not installed: pip install scikit-learn (in a clone: "
+        'pip install -e ".['
     )
     assert expected + 'sklearn]")' in missing.stderr
 
 
 def test_searches_in_other_processes():
-    grid = GridSearchCV(vs.GaussianMixture(2, tol=1e-2, random_state=0), {"covariance_type": ["diag"]}, cv=2, n_jobs=2)
-    alone = GridSearchCV(vs.GaussianMixture(2, tol=1e-2, random_state=0), {"covariance_type": ["diag"]}, cv=2)
+    grid = GridSearchCV(
+        vs.GaussianMixture(2, tol=1e-2, random_state=0),
+        {"covariance_type": ["diag"]},
+        cv=2,
+        n_jobs=2,
+    )
+    alone = GridSearchCV(
+        vs.GaussianMixture(2, tol=1e-2, random_state=0), {"covariance_type": ["diag"]}, cv=2
+    )
     np.testing.assert_allclose(grid.fit(IRIS).best_score_, alone.fit(IRIS).best_score_, rtol=1e-9)
 
 
@@ -41,23 +55,30 @@ def test_which_covariance_by_the_information_criterion():
     """Ellipses of one shape at two places: BIC chooses two components of a tied covariance."""
     rng = np.random.default_rng(0)
     shape = np.array([[0.0, -0.1], [1.7, 0.4]])
-    X = np.concatenate([rng.normal(size=(150, 2)) @ shape, rng.normal(size=(150, 2)) @ shape + [-6.0, 3.0]])
+    X = np.concatenate(
+        [rng.normal(size=(150, 2)) @ shape, rng.normal(size=(150, 2)) @ shape + [-6.0, 3.0]]
+    )
 
     def bic(estimator, X):
         return -estimator.bic(X)
 
     choices = {"n_components": [1, 2], "covariance_type": ["tied", "diag"]}
-    grid = GridSearchCV(vs.GaussianMixture(random_state=0, max_iter=300), choices, scoring=bic, cv=3).fit(X)
+    grid = GridSearchCV(
+        vs.GaussianMixture(random_state=0, max_iter=300), choices, scoring=bic, cv=3
+    ).fit(X)
     assert grid.best_params_ == {"n_components": 2, "covariance_type": "tied"}
 
 
 def test_each_class_is_a_component():
-    """Centres of the classes as starts, and the components are the classes again, for every kind of covariance."""
+    """Centres of the classes as starts, and the components are the classes again, for every kind of
+    covariance."""
     estimator = vs.GaussianMixture(3, max_iter=50, random_state=0)
     estimator.means_init = np.array([IRIS[k == LABELS].mean(axis=0) for k in range(3)])
     accuracy = {}
     for kind in ("spherical", "full"):
-        accuracy[kind] = np.mean(estimator.set_params(covariance_type=kind).fit(IRIS).predict(IRIS) == LABELS)
+        accuracy[kind] = np.mean(
+            estimator.set_params(covariance_type=kind).fit(IRIS).predict(IRIS) == LABELS
+        )
     assert min(accuracy.values()) > 0.85
     assert accuracy["full"] > 0.95
 
@@ -65,7 +86,9 @@ def test_each_class_is_a_component():
 @pytest.mark.parametrize("prior", ["dirichlet_process", "dirichlet_distribution"])
 def test_components_that_are_not_needed_lose_their_weight(prior):
     rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(m, 0.3, (100, 2)) for m in ((0.0, -0.7), (0.0, 0.0), (0.0, 4.0))])
+    X = np.concatenate(
+        [rng.normal(m, 0.3, (100, 2)) for m in ((0.0, -0.7), (0.0, 0.0), (0.0, 4.0))]
+    )
     mixture = vs.BayesianGaussianMixture(
         n_components=6,
         weight_concentration_prior_type=prior,
@@ -78,11 +101,22 @@ def test_components_that_are_not_needed_lose_their_weight(prior):
 
 
 def test_topics_of_texts():
-    """As in the example on topic extraction: counts of words, a few passes online, the best words of each topic."""
-    texts = ["the cat and the dog", "a dog barks at a cat", "stocks and bonds fell", "bonds rose as stocks fell"] * 30
+    """As in the example on topic extraction: counts of words, a few passes online, the best words
+    of each topic."""
+    texts = [
+        "the cat and the dog",
+        "a dog barks at a cat",
+        "stocks and bonds fell",
+        "bonds rose as stocks fell",
+    ] * 30
     words = CountVectorizer(max_features=1000, stop_words="english")
     counts = words.fit_transform(texts)
-    settings = {"learning_method": "online", "learning_offset": 50.0, "max_iter": 5, "batch_size": 30}
+    settings = {
+        "learning_method": "online",
+        "learning_offset": 50.0,
+        "max_iter": 5,
+        "batch_size": 30,
+    }
     lda = vs.LatentDirichletAllocation(n_components=2, random_state=0, **settings).fit(counts)
     names = words.get_feature_names_out()
     best = [{names[i] for i in topic.argsort()[::-1][:2]} for topic in lda.components_]
@@ -91,7 +125,8 @@ def test_topics_of_texts():
 
 
 def test_parts_of_texts_by_matrix_factorisation():
-    """The same example's other half: parts of a sparse matrix of weighted words (here a gamma-Poisson NMF)."""
+    """The same example's other half: parts of a sparse matrix of weighted words (here a
+    gamma-Poisson NMF)."""
     texts = ["cat dog cat pet", "dog barks cat", "stocks bonds fell", "bonds rose stocks fell"] * 20
     words = TfidfVectorizer()
     weights = words.fit_transform(texts)
@@ -105,7 +140,8 @@ def test_parts_of_texts_by_matrix_factorisation():
 
 
 def test_how_many_components_by_the_information_criterion_alone():
-    """The lowest BIC of one to four components, by hand as in the example on model selection; AIC is beside it."""
+    """The lowest BIC of one to four components, by hand as in the example on model selection; AIC
+    is beside it."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 1.0, size=(80, 1)) for m in (-6.0, 0.0, 6.0)])
     fits = [vs.GaussianMixture(k, random_state=0, n_init=3, tol=1e-4).fit(X) for k in (1, 2, 3, 4)]
@@ -142,5 +178,7 @@ def test_others_refuse_sparse_matrices_in_scikit_learns_words(monkeypatch):
         with pytest.raises(TypeError, match=r"Sparse data was passed.*dense data is required"):
             estimator.fit(X, [0, 1, 0, 1])
     monkeypatch.setattr(base, "total_memory", lambda: 100.0)
-    with pytest.raises(ValueError, match="X: expected a matrix whose entries fit in 50 bytes, got 128"):
+    with pytest.raises(
+        ValueError, match="X: expected a matrix whose entries fit in 50 bytes, got 128"
+    ):
         vs.PoissonMixture().fit(X)

@@ -6,7 +6,10 @@ import pytest
 import vijax.sklearn as vs
 
 COUNTS = np.random.default_rng(0).poisson([2.0, 9.0], (60, 2))
-EXACT = {"learning_decay": 1.0, "learning_offset": 0.0}  # steps 1 / t: the mean of what the minibatches say
+EXACT = {
+    "learning_decay": 1.0,
+    "learning_offset": 0.0,
+}  # steps 1 / t: the mean of what the minibatches say
 
 
 def test_steps_of_one_over_t_reach_the_exact_posterior_of_one_component():
@@ -28,10 +31,14 @@ def test_without_a_total_a_minibatch_stands_for_the_rows_seen_so_far():
 
 def test_gaussian_mixtures_find_in_parts_what_they_find_at_once():
     rng = np.random.default_rng(1)
-    rows = rng.permutation(np.concatenate([rng.normal(-4, 1, (300, 2)), rng.normal(4, 1, (100, 2))]))
+    rows = rng.permutation(
+        np.concatenate([rng.normal(-4, 1, (300, 2)), rng.normal(4, 1, (100, 2))])
+    )
     settings = {"n_components": 2, "random_state": 0}
     whole = vs.BayesianGaussianMixture(**settings).fit(rows)
-    parts = vs.BayesianGaussianMixture(total_samples=400, learning_decay=1.0, learning_offset=0.0, **settings)
+    parts = vs.BayesianGaussianMixture(
+        total_samples=400, learning_decay=1.0, learning_offset=0.0, **settings
+    )
     for part in np.split(rows, 8):
         parts.partial_fit(part)
     order, of_parts = np.argsort(whole.means_[:, 0]), np.argsort(parts.means_[:, 0])
@@ -51,18 +58,24 @@ def test_parts_of_counts_are_found_in_parts():
         for part in np.split(x, 4):
             nmf.partial_fit(part)
     whole = vs.GammaPoissonNMF(n_components=2, random_state=0, tol=1e-6, max_iter=2000).fit(x)
-    shares, of_whole = (one.components_ / one.components_.sum(1, keepdims=True) for one in (nmf, whole))
+    shares, of_whole = (
+        one.components_ / one.components_.sum(1, keepdims=True) for one in (nmf, whole)
+    )
     found, right = shares[np.argsort(-shares[:, 0])], of_whole[np.argsort(-of_whole[:, 0])]
     np.testing.assert_allclose(found, right, atol=0.03)
     np.testing.assert_allclose(right, spectra / 18, atol=0.05)
     assert nmf.transform(x).shape == (240, 2)
     before = whole.components_
-    np.testing.assert_allclose(whole.partial_fit(x[:60]).components_, before, rtol=0.05)  # it goes on from the fit
+    np.testing.assert_allclose(
+        whole.partial_fit(x[:60]).components_, before, rtol=0.05
+    )  # it goes on from the fit
     assert whole.n_samples_seen_ == 300
 
 
 def test_sequences_of_one_state_reach_the_exact_posterior():
-    model = vs.HiddenMarkovModel(1, emission="poisson", inference="variational", total_samples=12, **EXACT)
+    model = vs.HiddenMarkovModel(
+        1, emission="poisson", inference="variational", total_samples=12, **EXACT
+    )
     for part in np.split(COUNTS, 3):
         model.partial_fit(part, lengths=[5, 6, 5, 4])
     prior = model.fit_.state.hyper["prior"]["components"]
@@ -72,12 +85,22 @@ def test_sequences_of_one_state_reach_the_exact_posterior():
 
 
 def test_correlated_topics_are_found_in_parts():
-    """By online EM, as good as by EM: documents of three topics of twenty words, the first two correlated."""
+    """By online EM, as good as by EM: documents of three topics of twenty words, the first two
+    correlated."""
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(20, 0.1), 3)
-    shares = np.exp(rng.multivariate_normal(np.zeros(3), [[2, 1.5, 0], [1.5, 2, 0], [0, 0, 2]], 300))
-    docs = np.stack([rng.multinomial(60, share @ topics) for share in shares / shares.sum(1, keepdims=True)])
-    settings = {"total_samples": 300, "batch_size": 50, "learning_offset": 1.0, "learning_decay": 0.5}
+    shares = np.exp(
+        rng.multivariate_normal(np.zeros(3), [[2, 1.5, 0], [1.5, 2, 0], [0, 0, 2]], 300)
+    )
+    docs = np.stack(
+        [rng.multinomial(60, share @ topics) for share in shares / shares.sum(1, keepdims=True)]
+    )
+    settings = {
+        "total_samples": 300,
+        "batch_size": 50,
+        "learning_offset": 1.0,
+        "learning_decay": 0.5,
+    }
     model = vs.CorrelatedTopicModel(3, random_state=0, **settings)
     for _ in range(8):
         model.partial_fit(docs)
@@ -91,8 +114,12 @@ def test_correlated_topics_are_found_in_parts():
 def test_tastes_are_found_in_parts():
     rng = np.random.default_rng(0)
     kinds = np.repeat([0, 1], 6)
-    taken = (rng.random((200, 12)) < np.where(kinds == rng.integers(0, 2, (200, 1)), 0.6, 0.05)).astype(int)
-    model = vs.PoissonFactorization(2, random_state=0, total_samples=200, batch_size=50, learning_offset=1.0)
+    taken = (
+        rng.random((200, 12)) < np.where(kinds == rng.integers(0, 2, (200, 1)), 0.6, 0.05)
+    ).astype(int)
+    model = vs.PoissonFactorization(
+        2, random_state=0, total_samples=200, batch_size=50, learning_offset=1.0
+    )
     for _ in range(10):
         model.partial_fit(taken)
     of_kind = np.stack([model.components_[:, kinds == k].mean(axis=1) for k in (0, 1)])
@@ -114,11 +141,15 @@ def test_covariates_serve_users_who_took_nothing(batch_size):
     best = model.recommend(np.zeros((2, 16), int), 8, covariates=[[-0.5], [0.5]])
     np.testing.assert_array_equal(np.sort(best), np.stack([np.arange(8), np.arange(8, 16)]))
     assert model.score(taken, covariates=number) > 0.3
-    with pytest.raises(ValueError, match="covariates: expected 1 numbers of each user, as in fit, got 0"):
+    with pytest.raises(
+        ValueError, match="covariates: expected 1 numbers of each user, as in fit, got 0"
+    ):
         model.transform(taken)
     with pytest.raises(ValueError, match="covariates: expected a row for each of the 150 users"):
         model.fit(taken, covariates=number[:3])
-    with pytest.raises(ValueError, match="partial_fit: expected an estimator fitted without covariates"):
+    with pytest.raises(
+        ValueError, match="partial_fit: expected an estimator fitted without covariates"
+    ):
         model.partial_fit(taken)
 
 
@@ -126,7 +157,9 @@ def test_parts_that_make_no_sense():
     for of_all in (vs.HiddenMarkovModel(), vs.PoissonMixture(inference="em")):
         with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as absent:
             of_all.partial_fit(COUNTS)
-        assert "inference: expected 'variational' for partial_fit, got 'em'" in str(absent.value.__cause__)
+        assert "inference: expected 'variational' for partial_fit, got 'em'" in str(
+            absent.value.__cause__
+        )
     with pytest.raises(ValueError, match="3 rows or more in the first minibatch, got 2"):
         vs.BayesianGaussianMixture(n_components=3).partial_fit(COUNTS[:2])
     with pytest.raises(ValueError, match="only zeros"):

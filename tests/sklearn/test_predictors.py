@@ -24,7 +24,8 @@ Z = 1.0 + X[:, 0] - 0.1 * (X[:, 1] - 20.0)
 
 
 def test_a_gaussian_regression_is_bayes_rule():
-    """Ridge regression of standardised columns at the noise that was found; and the noise is about right."""
+    """Ridge regression of standardised columns at the noise that was found; and the noise is about
+    right."""
     y = Z + 0.5 * RNG.normal(size=120)
     glm = vs.BayesianGLM(prior_scale=0.7, tol=1e-9, max_iter=2000).fit(X, y)
     noise = float(glm.hyperparameters_["noise"])
@@ -67,7 +68,9 @@ def test_a_gaussian_regression_settles_at_the_largest_evidence(rows, dim, learn)
         variance = noise + scale**2 * squares
         return 0.5 * np.sum(along / variance + np.log(2 * np.pi * variance * y.var()))
 
-    best = -minimize(minus_evidence, [-1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8}).fun
+    best = -minimize(
+        minus_evidence, [-1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8}
+    ).fun
     assert best - 2e-5 * rows - 1e-2 < glm.lower_bound_ < best + 1e-6 * rows
 
 
@@ -104,7 +107,9 @@ def test_rates_have_a_logarithmic_link(likelihood, draw):
 def test_outliers_move_a_robust_regression_less():
     y = Z + 0.2 * RNG.normal(size=120)
     y[:6] += 40.0
-    robust, plain = (vs.BayesianGLM(name, max_iter=2000).fit(X, y) for name in ("student_t", "gaussian"))
+    robust, plain = (
+        vs.BayesianGLM(name, max_iter=2000).fit(X, y) for name in ("student_t", "gaussian")
+    )
     assert np.abs(robust.coef_ - [1.0, -0.1]).max() < 0.2 * np.abs(plain.coef_ - [1.0, -0.1]).max()
 
 
@@ -122,14 +127,18 @@ def test_logistic_regression_is_near_scikit_learns_and_pickles():
 def test_a_process_at_a_fixed_kernel_is_scikit_learns():
     x = np.linspace(-3, 3, 40)[:, None]
     y = np.sin(2 * x[:, 0]) + 0.1 * RNG.normal(size=40)
-    gp = vs.GaussianProcessRegressor(length_scale=0.8, optimizer=None, tol=1e-7, max_iter=1000).fit(x, y)
+    gp = vs.GaussianProcessRegressor(length_scale=0.8, optimizer=None, tol=1e-7, max_iter=1000).fit(
+        x, y
+    )
     noise = float(gp.hyperparameters_["noise"])
     peer = TheirRegressor(RBF(0.8), alpha=noise + 1e-6, optimizer=None, normalize_y=True).fit(x, y)
     mean, sd = gp.predict(x + 0.05, return_std=True)
     theirs, spread = peer.predict(x + 0.05, return_std=True)
     np.testing.assert_allclose(mean, theirs, atol=1e-3)
     np.testing.assert_allclose(sd, np.sqrt(spread**2 + noise * y.var()), rtol=1e-3)
-    np.testing.assert_allclose(gp.lower_bound_, peer.log_marginal_likelihood_value_ - 40 * np.log(y.std()), rtol=1e-3)
+    np.testing.assert_allclose(
+        gp.lower_bound_, peer.log_marginal_likelihood_value_ - 40 * np.log(y.std()), rtol=1e-3
+    )
     learnt = vs.GaussianProcessRegressor(max_iter=300, tol=1e-3).fit(x, y)
     assert learnt.lower_bound_ > gp.lower_bound_ - 1.0
     assert learnt.score(x, y) > 0.95
@@ -148,10 +157,13 @@ def test_a_process_tells_rings_apart_as_scikit_learn_does():
 
 
 def test_a_process_of_a_fixed_kernel_has_the_probabilities_of_scikit_learn():
-    """Two classes, one of which lies between two parts of the other; theirs are by Laplace's approximation."""
+    """Two classes, one of which lies between two parts of the other; theirs are by Laplace's
+    approximation."""
     x = np.linspace(-3, 3, 40)[:, None]
     y = np.where(np.abs(x[:, 0]) < 1.5, "in", "out")
-    gp = vs.GaussianProcessClassifier(length_scale=1.0, scale=2.0, optimizer=None, max_iter=50, tol=1e-2).fit(x, y)
+    gp = vs.GaussianProcessClassifier(
+        length_scale=1.0, scale=2.0, optimizer=None, max_iter=50, tol=1e-2
+    ).fit(x, y)
     peer = TheirClassifier(4.0 * RBF(1.0), optimizer=None).fit(x, y)
     assert gp.converged_
     assert gp.predict([[0.0], [2.8], [-2.8]]).tolist() == ["in", "out", "out"]
@@ -162,8 +174,12 @@ def test_a_process_of_a_fixed_kernel_has_the_probabilities_of_scikit_learn():
 def test_folds_share_programs_though_models_hold_their_data():
     y, counts = Z > 1.0, []
     for size in (115, 114, 113):
-        vs.BayesianLogisticRegression(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(X[size - 60 :][:60])
-        vs.GaussianProcessClassifier(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(X[size - 60 :][:60])
+        vs.BayesianLogisticRegression(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(
+            X[size - 60 :][:60]
+        )
+        vs.GaussianProcessClassifier(max_iter=20, tol=1.0).fit(X[:size], y[:size]).predict(
+            X[size - 60 :][:60]
+        )
         counts.append(compiled())
     assert counts[0] == counts[-1]
 
@@ -187,7 +203,8 @@ def test_what_cannot_be_is_named(estimator, y, message):
 
 
 def test_a_first_fit_compiles_few_programs():
-    """In a process of its own, with nothing compiled before; 90 once, most of them single operations."""
+    """In a process of its own, with nothing compiled before; 90 once, most of them single
+    operations."""
     code = """
 import numpy as np
 from tests.programs import compiled
@@ -196,7 +213,9 @@ X = np.random.default_rng(0).normal(size=(100, 2))
 BayesianLogisticRegression().fit(X, X[:, 0] > 0).predict(X)
 print(compiled())
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert 5 < int(found.stdout) <= 30
 
 
@@ -205,9 +224,13 @@ def test_a_response_without_noise_is_named(constant):
     """The remedy named arguments, n_init and init_params, that a regressor does not have."""
     X = np.random.default_rng(0).normal(size=(40, 2))
     y = np.full(40, 5.0) if constant else X @ [1.0, 2.0]
-    with pytest.warns(ConvergenceWarning, match="X gives y exactly, or y is constant: no noise is left") as caught:
+    with pytest.warns(
+        ConvergenceWarning, match="X gives y exactly, or y is constant: no noise is left"
+    ) as caught:
         vs.BayesianGLM(max_iter=60).fit(X, y)
     assert "n_init" not in str(caught[0].message)
     noisy = y + np.random.default_rng(1).normal(size=40)
-    with pytest.warns(ConvergenceWarning, match=r"in max_iter=2 iterations. Increase max_iter or tol\.$"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"in max_iter=2 iterations. Increase max_iter or tol\.$"
+    ):
         vs.BayesianGLM(max_iter=2).fit(X, noisy)

@@ -1,4 +1,5 @@
-"""Hidden Markov models against hmmlearn, factor analysis against scikit-learn, and parts of counts."""
+"""Hidden Markov models against hmmlearn, factor analysis against scikit-learn, and parts of
+counts."""
 
 import numpy as np
 import pytest
@@ -16,15 +17,20 @@ X = RNG.normal(3.0 * STATES[:, None], [1.0, 0.5], (200, 2))
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_baum_welch_against_hmmlearn(kind):
-    """At our parameters it says of paths, probabilities and likelihoods what we say; and it finds nothing better."""
-    ours = vs.HiddenMarkovModel(2, covariance_type=kind, tol=1e-8, max_iter=500, reg_covar=0.0, random_state=0)
+    """At our parameters it says of paths, probabilities and likelihoods what we say; and it finds
+    nothing better."""
+    ours = vs.HiddenMarkovModel(
+        2, covariance_type=kind, tol=1e-8, max_iter=500, reg_covar=0.0, random_state=0
+    )
     ours.fit(X, lengths=LENGTHS)
     peer = GaussianHMM(2, covariance_type=kind, init_params="", params="", covars_prior=0.0)
     peer.startprob_, peer.transmat_, peer.means_ = ours.startprob_, ours.transmat_, ours.means_
     peer.covars_ = ours.covariances_
     np.testing.assert_allclose(ours.score(X, lengths=LENGTHS), peer.score(X, LENGTHS), rtol=1e-9)
     np.testing.assert_array_equal(ours.predict(X, LENGTHS), peer.predict(X, LENGTHS))
-    np.testing.assert_allclose(ours.predict_proba(X, LENGTHS), peer.predict_proba(X, LENGTHS), atol=1e-9)
+    np.testing.assert_allclose(
+        ours.predict_proba(X, LENGTHS), peer.predict_proba(X, LENGTHS), atol=1e-9
+    )
     np.testing.assert_allclose(ours.lower_bound_, ours.score(X, lengths=LENGTHS), rtol=1e-6)
     agreement = (ours.predict(X, LENGTHS) == STATES).mean()
     assert max(agreement, 1 - agreement) > 0.97
@@ -32,11 +38,15 @@ def test_baum_welch_against_hmmlearn(kind):
 
 def test_counts_and_a_posterior():
     y = RNG.poisson(np.where(STATES, 9.0, 1.0))[:, None]
-    ours = vs.HiddenMarkovModel(2, emission="poisson", random_state=0, tol=1e-8, max_iter=500).fit(y, lengths=LENGTHS)
+    ours = vs.HiddenMarkovModel(2, emission="poisson", random_state=0, tol=1e-8, max_iter=500).fit(
+        y, lengths=LENGTHS
+    )
     peer = PoissonHMM(2, init_params="", params="")
     peer.startprob_, peer.transmat_, peer.lambdas_ = ours.startprob_, ours.transmat_, ours.rates_
     np.testing.assert_allclose(ours.score(y, lengths=LENGTHS), peer.score(y, LENGTHS), rtol=1e-9)
-    full = vs.HiddenMarkovModel(2, emission="poisson", inference="variational", random_state=0).fit(y, lengths=LENGTHS)
+    full = vs.HiddenMarkovModel(2, emission="poisson", inference="variational", random_state=0).fit(
+        y, lengths=LENGTHS
+    )
     np.testing.assert_allclose(np.sort(full.rates_[:, 0]), [1.0, 9.0], atol=0.7)
     draws, states = full.sample(3000)
     np.testing.assert_allclose(draws[states == 0].mean(), full.rates_[0, 0], rtol=0.1)
@@ -58,7 +68,9 @@ def test_factors_of_maximum_likelihood_are_those_of_scikit_learn():
     peer.components_, peer.noise_variance_ = ours.components_, ours.noise_variance_
     np.testing.assert_allclose(ours.transform(y), peer.transform(y), atol=1e-6)
     assert ours.get_feature_names_out().tolist() == ["factoranalysis0", "factoranalysis1"]
-    one = vs.FactorAnalysis(2, noise="isotropic", inference="variational", tol=1e-3, random_state=0).fit(y)
+    one = vs.FactorAnalysis(
+        2, noise="isotropic", inference="variational", tol=1e-3, random_state=0
+    ).fit(y)
     assert np.ptp(one.noise_variance_) == 0.0
 
 
@@ -80,7 +92,9 @@ def of_parameters(mean, components, noise_variance):
 
 def exact_scores(model, y):
     """And the precision, to 50 digits, of the dense covariance."""
-    components, noise = (mp.matrix(part.tolist()) for part in (model.components_, model.noise_variance_))
+    components, noise = (
+        mp.matrix(part.tolist()) for part in (model.components_, model.noise_variance_)
+    )
     cov = components.T * components + mp.diag(list(noise))
     level, precision = len(noise) * mp.log(2 * mp.pi) + mp.log(mp.det(cov)), cov**-1
     scores = []
@@ -108,13 +122,15 @@ def test_scores_of_columns_in_units_from_a_millionth_to_a_million(case):
 
 
 def test_units_of_columns_do_not_matter_to_a_fit():
-    """Nor to whether a column is taken for a constant: the fit is the same, and the score less by the log of the
-    units."""
+    """Nor to whether a column is taken for a constant: the fit is the same, and the score less by
+    the log of the units."""
     rng, units = np.random.default_rng(1), np.geomspace(1e-6, 1e6, 5)
     y = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 5)) + rng.normal(size=(50, 5))
     fits = [vs.FactorAnalysis(2, random_state=0).fit(x) for x in (y, y * units)]
     np.testing.assert_allclose(fits[1].components_ / units, fits[0].components_, rtol=1e-6)
-    np.testing.assert_allclose(fits[1].score(y * units) + np.log(units).sum(), fits[0].score(y), rtol=1e-9)
+    np.testing.assert_allclose(
+        fits[1].score(y * units) + np.log(units).sum(), fits[0].score(y), rtol=1e-9
+    )
     np.testing.assert_allclose(fits[1].loglike_[-1], fits[1].score(y * units), atol=1e-4)
 
 

@@ -18,7 +18,8 @@ X = np.stack([RNG.multinomial(60, p @ TOPICS) for p in RNG.dirichlet(np.full(3, 
 
 @pytest.mark.parametrize("method", ["batch", "online", "structured"])
 def test_topics_are_found(method):
-    """Better than knowing word frequencies alone, and close to scikit-learn's in its own measure."""
+    """Better than knowing word frequencies alone, and close to scikit-learn's in its own
+    measure."""
     settings = {"n_components": 3, "random_state": 0, "max_iter": 20, "batch_size": 30}
     found = vs.LatentDirichletAllocation(learning_method=method, **settings).fit(X)
     frequencies = X.sum(0) / X.sum()
@@ -37,10 +38,18 @@ def test_topics_are_found(method):
 def test_batch_steps_are_those_of_scikit_learn():
     """One pass of coordinate ascent from the same topics, E-steps to convergence."""
     X64 = X.astype(float)
-    settings = {"n_components": 3, "max_iter": 60, "mean_change_tol": 1e-6, "max_doc_update_iter": 1000}
+    settings = {
+        "n_components": 3,
+        "max_iter": 60,
+        "mean_change_tol": 1e-6,
+        "max_doc_update_iter": 1000,
+    }
     ours = vs.LatentDirichletAllocation(**settings, random_state=0).fit(X64)
     peer = Theirs(**settings, random_state=0).fit(X64)
-    peer.components_, peer.exp_dirichlet_component_ = ours.components_, ours.exp_dirichlet_component_
+    peer.components_, peer.exp_dirichlet_component_ = (
+        ours.components_,
+        ours.exp_dirichlet_component_,
+    )
     np.testing.assert_allclose(ours.transform(X64), peer.transform(X64), atol=1e-3)
     peer._em_step(X64, total_samples=len(X), batch_update=True)
     np.testing.assert_allclose(ours.components_, peer.components_, rtol=2e-2)
@@ -56,7 +65,9 @@ def test_sparse_weights_of_any_kind_and_the_order_of_documents():
 
 
 def test_partial_fit_goes_on():
-    model = vs.LatentDirichletAllocation(3, total_samples=90, batch_size=30, learning_offset=1.0, random_state=0)
+    model = vs.LatentDirichletAllocation(
+        3, total_samples=90, batch_size=30, learning_offset=1.0, random_state=0
+    )
     scores = []
     for _ in range(6):
         scores.append(model.partial_fit(X).perplexity(X))
@@ -64,12 +75,16 @@ def test_partial_fit_goes_on():
     whole = vs.LatentDirichletAllocation(3, max_iter=20, random_state=0).fit(X)
     assert scores[-1] < 1.15 * whole.perplexity(X)
     assert model.n_batch_iter_ == 18
-    with pytest.raises(ValueError, match="X has 29 features, but LatentDirichletAllocation is expecting 30"):
+    with pytest.raises(
+        ValueError, match="X has 29 features, but LatentDirichletAllocation is expecting 30"
+    ):
         model.partial_fit(X[:, 1:])
 
 
 def test_perplexity_is_looked_at():
-    model = vs.LatentDirichletAllocation(3, max_iter=200, evaluate_every=2, perp_tol=0.5, random_state=0).fit(X)
+    model = vs.LatentDirichletAllocation(
+        3, max_iter=200, evaluate_every=2, perp_tol=0.5, random_state=0
+    ).fit(X)
     assert 2 <= model.n_iter_ < 60
     np.testing.assert_allclose(model.bound_, model.perplexity(X), rtol=1e-5)
 
@@ -119,7 +134,9 @@ def test_what_cannot_be_is_named(arguments, data, message):
         vs.LatentDirichletAllocation().transform(X)
 
 
-@pytest.mark.parametrize("kind", [vs.CorrelatedTopicModel, vs.LatentDirichletAllocation, vs.PoissonFactorization])
+@pytest.mark.parametrize(
+    "kind", [vs.CorrelatedTopicModel, vs.LatentDirichletAllocation, vs.PoissonFactorization]
+)
 def test_the_type_of_counts_changes_no_answer(kind):
     """Starts and draws in float64 were others than those in float32."""
     counts = np.random.default_rng(0).poisson(0.8, (30, 8))
@@ -133,11 +150,14 @@ def test_the_type_of_counts_changes_no_answer(kind):
 
 
 def test_shares_of_correlated_topics_are_near_their_exact_means():
-    """Against a million weighted draws of the law of shares; a training E-step alone is off by .098."""
+    """Against a million weighted draws of the law of shares; a training E-step alone is off by
+    .098."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(rng.gamma(0.3, 1, (60, 3)) @ rng.gamma(0.3, 1, (3, 12)) * 3)
     model = vs.CorrelatedTopicModel(n_components=3, random_state=0, max_iter=20).fit(counts)
-    z = np.random.default_rng(1).multivariate_normal(model.topic_mean_, model.topic_covariance_, 100_000)
+    z = np.random.default_rng(1).multivariate_normal(
+        model.topic_mean_, model.topic_covariance_, 100_000
+    )
     shares = np.exp(z - z.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     log_words = np.log(shares @ model.components_ + 1e-300)

@@ -21,8 +21,8 @@ def repeated(*arrays):
 
 
 def halves(*arrays):
-    """Two tables of the same rows, arrays and weights: rows of the first half are repeated in one, and weighed in the
-    other. They have the same shape, so that fits share programs."""
+    """Two tables of the same rows, arrays and weights: rows of the first half are repeated in one,
+    and weighed in the other. They have the same shape, so that fits share programs."""
     for first in (True, False):
         times = np.where((np.arange(40) < 20) == first, WEIGHTS, 1).astype(int)
         weights = np.repeat(np.where(times == WEIGHTS, 1.0, WEIGHTS), times)
@@ -42,7 +42,10 @@ def halves(*arrays):
 def test_linear_models_take_a_weight_as_so_many_rows(model, y):
     (one, weights), (two, others) = halves(X, y)
     ours = model.fit(*one, sample_weight=weights)
-    found = {name: np.array(getattr(ours, name)) for name in ("coef_", "coef_std_", "intercept_", "lower_bound_")}
+    found = {
+        name: np.array(getattr(ours, name))
+        for name in ("coef_", "coef_std_", "intercept_", "lower_bound_")
+    }
     other = model.fit(*two, sample_weight=others)
     for name, value in found.items():
         np.testing.assert_allclose(value, getattr(other, name), rtol=1e-5, err_msg=name)
@@ -63,7 +66,11 @@ def test_fractions_of_weights_move_the_fit_as_they_move_that_of_scikit_learn():
 
 @pytest.mark.parametrize("kind", ["full", "spherical"])
 def test_mixtures_take_a_weight_as_so_many_rows(kind):
-    settings = {"weight_concentration_prior_type": "dirichlet_distribution", "random_state": 0, "max_iter": 500}
+    settings = {
+        "weight_concentration_prior_type": "dirichlet_distribution",
+        "random_state": 0,
+        "max_iter": 500,
+    }
     model = vs.BayesianGaussianMixture(n_components=2, covariance_type=kind, tol=1e-9, **settings)
     (one, weights), (two, others) = halves(ROWS)
     ours = model.fit(*one, sample_weight=weights)
@@ -82,7 +89,8 @@ TWO_GROUPS = np.concatenate([RNG.normal(0, 1, (30, 2)), RNG.normal(5, 1, (25, 2)
 
 @pytest.mark.parametrize("start", ["kmeans", "random"])
 def test_starts_are_drawn_by_content_and_weight(start):
-    """Weights, repeated rows and rows in another order are one answer where several optima are near."""
+    """Weights, repeated rows and rows in another order are one answer where several optima are
+    near."""
     settings = {"init_params": start, "random_state": 0, "max_iter": 40, "tol": 1e-9}
     model = vs.BayesianGaussianMixture(n_components=3, **settings)
     weights = np.random.default_rng(0).integers(1, 3, 55)
@@ -107,7 +115,9 @@ def test_em_and_counts_take_weights():
         np.testing.assert_allclose(value, right, rtol=1e-6)
     counts = np.random.default_rng(2).poisson(np.repeat([[2.0, 9.0], [9.0, 2.0]], 20, axis=0))
     one = vs.PoissonMixture(1, tol=1e-9).fit(counts, sample_weight=WEIGHTS)
-    np.testing.assert_allclose(one.rates_, vs.PoissonMixture(1, tol=1e-9).fit(*repeated(counts)).rates_, rtol=1e-9)
+    np.testing.assert_allclose(
+        one.rates_, vs.PoissonMixture(1, tol=1e-9).fit(*repeated(counts)).rates_, rtol=1e-9
+    )
     # By hand: the prior is worth one row of the weighted mean.
     mean = WEIGHTS @ counts / WEIGHTS.sum()
     shape, rate = 1 + WEIGHTS @ counts, 1 / mean + WEIGHTS.sum()

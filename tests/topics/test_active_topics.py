@@ -1,4 +1,5 @@
-"""Documents held to few topics: all of them are the dense step, and of some the law of draws is that of all words."""
+"""Documents held to few topics: all of them are the dense step, and of some the law of draws is
+that of all words."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ BATCH = next(iter(vi.data.minibatches(vi.data.Corpus.from_counts(COUNTS), 5, 0))
 SEEN = renumbered(BATCH, V)
 
 
-# --- which ids there are ----------------------------------------------------------------------------------------
+# --- which ids there are --------------------------------------------------------------------------
 @pytest.mark.parametrize("universe", [1, 31, 32, 33, 1000])
 def test_different_ids_are_found_without_sorting(universe):
     rng = np.random.default_rng(universe)
@@ -35,7 +36,7 @@ def test_different_ids_are_found_without_sorting(universe):
         assert np.all(np.asarray(places)[~known] == 0)
 
 
-# --- pairs ------------------------------------------------------------------------------------------------------
+# --- pairs ----------------------------------------------------------------------------------------
 CONCENTRATION = np.random.default_rng(0).gamma(0.7, 1.5, (3, 9)) + 0.05
 IDS = jnp.array([0, 2, 4, 6, 7, 12, 12])  # of words 1, 3, 4, 8; the last are padding
 WORDS = jnp.array([1, 3, 4, 8])
@@ -74,27 +75,39 @@ def test_draws_of_pairs_are_draws_of_all():
 
 
 def test_what_pairs_say_of_themselves():
-    q = DirichletOfPairs(jnp.array([1.0, 2.0, 4.0, 1.0]), jnp.array([3.0, 4.0]), jnp.array([0, 0, 1, 2]))
+    q = DirichletOfPairs(
+        jnp.array([1.0, 2.0, 4.0, 1.0]), jnp.array([3.0, 4.0]), jnp.array([0, 0, 1, 2])
+    )
     plain = [Dirichlet(jnp.array([1.0, 2.0, 3.0])), Dirichlet(jnp.array([4.0, 4.0]))]
     expected = np.concatenate([p.expected_stats().log[:-1] for p in plain])
     np.testing.assert_allclose(q.expected_stats().pairs[:3], expected, rtol=1e-6)
-    np.testing.assert_allclose(q.expected_stats().rest, [p.expected_stats().log[-1] for p in plain], rtol=1e-6)
-    np.testing.assert_allclose(q.log_normalizer(), sum(p.log_normalizer() for p in plain), rtol=1e-6)
+    np.testing.assert_allclose(
+        q.expected_stats().rest, [p.expected_stats().log[-1] for p in plain], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        q.log_normalizer(), sum(p.log_normalizer() for p in plain), rtol=1e-6
+    )
     other = q.with_naturals((q.pairs * jnp.array([2.0, 2.0, 2.0, 1.0]), q.rest))
-    kl = plain[0].kl(Dirichlet(jnp.array([2.0, 4.0, 3.0]))) + plain[1].kl(Dirichlet(jnp.array([8.0, 4.0])))
+    kl = plain[0].kl(Dirichlet(jnp.array([2.0, 4.0, 3.0]))) + plain[1].kl(
+        Dirichlet(jnp.array([8.0, 4.0]))
+    )
     np.testing.assert_allclose(q.kl(other), kl, rtol=1e-5)
     with pytest.raises(NotImplementedError, match="over all words"):
         q.mode()
 
 
-# --- the step ---------------------------------------------------------------------------------------------------
+# --- the step -------------------------------------------------------------------------------------
 def as_seen(alg, state):
     """The state as the batch sees it, and what is then to be read."""
     (wrapper,) = alg.wrappers
     return wrapper.seen(alg.spec.model, state, jax.tree.map(jnp.asarray, SEEN.data))
 
 
-APART = 0.05 + np.random.default_rng(0).gamma(2.0, 2.0, (K, V)) * np.eye(K)[[0] * 7 + [1, 1, 2]][np.arange(V) % 10].T
+APART = (
+    0.05
+    + np.random.default_rng(0).gamma(2.0, 2.0, (K, V))
+    * np.eye(K)[[0] * 7 + [1, 1, 2]][np.arange(V) % 10].T
+)
 """Of ten words seven are of the first topic, two of the second and one of the third."""
 
 
@@ -106,7 +119,11 @@ def log_dirichlet(concentration):
 ESTEPS = {"mean field": vi.estep.mean_field, "cvb0": vi.estep.cvb0}
 
 
-ETAS = {"scalar": 0.05, "vector": np.linspace(0.02, 0.3, V), "matrix": np.linspace(0.02, 0.3, K * V).reshape(K, V)}
+ETAS = {
+    "scalar": 0.05,
+    "vector": np.linspace(0.02, 0.3, V),
+    "matrix": np.linspace(0.02, 0.3, K * V).reshape(K, V),
+}
 
 
 @pytest.mark.parametrize("eta", list(ETAS.values()), ids=list(ETAS))
@@ -124,11 +141,13 @@ def test_all_topics_are_the_dense_step(name, eta):
     np.testing.assert_allclose(held.trace["left_out"], 0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("choice", [{"active_topics": 2}, {"active_topics": K, "left_out": 0.25}], ids=["two", "few"])
+@pytest.mark.parametrize(
+    "choice", [{"active_topics": 2}, {"active_topics": K, "left_out": 0.25}], ids=["two", "few"]
+)
 @pytest.mark.parametrize("name", list(ESTEPS))
 def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name, choice):
-    """By the definition: all K topics, gamma = alpha and no word in those left out. In chunks that do not come out
-    even."""
+    """By the definition: all K topics, gamma = alpha and no word in those left out. In chunks that
+    do not come out even."""
     monkeypatch.setattr(active_topics, "split_chunks", lambda x, size: split_chunks(x, 2))
     with jax.enable_x64(True):
         alg = vi.svi(lda(estep=ESTEPS[name]()), lazy=True, **choice)
@@ -139,16 +158,26 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
         seen = jax.jit(lambda state: as_seen(alg, state))(state)
         log_beta = np.asarray(topics.expected_stats().log)
         point = {"topics": seen.state.posterior["topics"].expected_stats()}
-        bound = jax.jit(lambda hyper, at, batch: alg.spec.model.local_elbo(hyper, at, batch, KEY, alg.spec.estep))
+        bound = jax.jit(
+            lambda hyper, at, batch: alg.spec.model.local_elbo(
+                hyper, at, batch, KEY, alg.spec.estep
+            )
+        )
         said = bound(seen.state.hyper, point, SEEN._replace(data=seen.data))
         if "left_out" in choice:
             both = zip(BATCH.data, seen.data, strict=True)
-            every = np.concatenate([np.asarray(active.used)[docs.weights > 0] for docs, active in both])
+            every = np.concatenate(
+                [np.asarray(active.used)[docs.weights > 0] for docs, active in both]
+            )
             assert set(every.tolist()) == {1, 2}
             np.testing.assert_allclose(said.said["active_topics"], every.mean())
-        total = sum(docs.weights @ bounds for docs, bounds in zip(BATCH.data, said.per_group, strict=True))
+        total = sum(
+            docs.weights @ bounds for docs, bounds in zip(BATCH.data, said.per_group, strict=True)
+        )
         np.testing.assert_allclose(said.total, total, rtol=1e-12)
-        for docs, active, gammas, bounds in zip(BATCH.data, seen.data, said.local, said.per_group, strict=True):
+        for docs, active, gammas, bounds in zip(
+            BATCH.data, seen.data, said.local, said.per_group, strict=True
+        ):
             for d in np.flatnonzero(docs.weights):
                 gamma, used = np.full(K, 0.1), int(active.used[d])
                 topics = np.asarray(active.topics[d])[:used]
@@ -156,7 +185,11 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
                 np.testing.assert_allclose(gammas[d][used:], 0.1)
                 words = docs.words[d][docs.counts[d] > 0]
                 log_theta = special.digamma(gamma) - special.digamma(gamma.sum())
-                kl = log_dirichlet(gamma) - log_dirichlet(np.full(K, 0.1)) + (gamma - 0.1) @ log_theta
+                kl = (
+                    log_dirichlet(gamma)
+                    - log_dirichlet(np.full(K, 0.1))
+                    + (gamma - 0.1) @ log_theta
+                )
                 held = np.where(np.isin(np.arange(K), topics), log_theta, -np.inf)
                 mixed = special.logsumexp(held[:, None] + log_beta[:, words], axis=0)
                 expected = docs.counts[d][docs.counts[d] > 0] @ mixed - kl
@@ -164,7 +197,8 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
 
 
 def test_drawn_messages_have_the_law_of_draws_of_all_words():
-    """SSVI-A at given topics: pairs alone are drawn, or all K x V shares, of which the pairs are then read."""
+    """SSVI-A at given topics: pairs alone are drawn, or all K x V shares, of which the pairs are
+    then read."""
     alg = vi.ssvi_a(lda(estep=vi.estep.cvb0()), lazy=True, active_topics=2)
     start = run(vi.svi(lda(), lazy=True), 30).state
     seen = jax.jit(lambda state: as_seen(alg, state))(start)
@@ -183,7 +217,9 @@ def test_drawn_messages_have_the_law_of_draws_of_all_words():
     def mean_and_error(draw):
         one = lambda key: message(draw(key), key)
         keys = jax.random.split(KEY, 2000)
-        found = np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(keys), float)[:, real]
+        found = np.asarray(
+            jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(keys), float
+        )[:, real]
         return found.mean(0), found.std(0) / np.sqrt(len(found))
 
     few, error = mean_and_error(lambda key: pairs.sample_stats(jax.random.fold_in(key, 1)).pairs)
@@ -198,7 +234,9 @@ def test_drawn_messages_have_the_law_of_draws_of_all_words():
 def test_topics_are_those_that_a_first_round_likes():
     totals = jnp.array([2.0, 1.0, 5.0, 3.0])
     table = jnp.asarray(np.eye(4)[:3] + 1e-3) * totals  # word i belongs to topic i
-    docs = vi.Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[3.0, 1.0], [2.0, 0.0]]), jnp.ones(2), 4)
+    docs = vi.Documents(
+        jnp.array([[0, 2], [1, 0]]), jnp.array([[3.0, 1.0], [2.0, 0.0]]), jnp.ones(2), 4
+    )
     topics, used, left = active_topics.choose({"alpha": 0.1}, table, totals, docs, 2)
     assert set(np.asarray(topics[0]).tolist()) == {0, 2}
     assert int(topics[1, 0]) == 1
@@ -245,15 +283,24 @@ def test_it_goes_on_bit_for_bit():
     [
         (lambda: vi.svi(lda(), active_topics=2), "active_topics: expected none without lazy=True"),
         (lambda: vi.svi(lda(), lazy=True, active_topics=0), "active: expected an integer >= 1"),
-        (lambda: vi.svi(lda(alpha=[0.1, 0.2, 0.3]), lazy=True, active_topics=2), "one alpha for all topics"),
+        (
+            lambda: vi.svi(lda(alpha=[0.1, 0.2, 0.3]), lazy=True, active_topics=2),
+            "one alpha for all topics",
+        ),
         (
             lambda: vi.svi(lda(), lazy=True, warm_starts=True, active_topics=2),
             "an algorithm without warm, got Warm",
         ),
-        (lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=1.0), "left_out: expected a share of words"),
+        (
+            lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=1.0),
+            "left_out: expected a share of words",
+        ),
         (lambda: vi.svi(lda(), lazy=True, left_out=0.1), "left_out: expected 0 without active"),
         (lambda: vi.svi(lda(), left_out=0.1), "left_out: expected 0 without active_topics"),
-        (lambda: vi.svi(vi.models.ctm(3, V), lazy=True, active_topics=2), "expected vijax.models.lda"),
+        (
+            lambda: vi.svi(vi.models.ctm(3, V), lazy=True, active_topics=2),
+            "expected vijax.models.lda",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make, words):

@@ -1,4 +1,5 @@
-"""Steps by words where they pay: what is decided, from which data, and how many programs such a fit compiles."""
+"""Steps by words where they pay: what is decided, from which data, and how many programs such a fit
+compiles."""
 
 import jax
 import numpy as np
@@ -32,7 +33,11 @@ def lda(num_words=V, num_topics=K, **more):
 
 
 def decided(alg, data=None, batch_size=16, state=None):
-    return settled(alg, as_loader(corpus() if data is None else data, alg.spec.model, batch_size, 0, None, 0), state)
+    return settled(
+        alg,
+        as_loader(corpus() if data is None else data, alg.spec.model, batch_size, 0, None, 0),
+        state,
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,10 @@ def decided(alg, data=None, batch_size=16, state=None):
         (lambda: vi.svi(lda(), average_after=3), False),
         (lambda: vi.ssvi(lda()), False),
         (lambda: vi.compose(lda(), step_size=vi.step_size.robbins_monro()), False),
-        (lambda: vi.svi(lda(num_topics=60)), False),  # 60,000 numbers: a step would be spared next to nothing
+        (
+            lambda: vi.svi(lda(num_topics=60)),
+            False,
+        ),  # 60,000 numbers: a step would be spared next to nothing
     ],
 )
 def test_rows_that_allow_it_are_taken_by_words(make, by_words):
@@ -58,14 +66,18 @@ def test_rows_that_allow_it_are_taken_by_words(make, by_words):
 
 def test_batches_of_many_words_are_taken_dense():
     alg = vi.svi(lda(num_topics=100))
-    some = vi.data.Corpus.from_counts((np.random.default_rng(0).random((128, V)) < 0.06).astype(int))
+    some = vi.data.Corpus.from_counts(
+        (np.random.default_rng(0).random((128, V)) < 0.06).astype(int)
+    )
     assert not is_by_words(decided(alg, some, batch_size=16))  # of 630 words
     assert is_by_words(decided(alg, some, batch_size=4))  # of 220
     assert not is_by_words(decided(alg, batch_size=128))  # all data at once
 
 
 def test_the_users_cadence_of_the_penalty_is_kept():
-    usual, own = (decided(vi.svi(lda(), **more)).wrappers[-1] for more in ({}, {"penalty_every": 3}))
+    usual, own = (
+        decided(vi.svi(lda(), **more)).wrappers[-1] for more in ({}, {"penalty_every": 3})
+    )
     assert (usual.penalty_every, own.penalty_every) == (None, 3)
 
 
@@ -77,7 +89,9 @@ def test_a_fit_decides_as_if_it_had_been_asked_for():
     assert isinstance(usual.state.posterior["topics"], DirichletByWord)
     assert isinstance(dense.state.posterior["topics"], Dirichlet)
     assert repr(usual).startswith("Fit by svi, by_words: ")
-    np.testing.assert_array_equal(usual.posterior["topics"].concentration, asked.posterior["topics"].concentration)
+    np.testing.assert_array_equal(
+        usual.posterior["topics"].concentration, asked.posterior["topics"].concentration
+    )
     np.testing.assert_allclose(
         usual.posterior["topics"].concentration, dense.posterior["topics"].concentration, rtol=1e-4
     )
@@ -90,9 +104,13 @@ def test_a_fit_that_goes_on_keeps_the_form_of_its_state():
     assert is_by_words(decided(alg, batch_size=128, state=begun.state))
     on = vi.fit(alg, corpus(), batch_size=16, num_steps=4, key=KEY, state=begun.state)
     once = vi.fit(alg, corpus(), batch_size=16, num_steps=4, key=KEY)
-    np.testing.assert_array_equal(on.posterior["topics"].concentration, once.posterior["topics"].concentration)
+    np.testing.assert_array_equal(
+        on.posterior["topics"].concentration, once.posterior["topics"].concentration
+    )
     assert not is_by_words(decided(alg, state=alg.init(KEY)))
-    together = vi.fit(alg, corpus(), batch_size=16, num_steps=2, key=KEY, restarts=2, callbacks=[keep := Keep()])
+    together = vi.fit(
+        alg, corpus(), batch_size=16, num_steps=2, key=KEY, restarts=2, callbacks=[keep := Keep()]
+    )
     assert is_by_words(together.alg)
     assert is_by_words(decided(alg, batch_size=128, state=keep.whole))
 
@@ -105,7 +123,8 @@ class Keep:
 
 
 def test_a_fit_by_words_compiles_two_programs_at_most():
-    """Documents of 200, 300, 400 and 500 words among short ones: batches of five numbers of words."""
+    """Documents of 200, 300, 400 and 500 words among short ones: batches of five numbers of
+    words."""
     some = corpus(V, long=[(7, 200), (50, 300), (90, 400), (120, 500)])
     loader = OwnWordsLoader(as_loader(some, lda(), 4, 0, None, 0), V)
     own = [len(batch.data.words) for batch in loader.batches(0, 64)]

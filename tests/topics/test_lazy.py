@@ -1,4 +1,5 @@
-"""Lazy steps: the dense algorithm's numbers, its law where it draws, and nothing of the size of the vocabulary."""
+"""Lazy steps: the dense algorithm's numbers, its law where it draws, and nothing of the size of the
+vocabulary."""
 
 import jax
 import jax.numpy as jnp
@@ -38,30 +39,37 @@ MODELS = {
 }
 
 
-# --- the law ----------------------------------------------------------------------------------------------------
+# --- the law --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", list(MODELS))
 def test_svi_is_the_dense_one(name):
     """Steps of size one first, which forget the start."""
     steps = 8 if name == "ctm" else 32
     with jax.enable_x64(True):
-        make = lambda lazy: vi.svi(MODELS[name](), lazy=lazy, step_size=vi.step_size.robbins_monro(kappa=0.7))
+        make = lambda lazy: vi.svi(
+            MODELS[name](), lazy=lazy, step_size=vi.step_size.robbins_monro(kappa=0.7)
+        )
         dense, lazy = run(make(False), steps), run(make(True), steps)
         assert isinstance(lazy.state.posterior["topics"], DirichletByWord)
-        for a, b in zip(jax.tree.leaves(dense.posterior), jax.tree.leaves(lazy.posterior), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(dense.posterior), jax.tree.leaves(lazy.posterior), strict=True
+        ):
             np.testing.assert_allclose(b, a, rtol=1e-7)
         np.testing.assert_allclose(lazy.trace["local_elbo"], dense.trace["local_elbo"], rtol=1e-8)
 
 
 def test_svi_is_the_dense_one_for_a_thousand_steps():
     with jax.enable_x64(True):
-        dense, lazy = (run(vi.svi(lda(), lazy=lazy), 1000).posterior["topics"] for lazy in (False, True))
+        dense, lazy = (
+            run(vi.svi(lda(), lazy=lazy), 1000).posterior["topics"] for lazy in (False, True)
+        )
     np.testing.assert_allclose(lazy.concentration, dense.concentration, rtol=1e-6)
     assert isinstance(dense, Dirichlet)
     assert isinstance(lazy, Dirichlet)
 
 
 def test_drawn_messages_have_the_dense_law():
-    """SSVI-A from one state and batch: what 3,000 lazy steps say on average is what 3,000 dense ones do."""
+    """SSVI-A from one state and batch: what 3,000 lazy steps say on average is what 3,000 dense
+    ones do."""
     start = run(vi.svi(lda()), 30).state
     batch = next(iter(as_loader(CORPUS, lda(), 5, 0).batches(3, 4)))
     seen = renumbered(batch, V)
@@ -114,21 +122,30 @@ def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
 
 def test_learnt_alpha_is_the_dense_one():
     with jax.enable_x64(True):
-        dense, lazy = (run(vi.svi(lda(), learn=("alpha",), lazy=lazy), 30).state.hyper for lazy in (False, True))
+        dense, lazy = (
+            run(vi.svi(lda(), learn=("alpha",), lazy=lazy), 30).state.hyper
+            for lazy in (False, True)
+        )
     assert abs(float(dense["alpha"]) - 0.1) > 0.01
     np.testing.assert_allclose(lazy["alpha"], dense["alpha"], rtol=1e-9)
     assert lazy["eta"].shape == ()
 
 
-# --- its cost ---------------------------------------------------------------------------------------------------
+# --- its cost -------------------------------------------------------------------------------------
 def test_a_step_looks_at_few_words():
-    """Of all V = 5,000 it makes nothing but the table with the batch's rows in it, unless the penalty is due."""
+    """Of all V = 5,000 it makes nothing but the table with the batch's rows in it, unless the
+    penalty is due."""
     model, size = vi.models.lda(2, 5000), 5000
     alg = vi.ssvi_a(model, lazy=True)
     batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), size)
     state = jax.eval_shape(alg.init, KEY)
     jaxpr = jax.make_jaxpr(alg.step)(KEY, state, batch)
-    found = [str(e.primitive) for e in jaxpr.eqns for x in e.outvars if size in getattr(x.aval, "shape", ())]
+    found = [
+        str(e.primitive)
+        for e in jaxpr.eqns
+        for x in e.outvars
+        if size in getattr(x.aval, "shape", ())
+    ]
     assert sorted(set(found)) == ["scatter", "while"]
 
 
@@ -140,7 +157,7 @@ def test_batches_share_a_program():
     assert compiled() == before
 
 
-# --- runs -------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("row", [vi.svi, vi.ssvi_a])
 def test_it_goes_on_bit_for_bit(row):
     alg = row(lda(), lazy=True)
@@ -170,7 +187,8 @@ SKIPPING = {
 
 @pytest.mark.parametrize("name", SKIPPING)
 def test_a_skipped_step_leaves_all_as_it_was(name):
-    """The scale of words that the batch has not, too; and what follows it is as if it had never been."""
+    """The scale of words that the batch has not, too; and what follows it is as if it had never
+    been."""
     alg = SKIPPING[name]()
     minibatches = iter(vi.data.minibatches(CORPUS, 5, 0))
     first, second, third = (renumbered(next(minibatches), V, size=V) for _ in range(3))
@@ -179,10 +197,17 @@ def test_a_skipped_step_leaves_all_as_it_was(name):
     after, info = step(KEY, state, second._replace(num_groups=np.float32(np.nan)))
     assert (int(info.result), int(after.num_skipped)) == (1, 1)
     exactly = lambda q: (q.entries, q.scale, q.base)  # totals are summed anew, to rounding
-    own = lambda state: (exactly(state.posterior["topics"]), state.memory, state.hyper, state.opt_state)
+    own = lambda state: (
+        exactly(state.posterior["topics"]),
+        state.memory,
+        state.hyper,
+        state.opt_state,
+    )
     for a, b in zip(jax.tree.leaves(own(state)), jax.tree.leaves(own(after)), strict=True):
         np.testing.assert_array_equal(b, a)
-    np.testing.assert_allclose(after.posterior["topics"].totals, state.posterior["topics"].totals, rtol=1e-6)
+    np.testing.assert_allclose(
+        after.posterior["topics"].totals, state.posterior["topics"].totals, rtol=1e-6
+    )
     on, never = (step(KEY, s, third)[0].posterior["topics"] for s in (after, state))
     np.testing.assert_allclose(on.concentration, never.concentration, rtol=1e-5)
 
@@ -200,13 +225,15 @@ def test_a_batch_of_more_words_than_usual_is_padded_for_itself():
     with jax.enable_x64(True):
         model = vi.models.lda(2, 400)
         dense, lazy = (
-            vi.fit(vi.svi(model, lazy=lazy), corpus, batch_size=4, num_steps=32, key=KEY).posterior["topics"]
+            vi.fit(vi.svi(model, lazy=lazy), corpus, batch_size=4, num_steps=32, key=KEY).posterior[
+                "topics"
+            ]
             for lazy in (False, True)
         )
     np.testing.assert_allclose(lazy.concentration, dense.concentration, rtol=1e-9)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def mixture():
     return vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
 
@@ -215,14 +242,29 @@ def mixture():
     ("make", "words"),
     [
         (lambda: vi.svi(mixture(), lazy=True), "by_words: expected a model of documents"),
-        (lambda: vi.ssvi(lda(), lazy=True), "mean_field.. or ssvi_a.. for 'topics'.*move the columns of all words"),
+        (
+            lambda: vi.ssvi(lda(), lazy=True),
+            "mean_field.. or ssvi_a.. for 'topics'.*move the columns of all words",
+        ),
         (lambda: vi.svi(lda(), points=("topics",), lazy=True), "a distribution of 'topics'"),
         (lambda: vi.em(lda(), lazy=True), "a distribution of 'topics'"),
-        (lambda: vi.svi(lda(), update=vi.update.euclidean(), step_size=lambda t: 0.1, lazy=True), "kl"),
-        (lambda: vi.svi(lda(), learn=("eta",), lazy=True), "fixed concentrations.*divergence of all topics"),
-        (lambda: vi.svi(lda(), average_after=3, lazy=True), "by_words: expected an algorithm without averaged"),
+        (
+            lambda: vi.svi(lda(), update=vi.update.euclidean(), step_size=lambda t: 0.1, lazy=True),
+            "kl",
+        ),
+        (
+            lambda: vi.svi(lda(), learn=("eta",), lazy=True),
+            "fixed concentrations.*divergence of all topics",
+        ),
+        (
+            lambda: vi.svi(lda(), average_after=3, lazy=True),
+            "by_words: expected an algorithm without averaged",
+        ),
         (lambda: vi.memoized(lda(), 4, lazy=True), "no memory of messages"),
-        (lambda: vi.svi(lda(), axis="data", lazy=True), "by_words: expected an algorithm without over_axis"),
+        (
+            lambda: vi.svi(lda(), axis="data", lazy=True),
+            "by_words: expected an algorithm without over_axis",
+        ),
         (lambda: vi.cavi(lda(), step_size=vi.step_size.backtracking(), lazy=True), "a schedule"),
     ],
 )
@@ -233,7 +275,9 @@ def test_what_cannot_be_lazy_is_refused(make, words):
 
 def test_batches_that_do_not_say_their_words_are_refused():
     alg = vi.svi(lda(), lazy=True)
-    with pytest.raises(ValueError, match=r"batch: expected its own words.*vijax\.topics\.renumbered"):
+    with pytest.raises(
+        ValueError, match=r"batch: expected its own words.*vijax\.topics\.renumbered"
+    ):
         alg.step(KEY, alg.init(KEY), next(iter(vi.data.minibatches(CORPUS, 5, 0))))
 
 
@@ -243,11 +287,18 @@ def test_a_state_or_batch_of_the_other_kind_is_refused():
     batch = next(iter(vi.data.minibatches(CORPUS, 5, 0)))
     own = renumbered(batch, V)
     begun = jax.jit(dense.init)(KEY)
-    with pytest.raises(ValueError, match=r"batch: expected data as the model reads them, got OwnWords.*by_words"):
+    with pytest.raises(
+        ValueError, match=r"batch: expected data as the model reads them, got OwnWords.*by_words"
+    ):
         dense.step(KEY, begun, own)
-    with pytest.raises(ValueError, match=r"state: expected one of steps by words.*vijax\.topics\.stored"):
+    with pytest.raises(
+        ValueError, match=r"state: expected one of steps by words.*vijax\.topics\.stored"
+    ):
         lazy.step(KEY, begun, own)
-    with pytest.raises(ValueError, match=r"state: expected a Dirichlet of .topics., .* got a DirichletByWord.*plain"):
+    with pytest.raises(
+        ValueError,
+        match=r"state: expected a Dirichlet of .topics., .* got a DirichletByWord.*plain",
+    ):
         jax.eval_shape(lambda state: dense.step(KEY, state, batch), jax.eval_shape(lazy.init, KEY))
 
     @jax.jit
@@ -260,7 +311,8 @@ def test_a_state_or_batch_of_the_other_kind_is_refused():
 
 
 def test_the_penalty_is_of_the_last_pass():
-    """By default: once a pass over the data, but not so often that it would cost more than the steps."""
+    """By default: once a pass over the data, but not so often that it would cost more than the
+    steps."""
     batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), V)
     rows, words = sum(len(d.weights) for d in batch.data), len(batch.data.words)
     assert words == 32
@@ -268,7 +320,10 @@ def test_the_penalty_is_of_the_last_pass():
 
     @jax.jit
     def penalties(num_groups):
-        body = lambda state, key: ((new := alg.step(key, state, batch._replace(num_groups=num_groups))[0]), new.penalty)
+        body = lambda state, key: (
+            (new := alg.step(key, state, batch._replace(num_groups=num_groups))[0]),
+            new.penalty,
+        )
         return jax.lax.scan(body, alg.init(KEY), jax.random.split(KEY, 100))[1]
 
     first_change = lambda x: 1 + int(np.flatnonzero(np.diff(x))[0])

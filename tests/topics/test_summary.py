@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
-from vijax.topics.summary import Document, layout, summarise, topic_distances, topics_text, typical_rows
+from vijax.topics.summary import (
+    Document,
+    layout,
+    summarise,
+    topic_distances,
+    topics_text,
+    typical_rows,
+)
 
 
 def test_topics_are_sorted_by_size_and_words_by_probability():
     concentration = np.array([[1.0, 2.0, 1.0], [30.0, 10.0, 20.0]])
     documents = [[], [Document("a", "text", 0.9)]]
-    first, second = summarise(concentration, ["sun", "sea", "sky"], num_words=2, documents=documents)
+    first, second = summarise(
+        concentration, ["sun", "sea", "sky"], num_words=2, documents=documents
+    )
     assert (first.number, first.words, first.documents[0].title) == (1, ("sun", "sky"), "a")
     np.testing.assert_allclose(first.probabilities, [0.5, 1 / 3])
     np.testing.assert_allclose([first.share, second.share], [60 / 64, 4 / 64])

@@ -1,4 +1,5 @@
-"""Calibration by simulation of a conjugate normal model, exact and spoilt, the laws of both tests, and coverage."""
+"""Calibration by simulation of a conjugate normal model, exact and spoilt, the laws of both tests,
+and coverage."""
 
 import jax
 import numpy as np
@@ -74,7 +75,8 @@ def test_a_wide_posterior_fails_where_its_ranks_pile_up_in_the_middle():
 
 
 def test_draws_that_equal_the_truth_are_ranked_at_random():
-    """A coin's side under its exact posterior, drawn as 0 or 1: without care the ranks would be heaps."""
+    """A coin's side under its exact posterior, drawn as 0 or 1: without care the ranks would be
+    heaps."""
     side = lambda key: rng_of(key).integers(0, 2)
     draws = lambda key, data: rng_of(key).integers(0, 2, 39)
     found = sbc(side, lambda key, side: None, draws, key=KEY, num_simulations=300)
@@ -87,7 +89,7 @@ def test_the_same_key_gives_the_same_ranks():
     np.testing.assert_array_equal(check().ranks["mu"], again)
 
 
-# --- the laws of the tests --------------------------------------------------------------------------------------------
+# --- the laws of the tests ------------------------------------------------------------------------
 def test_uniformity_is_scipys_chi_square():
     ranks = np.random.RandomState(0).randint(0, 100, size=(400, 2))
     for column, found in zip(ranks.T, uniformity(ranks, 99), strict=True):
@@ -116,7 +118,8 @@ def beyond_exactly(distance, steps):
 
 @pytest.mark.parametrize("distance", [40, 60, 90])
 def test_symmetry_is_the_law_of_a_random_walk(distance):
-    """Signs that take the walk of 900 steps just so far; Brownian motion in its place is right to a few per cent."""
+    """Signs that take the walk of 900 steps just so far; Brownian motion in its place is right to a
+    few per cent."""
     steps = 900
     signs = np.r_[np.ones(distance), np.tile([-1, 1], (steps - distance) // 2)]
     sizes = np.arange(steps, 0, -1)
@@ -137,9 +140,11 @@ def test_ranks_in_the_middle_are_symmetric():
     assert symmetry(np.full(30, 5), 10) == 1.0
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 def test_ranks_that_cannot_be():
-    with pytest.raises(ValueError, match=r"ranks: expected 20 simulations or more, got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"ranks: expected 20 simulations or more, got shape \(3,\)"
+    ):
         uniformity(np.arange(3), 9)
     with pytest.raises(ValueError, match="ranks: expected integers from 0 to 9, got an array"):
         symmetry(np.arange(30), 9)
@@ -152,29 +157,54 @@ def test_ranks_that_cannot_be():
 @pytest.mark.parametrize(
     ("draws", "message"),
     [
-        (lambda: {"b": np.ones((9, 2))}, r"fit_and_sample: expected draws like the parameters, .*'a'.*, got .*'b'"),
+        (
+            lambda: {"b": np.ones((9, 2))},
+            r"fit_and_sample: expected draws like the parameters, .*'a'.*, got .*'b'",
+        ),
         (
             lambda: {"a": np.ones((2, 9))},
             r"fit_and_sample: expected one axis of draws before the shapes \[\(2,\)\]",
         ),
-        (lambda: {"a": np.ones(())}, r"fit_and_sample: expected one axis of draws before the shapes \[\(2,\)\]"),
-        (lambda: {"a": np.full((9, 2), np.nan)}, "fit_and_sample, of simulation 0: expected finite numbers"),
+        (
+            lambda: {"a": np.ones(())},
+            r"fit_and_sample: expected one axis of draws before the shapes \[\(2,\)\]",
+        ),
+        (
+            lambda: {"a": np.full((9, 2), np.nan)},
+            "fit_and_sample, of simulation 0: expected finite numbers",
+        ),
     ],
 )
 def test_draws_unlike_the_parameters(draws, message):
     with pytest.raises(ValueError, match=message):
-        sbc(lambda key: {"a": np.ones(2)}, lambda *_: None, lambda *_: draws(), key=KEY, num_simulations=20)
+        sbc(
+            lambda key: {"a": np.ones(2)},
+            lambda *_: None,
+            lambda *_: draws(),
+            key=KEY,
+            num_simulations=20,
+        )
 
 
 def test_a_number_of_draws_that_changes():
     sizes = iter([9] * 19 + [8])
-    with pytest.raises(ValueError, match=r"fit_and_sample: expected the same number of draws each time, got \[8, 9\]"):
-        sbc(lambda key: 0.0, lambda *_: None, lambda *_: np.arange(next(sizes)), key=KEY, num_simulations=20)
+    with pytest.raises(
+        ValueError,
+        match=r"fit_and_sample: expected the same number of draws each time, got \[8, 9\]",
+    ):
+        sbc(
+            lambda key: 0.0,
+            lambda *_: None,
+            lambda *_: np.arange(next(sizes)),
+            key=KEY,
+            num_simulations=20,
+        )
 
 
-# --- predictive intervals ---------------------------------------------------------------------------------------------
+# --- predictive intervals -------------------------------------------------------------------------
 def test_intervals_are_those_of_the_law():
-    """Draws at the quantiles k / 1000 of a normal: the interval of 80 % ends at 1.2816 deviations."""
+    """Draws at the quantiles k / 1000 of a normal: the interval of 80 % ends at 1.2816
+    deviations."""
     draws = 3.0 + 2.0 * stats.norm.ppf(np.arange(1, 1000) / 1000)
     ends = 3.0 + 2.0 * stats.norm.ppf([0.25, 0.75, 0.1, 0.9])
     observed = np.r_[ends + 1e-9, ends - 1e-9]
@@ -185,9 +215,12 @@ def test_intervals_are_those_of_the_law():
 
 @pytest.mark.parametrize(("num", "level"), [(19, 0.9), (19, 0.5), (3, 0.5)])
 def test_few_draws_hold_what_they_should(num, level):
-    """Of exchangeable draws and an observation, exactly: plain quantiles of 19 draws would hold 83 %, not 90 %."""
+    """Of exchangeable draws and an observation, exactly: plain quantiles of 19 draws would hold 83
+    %, not 90 %."""
     rng = np.random.RandomState(0)
-    found = coverage(rng.standard_normal((num, 100, 300)), rng.standard_normal((100, 300)), levels=[level])
+    found = coverage(
+        rng.standard_normal((num, 100, 300)), rng.standard_normal((100, 300)), levels=[level]
+    )
     assert abs(found.share[0] - level) < 4 * found.standard_error[0] < 0.015
 
 
@@ -199,11 +232,18 @@ def test_predictions_too_narrow_hold_too_few():
 
 
 def test_arrays_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"draws: expected an axis of draws before \(3,\), not empty, got shape \(9,"):
+    with pytest.raises(
+        ValueError,
+        match=r"draws: expected an axis of draws before \(3,\), not empty, got shape \(9,",
+    ):
         coverage(np.zeros((9, 2)), np.zeros(3))
     with pytest.raises(ValueError, match="observed: expected finite numbers"):
         coverage(np.zeros((99, 2)), [0.0, np.nan])
-    with pytest.raises(ValueError, match=r"levels: expected numbers between 0 and 1, got \(0.5, 1.0\)"):
+    with pytest.raises(
+        ValueError, match=r"levels: expected numbers between 0 and 1, got \(0.5, 1.0\)"
+    ):
         coverage(np.zeros((99, 2)), np.zeros(2), levels=(0.5, 1.0))
-    with pytest.raises(ValueError, match=r"draws: expected 39 draws or more for level 0.95, got 20. Draw more"):
+    with pytest.raises(
+        ValueError, match=r"draws: expected 39 draws or more for level 0.95, got 20. Draw more"
+    ):
         coverage(np.zeros((20, 2)), np.zeros(2))

@@ -1,4 +1,5 @@
-"""R-hat and effective numbers of draws against arviz 0.23.4 (`method="rank"`, `method="bulk"`), and by law."""
+"""R-hat and effective numbers of draws against arviz 0.23.4 (`method="rank"`, `method="bulk"`), and
+by law."""
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from vijax.trust import bulk_ess, rhat
 
 
 def chains():
-    """Four chains of 201 draws, autocorrelation 0.7, of two quantities; in the second the last chain is elsewhere."""
+    """Four chains of 201 draws, autocorrelation 0.7, of two quantities; in the second the last
+    chain is elsewhere."""
     noise = np.random.RandomState(0).standard_normal((4, 201, 2))
     x = np.zeros_like(noise)
     for t in range(201):
@@ -25,9 +27,17 @@ def wide():
 @pytest.mark.parametrize(
     ("draws", "want_rhat", "want_ess"),
     [
-        (chains()[0], [1.043605666227038, 1.1149841412370693], [141.4631039320032, 30.9409129689441]),
+        (
+            chains()[0],
+            [1.043605666227038, 1.1149841412370693],
+            [141.4631039320032, 30.9409129689441],
+        ),
         (wide(), [1.1062463839685626, 1.213619283723854], [195.99200987100545, 23.20538476782682]),
-        (chains()[1], [1.0034001636020555, 1.0017454354228708], [789.2307991666697, 827.5915217934797]),
+        (
+            chains()[1],
+            [1.0034001636020555, 1.0017454354228708],
+            [789.2307991666697, 827.5915217934797],
+        ),
     ],
     ids=["autocorrelated", "one of another width", "rounded, with ties"],
 )
@@ -53,7 +63,8 @@ def test_ranks_do_not_see_the_scale():
 
 
 def test_constants():
-    """A quantity that never moves says nothing; one that moves only between chains has not converged."""
+    """A quantity that never moves says nothing; one that moves only between chains has not
+    converged."""
     same, different = np.ones((4, 20)), np.tile(np.arange(4.0)[:, None], 20)
     assert np.isnan(rhat(same))
     assert np.isnan(bulk_ess(same))
@@ -71,9 +82,14 @@ def test_one_chain_is_judged_by_its_halves():
 
 
 def test_draws_that_cannot_be():
-    with pytest.raises(ValueError, match=r"draws: expected axes \(chains, draws, ...\) of 4 draws or more, got shape"):
+    with pytest.raises(
+        ValueError,
+        match=r"draws: expected axes \(chains, draws, ...\) of 4 draws or more, got shape",
+    ):
         rhat(np.zeros(9))
-    with pytest.raises(ValueError, match=r"draws: expected axes .* of 10 draws or more, got shape \(2, 9\)"):
+    with pytest.raises(
+        ValueError, match=r"draws: expected axes .* of 10 draws or more, got shape \(2, 9\)"
+    ):
         bulk_ess(np.zeros((2, 9)))
     with pytest.raises(ValueError, match="draws: expected finite numbers"):
         rhat([[0.0, 1.0, np.nan, 2.0]])

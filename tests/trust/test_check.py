@@ -1,4 +1,5 @@
-"""All checks of one fit: right fits pass, broken ones are found, by posteriors that are known in closed form."""
+"""All checks of one fit: right fits pass, broken ones are found, by posteriors that are known in
+closed form."""
 
 import sys
 
@@ -12,7 +13,9 @@ import vijax as vi
 from vijax.verdict.report import Others
 
 KEY = jax.random.key(0)
-FLIPS = np.repeat(np.array([1.0, 0.0], np.float32), (7, 3))  # with a uniform prior the posterior is Beta(8, 4)
+FLIPS = np.repeat(
+    np.array([1.0, 0.0], np.float32), (7, 3)
+)  # with a uniform prior the posterior is Beta(8, 4)
 RIGHT = stats.beta(8, 4)
 
 
@@ -21,7 +24,9 @@ def coin():
         globals={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
         energy=lambda s, y: y * s["bias"].log + (1 - y) * s["bias"].log1m,
         example=0.0,
-        sample=lambda values, y, key: jax.random.bernoulli(key, values["bias"], jnp.shape(y)).astype(float),
+        sample=lambda values, y, key: jax.random.bernoulli(
+            key, values["bias"], jnp.shape(y)
+        ).astype(float),
     )
 
 
@@ -94,7 +99,9 @@ def test_a_q_that_is_too_narrow_is_found_by_the_chains():
 
 def test_independent_normals_are_found_too_narrow_by_linear_response():
     precision = np.array([[2.0, 1.6], [1.6, 2.0]])
-    model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * (v["x"] - 3) @ jnp.asarray(precision) @ (v["x"] - 3))
+    model = vi.density(
+        {"x": vi.free(2)}, lambda v: -0.5 * (v["x"] - 3) @ jnp.asarray(precision) @ (v["x"] - 3)
+    )
     verdict = vi.trust.check(vi.dadvi(model, key=KEY), key=jax.random.key(1))
     known = np.sqrt(np.diag(np.linalg.inv(precision)))
     by_response = verdict.checks["linear response"].log_sds
@@ -103,7 +110,10 @@ def test_independent_normals_are_found_too_narrow_by_linear_response():
         np.testing.assert_allclose(one.sd * np.exp(one.log_sd_off), right, rtol=0.15)
     assert not verdict.usable
     assert not verdict.checks["predictive checks"].made
-    assert "predictive: expected a model that says how data are drawn" in verdict.checks["predictive checks"].said
+    assert (
+        "predictive: expected a model that says how data are drawn"
+        in verdict.checks["predictive checks"].said
+    )
     assert verdict.checks["restarts"].said.endswith("searches were part of the fit.")
 
 
@@ -118,16 +128,25 @@ def test_modes_that_searches_found_beside_q_are_a_fault():
 def test_data_that_the_model_does_not_make_are_a_fault():
     y = np.random.default_rng(0).negative_binomial(1, 0.2, size=(200, 1)).astype(np.float32)
     model = vi.models.mixture(vi.models.emission.poisson(1, dim=1))
-    for data, usable in ((y, False), (np.random.default_rng(1).poisson(4.0, (200, 1)).astype(np.float32), True)):
+    for data, usable in (
+        (y, False),
+        (np.random.default_rng(1).poisson(4.0, (200, 1)).astype(np.float32), True),
+    ):
         verdict = checked(vi.fit(vi.cavi(model), data, num_steps=3, key=KEY), data)
         assert verdict.usable is usable
-        assert usable or "The model does not make such data: sd of data, column 0" in verdict.faults[0]
+        assert (
+            usable or "The model does not make such data: sd of data, column 0" in verdict.faults[0]
+        )
 
 
 def test_a_local_optimum_is_found_by_other_starts():
     rng = np.random.default_rng(1)
-    y = np.concatenate([rng.normal(center, 0.3, (30, 1)) for center in (-6, -2, 2, 6)]).astype(np.float32)
-    model = vi.models.mixture(vi.models.emission.unit_gaussian(4, dim=1), init=vi.init.random_responsibilities())
+    y = np.concatenate([rng.normal(center, 0.3, (30, 1)) for center in (-6, -2, 2, 6)]).astype(
+        np.float32
+    )
+    model = vi.models.mixture(
+        vi.models.emission.unit_gaussian(4, dim=1), init=vi.init.random_responsibilities()
+    )
     fits = [vi.fit(vi.cavi(model), y, num_steps=60, key=jax.random.key(i)) for i in range(6)]
     ends = [fit.elbo for fit in fits]
     assert max(ends) - min(ends) > 10
@@ -140,7 +159,10 @@ def test_of_points_it_is_said_why_they_are_not_judged():
     verdict = checked(vi.fit(vi.em(COIN), FLIPS, num_steps=2, key=KEY))
     assert verdict.usable
     assert "bias: not known: no check could judge it" in str(verdict)
-    assert [name for name, one in verdict.checks.items() if one.made] == ["predictive checks", "restarts"]
+    assert [name for name, one in verdict.checks.items() if one.made] == [
+        "predictive checks",
+        "restarts",
+    ]
     assert "points of ['bias']" in verdict.checks["short chains"].said
 
 
@@ -150,7 +172,10 @@ def test_of_documents_it_is_said_why_their_density_is_not_weighed():
     corpus = vi.data.Corpus.from_counts(counts, list("abcdef"))
     fit = vi.fit(vi.cavi(vi.models.lda(2, 6)), corpus, num_steps=3, key=KEY)
     checks = vi.trust.check(fit, corpus, key=KEY, restarts=1).checks
-    expected = "fit: expected a model of rows, got one of documents, without a density. Compare held-out scores,"
+    expected = (
+        "fit: expected a model of rows, got one of documents, without a density. Compare held-out "
+        "scores,"
+    )
     for name in ("importance weights", "short chains"):
         assert checks[name].said.startswith(expected)
         assert not checks[name].made
@@ -166,16 +191,24 @@ def test_data_that_are_too_large_for_a_minute_are_said(monkeypatch):
     for name, limit in (("WORK", 4000), ("WORK_OF_CHAINS", 600), ("NUMBERS", 9000)):
         monkeypatch.setattr(limits, name, limit)
     checks = checked(fitted(8, 4)).checks  # of ten flips
-    assert "data: expected 8 rows or fewer, for a minute, got 10" in checks["importance weights"].said
+    assert (
+        "data: expected 8 rows or fewer, for a minute, got 10" in checks["importance weights"].said
+    )
     assert "data: expected 9 rows or fewer, for a minute, got 10" in checks["short chains"].said
-    assert "data: expected 9 numbers or fewer, for a minute, got 10" in checks["predictive checks"].said
+    assert (
+        "data: expected 9 numbers or fewer, for a minute, got 10"
+        in checks["predictive checks"].said
+    )
     assert [name for name, one in checks.items() if one.made] == ["linear response", "restarts"]
 
 
 def test_of_very_many_numbers_only_predictions_and_other_starts_are_checked(monkeypatch):
     monkeypatch.setattr(sys.modules["vijax.trust.check"], "MOST_NUMBERS", 0)
     verdict = checked(fitted(8, 4))
-    assert [name for name, one in verdict.checks.items() if one.made] == ["predictive checks", "restarts"]
+    assert [name for name, one in verdict.checks.items() if one.made] == [
+        "predictive checks",
+        "restarts",
+    ]
     assert "The globals are 1 numbers; up to 0 are looked at one by one." in str(verdict)
     assert "of q may be off is not known." in str(verdict)
 
@@ -185,7 +218,8 @@ def test_the_verdict_of_a_row_that_judges_nothing_names_the_call():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [({"fit": 3}, "fit: expected what a fit returned"), ({"restarts": 0}, "restarts")]
+    ("given", "words"),
+    [({"fit": 3}, "fit: expected what a fit returned"), ({"restarts": 0}, "restarts")],
 )
 def test_arguments_that_make_no_sense(given, words):
     with pytest.raises(ValueError, match=words):
@@ -193,7 +227,8 @@ def test_arguments_that_make_no_sense(given, words):
 
 
 def test_tables_are_read_by_the_names_of_their_columns_and_documents_by_their_words():
-    """In another order of columns a mixture was said to make no such data; other words were taken for the fit's."""
+    """In another order of columns a mixture was said to make no such data; other words were taken
+    for the fit's."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     table = pandas.DataFrame({"age": 60 + 5 * rng.normal(size=60), "dose": rng.normal(size=60)})
@@ -205,7 +240,9 @@ def test_tables_are_read_by_the_names_of_their_columns_and_documents_by_their_wo
         fit, lambda y: jnp.nanmean(y, 0), data, key=jax.random.key(1), num_draws=50
     )
     np.testing.assert_array_equal(asked(turned).observed, asked(standard).observed)
-    one, other = (vi.trust.check(fit, data, key=jax.random.key(2), restarts=1) for data in (standard, turned))
+    one, other = (
+        vi.trust.check(fit, data, key=jax.random.key(2), restarts=1) for data in (standard, turned)
+    )
     assert str(one) == str(other)
     counts = rng.poisson(1.0, size=(8, 3))
     topics = vi.fit(
@@ -215,4 +252,6 @@ def test_tables_are_read_by_the_names_of_their_columns_and_documents_by_their_wo
         key=jax.random.key(0),
     )
     with pytest.raises(ValueError, match="word"):
-        vi.trust.check(topics, vi.data.Corpus.from_counts(counts, ("x", "y", "z")), key=jax.random.key(2))
+        vi.trust.check(
+            topics, vi.data.Corpus.from_counts(counts, ("x", "y", "z")), key=jax.random.key(2)
+        )

@@ -1,4 +1,5 @@
-"""Leave-one-out against its exact value in a conjugate model and against arviz 0.23.4; the WAIC by hand."""
+"""Leave-one-out against its exact value in a conjugate model and against arviz 0.23.4; the WAIC by
+hand."""
 
 import numpy as np
 import pytest
@@ -46,7 +47,8 @@ def test_draws_of_an_approximation_without_their_ratios_are_another_posterior():
 
 @pytest.mark.parametrize("name", LAWS)
 def test_waic_of_a_conjugate_model(name):
-    """The variance of a quadratic log likelihood under a normal posterior: v^2 / 2 + v (y - m)^2."""
+    """The variance of a quadratic log likelihood under a normal posterior: v^2 / 2 + v (y -
+    m)^2."""
     log_lik, ratios = drawn(name)
     found = waic(log_lik, log_ratios=ratios)
     m, v = POSTERIOR.mean(), POSTERIOR.var()
@@ -65,19 +67,32 @@ def test_numbers_of_arviz():
     found = loo(log_lik)
     want = [-23.229445246717212, 6.264198823939384 * np.sqrt(6 / 5), 2.7921775761136374]
     np.testing.assert_allclose(found[:3], want, rtol=1e-10)
-    khat = [0.08307072771862199, 0.10109099542282475, 0.21043137648753862, 0.17155034879381267, 0.1342321639814029]
+    khat = [
+        0.08307072771862199,
+        0.10109099542282475,
+        0.21043137648753862,
+        0.17155034879381267,
+        0.1342321639814029,
+    ]
     np.testing.assert_allclose(found.khat[:5], khat, rtol=1e-9)
     criterion = waic(log_lik)
     np.testing.assert_allclose(criterion.p_eff * 499 / 500, 2.7973084476280943, rtol=1e-10)
-    np.testing.assert_allclose(criterion.elpd + criterion.p_eff, -23.234576118231672 + 2.7973084476280943, rtol=1e-10)
+    np.testing.assert_allclose(
+        criterion.elpd + criterion.p_eff, -23.234576118231672 + 2.7973084476280943, rtol=1e-10
+    )
 
 
 def test_draws_of_no_weight_say_nothing():
     """Their likelihood may be zero; a posterior has none such."""
     log_lik, ratios = drawn("approximation")
     more = np.vstack([log_lik, np.full(NUM, -np.inf)]), np.append(ratios, -np.inf)
-    np.testing.assert_array_equal(loo(more[0], log_ratios=more[1]).pointwise, loo(log_lik, log_ratios=ratios).pointwise)
-    with pytest.raises(ValueError, match=r"log_lik: expected finite numbers, got others for groups \[0, 1, 2, 3, 4\]"):
+    np.testing.assert_array_equal(
+        loo(more[0], log_ratios=more[1]).pointwise, loo(log_lik, log_ratios=ratios).pointwise
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"log_lik: expected finite numbers, got others for groups \[0, 1, 2, 3, 4\]",
+    ):
         loo(more[0])
 
 
@@ -87,9 +102,17 @@ def test_one_group_has_no_standard_error():
 
 
 def test_shapes_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"log_lik: expected an array \(draws, groups\) .*, got shape \(5,\)"):
+    with pytest.raises(
+        ValueError, match=r"log_lik: expected an array \(draws, groups\) .*, got shape \(5,\)"
+    ):
         loo(np.zeros(5))
-    with pytest.raises(ValueError, match=r"log_ratios: expected one number for each of the 5 draws, got shape \(4,\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"log_ratios: expected one number for each of the 5 draws, got shape \(4,\)",
+    ):
         waic(np.zeros((5, 2)), log_ratios=np.zeros(4))
-    with pytest.raises(ValueError, match="log_ratios: expected two draws or more at which the posterior is not zero"):
+    with pytest.raises(
+        ValueError,
+        match="log_ratios: expected two draws or more at which the posterior is not zero",
+    ):
         loo(np.zeros((2, 2)), log_ratios=[0.0, -np.inf])

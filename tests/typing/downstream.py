@@ -16,7 +16,9 @@ def cluster(rows: np.ndarray, number: int) -> np.ndarray:
 
 
 def own(y: jax.Array) -> float:
-    def bound(s: dict[str, vi.families.BetaStats], y: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
+    def bound(
+        s: dict[str, vi.families.BetaStats], y: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, None]:
         return y * s["bias"].log + (1 - y) * s["bias"].log1m, None
 
     coin = vi.model(prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}), local_elbo=bound)

@@ -19,14 +19,18 @@ NAMES = {"x": vi.free(), "y": vi.free()}
 ROWS = {"advi": 2000, "bbvi": 2000, "ngvi": 400}
 SEPARABLE = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
 UNBOUNDED, FINISHED = vi.Status.UNBOUNDED, vi.Status.FINISHED
-DENSITIES = {  # by name, and how fits of them end: most are of a standard normal y, and an x beside it
+# by name, and how fits of them end: most are of a standard normal y, and an x beside it
+DENSITIES = {
     "no prior": (lambda v: norm.logpdf(v["y"]) + 0.0 * v["x"], UNBOUNDED),
     "wide": (lambda v: norm.logpdf(v["y"]) - 0.5 * (v["x"] / 1e9) ** 2, FINISHED),
     "heavy tails": (lambda v: norm.logpdf(v["y"]) - jnp.log1p((v["x"] / 1e3 - 1) ** 2), FINISHED),
     "far away": (lambda v: norm.logpdf(v["y"]) + norm.logpdf(v["x"], 40.0, 0.1), FINISHED),
     "two exponentials": (lambda v: norm.logpdf(v["y"]) - jnp.abs(v["x"]) / 1e4, FINISHED),
     "a sum": (lambda v: norm.logpdf(v["x"] + v["y"]), UNBOUNDED),
-    "a sum, and a wide prior": (lambda v: norm.logpdf(v["x"] + v["y"]) + norm.logpdf(v["x"], 0, 1e4), FINISHED),
+    "a sum, and a wide prior": (
+        lambda v: norm.logpdf(v["x"] + v["y"]) + norm.logpdf(v["x"], 0, 1e4),
+        FINISHED,
+    ),
     "infinite": (lambda v: v["x"] ** 2 + norm.logpdf(v["y"]), UNBOUNDED),
 }
 ALONE = ["no prior", "wide", "heavy tails", "far away", "two exponentials"]
@@ -36,12 +40,15 @@ ALONE = ["no prior", "wide", "heavy tails", "far away", "two exponentials"]
 @functools.cache
 def algorithm(row):
     """Of the density whose number is the data: so all share a program."""
-    which = lambda v, number: jax.lax.switch(number, [density for density, _ in DENSITIES.values()], v)
+    which = lambda v, number: jax.lax.switch(
+        number, [density for density, _ in DENSITIES.values()], v
+    )
     return getattr(vi, row)(vi.density(NAMES, which))
 
 
 @pytest.mark.parametrize(
-    ("row", "name"), [(row, name) for row in ROWS for name in (DENSITIES if row == "ngvi" else ALONE)]
+    ("row", "name"),
+    [(row, name) for row in ROWS for name in (DENSITIES if row == "ngvi" else ALONE)],
 )
 def test_of_an_improper_density_it_is_said_and_of_no_other(row, name):
     number = np.int32(list(DENSITIES).index(name))
@@ -50,12 +57,21 @@ def test_of_an_improper_density_it_is_said_and_of_no_other(row, name):
     assert (fit.report is None) == (fit.status is FINISHED)
     assert fit.report is None or not fit.report.usable
     if name == "no prior":
-        assert fit.verdict.startswith("Do not use this fit: the bound grows without limit along x. ")
+        assert fit.verdict.startswith(
+            "Do not use this fit: the bound grows without limit along x. "
+        )
 
 
 def test_it_is_an_error_unless_asked_for():
-    with pytest.raises(vi.DivergedError, match=r"grows without limit along x.*proper prior") as error:
-        vi.fit(algorithm("ngvi"), np.int32(list(DENSITIES).index("no prior")), num_steps=ROWS["ngvi"], key=KEY)
+    with pytest.raises(
+        vi.DivergedError, match=r"grows without limit along x.*proper prior"
+    ) as error:
+        vi.fit(
+            algorithm("ngvi"),
+            np.int32(list(DENSITIES).index("no prior")),
+            num_steps=ROWS["ngvi"],
+            key=KEY,
+        )
     assert error.value.fit.status is UNBOUNDED
 
 
@@ -69,7 +85,7 @@ def test_labels_that_a_line_separates():
         assert vi.fit(vi.ngvi(model), data, num_steps=400, key=KEY, throw=False).status is status
 
 
-# --- free variables in an energy ------------------------------------------------------------------------------------
+# --- free variables in an energy ------------------------------------------------------------------
 Y = np.random.default_rng(1).normal(1.0, 2.0, 60).astype(np.float32)
 GAMMA = vi.Gamma.from_shape_rate(1.0, 1.0)
 
@@ -79,9 +95,12 @@ FREE, WIDE = vi.free(), vi.free(log_prior=lambda x: -0.5 * (x / 1e6) ** 2)
 
 @functools.cache
 def of_energy(idle=FREE):
-    """Normal data about a free mean, with a precision that has a conjugate prior; beside them what no datum knows."""
+    """Normal data about a free mean, with a precision that has a conjugate prior; beside them what
+    no datum knows."""
     energy = lambda s, y: 0.5 * (s["precision"].log - s["precision"].value * (y - s["mean"]) ** 2)
-    return vi.energy_model(globals={"mean": vi.free(), "idle": idle, "precision": GAMMA}, energy=energy, example=0.0)
+    return vi.energy_model(
+        globals={"mean": vi.free(), "idle": idle, "precision": GAMMA}, energy=energy, example=0.0
+    )
 
 
 @functools.cache
@@ -120,8 +139,8 @@ def test_one_that_the_data_or_a_wide_prior_know_is_proper():
 
 
 def test_locals_of_an_energy_are_found_anew_on_the_way():
-    """Two clusters, and a shift of both means that their conjugate priors know; beside it a number that nothing knows,
-    unless every row says a little of it."""
+    """Two clusters, and a shift of both means that their conjugate priors know; beside it a number
+    that nothing knows, unless every row says a little of it."""
 
     def energy(s, row):
         y, (by, idle) = row[0], s["shift"]
@@ -146,13 +165,15 @@ def test_auto_says_so_of_an_energy():
     assert "restart_elbo" not in fit.trace
 
 
-# --- minibatches ------------------------------------------------------------------------------------------------------
+# --- minibatches ----------------------------------------------------------------------------------
 @functools.cache
 def balanced(surplus):
-    """A prior that grows by as much curvature as the 61 rows take back, but for the surplus: proper where that is below
-    zero, by all of the rows alone."""
+    """A prior that grows by as much curvature as the 61 rows take back, but for the surplus: proper
+    where that is below zero, by all of the rows alone."""
     lik = lambda v, y: -0.5 * (v["x"] - y) ** 2
-    return vi.density({"x": vi.free()}, log_prior=lambda v: 0.5 * (61 + surplus) * v["x"] ** 2, log_lik=lik)
+    return vi.density(
+        {"x": vi.free()}, log_prior=lambda v: 0.5 * (61 + surplus) * v["x"] ** 2, log_lik=lik
+    )
 
 
 ROWS_61 = np.zeros(61, np.float32)
@@ -172,7 +193,8 @@ def test_of_a_minibatch_the_groups_count_as_all_of_them(size, surplus):
 @pytest.mark.parametrize("weights", [None, [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]])
 @pytest.mark.parametrize("num_groups", [None, 61.0])
 def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, num_groups):
-    """The total at any place is the prior and N / S times what the groups add; without N they are all there is."""
+    """The total at any place is the prior and N / S times what the groups add; without N they are
+    all there is."""
     rows = np.arange(5, dtype=np.float32)
     seen = rows if weights is None else np.where(weights, rows, 1e30)
     batch = Minibatch(seen, num_groups, None if weights is None else np.float32(weights))
@@ -181,10 +203,12 @@ def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, nu
     liks = -0.5 * (places - kept) ** 2
     scale = 1.0 if num_groups is None else num_groups / len(kept)
     expected = 30.5 * places[:, 0] ** 2 + scale * liks.sum(1)
-    np.testing.assert_allclose(target_of(balanced(0.0).free, batch).values(places), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        target_of(balanced(0.0).free, batch).values(places), expected, rtol=1e-5
+    )
 
 
-# --- by vijax.auto and vijax.dadvi ------------------------------------------------------------------------------------
+# --- by vijax.auto and vijax.dadvi ----------------------------------------------------------------
 SEVERAL = {"x": vi.free(), "y": vi.free(3)}
 METHODS = {"auto": vi.auto, "dadvi": vi.dadvi}
 
@@ -195,7 +219,9 @@ def proper(v):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    "density", [lambda v: norm.logpdf(v["x"]), lambda v: proper(v) + v["x"] ** 2], ids=["flat", "growing"]
+    "density",
+    [lambda v: norm.logpdf(v["x"]), lambda v: proper(v) + v["x"] ** 2],
+    ids=["flat", "growing"],
 )
 def test_an_improper_one_must_not_be_used(method, density):
     fit = METHODS[method](vi.density(SEVERAL, density), key=KEY)
@@ -205,7 +231,12 @@ def test_an_improper_one_must_not_be_used(method, density):
 
 
 def test_proper_ones_are_not_taken_for_such():
-    """A gradient that is zero at some starts, or a part that is no number at some, is none of this."""
+    """A gradient that is zero at some starts, or a part that is no number at some, is none of
+    this."""
     kinked = lambda v: proper(v) - jax.nn.relu(v["x"]) - jnp.where(v["x"] > 1.9, jnp.nan, 0.0) * 0.0
-    for density in (lambda v: proper(v) - jax.nn.relu(v["x"]), kinked, lambda v: 1e6 + 1e4 * proper(v)):
+    for density in (
+        lambda v: proper(v) - jax.nn.relu(v["x"]),
+        kinked,
+        lambda v: 1e6 + 1e4 * proper(v),
+    ):
         assert vi.auto(vi.density(SEVERAL, density), key=KEY).report.usable

@@ -1,4 +1,5 @@
-"""The table of limits: each has a unit and a reason, is read by a judge, and stands nowhere else."""
+"""The table of limits: each has a unit and a reason, is read by a judge, and stands nowhere
+else."""
 
 import ast
 import itertools
@@ -65,9 +66,16 @@ def assigned_numbers(path):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name | ast.Tuple):
             target, value = node.targets[0], node.value
             names = target.elts if isinstance(target, ast.Tuple) else [target]
-            values = value.elts if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else [value]
+            values = (
+                value.elts
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+                else [value]
+            )
             for name, given in zip(names, values, strict=True):
-                if any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in ast.walk(given)):
+                if any(
+                    isinstance(part, ast.Constant) and isinstance(part.value, float)
+                    for part in ast.walk(given)
+                ):
                     yield name.id
 
 
@@ -93,7 +101,9 @@ def test_a_judge_has_no_limit_of_its_own(path):
 
 def test_reasons_are_true():
     """What the texts say of intervals and chances, by SciPy."""
-    share = lambda mean, log_sd: np.diff(stats.norm.cdf(np.array([-1.96, 1.96]) * np.exp(log_sd) + mean))[0]
+    share = lambda mean, log_sd: np.diff(
+        stats.norm.cdf(np.array([-1.96, 1.96]) * np.exp(log_sd) + mean)
+    )[0]
     of_sds = lambda off: [round(100 * share(0.0, sign * off)) for sign in (-1, 1)]
     assert of_sds(limits.GOOD) == [92, 97]
     assert of_sds(limits.FAIR) == [85, 99]

@@ -1,4 +1,5 @@
-"""The verdict on fits by steps: judged on draws, against what is known exactly; what is said of fits that cannot be."""
+"""The verdict on fits by steps: judged on draws, against what is known exactly; what is said of
+fits that cannot be."""
 
 import dataclasses
 import functools
@@ -76,8 +77,8 @@ def _cov(q):
 
 @pytest.mark.parametrize("name", GUIDES)
 def test_bound_and_moves_are_those_of_normals(name):
-    """ELBO = log Z - KL(q || p). Means begin to move by S P (m_p - m_q), where S is q's covariance and P p's precision;
-    log sds by (1 - diag(S P S) / diag(S)) / 2."""
+    """ELBO = log Z - KL(q || p). Means begin to move by S P (m_p - m_q), where S is q's covariance
+    and P p's precision; log sds by (1 - diag(S P S) / diag(S)) / 2."""
     fit, mean, cov = of_guide(name, MEAN + 0.3, 0.6)
     found, gap = fit.judged(key=KEY, num_draws=4096), mean - MEAN
     kl = 0.5 * (np.trace(PRECISION @ cov) + gap @ PRECISION @ gap - 3 + np.linalg.slogdet(COV)[1])
@@ -86,7 +87,9 @@ def test_bound_and_moves_are_those_of_normals(name):
     assert found.elbo.standard_error < 0.02
     assert 0.5 * kl < found.gap < kl + 0.1
     sds = np.sqrt(np.diag(cov))
-    np.testing.assert_array_less(abs(found.shift + cov @ PRECISION @ gap / sds), 5 * found.shift_error)
+    np.testing.assert_array_less(
+        abs(found.shift + cov @ PRECISION @ gap / sds), 5 * found.shift_error
+    )
     stretch = 0.5 * (1 - np.diag(cov @ PRECISION @ cov) / sds**2)
     np.testing.assert_array_less(abs(found.stretch - stretch), 5 * found.stretch_error)
     assert found.shift_error.max() < 0.05
@@ -109,12 +112,17 @@ def test_bound_and_moves_are_those_of_normals(name):
     ],
 )
 @pytest.mark.parametrize("key", range(3))
-def test_a_mean_that_is_far_off_is_of_no_use_and_a_good_fit_is_praised(off, wide, usable, words, key):
-    """Off by so many posterior sds in each coordinate, and so many times as wide as the posterior."""
+def test_a_mean_that_is_far_off_is_of_no_use_and_a_good_fit_is_praised(
+    off, wide, usable, words, key
+):
+    """Off by so many posterior sds in each coordinate, and so many times as wide as the
+    posterior."""
     scale = np.linalg.cholesky(wide**2 * COV)
     frame = Frame(np.float32(MEAN + off * SDS), np.float32(scale))  # float32 holds it so
     model = with_guide(target(), vi.guides.full_rank(), is_framed=True)
-    fit = held(model, MultivariateNormal.from_mean_cov(jnp.zeros(3), jnp.eye(3)), hyper={"frame": frame})
+    fit = held(
+        model, MultivariateNormal.from_mean_cov(jnp.zeros(3), jnp.eye(3)), hyper={"frame": frame}
+    )
     found = fit.judged(key=jax.random.key(key))
     assert found.usable is usable
     assert found.verdict.startswith("Do not use this fit: ") is not usable
@@ -123,15 +131,23 @@ def test_a_mean_that_is_far_off_is_of_no_use_and_a_good_fit_is_praised(off, wide
 
 def test_a_narrow_normal_shows_in_the_tail_of_the_ratios():
     """p / q grows as exp(z^2 / 2) does: no mean of it exists."""
-    q = MultivariateNormal.from_mean_cov(jnp.asarray(MEAN + SDS, jnp.float32), jnp.asarray(1e-4 * COV, jnp.float32))
+    q = MultivariateNormal.from_mean_cov(
+        jnp.asarray(MEAN + SDS, jnp.float32), jnp.asarray(1e-4 * COV, jnp.float32)
+    )
     assert held(target(), q).judged(key=KEY).khat > 0.7
 
 
 def test_ratios_that_are_all_equal_are_no_tail():
-    """An exactly normal posterior, in both precisions: its k-hat cannot be estimated, and is no reason to warn."""
+    """An exactly normal posterior, in both precisions: its k-hat cannot be estimated, and is no
+    reason to warn."""
     with jax.enable_x64(True):
-        mean, precision = MEAN.copy(), PRECISION.copy()  # JAX remembers arrays that a program of float32 has read
-        model = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (v["x"] - mean) @ precision @ (v["x"] - mean))
+        mean, precision = (
+            MEAN.copy(),
+            PRECISION.copy(),
+        )  # JAX remembers arrays that a program of float32 has read
+        model = vi.density(
+            {"x": vi.free(3)}, lambda v: -0.5 * (v["x"] - mean) @ precision @ (v["x"] - mean)
+        )
         found = held(model, MultivariateNormal.from_mean_cov(MEAN, COV)).judged(key=KEY)
     assert found.khat < 0.7
     assert found.gap < 1e-6
@@ -142,7 +158,9 @@ def test_ratios_that_are_all_equal_are_no_tail():
 def test_of_a_frame_it_is_that_of_the_free_coordinates():
     """Correlated coordinates, in which those of the frame are none of the variables'."""
     cov = 0.5 * COV
-    plain = held(target(), MultivariateNormal.from_mean_cov(np.float32(MEAN + 0.2), np.float32(cov)))
+    plain = held(
+        target(), MultivariateNormal.from_mean_cov(np.float32(MEAN + 0.2), np.float32(cov))
+    )
     framed = with_guide(target(), vi.guides.full_rank(), is_framed=True)
     scale = np.linalg.cholesky(cov / 16)
     frame = Frame(np.float32(MEAN - 1.0), np.float32(scale))
@@ -158,7 +176,7 @@ def test_of_a_frame_it_is_that_of_the_free_coordinates():
         assert said.shift_error.max() < 0.02
 
 
-# --- data -----------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 ROWS = np.random.default_rng(1).normal(2.0, 1.0, 1001).astype(np.float32)
 
 
@@ -173,13 +191,18 @@ def exact(rows=ROWS):
     total = np.asarray(rows, float)
     variance = 1 / (len(total) + 0.01)
     mean = variance * total.sum()
-    at_zero = -0.5 * np.log(2 * np.pi) * len(total) - 0.5 * total @ total - 0.5 * np.log(2 * np.pi * 100)
+    at_zero = (
+        -0.5 * np.log(2 * np.pi) * len(total) - 0.5 * total @ total - 0.5 * np.log(2 * np.pi * 100)
+    )
     return mean, variance, at_zero + 0.5 * mean**2 / variance + 0.5 * np.log(2 * np.pi * variance)
 
 
 def posterior_of_rows(model=None):
     mean, variance, _ = exact()
-    return held(model or of_rows(), MultivariateNormal.from_mean_cov(jnp.float32([mean]), jnp.float32([[variance]])))
+    return held(
+        model or of_rows(),
+        MultivariateNormal.from_mean_cov(jnp.float32([mean]), jnp.float32([[variance]])),
+    )
 
 
 @pytest.mark.parametrize("rows", [64, 300, 4096])
@@ -205,7 +228,10 @@ def test_where_rounding_hides_the_density_it_is_told():
     found = held(model, MultivariateNormal.from_mean_cov(jnp.zeros(1), jnp.eye(1))).judged(key=KEY)
     assert found.rounding > 1
     assert found.usable
-    assert "Rounding leaves the log density known to 12 nats only: judge in float64. How near q is to" in found.verdict
+    assert (
+        "Rounding leaves the log density known to 12 nats only: judge in float64. How near q is to"
+        in found.verdict
+    )
     assert "k-hat" not in found.verdict
 
 
@@ -236,7 +262,7 @@ def test_a_density_of_zero_is_of_no_use(outside):
     assert "Declare the supports" in found.verdict
 
 
-# --- fits -----------------------------------------------------------------------------------------------------------
+# --- fits -----------------------------------------------------------------------------------------
 PRIOR = vi.Gamma.from_shape_rate(1.0, 1.0)
 RARE = (3 + 2 * np.random.default_rng(0).normal(size=64)).astype(np.float32)
 
@@ -244,7 +270,9 @@ RARE = (3 + 2 * np.random.default_rng(0).normal(size=64)).astype(np.float32)
 @functools.lru_cache
 def energy():
     """Normal data about a free mean, with a conjugate precision."""
-    of = lambda s, y: 0.5 * (s["tau"].log - jnp.log(2 * jnp.pi) - s["tau"].value * (y - s["mean"]) ** 2)
+    of = lambda s, y: (
+        0.5 * (s["tau"].log - jnp.log(2 * jnp.pi) - s["tau"].value * (y - s["mean"]) ** 2)
+    )
     mean = vi.free(log_prior=lambda x: norm.logpdf(x, 0, 10))
     return vi.energy_model(globals={"mean": mean, "tau": PRIOR}, energy=of, example=0.0)
 
@@ -260,8 +288,16 @@ MADE = {
     "energy": lambda: (vi.svi(energy()), RARE, {"num_steps": 600}),
     "energy by ssvi": lambda: (vi.ssvi(energy()), RARE, {"num_steps": 600}),
     "energy, minibatches": lambda: (vi.svi(energy()), RARE, {"num_steps": 1000, "batch_size": 16}),
-    "low rank": lambda: (vi.advi(target(), guide=GUIDES["low_rank"], num_samples=8), None, {"num_steps": 1500}),
-    "mixture": lambda: (vi.advi(target(), guide=vi.guides.mixture(2), num_samples=8), None, {"num_steps": 1500}),
+    "low rank": lambda: (
+        vi.advi(target(), guide=GUIDES["low_rank"], num_samples=8),
+        None,
+        {"num_steps": 1500},
+    ),
+    "mixture": lambda: (
+        vi.advi(target(), guide=vi.guides.mixture(2), num_samples=8),
+        None,
+        {"num_steps": 1500},
+    ),
 }
 
 
@@ -275,16 +311,21 @@ def test_every_row_ends_with_a_verdict_and_gives_no_false_alarm(name):
         assert "Other modes were not looked for" in fit.verdict
         assert fit.khat == fit.judged().khat < 1
         last = fit.trace["elbo"][-50:]
-        assert fit.judged().elbo.value == pytest.approx(last.mean(), abs=float(0.1 + 4 * last.std() / 7))
+        assert fit.judged().elbo.value == pytest.approx(
+            last.mean(), abs=float(0.1 + 4 * last.std() / 7)
+        )
         assert "still rose" not in fit.verdict
 
 
 def test_of_an_energy_the_free_variables_are_judged_given_the_others():
-    """At the others' q the best q of the mean is the normal of their expectations: so it is found to be close."""
+    """At the others' q the best q of the mean is the normal of their expectations: so it is found
+    to be close."""
     fit = vi.fit(vi.svi(energy()), RARE, num_steps=600, key=KEY)
     assert "The free variables were judged, given q of the others." in fit.verdict
     tau = fit.posterior["tau"].mean()
-    off = MultivariateNormal.from_mean_cov(fit.posterior[Z].mean() + 3 * (64 * tau) ** -0.5, fit.posterior[Z].cov)
+    off = MultivariateNormal.from_mean_cov(
+        fit.posterior[Z].mean() + 3 * (64 * tau) ** -0.5, fit.posterior[Z].cov
+    )
     moved = fit._replace(state=fit.state._replace(posterior=fit.posterior.replace({Z: off})))
     found = moved.judged()
     assert found.shift == pytest.approx([-3.0], abs=0.3)
@@ -303,13 +344,17 @@ def test_auto_of_an_energy_is_judged_too():
 def test_it_is_judged_once_and_anew_where_the_state_is_another(monkeypatch):
     counted = []
     plain = on_draws.judge_on_draws
-    monkeypatch.setattr(on_draws, "judge_on_draws", lambda *args: (counted.append(1), plain(*args))[1])
+    monkeypatch.setattr(
+        on_draws, "judge_on_draws", lambda *args: (counted.append(1), plain(*args))[1]
+    )
     fit = vi.fit(vi.ngvi(target()), num_steps=150, key=KEY)
     assert not counted  # until it is asked for
     assert len({fit.verdict, fit.verdict, fit.judged().verdict}) == 1
     assert "verdict: finished: all steps were run. q is close" in repr(fit)
     assert len(counted) == 1
-    far = fit.posterior.replace({Z: MultivariateNormal.from_mean_cov(fit.posterior[Z].mean() + 50, jnp.eye(3))})
+    far = fit.posterior.replace(
+        {Z: MultivariateNormal.from_mean_cov(fit.posterior[Z].mean() + 50, jnp.eye(3))}
+    )
     moved = fit._replace(state=fit.state._replace(posterior=far))
     assert not moved.usable
     assert "Do not use this fit" in repr(moved).replace("\n    ", " ")
@@ -333,7 +378,8 @@ def test_equal_models_share_its_programs():
         return -0.5 * jnp.sum(v["x"] ** 2)
 
     make = lambda: held(
-        vi.density({"x": vi.free(2)}, density), MultivariateNormal.from_mean_cov(jnp.zeros(2), jnp.eye(2))
+        vi.density({"x": vi.free(2)}, density),
+        MultivariateNormal.from_mean_cov(jnp.zeros(2), jnp.eye(2)),
     )
     first = make().judged(key=KEY)
     before = traced.count
@@ -363,12 +409,16 @@ def test_data_so_large_that_it_costs_are_not_judged_unasked(monkeypatch):
     monkeypatch.setattr(on_draws, "MOST_WORK", 100_000)
     fit = vi.fit(vi.ngvi(of_rows()), ROWS, num_steps=100, key=KEY)
     assert fit.verdict == (
-        "finished: all steps were run. Not checked: how near q is to the posterior, for the data are large. "
-        "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on all groups."
+        "finished: all steps were run. Not checked: how near q is to the posterior, for the data "
+        "are large. "
+        "fit.judged(num_draws=128) judges it: for each draw an evaluation of the log density on "
+        "all groups."
     )
     assert np.isnan(fit.khat)
     assert fit.usable
-    with pytest.raises(ValueError, match=r"num_draws: expected a number of draws.*fit\.judged\(num_draws=128\)"):
+    with pytest.raises(
+        ValueError, match=r"num_draws: expected a number of draws.*fit\.judged\(num_draws=128\)"
+    ):
         fit.judged()
     assert fit.judged(num_draws=128).num_draws == 128
 
@@ -397,27 +447,44 @@ def test_so_many_draws_as_the_size_of_the_data_allows():
     class Sized:
         num_groups: int
 
-    counts = [on_draws.usual_draws(of_rows(), q, Sized(n)) for n in (10, 100_000, 400_000, 2_000_000, 3_000_000)]
+    counts = [
+        on_draws.usual_draws(of_rows(), q, Sized(n))
+        for n in (10, 100_000, 400_000, 2_000_000, 3_000_000)
+    ]
     assert counts == [512, 512, 167, 128, None]
     model = vi.density({"x": vi.free()}, lambda v, y: jnp.sum(norm.logpdf(y, v["x"])))
     assert num_rows(model, as_loader(ROWS, model, None, 0)) == 1001
     grouped = {"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}
-    model = vi.density({"m": vi.free()}, log_prior=lambda v: norm.logpdf(v["m"]), log_lik=lambda v, y: jnp.sum(y["y"]))
+    model = vi.density(
+        {"m": vi.free()},
+        log_prior=lambda v: norm.logpdf(v["m"]),
+        log_lik=lambda v, y: jnp.sum(y["y"]),
+    )
     assert num_rows(model, as_loader(grouped, model, None, 0)) == 300
-    assert num_rows(model, as_loader({"x": np.zeros((10, 30)), "y": np.zeros(10)}, model, None, 0)) == 10
+    assert (
+        num_rows(model, as_loader({"x": np.zeros((10, 30)), "y": np.zeros(10)}, model, None, 0))
+        == 10
+    )
 
 
-# --- drift ----------------------------------------------------------------------------------------------------------
+# --- drift ----------------------------------------------------------------------------------------
 def test_steps_that_moved_are_told_and_many_nats_of_a_far_fit_are_its_end():
     rng = np.random.default_rng(0)
     flat, rising = rng.normal(size=400), rng.normal(size=400) + 0.02 * np.arange(400)
-    near = MultivariateNormal.from_mean_cov(jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32))
-    wide = MultivariateNormal.from_mean_cov(jnp.asarray(MEAN, jnp.float32), jnp.asarray(4 * COV, jnp.float32))
+    near = MultivariateNormal.from_mean_cov(
+        jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32)
+    )
+    wide = MultivariateNormal.from_mean_cov(
+        jnp.asarray(MEAN, jnp.float32), jnp.asarray(4 * COV, jnp.float32)
+    )
     said = lambda q, trace: held(target(), q, {"elbo": trace}).judged(key=KEY)
     assert "still" not in said(near, flat).verdict
     drift = said(near, rising).drift
     assert drift.value == pytest.approx(2.0, abs=4 * drift.standard_error)
-    words = f"The bound still rose by {drift.value:.3g} nats over the last quarter of the steps. Take more steps."
+    words = (
+        f"The bound still rose by {drift.value:.3g} nats over the last quarter of the steps. Take "
+        "more steps."
+    )
     assert words in said(near, rising).verdict
     assert "still fell" in said(near, -rising).verdict
     assert said(near, 10 * rising).usable  # its draws say that it has arrived
@@ -432,7 +499,7 @@ def test_a_few_steps_far_off_are_no_drift():
     assert abs(on_draws.drift(trace).value) < 0.5
 
 
-# --- what is not judged ---------------------------------------------------------------------------------------------
+# --- what is not judged ---------------------------------------------------------------------------
 def coin():
     return vi.model(
         prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
@@ -443,7 +510,11 @@ def coin():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("cavi", r"^finished: all steps were run\. Not checked: whether another start ends higher .*restarts="),
+        (
+            "cavi",
+            r"^finished: all steps were run\. Not checked: whether another start ends higher "
+            r".*restarts=",
+        ),
         ("em", r"Not checked: .*a point says nothing of how uncertain it is: vijax\.cavi"),
         ("svi", r"how far q is from the posterior"),
     ],
@@ -453,7 +524,9 @@ def test_of_other_fits_it_is_said_what_was_not_checked_and_how_to(row, words):
     assert re.search(words, fit.verdict), fit.verdict
     assert fit.usable
     assert np.isnan(fit.khat)
-    with pytest.raises(ValueError, match=r"fit: expected one that can be judged on draws.*no free variables"):
+    with pytest.raises(
+        ValueError, match=r"fit: expected one that can be judged on draws.*no free variables"
+    ):
         fit.judged()
 
 
@@ -467,7 +540,11 @@ def test_a_fit_that_failed_is_not_judged_unasked():
 def test_of_an_e_step_that_draws_it_is_said():
     alg = vi.svi(energy(), estep=vi.estep.gibbs())
     fit = vi.Fit(
-        alg, alg.init(KEY), {}, vi.Status.FINISHED, judge=judge.Judge(as_loader(RARE, energy(), None, 0), 0, False)
+        alg,
+        alg.init(KEY),
+        {},
+        vi.Status.FINISHED,
+        judge=judge.Judge(as_loader(RARE, energy(), None, 0), 0, False),
     )
     assert "Not checked: how near q is to the posterior, for its E-step draws" in fit.verdict
     assert fit.usable
@@ -477,7 +554,9 @@ def test_a_pickled_fit_keeps_its_judgement_without_the_data():
     fit = vi.fit(vi.ngvi(target()), num_steps=100, key=KEY)
     later = pickle.loads(pickle.dumps(fit))
     assert later.judge.loader is None
-    assert later.verdict.endswith("Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it.")
+    assert later.verdict.endswith(
+        "Not checked: how near q is to the posterior. fit.judged(data, key=key) checks it."
+    )
     assert np.isnan(later.khat)
     assert "Not checked" in repr(later)
     assert later.judged(key=KEY).usable
@@ -499,7 +578,7 @@ def test_a_fit_without_data_says_what_it_needs():
     assert fit.judged(ROWS, key=KEY).usable
 
 
-# --- starts that diverge --------------------------------------------------------------------------------------------
+# --- starts that diverge --------------------------------------------------------------------------
 @functools.lru_cache
 def narrow(dim=2, **more):
     """Finite within one of zero alone."""
@@ -509,8 +588,13 @@ def narrow(dim=2, **more):
 @pytest.mark.parametrize("row", ["advi", "ngvi"])
 def test_a_fit_that_diverges_names_its_start_a_nearer_one_and_auto(row):
     alg = getattr(vi, row)(narrow())
-    means = [np.asarray(alg.init(keys.of_run(jax.random.key(key))[0]).posterior[Z].mean()) for key in range(8)]
-    key = next(key for key, mean in enumerate(means) if np.abs(mean).max() > 1.5)  # some begin inside
+    means = [
+        np.asarray(alg.init(keys.of_run(jax.random.key(key))[0]).posterior[Z].mean())
+        for key in range(8)
+    ]
+    key = next(
+        key for key, mean in enumerate(means) if np.abs(mean).max() > 1.5
+    )  # some begin inside
     with pytest.raises(vi.DivergedError) as error:
         vi.fit(alg, num_steps=50, key=jax.random.key(key))
     said = str(error.value)
@@ -523,7 +607,11 @@ def test_a_fit_that_diverges_names_its_start_a_nearer_one_and_auto(row):
 
 def test_where_a_density_starts():
     for start, most in ((None, 2.0), (0.02, 0.02)):
-        model = vi.density({"x": vi.free(500)}, lambda v: -jnp.sum(v["x"] ** 2), **({"start": start} if start else {}))
+        model = vi.density(
+            {"x": vi.free(500)},
+            lambda v: -jnp.sum(v["x"] ** 2),
+            **({"start": start} if start else {}),
+        )
         q = vi.advi(model).init(KEY).posterior[Z]
         assert 0.9 * most < np.abs(q.mean()).max() <= most
         np.testing.assert_allclose(q.std(), most / 20, rtol=1e-5)
@@ -533,12 +621,14 @@ def test_where_a_density_starts():
 
 
 def test_data_are_tried_where_fits_start():
-    with pytest.raises(ValueError, match=r"begin nearer to zero: vijax\.density\(\.\.\., start=0\.2\)"):
+    with pytest.raises(
+        ValueError, match=r"begin nearer to zero: vijax\.density\(\.\.\., start=0\.2\)"
+    ):
         vi.fit(vi.ngvi(narrow(30)), num_steps=1, key=KEY)
     assert vi.fit(vi.ngvi(narrow(30, start=0.1)), num_steps=20, key=KEY).num_skipped == 0
 
 
-# --- a differential equation ----------------------------------------------------------------------------------------
+# --- a differential equation ----------------------------------------------------------------------
 def infected(rates, dt=0.25, steps=120, every=8):
     """Shares of a population of an epidemic, by Runge and Kutta's rule."""
     contact, recovery, first = rates
@@ -552,12 +642,16 @@ def infected(rates, dt=0.25, steps=120, every=8):
         u = u + dt / 6 * (one + 2 * two + 2 * three + four)
         return u, u
 
-    return jax.lax.scan(step, jnp.stack([1 - first, first]), None, length=steps)[1][every - 1 :: every, 1]
+    return jax.lax.scan(step, jnp.stack([1 - first, first]), None, length=steps)[1][
+        every - 1 :: every, 1
+    ]
 
 
 @functools.lru_cache
 def epidemic():
-    seen = np.asarray(infected((0.8, 0.25, 0.005))) + 0.01 * np.random.default_rng(0).normal(size=15)
+    seen = np.asarray(infected((0.8, 0.25, 0.005))) + 0.01 * np.random.default_rng(0).normal(
+        size=15
+    )
 
     def log_density(v, y):
         prior = norm.logpdf(v["logs"], jnp.array([0.0, 0.0, -3.0]), 2.0).sum()
@@ -568,17 +662,23 @@ def epidemic():
 
 @pytest.mark.filterwarnings("ignore::vijax.fitting.status.SkippedStepsWarning")
 def test_of_a_differential_equation_a_fit_that_has_not_arrived_is_refused_and_one_that_has_is_not():
-    """Logs of rates begin a hundred posterior sds away: some fits arrive, some do not, some diverge. The verdict tells
-    them apart, by the best of them."""
+    """Logs of rates begin a hundred posterior sds away: some fits arrive, some do not, some
+    diverge. The verdict tells them apart, by the best of them."""
     model, seen = epidemic()
     best = vi.fit(vi.ngvi(model), seen, num_steps=200, key=jax.random.key(2))
     mean, sds = np.asarray(best.posterior[Z].mean()), np.sqrt(np.diag(best.posterior[Z].cov))
     assert "q is close to the posterior" in best.verdict
     refused = arrived = diverged = 0
-    for row, steps, tried in (("bam", 200, range(6)), ("advi", 1500, (0, 2, 4)), ("ngvi", 200, range(4))):
+    for row, steps, tried in (
+        ("bam", 200, range(6)),
+        ("advi", 1500, (0, 2, 4)),
+        ("ngvi", 200, range(4)),
+    ):
         for key in tried:
             try:
-                fit = vi.fit(getattr(vi, row)(model), seen, num_steps=steps, key=jax.random.key(key))
+                fit = vi.fit(
+                    getattr(vi, row)(model), seen, num_steps=steps, key=jax.random.key(key)
+                )
             except vi.DivergedError:
                 diverged += 1
                 continue

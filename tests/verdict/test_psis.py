@@ -1,4 +1,5 @@
-"""Smoothed importance weights against arviz 0.23.4 (`psislw`) and SciPy's generalised Pareto, and hard ratios."""
+"""Smoothed importance weights against arviz 0.23.4 (`psislw`) and SciPy's generalised Pareto, and
+hard ratios."""
 
 import numpy as np
 import pytest
@@ -9,13 +10,22 @@ from vijax.verdict.psis import GeneralisedPareto, fit_pareto
 
 
 def draws(num, seed=0):
-    return np.random.RandomState(seed).standard_normal(num)  # a stream that NumPy promises never to change
+    return np.random.RandomState(seed).standard_normal(
+        num
+    )  # a stream that NumPy promises never to change
 
 
 @pytest.mark.parametrize(
     ("scale", "num", "khat", "largest", "ess", "mean"),
     [
-        (0.3, 1000, -0.1166268858604893, 0.002217942936861369, 914.6587125705214, 0.07487860155207574),
+        (
+            0.3,
+            1000,
+            -0.1166268858604893,
+            0.002217942936861369,
+            914.6587125705214,
+            0.07487860155207574,
+        ),
         (2.0, 1000, 0.5495312684267079, 0.04270730280149087, 85.67905341306324, 3.379092207614922),
         (5.0, 1000, 1.8627302465466975, 0.19743541808782886, 7.759891695784566, 12.573168843254866),
         (1.0, 60, 0.12600451219805936, 0.0851968702045435, 24.998364643604265, 1.1306937126820449),
@@ -32,10 +42,13 @@ def test_normal_log_ratios_are_smoothed_as_arviz_does(scale, num, khat, largest,
 
 @pytest.mark.parametrize("k", [0.2, 0.5, 0.9])
 def test_tails_of_known_shape(k):
-    """Excesses of a generalised Pareto have the same shape; the prior moves the estimate to (n k + 5) / (n + 10)."""
+    """Excesses of a generalised Pareto have the same shape; the prior moves the estimate to (n k +
+    5) / (n + 10)."""
     rng, count = np.random.RandomState(1), np.ceil(3 * np.sqrt(4000))
     found = [psis(np.log(stats.genpareto(k).ppf(rng.uniform(size=4000)))).khat for _ in range(30)]
-    assert np.mean(found) == pytest.approx((count * k + 5) / (count + 10), abs=4 * np.std(found) / np.sqrt(30))
+    assert np.mean(found) == pytest.approx(
+        (count * k + 5) / (count + 10), abs=4 * np.std(found) / np.sqrt(30)
+    )
     assert np.std(found) / np.sqrt(30) < 0.03
 
 
@@ -48,7 +61,8 @@ def test_quantiles_are_scipys(k):
 
 @pytest.mark.parametrize("k", [-0.3, 0.0, 0.7])
 def test_the_fit_is_near_maximum_likelihood(k):
-    """Without the prior; for as many observations the two estimators agree to a fraction of their standard error."""
+    """Without the prior; for as many observations the two estimators agree to a fraction of their
+    standard error."""
     x = np.sort(stats.genpareto(k, scale=2.0).ppf((np.arange(2000) + 0.5) / 2000))
     law = fit_pareto(np.log(x))
     shape, _, scale = stats.genpareto.fit(x, floc=0.0)
@@ -57,7 +71,10 @@ def test_the_fit_is_near_maximum_likelihood(k):
 
 
 def sums_to_one(found):
-    return np.exp(found.log_weights).sum() == pytest.approx(1.0, rel=1e-12) and not np.isnan(found.log_weights).any()
+    return (
+        np.exp(found.log_weights).sum() == pytest.approx(1.0, rel=1e-12)
+        and not np.isnan(found.log_weights).any()
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +136,8 @@ def test_five_distinct_values_in_the_tail_are_enough():
     [
         (
             [0.0, np.inf],
-            r"numbers, or -inf where the posterior is zero, got 1 that are NaN or \+inf, of 2\. \+inf is",
+            r"numbers, or -inf where the posterior is zero, got 1 that are NaN or \+inf, of 2\. "
+            r"\+inf is",
         ),
         ([np.nan, 0.0, np.nan], "numbers, or -inf where the posterior is zero, got 2 that are NaN"),
         ([-np.inf, -np.inf], "a draw at which the posterior is not zero, got -inf at all 2"),

@@ -10,7 +10,11 @@ from vijax.verdict import report
 def test_weights_that_are_all_alike_have_no_tail():
     """To rounding, or to a thousandth; others have the k-hat that they have."""
     rng = np.random.default_rng(0)
-    for ratios in (np.zeros(1000), 5 + 1e-14 * rng.standard_t(1, 1000), 1e-3 * rng.normal(size=1000)):
+    for ratios in (
+        np.zeros(1000),
+        5 + 1e-14 * rng.standard_t(1, 1000),
+        1e-3 * rng.normal(size=1000),
+    ):
         zero, gap, khat = report.distance(ratios)
         assert (zero, khat) == (0.0, 0.0)
         assert gap == pytest.approx(0.0, abs=1e-5)
@@ -22,5 +26,7 @@ def test_weights_that_are_all_alike_have_no_tail():
 
 def test_a_report_prints_modes_of_nested_variables():
     mode = report.FoundMode({"a": {"b": np.ones(2)}, "c": np.float64(0.5)}, -1.0, -2.0, 16)
-    printed = repr(report.Report(report.Estimate(-2.0, 0.1), [mode], 0.0, 0.0, "converged", "Converged."))
+    printed = repr(
+        report.Report(report.Estimate(-2.0, 0.1), [mode], 0.0, 0.0, "converged", "Converged.")
+    )
     assert "mode 1: 16 starts, bound -2.00, at a.b [1.0, 1.0]; c 0.5" in printed

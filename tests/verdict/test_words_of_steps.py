@@ -11,7 +11,9 @@ from vijax.verdict.on_draws import Judgement
 from vijax.verdict.report import Estimate
 
 VARIABLES = Variables.of({"a": vi.free(2), "b": vi.free()})
-GOOD = Judgement(Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), Estimate(0.0, 0.1), 0.0, 512, (*"aab",))
+GOOD = Judgement(
+    Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), Estimate(0.0, 0.1), 0.0, 512, (*"aab",)
+)
 SURE = np.full(3, 0.01)
 ENDS = {
     "zeros": ({"zero": 0.02}, "the density is zero"),
@@ -22,7 +24,10 @@ ENDS = {
     ),
     "climbing": ({"drift": Estimate(5.0, 1.0)}, "still rose by 5 nats"),
     "falling": ({"drift": Estimate(-5.0, 1.0)}, "still fell by 5 nats"),
-    "on its way": ({"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE}, "would shrink by about 33%"),
+    "on its way": (
+        {"khat": 0.9, "stretch": np.full(3, -0.4), "stretch_error": SURE},
+        "would shrink by about 33%",
+    ),
 }
 FINE = {
     "as it is": {},

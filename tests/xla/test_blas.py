@@ -34,5 +34,7 @@ def test_it_is_loaded_by_the_import():
     if not list(Path(scipy.__file__).parent.parent.glob("scipy.libs/libscipy_openblas-*")):
         pytest.skip("SciPy has another BLAS here")
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    done = subprocess.run([sys.executable, "-c", LOADED], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["True", "False"]

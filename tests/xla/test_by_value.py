@@ -36,13 +36,20 @@ CASES = {
         CORPUS,
         {"batch_size": 10},
     ),
-    "glm": (lambda: glm(), lambda model: vi.pg_svi(model, step_size=vi.step_size.constant(0.5)), GLM_DATA, {}),
+    "glm": (
+        lambda: glm(),
+        lambda model: vi.pg_svi(model, step_size=vi.step_size.constant(0.5)),
+        GLM_DATA,
+        {},
+    ),
 }
 
 
 def glm():
     cheap = vi.expectation.gauss_hermite(5)
-    return vi.models.glm(Y[:9], np.sign(Y[:9, 0]), vi.likelihood.bernoulli_logit(), expectation=cheap)
+    return vi.models.glm(
+        Y[:9], np.sign(Y[:9, 0]), vi.likelihood.bernoulli_logit(), expectation=cheap
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -126,11 +133,17 @@ def coin():
 def test_an_algorithm_of_a_model_of_ones_own_is_one_as_long_as_the_model_lives():
     model = coin()
     assert vi.svi(model).step is vi.svi(model).step
-    assert vi.svi(model).step is not vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=0.6)).step
+    assert (
+        vi.svi(model).step
+        is not vi.svi(model, step_size=vi.step_size.robbins_monro(kappa=0.6)).step
+    )
     tuned = vi.svi(model, update=vi.update.within(0.5))
     assert tuned.step is vi.svi(model, update=vi.update.within(0.5)).step
     adam = optax.adam(0.1)
-    assert vi.cavi(model, update=vi.update.descend(adam)).step is vi.cavi(model, update=vi.update.descend(adam)).step
+    assert (
+        vi.cavi(model, update=vi.update.descend(adam)).step
+        is vi.cavi(model, update=vi.update.descend(adam)).step
+    )
     step = weakref.ref(vi.cavi(model).step)
     del model, tuned
     gc.collect()
@@ -164,7 +177,8 @@ def test_few_models_are_kept():
 
 
 def test_what_is_made_within_a_program_outlives_it():
-    """Its constants are numbers, and no part of the program that was traced when it was first asked for."""
+    """Its constants are numbers, and no part of the program that was traced when it was first asked
+    for."""
     degrees = 4.25  # asked for nowhere else
 
     @jax.jit

@@ -33,14 +33,22 @@ def test_value_gradient_and_aux_equal_the_unchunked_expression(most):
         (value, aux), grad = jax.jit(jax.value_and_grad(fn, has_aux=True))(shared())
         expected, expected_grad = jax.value_and_grad(lambda s: bound(s, y)[0] ** 2)(shared())
         np.testing.assert_allclose(value, expected, rtol=1e-13)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=rounding(b)), grad, expected_grad)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=rounding(b)),
+            grad,
+            expected_grad,
+        )
         np.testing.assert_allclose(merge_chunks(aux, 8), bound(shared(), y)[1], rtol=1e-13)
-        np.testing.assert_allclose(sum_over_chunks(bound, shared(), pieces)[0] ** 2, expected, rtol=1e-13)
+        np.testing.assert_allclose(
+            sum_over_chunks(bound, shared(), pieces)[0] ** 2, expected, rtol=1e-13
+        )
 
 
 def test_rows_added_are_zeros_or_the_last_row():
     np.testing.assert_array_equal(split_chunks(jnp.arange(1, 6), 4), [[1, 2, 3], [4, 5, 0]])
-    np.testing.assert_array_equal(split_chunks(jnp.arange(1, 6), 4, repeat_last=True), [[1, 2, 3], [4, 5, 5]])
+    np.testing.assert_array_equal(
+        split_chunks(jnp.arange(1, 6), 4, repeat_last=True), [[1, 2, 3], [4, 5, 5]]
+    )
     keys = split_chunks(jax.random.split(KEY, 5), 2, repeat_last=True)
     assert keys.shape == (3, 2)
     assert keys[2, 1] == keys[2, 0]
@@ -54,7 +62,8 @@ def test_chunks_shrink_with_the_largest_intermediate_but_stay_worth_while():
 
 
 def test_a_chunk_is_worth_the_sum_of_its_gradient():
-    """Rows of 256 floats: as many as there are bytes in the shared matrix, once that exceeds the cache."""
+    """Rows of 256 floats: as many as there are bytes in the shared matrix, once that exceeds the
+    cache."""
     product = lambda matrix, y: jnp.sum(matrix @ y)
     sizes = [groups_per_chunk(product, jnp.zeros((256, n)), jnp.zeros(n)) for n in (16, 16_384)]
     cached = chunking.CACHE_BYTES if jax.default_backend() == "cpu" else chunking.ACCELERATOR_BYTES
@@ -80,6 +89,10 @@ def test_an_energy_in_chunks_says_what_it_says_at_once(monkeypatch):
         monkeypatch.setattr("vijax.models.energies.energy.groups_per_chunk", lambda *args: 16)
         (total_16, said_16), grad_16 = mixture_bound(model, y, weights)
         np.testing.assert_allclose(total_16, total, rtol=1e-13)
-        np.testing.assert_allclose(said_16.per_group, said.per_group, rtol=1e-13, atol=rounding(said.per_group))
+        np.testing.assert_allclose(
+            said_16.per_group, said.per_group, rtol=1e-13, atol=rounding(said.per_group)
+        )
         np.testing.assert_allclose(said_16.local["z"].probs, said.local["z"].probs, rtol=1e-12)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13), grad_16, grad)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13), grad_16, grad
+        )

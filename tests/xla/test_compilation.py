@@ -23,7 +23,10 @@ def test_the_oldest_programs_go_first(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="this jax shares contexts by itself")
 def test_programs_share_contexts() -> None:
-    made = {id(context): context for context in (mlir.make_ir_context() for _ in range(3 * PROGRAMS_IN_A_CONTEXT))}
+    made = {
+        id(context): context
+        for context in (mlir.make_ir_context() for _ in range(3 * PROGRAMS_IN_A_CONTEXT))
+    }
     assert len(made) in (3, 4)
 
 

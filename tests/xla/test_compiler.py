@@ -35,7 +35,9 @@ def test_little_work_is_compiled_quickly_and_much_of_it_well(monkeypatch):
     """Each time by one program alone, and by arguments of any kind."""
     made = {"quick_jit": [], "step_jit": []}
     for name, calls in made.items():
-        monkeypatch.setattr(compiler, name, lambda fn, calls=calls: lambda *args, **named: calls.append(args))
+        monkeypatch.setattr(
+            compiler, name, lambda fn, calls=calls: lambda *args, **named: calls.append(args)
+        )
     program = once_jit(lambda x, y: None)
     program(np.ones(LARGE - 2), {"y": 1.0})
     program(np.ones(LARGE - 1), {"y": 1.0})
@@ -79,8 +81,9 @@ def test_what_is_kept_goes_with_its_owner():
 
 @pytest.mark.slow
 def test_no_program_of_topics_and_words_that_fill_vectors_ends_the_process():
-    """LLVM, at the optimisation level that steps once had, could not select instructions for 2 topics of 8 words where
-    the processor has AVX-512. It ends the process, so the test runs in one of its own, with what users have."""
+    """LLVM, at the optimisation level that steps once had, could not select instructions for 2
+    topics of 8 words where the processor has AVX-512. It ends the process, so the test runs in one
+    of its own, with what users have."""
     code = """
 import jax, numpy as np, vijax as vi
 counts = np.random.default_rng(0).poisson(1.0, (20, 8))
@@ -89,5 +92,7 @@ for row in (vi.map, vi.cavi):
     assert np.all(np.isfinite(fit.trace["elbo"]))
 """
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]

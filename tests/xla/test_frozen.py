@@ -1,4 +1,5 @@
-"""A function of a user is a value: models are those of what it reads now, and equal ones are one."""
+"""A function of a user is a value: models are those of what it reads now, and equal ones are
+one."""
 
 import collections
 import dataclasses
@@ -96,7 +97,9 @@ class Patch:
         self._before = []
 
     def setitem(self, owner, place, value):
-        self._before.append((owner, place, np.copy(owner[place]) if isinstance(owner, np.ndarray) else owner[place]))
+        self._before.append(
+            (owner, place, np.copy(owner[place]) if isinstance(owner, np.ndarray) else owner[place])
+        )
         owner[place] = value
 
     def setattr(self, owner, name, value):
@@ -136,16 +139,28 @@ CHANGES = {
     "what a wrapped helper reads": (deep, lambda patch: given(patch, "NUMBER", 2.0)),
     "what a function inside reads": (made_inside, lambda patch: given(patch, "NUMBER", 2.0)),
     "an attribute": (lambda: SPACE.c, lambda patch: patch.setattr(SPACE, "c", 2.0)),
-    "an array deep in an object": (lambda: SPACE, lambda patch: patch.setitem(SPACE.inside.x, 0, 5.0)),
+    "an array deep in an object": (
+        lambda: SPACE,
+        lambda patch: patch.setitem(SPACE.inside.x, 0, 5.0),
+    ),
     "an attribute of a parent": (HEIR.read, lambda patch: patch.setattr(Settings, "c", 2.0)),
-    "an attribute of a class": (lambda: Settings.c, lambda patch: patch.setattr(Settings, "c", 2.0)),
+    "an attribute of a class": (
+        lambda: Settings.c,
+        lambda patch: patch.setattr(Settings, "c", 2.0),
+    ),
     "the object of a method": (OBJECT.times, lambda patch: patch.setattr(OBJECT, "c", 2.0)),
-    "an array of the object of a method": (OBJECT.times, lambda patch: patch.setitem(OBJECT.x, 0, 5.0)),
+    "an array of the object of a method": (
+        OBJECT.times,
+        lambda patch: patch.setitem(OBJECT.x, 0, 5.0),
+    ),
     "what a method reads": (OBJECT.times, lambda patch: given(patch, "NUMBER", 2.0)),
     "a slot of an object that is called": (SLOTTED, lambda patch: patch.setattr(SLOTTED, "c", 2.0)),
     "a slot": (lambda: SLOTTED.c, lambda patch: patch.setattr(SLOTTED, "c", 2.0)),
     "an array of a named tuple": (lambda: PAIR.x, lambda patch: patch.setitem(PAIR.x, 0, 5.0)),
-    "an array of a list of a dataclass": (lambda: HELD, lambda patch: patch.setitem(HELD.x[0], 0, 5.0)),
+    "an array of a list of a dataclass": (
+        lambda: HELD,
+        lambda patch: patch.setitem(HELD.x[0], 0, 5.0),
+    ),
     "an argument of a partial function": (
         functools.partial(max, LIST[1]),
         lambda patch: patch.setitem(LIST[1], 0, 5.0),
@@ -264,7 +279,8 @@ def mean_of(log_density):
 
 
 def test_a_density_is_that_of_the_data_that_it_reads_now(patch):
-    """As in a notebook, whose cells bind names anew; and in a loop that shuffles its data in place."""
+    """As in a notebook, whose cells bind names anew; and in a loop that shuffles its data in
+    place."""
     first, before = mean_of(line)
     again, same = mean_of(line)
     assert again is first
@@ -272,7 +288,9 @@ def test_a_density_is_that_of_the_data_that_it_reads_now(patch):
     given(patch, "Y", -3 * Y / 2)
     assert mean_of(line)[1] == pytest.approx(-3.0, abs=0.05)
     y = Y.copy()
-    held = lambda v: norm.logpdf(v["w"], 0, 10) + norm.logpdf(y, v["w"] * np.arange(1.0, 4.0), 1).sum()
+    held = lambda v: (
+        norm.logpdf(v["w"], 0, 10) + norm.logpdf(y, v["w"] * np.arange(1.0, 4.0), 1).sum()
+    )
     assert mean_of(held)[1] == pytest.approx(-3.0, abs=0.05)
     y[:] = [6.0, 4.0, 2.0]
     assert mean_of(held)[1] == pytest.approx(20 / 14, abs=0.05)
@@ -286,8 +304,15 @@ def test_a_kernel_and_a_statistic_are_those_of_now(patch):
     assert make() is first
     statistic = lambda y: (y > NUMBER).mean()
     y = np.random.default_rng(0).normal(size=(40, 1))
-    fit = vi.fit(vi.cavi(vi.models.mixture(vi.models.emission.diagonal_gaussian(1, dim=1))), y, num_steps=2, key=KEY)
-    check = lambda: float(vi.evaluate.predictive_check(fit, statistic, y, key=KEY, num_draws=20).observed)
+    fit = vi.fit(
+        vi.cavi(vi.models.mixture(vi.models.emission.diagonal_gaussian(1, dim=1))),
+        y,
+        num_steps=2,
+        key=KEY,
+    )
+    check = lambda: float(
+        vi.evaluate.predictive_check(fit, statistic, y, key=KEY, num_draws=20).observed
+    )
     assert check() == pytest.approx((y > 1).mean())
     given(patch, "NUMBER", 0.0)
     assert check() == pytest.approx((y > 0).mean())
@@ -311,7 +336,9 @@ def test_a_numpyro_program_is_that_of_now(patch):
         w = numpyro.sample("w", Normal(0, 10))
         numpyro.sample("y", Normal(w * np.arange(1.0, 4.0), 1).to_event(1), obs=Y)
 
-    mean = lambda: float(np.mean(vi.auto(vi.from_numpyro(story), key=KEY, num_starts=2).sample(KEY, 2000)["w"]))
+    mean = lambda: float(
+        np.mean(vi.auto(vi.from_numpyro(story), key=KEY, num_starts=2).sample(KEY, 2000)["w"])
+    )
     assert mean() == pytest.approx(2.0, abs=0.05)
     patch.setitem(Y, slice(None), -Y)
     assert mean() == pytest.approx(-2.0, abs=0.05)
@@ -337,5 +364,8 @@ def test_what_is_very_deep_is_no_error():
     for _ in range(3000):
         deep = [deep, 1.0]
     density = lambda v: -deep[1] * v["w"] ** 2
-    assert float(vi.density({"w": vi.free()}, density).log_density.log_prior({"w": jnp.ones(())})) == -1.0
+    assert (
+        float(vi.density({"w": vi.free()}, density).log_density.log_prior({"w": jnp.ones(())}))
+        == -1.0
+    )
     assert as_it_reads(density)({"w": 1.0}) == -1.0

@@ -38,7 +38,10 @@ def energy(rows, shared, docs, key):
 
 def table_and_shared(seed=1):
     rng = np.random.default_rng(seed)
-    shared = {"mix": jnp.asarray(rng.gamma(1.0, size=TOPICS)), "floor": jnp.asarray(rng.gamma(1.0, size=2))}
+    shared = {
+        "mix": jnp.asarray(rng.gamma(1.0, size=TOPICS)),
+        "floor": jnp.asarray(rng.gamma(1.0, size=2)),
+    }
     return jnp.asarray(rng.gamma(1.0, size=(WORDS, TOPICS))), shared
 
 
@@ -59,25 +62,37 @@ def test_value_and_gradient_equal_the_unchunked_expression(most):
         (total, aux), grads = jax.jit(value_and_grad, static_argnums=3)(table, shared, docs, most)
         expected, expected_grads = jax.value_and_grad(whole, argnums=(0, 1))(table, shared, docs)
         np.testing.assert_allclose(total, expected, rtol=1e-12)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=rounding(b)), grads, expected_grads)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=rounding(b)),
+            grads,
+            expected_grads,
+        )
         for d, part in zip(docs, aux, strict=True):
             per_doc = merge_chunks(part, d.words.shape[0])
-            np.testing.assert_allclose(per_doc, energy(table[d.words], shared, d, KEY)[1], rtol=1e-12)
+            np.testing.assert_allclose(
+                per_doc, energy(table[d.words], shared, d, KEY)[1], rtol=1e-12
+            )
         np.testing.assert_allclose(chunked(table, shared, docs, most)[0], expected, rtol=1e-12)
 
 
 def test_gradient_scales_with_its_cotangent_and_composes():
     with jax.enable_x64(True):
         (table, shared), docs = table_and_shared(), buckets()
-        f = lambda g: jax.jit(jax.grad(lambda t: jnp.sin(0.1 * g(jnp.exp(t), shared, docs))))(jnp.log(table))
+        f = lambda g: jax.jit(jax.grad(lambda t: jnp.sin(0.1 * g(jnp.exp(t), shared, docs))))(
+            jnp.log(table)
+        )
         want = f(whole)
-        np.testing.assert_allclose(f(lambda *a: chunked(*a)[0]), want, rtol=1e-11, atol=rounding(want))
+        np.testing.assert_allclose(
+            f(lambda *a: chunked(*a)[0]), want, rtol=1e-11, atol=rounding(want)
+        )
 
 
 def test_gradient_can_itself_be_differentiated_in_reverse():
     with jax.enable_x64(True):
         (table, shared), docs = table_and_shared(), buckets()
-        norm = lambda g: jax.jit(jax.grad(lambda s: jnp.sum(jax.grad(g)(table, s, docs) ** 2)))(shared)
+        norm = lambda g: jax.jit(jax.grad(lambda s: jnp.sum(jax.grad(g)(table, s, docs) ** 2)))(
+            shared
+        )
         close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=rounding(b))
         jax.tree.map(close, norm(lambda *a: chunked(*a)[0]), norm(whole))
 
@@ -87,7 +102,9 @@ def test_under_jit_vmap_scan_and_donation():
     grad = jax.jit(jax.grad(lambda t: chunked(t, shared, docs)[0]))
     tables = jnp.stack([table, 2 * table, table + 1])
     one_by_one = jnp.stack([grad(t) for t in tables])
-    np.testing.assert_allclose(jax.jit(jax.vmap(grad))(tables), one_by_one, rtol=1e-5, atol=rounding(one_by_one))
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(grad))(tables), one_by_one, rtol=1e-5, atol=rounding(one_by_one)
+    )
 
     def ascend(table, _):
         return table + 0.01 * grad(table), None
@@ -120,15 +137,26 @@ def test_no_gradient_is_computed_when_none_is_asked_for():
 
 
 def test_row_gradients_are_added_in_place():
-    """Within the loop over chunks nothing of the size of the table is made but by the scatter itself."""
+    """Within the loop over chunks nothing of the size of the table is made but by the scatter
+    itself."""
     big = jnp.ones((5003, 7))
     docs = buckets()[:1]
     share = {"mix": jnp.ones(7), "floor": jnp.ones(2)}
     compiled = optimized_jit(jax.grad(lambda t: chunked(t, share, docs, 1)[0])).lower(big).compile()
     text = compiled.as_text()
     made = re.findall(r"= \w+\[5003,7\]\S* ([\w-]+)\(", text)
-    assert set(made) <= {"parameter", "get-tuple-element", "scatter", "fusion", "broadcast", "call", "add"}
-    loops = [body for body in text.split("\n\n") if "get-tuple-element" in body and "[5003,7]" in body]
+    assert set(made) <= {
+        "parameter",
+        "get-tuple-element",
+        "scatter",
+        "fusion",
+        "broadcast",
+        "call",
+        "add",
+    }
+    loops = [
+        body for body in text.split("\n\n") if "get-tuple-element" in body and "[5003,7]" in body
+    ]
     assert not any(re.search(r"\[5003,7\]\S* (copy|add)\(", body) for body in loops)
     assert compiled.memory_analysis().temp_size_in_bytes < 2.5 * big.nbytes
 

@@ -1,5 +1,5 @@
-"""Batched matrix factorisations side by side: jaxlib 0.10 locks up on them, and programs of vijax's own do not. And an
-import of vijax changes nothing of the process."""
+"""Batched matrix factorisations side by side: jaxlib 0.10 locks up on them, and programs of vijax's
+own do not. And an import of vijax changes nothing of the process."""
 
 import os
 import subprocess
@@ -15,7 +15,8 @@ from vijax.xla import lapack
 from vijax.xla.lapack import guarded, is_needed
 
 cpu = pytest.mark.skipif(
-    jax.default_backend() != "cpu" or not is_needed(jaxlib.__version__), reason="this jaxlib does not lock up"
+    jax.default_backend() != "cpu" or not is_needed(jaxlib.__version__),
+    reason="this jaxlib does not lock up",
 )
 WATCHED = """
 import os, sys, threading, time
@@ -48,19 +49,30 @@ for _ in range(10):
     state, _ = jax.block_until_ready(step(jax.random.key(0), state, y))
 print("done")
 """
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "PJRT_NPROC", "NPROC")}
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("XLA_FLAGS", "PJRT_NPROC", "NPROC")
+}
 
 
 def run(program, **more):
-    """Without a limit of wall time, which on a busy machine says nothing: what is locked up uses no CPU."""
+    """Without a limit of wall time, which on a busy machine says nothing: what is locked up uses no
+    CPU."""
     command = [sys.executable, "-W", "always", "-c", program]
     environment = ENVIRONMENT | {"JAX_PLATFORMS": "cpu"} | more
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
-# --- the lock-up -----------------------------------------------------------------------------------------------------
+# --- the lock-up ----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "program", [SIDE_BY_SIDE.replace("COMPILED", "step_jit"), pytest.param(AROUND_A_LOOP, marks=pytest.mark.slow)]
+    "program",
+    [
+        SIDE_BY_SIDE.replace("COMPILED", "step_jit"),
+        pytest.param(AROUND_A_LOOP, marks=pytest.mark.slow),
+    ],
 )
 def test_factorisations_side_by_side_come_to_an_end(program):
     done = run(WATCHED + program, PJRT_NPROC="2")
@@ -70,13 +82,14 @@ def test_factorisations_side_by_side_come_to_an_end(program):
 @cpu
 @pytest.mark.slow
 def test_without_the_guard_they_lock_up():
-    """Where this fails `vijax.xla.lapack` is not needed any more: leave this version of jaxlib out of `is_needed`."""
+    """Where this fails `vijax.xla.lapack` is not needed any more: leave this version of jaxlib out
+    of `is_needed`."""
     done = run(WATCHED + SIDE_BY_SIDE.replace("COMPILED", "jax.jit"), PJRT_NPROC="2")
     assert done.returncode == 3, done.stdout
     assert "no end" in done.stderr
 
 
-# --- the guard -------------------------------------------------------------------------------------------------------
+# --- the guard ------------------------------------------------------------------------------------
 STACK = 2.0 * np.eye(24, dtype=np.float32) + 0.01 * np.arange(31, dtype=np.float32)[:, None, None]
 
 
@@ -99,7 +112,9 @@ PROGRAMS = {
     "vmap": jax.vmap(jnp.linalg.cholesky),
     "scan": lambda a: jax.lax.scan(lambda s, x: (s + total(x), total(a)), 0.0, a[:2, None] + a),
     "cond": lambda a: jax.lax.cond(a[0, 0, 0] > 0, total, lambda a: 0.0, a),
-    "while": lambda a: jax.lax.while_loop(lambda x: x[0, 0, 0] < 1, lambda x: jnp.linalg.cholesky(x), a),
+    "while": lambda a: jax.lax.while_loop(
+        lambda x: x[0, 0, 0] < 1, lambda x: jnp.linalg.cholesky(x), a
+    ),
     "checkpoint": jax.grad(jax.checkpoint(total)),
 }
 
@@ -122,7 +137,9 @@ def test_the_numbers_are_the_same():
     np.testing.assert_array_equal(
         jitted(jax.vmap(guarded(jnp.linalg.cholesky)), twice), jitted(jnp.linalg.cholesky, twice)
     )
-    np.testing.assert_array_equal(jitted(jax.grad(guarded(total)), STACK), jitted(jax.grad(total), STACK))
+    np.testing.assert_array_equal(
+        jitted(jax.grad(guarded(total)), STACK), jitted(jax.grad(total), STACK)
+    )
 
 
 @cpu
@@ -147,7 +164,7 @@ def test_a_step_is_guarded_in_a_program_of_the_users_own():
     assert not has_large(lambda state, y: alg.step(jax.random.key(0), state, y), state, y)
 
 
-# --- what an import changes: nothing ---------------------------------------------------------------------------------
+# --- what an import changes: nothing --------------------------------------------------------------
 IMPORTED = """
 import os
 from pathlib import Path
@@ -165,10 +182,14 @@ print(sorted(name for name in names if "XLA" in name or "pjrt" in name.lower()))
 """
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads the names of threads as Linux gives them")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/task"), reason="reads the names of threads as Linux gives them"
+)
 def test_an_import_changes_no_variable_starts_no_backend_and_asks_for_no_threads():
     plain, ours = (run(IMPORTED.replace("IMPORT", line)) for line in ("", "import vijax"))
     assert ours.returncode == 0, ours.stderr
     assert "Warning" not in ours.stderr
-    assert "XLA" in plain.stdout or not is_needed(jaxlib.__version__)  # older ones give their threads no name
+    assert "XLA" in plain.stdout or not is_needed(
+        jaxlib.__version__
+    )  # older ones give their threads no name
     assert ours.stdout == plain.stdout

@@ -1,4 +1,5 @@
-"""The compiled E-steps: the numbers are XLA's, for every level of processors; and what happens if they do not work."""
+"""The compiled E-steps: the numbers are XLA's, for every level of processors; and what happens if
+they do not work."""
 
 import ctypes
 
@@ -15,9 +16,15 @@ from vijax.topics import active_topics
 from vijax.xla import native
 
 KEY = jax.random.key(0)
-ESTEPS = {"cvb0": vi.estep.cvb0(), "mean_field": vi.estep.mean_field(), "gibbs": vi.estep.gibbs(3, 2)}
+ESTEPS = {
+    "cvb0": vi.estep.cvb0(),
+    "mean_field": vi.estep.mean_field(),
+    "gibbs": vi.estep.gibbs(3, 2),
+}
 
-compiled = pytest.mark.skipif(not native.is_available(), reason="vijax was installed without a C++ compiler")
+compiled = pytest.mark.skipif(
+    not native.is_available(), reason="vijax was installed without a C++ compiler"
+)
 
 
 def problem(docs, slots, topics, dtype):
@@ -27,14 +34,18 @@ def problem(docs, slots, topics, dtype):
     counts = rng.poisson(1.2, (docs, slots))
     counts[0] = 0
     alpha = rng.gamma(1.0, size=topics) * 0.2 + 0.01
-    return *(jnp.asarray(x, dtype) for x in (likelihood, counts, alpha)), max(1, int(counts.sum(axis=1).max()))
+    return *(jnp.asarray(x, dtype) for x in (likelihood, counts, alpha)), max(
+        1, int(counts.sum(axis=1).max())
+    )
 
 
 def infers(monkeypatch, switch, estep, *given):
     """What the E-step finds, compiled now."""
     monkeypatch.setenv(native.SWITCH, switch)
     likelihood, counts, alpha, most, start = given
-    run = jax.jit(lambda *x: jax.tree.leaves(estep.mixed_membership(*x[:3], jax.random.key(0), most, x[3])))
+    run = jax.jit(
+        lambda *x: jax.tree.leaves(estep.mixed_membership(*x[:3], jax.random.key(0), most, x[3]))
+    )
     compiled = run.lower(likelihood, counts, alpha, start).compile()
     return lambda: compiled(likelihood, counts, alpha, start)
 
@@ -50,7 +61,8 @@ def levels():
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", ESTEPS)
 def test_equal_what_xla_computes(monkeypatch, levels, name, x64):
-    """Tokens by topic, gamma and draws: those of XLA, up to the rounding of sums in another order."""
+    """Tokens by topic, gamma and draws: those of XLA, up to the rounding of sums in another
+    order."""
     with jax.enable_x64(x64):
         for sizes, begins in (((1, 3, 1), False), ((7, 9, 5), False), ((5, 30, 100), True)):
             given = problem(*sizes, jnp.float64 if x64 else jnp.float32)
@@ -61,7 +73,9 @@ def test_equal_what_xla_computes(monkeypatch, levels, name, x64):
                 if levels(level) < level:  # this processor is of a lower one
                     continue
                 for a, b in zip(ours(), theirs, strict=True):
-                    np.testing.assert_allclose(a, b, rtol=1e-10 if x64 else 2e-4, atol=1e-12 if x64 else 2e-5)
+                    np.testing.assert_allclose(
+                        a, b, rtol=1e-10 if x64 else 2e-4, atol=1e-12 if x64 else 2e-5
+                    )
 
 
 @compiled
@@ -69,8 +83,8 @@ def test_equal_what_xla_computes(monkeypatch, levels, name, x64):
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("name", ["cvb0", "mean_field"])
 def test_a_step_of_a_table_is_the_one_by_chunks(monkeypatch, levels, name, warm, x64):
-    """Bound and gradient of documents of two lengths, of weights other than one, empty ones, rows of padding; and of
-    what each group believes."""
+    """Bound and gradient of documents of two lengths, of weights other than one, empty ones, rows
+    of padding; and of what each group believes."""
     with jax.enable_x64(x64):
         dtype, num_topics = jnp.zeros(()).dtype, 21
         rng = np.random.default_rng(3)
@@ -82,7 +96,11 @@ def test_a_step_of_a_table_is_the_one_by_chunks(monkeypatch, levels, name, warm,
             words = jnp.asarray(rng.integers(40, size=(docs, slots)), jnp.int32)
             weights = jnp.asarray(rng.permutation(docs) % 3, dtype)
             documents.append(vi.Documents(words, jnp.asarray(counts, dtype), weights, 60))
-        start = tuple(0.1 + jnp.asarray(rng.gamma(1.0, size=(n, num_topics)), dtype) for n in (7, 3)) if warm else None
+        start = (
+            tuple(0.1 + jnp.asarray(rng.gamma(1.0, size=(n, num_topics)), dtype) for n in (7, 3))
+            if warm
+            else None
+        )
         batch = vi.Minibatch(tuple(documents), 100.0, local=start)
         model = vi.models.lda(num_topics, 40, estep=ESTEPS[name])
 
@@ -95,7 +113,9 @@ def test_a_step_of_a_table_is_the_one_by_chunks(monkeypatch, levels, name, warm,
             monkeypatch.setenv(native.SWITCH, switch)
             jitted = jax.jit(jax.value_and_grad(bound, has_aux=True)).lower(log_topics)
             assert (f"vijax_{name}_step" in jitted.as_text()) == (switch == "1")
-            value = jax.jit(lambda log_topics: bound(log_topics)).lower(log_topics)  # without a gradient
+            value = jax.jit(lambda log_topics: bound(log_topics)).lower(
+                log_topics
+            )  # without a gradient
             both = jitted.compile(), value.compile()
             return lambda: jax.tree.leaves([program(log_topics) for program in both])
 
@@ -103,18 +123,24 @@ def test_a_step_of_a_table_is_the_one_by_chunks(monkeypatch, levels, name, warm,
         for level in (2, 1, 0):
             if levels(level) == level:
                 for a, b in zip(ours(), theirs, strict=True):
-                    np.testing.assert_allclose(a, b, rtol=1e-9 if x64 else 2e-4, atol=1e-9 if x64 else 1e-4)
+                    np.testing.assert_allclose(
+                        a, b, rtol=1e-9 if x64 else 2e-4, atol=1e-9 if x64 else 1e-4
+                    )
 
 
 @compiled
 def test_steps_of_several_tables():
     """Side by side, as restarts are; each has a gradient of its own."""
-    docs = vi.Documents(jnp.array([[0, 2], [1, 0]]), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.ones(2), 3)
+    docs = vi.Documents(
+        jnp.array([[0, 2], [1, 0]]), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.ones(2), 3
+    )
     model = vi.models.lda(2, 3)
 
     def bound(log_topics):
         stats = {"topics": Dirichlet.Stats(log_topics)}
-        return model.local_elbo(model.hyper, stats, vi.Minibatch((docs,), 2.0), KEY, model.estep).total
+        return model.local_elbo(
+            model.hyper, stats, vi.Minibatch((docs,), 2.0), KEY, model.estep
+        ).total
 
     tables = jnp.log(jax.random.dirichlet(KEY, jnp.ones(3), (4, 2)))
     several = jax.jit(jax.vmap(jax.value_and_grad(bound)))(tables)
@@ -126,17 +152,22 @@ def test_steps_of_several_tables():
 @compiled
 @pytest.mark.parametrize("shape", ["small", "large", "mixed"])
 def test_gamma_draws_are_those_of_xla(monkeypatch, levels, shape):
-    """Element by element, in one part of the array or several; a draw at the very edge of acceptance may differ, as
-    rounding does. What is not positive and finite is not a number, and its neighbours are as if it were."""
+    """Element by element, in one part of the array or several; a draw at the very edge of
+    acceptance may differ, as rounding does. What is not positive and finite is not a number, and
+    its neighbours are as if it were."""
     rng = np.random.default_rng(4)
-    a = {"small": np.full(3, 1e-4), "large": np.full((50, 3), 1e6), "mixed": rng.gamma(0.05, 200.0, 100_003) + 1e-3}[
-        shape
-    ]
+    a = {
+        "small": np.full(3, 1e-4),
+        "large": np.full((50, 3), 1e6),
+        "mixed": rng.gamma(0.05, 200.0, 100_003) + 1e-3,
+    }[shape]
     a.flat[1] = {"small": 0.0, "large": np.inf, "mixed": np.nan}[shape]
 
     def draws(switch):
         monkeypatch.setenv(native.SWITCH, switch)
-        jitted = jax.jit(lambda *given: sample_offset(*given)).lower(KEY, jnp.asarray(a, jnp.float32))
+        jitted = jax.jit(lambda *given: sample_offset(*given)).lower(
+            KEY, jnp.asarray(a, jnp.float32)
+        )
         assert ("vijax_gamma_offsets" in jitted.as_text()) == (switch == "1")
         compiled = jitted.compile()
         return lambda: np.asarray(compiled(KEY, jnp.asarray(a, jnp.float32)))
@@ -153,13 +184,22 @@ def test_gamma_draws_are_those_of_xla(monkeypatch, levels, shape):
 
 @compiled
 def test_gamma_draws_of_several_keys(monkeypatch):
-    """Side by side they are those of each alone, and of XLA; a key or the concentrations may be the same for all."""
-    keys, a = jax.random.split(KEY, 4), np.float32(np.random.default_rng(0).gamma(0.5, size=(4, 5, 7)))
-    several, one = jax.jit(jax.vmap(sample_offset))(keys, a), jax.jit(lambda *given: sample_offset(*given))
-    np.testing.assert_array_equal(several, np.stack([one(k, x) for k, x in zip(keys, a, strict=True)]))
+    """Side by side they are those of each alone, and of XLA; a key or the concentrations may be the
+    same for all."""
+    keys, a = (
+        jax.random.split(KEY, 4),
+        np.float32(np.random.default_rng(0).gamma(0.5, size=(4, 5, 7))),
+    )
+    several, one = (
+        jax.jit(jax.vmap(sample_offset))(keys, a),
+        jax.jit(lambda *given: sample_offset(*given)),
+    )
+    np.testing.assert_array_equal(
+        several, np.stack([one(k, x) for k, x in zip(keys, a, strict=True)])
+    )
     for axes in ((0, None), (None, 0)):
         given = (keys, a[0]) if axes[1] is None else (KEY, a)
-        draws = lambda: jax.jit(jax.vmap(lambda *one: sample_offset(*one), axes))(*given)  # noqa: B023
+        draws = lambda: jax.jit(jax.vmap(lambda *one: sample_offset(*one), axes))(*given)
         ours = draws()
         with monkeypatch.context() as patch:
             patch.setenv(native.SWITCH, "0")
@@ -176,14 +216,20 @@ def test_words_outside_of_the_table_are_refused(word):
     def bound(word, count):
         docs = vi.Documents(jnp.array([[0, word]]), jnp.array([[1.0, count]]), jnp.ones(1), 3)
         stats = {"topics": Dirichlet.Stats(jnp.zeros((2, 3)))}
-        return model.local_elbo(model.hyper, stats, vi.Minibatch((docs,), 1.0), KEY, model.estep).total
+        return model.local_elbo(
+            model.hyper, stats, vi.Minibatch((docs,), 1.0), KEY, model.estep
+        ).total
 
-    with pytest.raises(jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"):
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"
+    ):
         jax.block_until_ready(bound(word, 2.0))
     assert jnp.isfinite(bound(word, 0.0))
     table, totals = jnp.ones((3, 2)), jnp.ones(2)
     docs = vi.Documents(jnp.array([[0, word]]), jnp.ones((1, 2)), jnp.ones(1), 3)
-    with pytest.raises(jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"):
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=f"words: expected ids from 0 to 2, got {word}"
+    ):
         jax.block_until_ready(active_topics.choose({"alpha": 0.1}, table, totals, docs, 1))
 
 
@@ -204,7 +250,9 @@ def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
             words = jnp.asarray(rng.integers(20, size=(docs, slots)), jnp.int32)
             data = vi.Documents(words, counts, jnp.ones(docs), 99)
             given = {"alpha": 0.2}, table, 30 * jnp.sum(table, 0), data
-            program = lambda: jax.jit(lambda *x: active_topics.choose(*x, most, share)).lower(*given).compile()  # noqa: B023
+            program = lambda: (
+                jax.jit(lambda *x: active_topics.choose(*x, most, share)).lower(*given).compile()
+            )
             monkeypatch.setenv(native.SWITCH, "0")
             theirs = program()(*given)
             monkeypatch.setenv(native.SWITCH, "1")
@@ -214,7 +262,9 @@ def test_topics_are_chosen_as_xla_does(monkeypatch, levels, x64):
                     ours = choose(*given)
                     np.testing.assert_array_equal(ours[0], theirs[0])
                     np.testing.assert_array_equal(ours.used, theirs.used)
-                    np.testing.assert_allclose(ours.left_out, theirs.left_out, atol=1e-12 if x64 else 2e-6)
+                    np.testing.assert_allclose(
+                        ours.left_out, theirs.left_out, atol=1e-12 if x64 else 2e-6
+                    )
 
 
 @compiled
@@ -231,7 +281,7 @@ def test_ids_are_listed_as_xla_does(monkeypatch, levels):
         found = []
         for switch, used in (("0", (2,)), ("1", (2, 1, 0))):
             monkeypatch.setenv(native.SWITCH, switch)
-            listed = jax.jit(lambda ids: jax.tree.leaves(distinct(ids, universe, 600)))  # noqa: B023
+            listed = jax.jit(lambda ids: jax.tree.leaves(distinct(ids, universe, 600)))
             for level in used:
                 levels(level)
                 found.append(listed(given))
@@ -268,7 +318,9 @@ def test_vmap(name):
     alphas = alpha * jnp.array([1.0, 2.0])[:, None]
 
     def run(alpha):
-        return ESTEPS[name].mixed_membership(likelihood, counts, alpha, jax.random.key(0), most).gamma
+        return (
+            ESTEPS[name].mixed_membership(likelihood, counts, alpha, jax.random.key(0), most).gamma
+        )
 
     np.testing.assert_array_equal(jax.vmap(run)(alphas), jnp.stack([run(a) for a in alphas]))
 
@@ -306,14 +358,18 @@ def test_a_library_that_does_not_work_is_said(tmp_path):
     """Once, with what to do."""
     broken = tmp_path / "esteps.so"
     broken.write_bytes(b"no library")
-    with pytest.warns(RuntimeWarning, match=r"do not work here, so XLA computes them.*Install vijax again"):
+    with pytest.warns(
+        RuntimeWarning, match=r"do not work here, so XLA computes them.*Install vijax again"
+    ):
         assert not native._registered(broken)
     assert not native._registered(tmp_path / "none.so")
 
 
 def test_an_interface_of_later_versions_is_refused():
     """Before XLA hears of it, whose CPU backend would not start then."""
-    with pytest.raises(RuntimeError, match=r"of version 99\.0 of XLA's interface, and this jaxlib has"):
+    with pytest.raises(
+        RuntimeError, match=r"of version 99\.0 of XLA's interface, and this jaxlib has"
+    ):
         native._check_version(99, 0)
     with pytest.raises(RuntimeError, match=r"this jaxlib has"):
         native._check_version(0, 10_000)
@@ -329,7 +385,9 @@ def test_ids_below_0_are_refused(monkeypatch, compiled, low):
         distinct([ids], 80, 3)
     listed = jax.jit(lambda ids: distinct([ids], 80, 3))
     if compiled == "1":
-        with pytest.raises(jax.errors.JaxRuntimeError, match=f"ids: expected none below 0, got {low}"):
+        with pytest.raises(
+            jax.errors.JaxRuntimeError, match=f"ids: expected none below 0, got {low}"
+        ):
             jax.block_until_ready(listed(ids))
     else:
         found = listed(ids)
@@ -338,5 +396,7 @@ def test_ids_below_0_are_refused(monkeypatch, compiled, low):
 
 
 def test_more_ids_than_31_bits_tell_apart_are_refused():
-    with pytest.raises(ValueError, match=r"at most 2,147,483,647 ids, got 2,147,483,648\..*fewer topics"):
+    with pytest.raises(
+        ValueError, match=r"at most 2,147,483,647 ids, got 2,147,483,648\..*fewer topics"
+    ):
         distinct([jnp.zeros(1, jnp.int32)], 2**31, 1)

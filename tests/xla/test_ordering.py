@@ -32,7 +32,9 @@ def test_is_the_plain_choice(condition: bool) -> None:
         got = jax.jit(ordering.select)(jnp.array(condition), first, second)
         expected = tree.select(jnp.array(condition), first, second)
         jax.tree.map(np.testing.assert_array_equal, got, expected)
-        assert [x.dtype for x in jax.tree.leaves(got)] == [x.dtype for x in jax.tree.leaves(expected)]
+        assert [x.dtype for x in jax.tree.leaves(got)] == [
+            x.dtype for x in jax.tree.leaves(expected)
+        ]
 
 
 def test_each_condition_of_its_own() -> None:

@@ -1,4 +1,5 @@
-"""What a process keeps of its fits: the programs of the algorithms it still holds, and the numbers it was given."""
+"""What a process keeps of its fits: the programs of the algorithms it still holds, and the numbers
+it was given."""
 
 import gc
 import os
@@ -53,7 +54,9 @@ def test_an_algorithm_that_is_held_is_compiled_once():
         return step(key, state, batch)
 
     alg = vi.cavi(coin(1.0))
-    alg = alg._replace(step=lambda key, state, batch, step=alg.step: counted(key, state, batch, step))
+    alg = alg._replace(
+        step=lambda key, state, batch, step=alg.step: counted(key, state, batch, step)
+    )
     first = fit(alg)
     count = len(traces)
     fit(alg)
@@ -104,7 +107,9 @@ def test_a_start_that_computes_in_numpy_is_run_as_it_is():
             {"bias": vi.Beta.from_alpha_beta(1.0 + float(np.asarray(prior["bias"].alpha)), 1.0)}
         ),
     )
-    start = vi.fit(vi.svi(known, step_size=lambda t: 0.0), Y, num_steps=1, key=jax.random.key(0), batch_size=4)
+    start = vi.fit(
+        vi.svi(known, step_size=lambda t: 0.0), Y, num_steps=1, key=jax.random.key(0), batch_size=4
+    )
     assert float(start.posterior["bias"].alpha) == 2.0
 
 
@@ -137,6 +142,8 @@ def test_a_fit_in_a_process_forked_after_a_fit_is_refused():
     """
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
     assert "this process was forked from one that had fitted something" in done.stdout
     assert "multiprocessing.get_context('spawn')" in done.stdout

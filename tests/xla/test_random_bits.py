@@ -23,7 +23,9 @@ FUNCTIONS: dict[str, Callable] = {
     "permutation": lambda key: jax.random.permutation(key, 20),
     "split": lambda key: jax.random.key_data(jax.random.split(key, (2, 3))),
     "fold_in": lambda key: jax.random.key_data(jax.random.fold_in(key, 2**32 - 1)),
-    "of keys of keys": lambda key: jax.vmap(lambda k: jax.random.normal(k, (3,)))(jax.random.split(key, 4)),
+    "of keys of keys": lambda key: jax.vmap(lambda k: jax.random.normal(k, (3,)))(
+        jax.random.split(key, 4)
+    ),
 }
 
 
@@ -57,7 +59,9 @@ def test_keys_of_another_kind_stay_what_they_are() -> None:
 
 def test_keys_of_the_old_kind() -> None:
     key = jax.random.PRNGKey(11)
-    np.testing.assert_array_equal(jax.random.normal(in_one_piece(key), (5,)), jax.random.normal(key, (5,)))
+    np.testing.assert_array_equal(
+        jax.random.normal(in_one_piece(key), (5,)), jax.random.normal(key, (5,))
+    )
 
 
 def size_of_program(depth: int) -> int:

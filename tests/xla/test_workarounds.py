@@ -1,7 +1,8 @@
-"""Each work-around for XLA on CPUs is still needed: these tests fail when it buys nothing any more, and then it goes.
+"""Each work-around for XLA on CPUs is still needed: these tests fail when it buys nothing any more,
+and then it goes.
 
-They look at compiled programs and at files, not at clocks; `benchmarks/workarounds.py` says what each buys.
-"""
+They look at compiled programs and at files, not at clocks; `benchmarks/workarounds.py` says what
+each buys."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def calls(text: str, name: str) -> int:
     body = re.search(rf"^(?:ENTRY )?%?{name}[^\n]*\{{\n(.*?)^\}}", text, re.MULTILINE | re.DOTALL)
     assert body is not None, text
     kinds = re.findall(r"= \S+ ([\w-]+)\(", re.sub(r"\([^()]*\) ", "tuple ", body[1]))
-    return sum(kind not in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast") for kind in kinds)
+    return sum(
+        kind not in ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+        for kind in kinds
+    )
 
 
 def test_jax_rolls_the_rounds_of_its_random_numbers() -> None:
@@ -48,7 +52,9 @@ def test_jax_rolls_the_rounds_of_its_random_numbers() -> None:
 
 def test_jax_rolls_the_rounds_of_threefry() -> None:
     words, counter = jnp.zeros(2, jnp.uint32), jnp.arange(8, dtype=jnp.uint32)
-    assert " while(" in compiled(threefry_2x32, words, counter), "vijax.xla.threefry is not needed any more"
+    assert " while(" in compiled(threefry_2x32, words, counter), (
+        "vijax.xla.threefry is not needed any more"
+    )
     assert " while(" not in compiled(lambda w, c: threefry2x32(w[0], w[1], c, c), words, counter)
 
 
@@ -62,7 +68,9 @@ def test_each_number_that_steps_tell_is_a_call_of_its_own() -> None:
     info = {f"x{i}": jnp.float32(i) for i in range(12)}
 
     def by_column(columns: Any) -> Any:
-        put = lambda i, columns: {name: column.at[i].set(columns["x0"][0] + i) for name, column in columns.items()}
+        put = lambda i, columns: {
+            name: column.at[i].set(columns["x0"][0] + i) for name, column in columns.items()
+        }
         return jax.lax.fori_loop(0, 3, put, columns)
 
     def in_tables(told: Any) -> Any:
@@ -90,7 +98,8 @@ def test_xla_factorises_by_the_lapack_of_scipy_which_reads_how_long_its_threads_
 
 
 def test_sums_of_large_matrices_tell_exactly_whether_they_are_finite() -> None:
-    """Also where a sum overflows though no entry is infinite, and where infinities of both signs meet."""
+    """Also where a sum overflows though no entry is infinite, and where infinities of both signs
+    meet."""
     count, every = jax.jit(tree.count_non_finite), jax.jit(tree.all_finite)
     shape = (2, tree.LARGE // 128, 64)
     plain, huge = jnp.ones(shape), jnp.full(shape, 3e38)
@@ -103,7 +112,8 @@ def test_sums_of_large_matrices_tell_exactly_whether_they_are_finite() -> None:
 
 
 def test_steps_of_networks_have_fusion_emitters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chosen by the numbers that the optimiser keeps, so that a run that goes on has the same program."""
+    """Chosen by the numbers that the optimiser keeps, so that a run that goes on has the same
+    program."""
     from vijax.fitting import loop
 
     def program(numbers: int) -> Any:

@@ -1,8 +1,7 @@
 """Models written for other libraries, as log densities of free variables.
 
-A library's model comes in here, and its laws as ours. Fits that go out to ArviZ are in `fitting`, readers of other
-libraries' tables and tensors in `data`.
-"""
+A library's model comes in here, and its laws as ours. Fits that go out to ArviZ are in `fitting`,
+readers of other libraries' tables and tensors in `data`."""
 
 from vijax.adapters.numpyro_model import from_numpyro as from_numpyro
 from vijax.adapters.pymc_model import from_pymc as from_pymc

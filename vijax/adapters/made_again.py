@@ -1,10 +1,9 @@
-"""One model for equal programs: a model of another library that is made again, in a loop or a notebook, compiles
-nothing again.
+"""One model for equal programs: a model of another library that is made again, in a loop or a
+notebook, compiles nothing again.
 
-Programs are compiled for a model, and other libraries give new functions at every call. Whether two of them are one can
-only be said by what they compute: by their programs, derivatives and data among them. A function that reads a variable
-which has changed meanwhile has another program.
-"""
+Programs are compiled for a model, and other libraries give new functions at every call. Whether two
+of them are one can only be said by what they compute: by their programs, derivatives and data among
+them. A function that reads a variable which has changed meanwhile has another program."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from vijax.xla.by_value import NotComparableError, structure
 
 Values = Mapping[str, Any]
 MOST_NUMBERS = 1 << 22
-"""Models with more numbers of data than this are made anew: to write them out would take seconds."""
+"""Models with more numbers of data than this are made anew: to write them out would take
+seconds."""
 _in_use: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
 _last: list[Model] = []  # the model that was asked for last, alive while nobody else holds it
 
@@ -33,8 +33,8 @@ def once(
     facts: Any,
     make: Callable[[], Model],
 ) -> Model:
-    """The model that was made before of functions with these programs, if somebody still holds it or it was the last;
-    else that which `make` makes now.
+    """The model that was made before of functions with these programs, if somebody still holds it
+    or it was the last; else that which `make` makes now.
 
     Args:
       log_density: of the values of the variables; its derivatives count too.
@@ -49,7 +49,8 @@ def once(
             *(_program(function, values) for function in others),
         ]
         key = jax.config.jax_enable_x64, tuple(programs), structure(facts)  # type: ignore[attr-defined]
-    except Exception:  # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
+    # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
+    except Exception:
         return make()
     made = _in_use.get(key)
     if made is None:
@@ -62,7 +63,9 @@ def _program(function: Callable | None, values: Values) -> str:
     """A digest of a function's program with all its constants."""
     if function is None:
         return ""
-    floats = {name: jnp.asarray(value, jnp.result_type(float, value)) for name, value in values.items()}
+    floats = {
+        name: jnp.asarray(value, jnp.result_type(float, value)) for name, value in values.items()
+    }
     traced = jax.jit(function).trace(floats)
     if sum(getattr(constant, "size", 0) for constant in traced.jaxpr.consts) > MOST_NUMBERS:
         raise NotComparableError

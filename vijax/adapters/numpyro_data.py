@@ -1,4 +1,5 @@
-"""The data of a NumPyro model, looked at before it is fitted: missing values and impossible ones are named by site."""
+"""The data of a NumPyro model, looked at before it is fitted: missing values and impossible ones
+are named by site."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from vijax.extras import require_extra
 Site = Mapping[str, Any]
 REMEDY = (
     "Leave these rows out, in all arguments; or leave them out of the density alone, by "
-    "numpyro.handlers.mask(mask=...) around the site; or make the missing values unknowns, in a numpyro.sample of "
+    "numpyro.handlers.mask(mask=...) around the site; or make the missing values unknowns, in a "
+    "numpyro.sample of "
     "their own."
 )
 
 
 def check_observed(runs: Sequence[Mapping[str, Site]], missing: Sequence[str]) -> None:
-    """Raises ValueError naming an observed site that has no density in any of several runs: of missing data, of data
-    outside of its support, of parameters that are not numbers.
+    """Raises ValueError naming an observed site that has no density in any of several runs: of
+    missing data, of data outside of its support, of parameters that are not numbers.
 
     Args:
       runs: the sites of each run.
@@ -34,8 +36,8 @@ def check_observed(runs: Sequence[Mapping[str, Site]], missing: Sequence[str]) -
 
 
 def check_missing_as_unknown(sites: Mapping[str, Site]) -> None:
-    """Raises ValueError at a site with `obs_mask`: NumPyro makes an unknown of every row, and gives a density to those
-    that are missing alone. The density of all is improper."""
+    """Raises ValueError at a site with `obs_mask`: NumPyro makes an unknown of every row, and gives
+    a density to those that are missing alone. The density of all is improper."""
     for name in sites:
         whole = name.removesuffix("_unobserved")
         require(
@@ -43,11 +45,14 @@ def check_missing_as_unknown(sites: Mapping[str, Site]) -> None:
             f"model: site {whole!r}",
             "no obs_mask, which leaves unknowns without a density in all rows that are not missing",
             "one",
-            "Sample the rows that are there with obs=y[mask]; and the missing ones, if you want them, as another site.",
+            "Sample the rows that are there with obs=y[mask]; and the missing ones, if you want "
+            "them, as another site.",
         )
 
 
-def missing_in(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+def missing_in(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[str]:
     """The arguments of a model that hold values that are not numbers, and where, in words."""
     try:
         names = list(inspect.signature(model).parameters)
@@ -75,16 +80,40 @@ def _check_site(name: str, runs: Sequence[Site], missing: Sequence[str]) -> None
     places = [_undefined(site) for site in runs]
     nowhere = np.logical_and.reduce(places) if len({x.shape for x in places}) == 1 else np.zeros(())
     argument = f"model: observed site {name!r}"
-    lost = nowhere & _of_rows(np.isnan(value), nowhere) if value.dtype.kind == "f" else np.zeros_like(nowhere)
+    lost = (
+        nowhere & _of_rows(np.isnan(value), nowhere)
+        if value.dtype.kind == "f"
+        else np.zeros_like(nowhere)
+    )
     require(not lost.any(), argument, "numbers", f"missing values in {_rows(lost)}", REMEDY)
     outside = np.logical_and.reduce([_outside(site, nowhere) for site in runs])
-    support = f"values in the support of {type(_base(runs[0]['fn'])).__name__}, {runs[0]['fn'].support}"
+    support = (
+        f"values in the support of {type(_base(runs[0]['fn'])).__name__}, {runs[0]['fn'].support}"
+    )
     got = f"{_first(value, outside)} in {_rows(outside)}"
-    require(not outside.any(), argument, support, got, "Correct these values, or choose another distribution.")
+    require(
+        not outside.any(),
+        argument,
+        support,
+        got,
+        "Correct these values, or choose another distribution.",
+    )
     why = f"none ({'; '.join(missing)})" if missing else f"none in {_rows(nowhere)}"
-    remedy = REMEDY if missing else "Its parameters are not finite there: look at the arguments of the model."
-    is_number = not nowhere.any() or not all(np.isnan(np.asarray(_log_prob(site))).any() for site in runs)
-    require(is_number, argument, "a log density that is a number at some of three random starts", why, remedy)
+    remedy = (
+        REMEDY
+        if missing
+        else "Its parameters are not finite there: look at the arguments of the model."
+    )
+    is_number = not nowhere.any() or not all(
+        np.isnan(np.asarray(_log_prob(site))).any() for site in runs
+    )
+    require(
+        is_number,
+        argument,
+        "a log density that is a number at some of three random starts",
+        why,
+        remedy,
+    )
 
 
 def _undefined(site: Site) -> np.ndarray:

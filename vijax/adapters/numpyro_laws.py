@@ -1,4 +1,5 @@
-"""The laws of the sites of a NumPyro model given others, from which `vijax.auto` takes its coordinates."""
+"""The laws of the sites of a NumPyro model given others, from which `vijax.auto` takes its
+coordinates."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ Sites = Mapping[str, Mapping[str, Any]]
 
 def _walk(law: Any) -> Law:
     """A random walk that begins at zero."""
-    scale = jnp.broadcast_to(jnp.asarray(law.scale)[..., None], (*jnp.shape(law.scale), law.num_steps))
+    scale = jnp.broadcast_to(
+        jnp.asarray(law.scale)[..., None], (*jnp.shape(law.scale), law.num_steps)
+    )
     return laws.sums(Law(jnp.zeros_like(scale), scale))
 
 
@@ -46,7 +49,8 @@ LAWS: dict[str, Callable[[Any], Law]] = {
     "GaussianRandomWalk": _walk,
     "CAR": _field,
 }
-"""Mean and standard deviation, or the factor of the covariance, of the free coordinates of a value, by distribution."""
+"""Mean and standard deviation, or the factor of the covariance, of the free coordinates of a value,
+by distribution."""
 
 
 FULL = ("MultivariateNormal", "GaussianRandomWalk", "CAR")
@@ -54,8 +58,8 @@ FULL = ("MultivariateNormal", "GaussianRandomWalk", "CAR")
 
 
 def law_of(fn: Any, shape: tuple[int, ...]) -> Law | None:
-    """The law of the free coordinates of a site with values of this shape; None where it is none of `LAWS`, or is of
-    another number of coordinates."""
+    """The law of the free coordinates of a site with values of this shape; None where it is none of
+    `LAWS`, or is of another number of coordinates."""
     while type(fn).__name__ in ("Independent", "ExpandedDistribution", "MaskedDistribution"):
         fn = fn.base_dist
     kind = type(fn).__name__
@@ -86,7 +90,11 @@ def levels_of(
     """
     first, other = runs[0], runs[1]
     own = {name: _law_at(first[name]) for name in names}
-    moved = {name for name in names if own[name] is not None and _differs(own[name], _law_at(other[name]))}
+    moved = {
+        name
+        for name in names
+        if own[name] is not None and _differs(own[name], _law_at(other[name]))
+    }
     if not moved:
         return ()
     depends: dict[str, set[str]] = {name: set() for name in moved}
@@ -110,10 +118,15 @@ def _differs(one: Law | None, other: Law | None) -> bool:
     if one is None or other is None:
         return False
     pairs = zip(one, other, strict=True)
-    return any(np.shape(a) != np.shape(b) or not np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+    return any(
+        np.shape(a) != np.shape(b) or not np.array_equal(np.asarray(a), np.asarray(b))
+        for a, b in pairs
+    )
 
 
-def walk_of(model: Callable[[], Any], levels: tuple[tuple[str, ...], ...]) -> Callable[[Visit], None]:
+def walk_of(
+    model: Callable[[], Any], levels: tuple[tuple[str, ...], ...]
+) -> Callable[[Visit], None]:
     """Visits the unknown sites of a model in the order in which it draws them."""
     handlers = require_extra("numpyro.handlers", "numpyro")
     with_law = {name for level in levels for name in level}

@@ -13,7 +13,12 @@ from jaxtyping import PRNGKeyArray
 from vijax import constrain
 from vijax.adapters.found import Found, free_variables, interval_of
 from vijax.adapters.made_again import once
-from vijax.adapters.numpyro_data import check_missing_as_unknown, check_observed, missing_in, require_run
+from vijax.adapters.numpyro_data import (
+    check_missing_as_unknown,
+    check_observed,
+    missing_in,
+    require_run,
+)
 from vijax.adapters.numpyro_laws import levels_of, walk_of
 from vijax.checks import require
 from vijax.constrain import Constraint
@@ -30,11 +35,12 @@ Values = Mapping[str, Any]
 def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A model from a NumPyro model with its data.
 
-    Continuous sites without `obs` are the variables, in the supports of their distributions. `obs` sites,
-    `numpyro.factor` and handlers that scale or mask count as in NumPyro. Funsor sums out discrete sites; each axis of
-    their batches must then be a plate, and they are not among the draws of `fit.sample`. Sites of
-    `numpyro.deterministic` are among these draws, and so are the variables that a reparameterisation replaced, except
-    in models with discrete sites. `vijax.auto(model, key=key)` fits it: the model holds the data, always read whole.
+    Continuous sites without `obs` are the variables, in the supports of their distributions. `obs`
+    sites, `numpyro.factor` and handlers that scale or mask count as in NumPyro. Funsor sums out
+    discrete sites; each axis of their batches must then be a plate, and they are not among the
+    draws of `fit.sample`. Sites of `numpyro.deterministic` are among these draws, and so are the
+    variables that a reparameterisation replaced, except in models with discrete sites.
+    `vijax.auto(model, key=key)` fits it: the model holds the data, always read whole.
 
     Args:
       model: a function that calls `numpyro.sample`, or a handler around one.
@@ -45,9 +51,10 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
       A density of the continuous sites, for `vijax.auto` and every algorithm that fits densities.
 
     Raises:
-      ValueError: nothing is unknown, or only discrete sites are; data that are missing, or outside of the support of
-        their site; `obs_mask`; a plate takes a subsample; a site is a `numpyro.param`; a support is none of
-        vijax's, or changes with other sites' values; a discrete site has too many values, or batches without plates.
+      ValueError: nothing is unknown, or only discrete sites are; data that are missing, or outside
+        of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
+        `numpyro.param`; a support is none of vijax's, or changes with other sites' values; a
+        discrete site has too many values, or batches without plates.
       ImportError: NumPyro is not installed; for discrete sites, funsor.
 
     A normal mean and four observations (Phan, Pradhan and Jankowiak 2019 describe the library):
@@ -80,31 +87,44 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     variables = free_variables("model", [continuous(sites) for sites in runs])
     values = {name: runs[0][name]["value"] for name in variables}
     # Of two ways of writing one density each has its own levels.
-    facts = variables, [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
+    facts = (
+        variables,
+        [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()],
+    )
     if discrete(runs[0]):
         check_enumerable(runs[0])
         summed = _summed(bound, runs[0])
         return once(summed, [], values, facts, lambda: density(variables, summed))
-    joint, derived, prior = _plain(bound), _derived(bound, deterministic(runs[0])), _prior(bound, list(variables))
+    joint, derived, prior = (
+        _plain(bound),
+        _derived(bound, deterministic(runs[0])),
+        _prior(bound, list(variables)),
+    )
 
     def make() -> Model:
         made = with_prior(density(variables, joint, derived=derived), prior)
-        levels = levels_of(lambda moved: _sites_at(bound, {**values, **moved}), runs, list(latent(runs[0])))
+        levels = levels_of(
+            lambda moved: _sites_at(bound, {**values, **moved}), runs, list(latent(runs[0]))
+        )
         return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
 
     return once(joint, [prior, derived], values, facts, make)
 
 
-def _in_each_precision(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
-    """The model with its arguments; in each precision with arrays of its own, for JAX takes an array of NumPy that it
-    has read in float32 for one of float32 ever after."""
+def _in_each_precision(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]
+) -> Callable[[], Any]:
+    """The model with its arguments; in each precision with arrays of its own, for JAX takes an
+    array of NumPy that it has read in float32 for one of float32 ever after."""
     first = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     given = {first: (args, kwargs)}
 
     def bound() -> Any:
         now = jax.config.jax_enable_x64  # type: ignore[attr-defined]
         if now not in given:
-            given[now] = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs))
+            given[now] = jax.tree.map(
+                lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs)
+            )
         own_args, own_kwargs = given[now]
         return model(*own_args, **own_kwargs)
 
@@ -118,19 +138,22 @@ def _sites_at(model: Callable[[], Any], values: Values) -> Sites:
 
 
 def _check_some_continuous(sites: Sites) -> None:
-    """Raises ValueError where all that is unknown is discrete: once that is summed out, there is nothing to fit."""
+    """Raises ValueError where all that is unknown is discrete: once that is summed out, there is
+    nothing to fit."""
     require(
         bool(continuous(sites)) or not discrete(sites),
         "model",
         "a continuous unknown, whose posterior is fitted",
         f"discrete ones alone, {discrete(sites)}",
         "They are summed out, and no fit is needed: numpyro.contrib.funsor.infer_discrete(model, "
-        "first_available_dim=-1, temperature=1, rng_key=key) draws them from their exact posterior.",
+        "first_available_dim=-1, temperature=1, rng_key=key) draws them from their exact "
+        "posterior.",
     )
 
 
 def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
-    """The log density of a model without discrete unknowns. There is no random key: a site left out raises an error."""
+    """The log density of a model without discrete unknowns. There is no random key: a site left out
+    raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
     return lambda values: jnp.asarray(log_density(model, (), {}, dict(values))[0], float)
 
@@ -154,7 +177,9 @@ def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
     return lambda values: jnp.asarray(theirs.log_density(each, (), {}, dict(values))[0], float)
 
 
-def _derived(model: Callable[[], Any], names: list[str]) -> Callable[[Values], dict[str, Any]] | None:
+def _derived(
+    model: Callable[[], Any], names: list[str]
+) -> Callable[[Values], dict[str, Any]] | None:
     """The deterministic sites, as functions of the values."""
     if not names:
         return None
@@ -171,13 +196,15 @@ Sites = Mapping[str, Mapping[str, Any]]
 MOST_VALUES = 1000
 """Values of a discrete site that are summed over."""
 NO_SUBSAMPLE = (
-    "Give the full plate, with all the data. For minibatches write the model by vijax.density(log_prior=, log_lik=), "
+    "Give the full plate, with all the data. For minibatches write the model by "
+    "vijax.density(log_prior=, log_lik=), "
     "which scales the likelihood of a batch and not the prior."
 )
 
 
 def run(model: Callable[[], Any], key: PRNGKeyArray) -> Sites:
-    """All sites of one run, unknown ones at random values of their support: improper priors have no draws."""
+    """All sites of one run, unknown ones at random values of their support: improper priors have no
+    draws."""
     handlers = require_extra("numpyro.handlers", "numpyro")
     initial = require_extra("numpyro.infer", "numpyro").init_to_uniform
     placed = handlers.substitute(handlers.seed(model, key), substitute_fn=initial)
@@ -186,12 +213,20 @@ def run(model: Callable[[], Any], key: PRNGKeyArray) -> Sites:
 
 def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
     """The sites that are neither observed nor factors."""
-    return {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+    return {
+        name: site
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"]
+    }
 
 
 def continuous(sites: Sites) -> dict[str, Found]:
     """The facts that a run shows of the continuous unknowns."""
-    return {name: _found(site) for name, site in latent(sites).items() if not site["fn"].support.is_discrete}
+    return {
+        name: _found(site)
+        for name, site in latent(sites).items()
+        if not site["fn"].support.is_discrete
+    }
 
 
 def discrete(sites: Sites) -> list[str]:
@@ -209,10 +244,22 @@ def check_kinds(sites: Sites) -> None:
     for name, site in sites.items():
         kind, argument = site["type"], f"model: {site['type']} {name!r}"
         remedy = "Give it a prior: numpyro.sample in place of numpyro.param."
-        require(kind not in ("param", "mutable"), argument, "a variable with a prior", f"a {kind}", remedy)
+        require(
+            kind not in ("param", "mutable"),
+            argument,
+            "a variable with a prior",
+            f"a {kind}",
+            remedy,
+        )
         if kind == "plate":
             size, drawn = site["args"]
-            require(drawn in (None, size), argument, f"all of {size}", f"a subsample of {drawn}", NO_SUBSAMPLE)
+            require(
+                drawn in (None, size),
+                argument,
+                f"all of {size}",
+                f"a subsample of {drawn}",
+                NO_SUBSAMPLE,
+            )
 
 
 def check_enumerable(sites: Sites) -> None:
@@ -220,7 +267,13 @@ def check_enumerable(sites: Sites) -> None:
     for name in discrete(sites):
         fn, argument = sites[name]["fn"], f"model: discrete site {name!r}"
         remedy = "Sum it out by hand, and add the result by numpyro.factor."
-        require(fn.has_enumerate_support, argument, "finitely many values", f"those of {type(fn).__name__}", remedy)
+        require(
+            fn.has_enumerate_support,
+            argument,
+            "finitely many values",
+            f"those of {type(fn).__name__}",
+            remedy,
+        )
         count = len(fn.enumerate_support(expand=False))
         require(count <= MOST_VALUES, argument, f"at most {MOST_VALUES} values", count, remedy)
     for name, site in sites.items():
@@ -229,20 +282,34 @@ def check_enumerable(sites: Sites) -> None:
 
 
 def _check_plates(name: str, site: Mapping[str, Any]) -> None:
-    """Checks that plates declare every axis of a batch: values of other axes would be summed out together."""
+    """Checks that plates declare every axis of a batch: values of other axes would be summed out
+    together."""
     shape = site["fn"].batch_shape
     declared = {frame.dim for frame in site["cond_indep_stack"]}
-    if "_scan_current_index" in site["infer"]:  # numpyro.contrib.control_flow.scan puts the steps first
+    if (
+        "_scan_current_index" in site["infer"]
+    ):  # numpyro.contrib.control_flow.scan puts the steps first
         declared.add(-len(shape))
     free = [axis for axis in range(-len(shape), 0) if shape[axis] > 1 and axis not in declared]
-    remedy = "To sum out discrete sites, put it into numpyro.plate, or make its axes one event by .to_event()."
-    require(not free, f"model: site {name!r}", "plates for its batch", f"a batch of shape {shape} without", remedy)
+    remedy = (
+        "To sum out discrete sites, put it into numpyro.plate, or make its axes one event by "
+        ".to_event()."
+    )
+    require(
+        not free,
+        f"model: site {name!r}",
+        "plates for its batch",
+        f"a batch of shape {shape} without",
+        remedy,
+    )
 
 
 def _found(site: Mapping[str, Any]) -> Found:
     of = site["fn"].support
     kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
-    return Found(jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {kind}")
+    return Found(
+        jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {kind}"
+    )
 
 
 def first_axis(sites: Sites) -> int:

@@ -1,8 +1,8 @@
-"""The laws of the variables of a PyMC model given others, from which `vijax.auto` takes its coordinates.
+"""The laws of the variables of a PyMC model given others, from which `vijax.auto` takes its
+coordinates.
 
-Laws are of value variables, which PyMC's own transforms make real: a variable with another transform than its
-distribution brings has none here.
-"""
+Laws are of value variables, which PyMC's own transforms make real: a variable with another
+transform than its distribution brings has none here."""
 
 from __future__ import annotations
 
@@ -40,15 +40,23 @@ POSITIVE: dict[str, Callable[..., Law]] = {
     "WeibullBetaRV": laws.weibull,
 }
 UNIT: dict[str, Callable[..., Law]] = {"BetaRV": laws.beta, "BetaClippedRV": laws.beta}
-ZERO_SUM: dict[str, Callable[..., Law]] = {"ZeroSumNormalRV": lambda scale, shape: laws.normal(0.0, scale)}
-"""The coordinates of a normal with sum zero are a rotation of it: independent, and of the same scale."""
-ENTRIES = {"NoneType": REAL, "LogTransform": POSITIVE, "LogOddsTransform": UNIT, "ZeroSumTransform": ZERO_SUM}
+ZERO_SUM: dict[str, Callable[..., Law]] = {
+    "ZeroSumNormalRV": lambda scale, shape: laws.normal(0.0, scale)
+}
+"""The coordinates of a normal with sum zero are a rotation of it: independent, and of the same
+scale."""
+ENTRIES = {
+    "NoneType": REAL,
+    "LogTransform": POSITIVE,
+    "LogOddsTransform": UNIT,
+    "ZeroSumTransform": ZERO_SUM,
+}
 """Laws of entries that do not depend on each other, by PyMC's transform."""
 
 
 class Parts(NamedTuple):
-    """The law of a variable: graphs of parameters, and the law as a function of the variable's shape and of their
-    values."""
+    """The law of a variable: graphs of parameters, and the law as a function of the variable's
+    shape and of their values."""
 
     parameters: list[Any]
     law: Callable[..., Law]
@@ -85,7 +93,10 @@ class Level:
         """The laws at values of other variables."""
         parameters = iter(self._program(*(values[name] for name in self._parents)))
         given = [[next(parameters) for _ in one.parts.parameters] for one in self._reads]
-        return {one.name: one.parts.law(one.shape, *own) for one, own in zip(self._reads, given, strict=True)}
+        return {
+            one.name: one.parts.law(one.shape, *own)
+            for one, own in zip(self._reads, given, strict=True)
+        }
 
 
 def hierarchy_of(
@@ -162,10 +173,12 @@ def _of_vectors(law: Law, shape: Shape) -> Law:
     return Law(jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, (*shape, shape[-1])))
 
 
-# --- vectors ----------------------------------------------------------------------------------------------------------
+# --- vectors --------------------------------------------------------------------------------------
 def _normal(node: Any) -> Parts:
     loc, covariance = _parameters(node)
-    return Parts([loc, _factor(covariance)], lambda shape, *given: _of_vectors(laws.normal(*given), shape))
+    return Parts(
+        [loc, _factor(covariance)], lambda shape, *given: _of_vectors(laws.normal(*given), shape)
+    )
 
 
 def _student(node: Any) -> Parts:
@@ -180,7 +193,8 @@ def _factor(matrix: Any) -> Any:
 
 
 def _walk(node: Any) -> Parts | None:
-    """A random walk, whose first value and steps have laws of their own; they have time before other axes."""
+    """A random walk, whose first value and steps have laws of their own; they have time before
+    other axes."""
     first, steps = (_steps(x) for x in node.inputs[:2])
     if first is None or steps is None:
         return None
@@ -190,7 +204,9 @@ def _walk(node: Any) -> Parts | None:
         *batch, length = shape
         one = first.law((1, *batch), *given[:count])
         others = steps.law((length - 1, *batch), *given[count:])
-        both = [jnp.moveaxis(jnp.concatenate(parts), 0, -1) for parts in zip(one, others, strict=True)]
+        both = [
+            jnp.moveaxis(jnp.concatenate(parts), 0, -1) for parts in zip(one, others, strict=True)
+        ]
         return _of_vectors(laws.sums(Law(*both)), shape)
 
     return Parts([*first.parameters, *steps.parameters], law)
@@ -214,16 +230,23 @@ def _autoregression(node: Any) -> Parts | None:
         begin = first.law((*batch, lags), *given)
         constant, own = (weights[..., :1], weights[..., 1:]) if has_constant else (0.0, weights)
         later = (*batch, length - lags)
-        noise = Law(jnp.broadcast_to(constant, later), jnp.broadcast_to(jnp.asarray(scale)[..., None], later))
+        noise = Law(
+            jnp.broadcast_to(constant, later),
+            jnp.broadcast_to(jnp.asarray(scale)[..., None], later),
+        )
         both = [jnp.concatenate(parts, -1) for parts in zip(begin, noise, strict=True)]
-        return _of_vectors(laws.autoregression(jnp.broadcast_to(own, (*batch, lags)), Law(*both)), shape)
+        return _of_vectors(
+            laws.autoregression(jnp.broadcast_to(own, (*batch, lags)), Law(*both)), shape
+        )
 
     return Parts([weights, scale, *first.parameters], law)
 
 
 def _field(node: Any) -> Parts | None:
     loc, adjacency, correlation, precision, *_ = _parameters(node)
-    is_sparse = not isinstance(adjacency.type, require_extra("pytensor.tensor.type", "pymc").TensorType)
+    is_sparse = not isinstance(
+        adjacency.type, require_extra("pytensor.tensor.type", "pymc").TensorType
+    )
     if is_sparse and not hasattr(adjacency, "data"):
         return None
     if is_sparse:

@@ -21,7 +21,8 @@ def minibatches(outputs: Sequence[Any]) -> set[Any]:
 
 
 def program_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """PyTensor's graph as a function of JAX arrays. Checks of parameters, which JAX cannot raise, are left out."""
+    """PyTensor's graph as a function of JAX arrays. Checks of parameters, which JAX cannot raise,
+    are left out."""
     graph, checks = (require_extra(f"pytensor.{name}", "pymc") for name in ("graph.fg", "raise_op"))
     fgraph = graph.FunctionGraph(inputs=list(inputs), outputs=_with_constants(outputs), clone=True)
     for node in fgraph.toposort():
@@ -49,8 +50,8 @@ def _with_constants(outputs: Sequence[Any]) -> list[Any]:
 
 
 def _funcify() -> Callable[..., Any]:
-    """PyTensor's translation to JAX. Its first import sets JAX's precision for the whole process, which is put back;
-    in a thread of its own, where no `enable_x64` of the caller's holds."""
+    """PyTensor's translation to JAX. Its first import sets JAX's precision for the whole process,
+    which is put back; in a thread of its own, where no `enable_x64` of the caller's holds."""
     loaded: list[Callable[..., Any]] = []
 
     def load() -> None:

@@ -1,9 +1,10 @@
-"""TensorFlow Probability: the one module that imports it, and conversions to and from its distributions.
+"""TensorFlow Probability: the one module that imports it, and conversions to and from its
+distributions.
 
-The wheel that works with current JAX is `tfp-nightly`. It shares the namespace `tensorflow_probability` with the stable
-wheel `tensorflow-probability`, which does not import with this JAX and shadows or corrupts it when both are installed:
-importing this module then raises an ImportError that says how to mend it.
-"""
+The wheel that works with current JAX is `tfp-nightly`. It shares the namespace
+`tensorflow_probability` with the stable wheel `tensorflow-probability`, which does not import with
+this JAX and shadows or corrupts it when both are installed: importing this module then raises an
+ImportError that says how to mend it."""
 
 from __future__ import annotations
 
@@ -41,20 +42,29 @@ def load() -> ModuleType:
     """Imports `tensorflow_probability.substrates.jax`.
 
     Raises:
-      ImportError: it is not installed, the stable wheel is installed beside the nightly one, or it does not import
-        with this JAX; the message holds the command that mends it.
+      ImportError: it is not installed, the stable wheel is installed beside the nightly one, or it
+        does not import with this JAX; the message holds the command that mends it.
     """
     stable, nightly = _version("tensorflow-probability"), _version("tfp-nightly")
     if stable and nightly:
-        found = f"tensorflow-probability {stable} and tfp-nightly {nightly} are both installed, in one namespace"
-        raise ImportError(f"{found}, so that parts of the one overwrite the other. To mend it: {REPAIR}")
+        found = (
+            f"tensorflow-probability {stable} and tfp-nightly {nightly} are both installed, in "
+            "one namespace"
+        )
+        raise ImportError(
+            f"{found}, so that parts of the one overwrite the other. To mend it: {REPAIR}"
+        )
     if not stable and not nightly:
         raise ImportError(missing("TensorFlow Probability", "tfp-nightly", "tfp"))
     try:
         return require_extra("tensorflow_probability.substrates.jax", "tfp")
-    except Exception as error:  # an incompatible wheel fails with AttributeError as often as with ImportError
+    except (
+        Exception
+    ) as error:  # an incompatible wheel fails with AttributeError as often as with ImportError
         wheel = f"tensorflow-probability {stable}" if stable else f"tfp-nightly {nightly}"
-        raise ImportError(f"{wheel} does not import with this JAX ({error}). To mend it: {REPAIR}") from error
+        raise ImportError(
+            f"{wheel} does not import with this JAX ({error}). To mend it: {REPAIR}"
+        ) from error
 
 
 tfp = load()
@@ -112,9 +122,15 @@ def _from_joint(joint: Any) -> Product:
     parts = joint.model
     dependent = [name for name, part in parts.items() if not isinstance(part, tfd.Distribution)]
     if dependent:
-        raise ValueError(f"distribution: expected independent parts, got functions of others for {dependent}.")
-    plain = {name: p.distribution if isinstance(p, tfd.Independent) else p for name, p in parts.items()}
-    return Product({name: from_tfp(p) for name, p in plain.items()}, batch_ndim=len(joint.batch_shape))
+        raise ValueError(
+            f"distribution: expected independent parts, got functions of others for {dependent}."
+        )
+    plain = {
+        name: p.distribution if isinstance(p, tfd.Independent) else p for name, p in parts.items()
+    }
+    return Product(
+        {name: from_tfp(p) for name, p in plain.items()}, batch_ndim=len(joint.batch_shape)
+    )
 
 
 Row = tuple[type[Family], type, Callable[[Any], Any], Callable[[Any], Any]]
@@ -124,7 +140,9 @@ _TABLE: tuple[Row, ...] = (
         Gamma,
         tfd.Gamma,
         lambda q: tfd.Gamma(concentration=q.shape, rate=q.rate),
-        lambda d: Gamma.from_shape_rate(d.concentration, jnp.exp(d.log_rate) if d.rate is None else d.rate),
+        lambda d: Gamma.from_shape_rate(
+            d.concentration, jnp.exp(d.log_rate) if d.rate is None else d.rate
+        ),
     ),
     (
         Beta,

@@ -23,26 +23,31 @@ RUNS = 3
 """Draws of the joint from which its parts are read."""
 
 
-def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None) -> Model:
-    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not observed are unknown.
+def from_tfp(
+    joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None
+) -> Model:
+    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not
+    observed are unknown.
 
-    TFP's event space bijectors tell the supports of the unknown parts. (`vijax.adapters.tfp.from_tfp` is something
-    else: the family of one distribution.)
+    TFP's event space bijectors tell the supports of the unknown parts.
+    (`vijax.adapters.tfp.from_tfp` is something else: the family of one distribution.)
 
     Args:
-      joint: `JointDistributionNamed`, `JointDistributionSequential` or `JointDistributionCoroutine`, also the
-        `AutoBatched` ones; its parts are known by their names. Its log density must be one number: `Independent` or
-        `Sample` around a part that is an array, or an `AutoBatched` joint.
+      joint: `JointDistributionNamed`, `JointDistributionSequential` or
+        `JointDistributionCoroutine`, also the `AutoBatched` ones; its parts are known by their
+        names. Its log density must be one number: `Independent` or `Sample` around a part that is
+        an array, or an `AutoBatched` joint.
       observed: values by name.
       guide: family of q (`vijax.guides`); None is `full_rank()`.
 
     Returns:
-      A density of the other parts, for `vijax.auto` and every algorithm that fits densities. It has its data:
-      `vijax.auto(model, key=key)`.
+      A density of the other parts, for `vijax.auto` and every algorithm that fits densities. It has
+      its data: `vijax.auto(model, key=key)`.
 
     Raises:
-      ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log density is an array; a
-        part is discrete, or a joint itself, or its support is none of vijax's or changes with other parts.
+      ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log
+        density is an array; a part is discrete, or a joint itself, or its support is none of
+        vijax's or changes with other parts.
       ImportError: TensorFlow Probability is not installed.
 
     A normal mean and four observations (Dillon et al. 2017 describe the library):
@@ -59,7 +64,9 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
     from vijax.adapters.tfp import tfd
 
     is_joint = isinstance(joint, tfd.JointDistribution)
-    require(is_joint, "joint", "a joint distribution of TensorFlow Probability", type(joint).__name__)
+    require(
+        is_joint, "joint", "a joint distribution of TensorFlow Probability", type(joint).__name__
+    )
     dtypes = _parts(joint, joint.dtype)
     unknown = [name for name in observed or {} if name not in dtypes]
     require(not unknown, "observed", f"names among {list(dtypes)}", unknown)
@@ -69,7 +76,10 @@ def from_tfp(joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Gu
     def log_density(values: Mapping[str, Any]) -> Any:
         typed = {name: jnp.asarray(value, dtypes[name]) for name, value in values.items()}
         total = joint.log_prob(**typed, **seen)
-        remedy = "Put tfd.Independent or tfd.Sample around parts that are arrays, or take an AutoBatched joint."
+        remedy = (
+            "Put tfd.Independent or tfd.Sample around parts that are arrays, or take an "
+            "AutoBatched joint."
+        )
         got = f"an array of shape {jnp.shape(total)}"
         require(jnp.shape(total) == (), "joint", "a log density that is one number", got, remedy)
         return jnp.asarray(total, jnp.result_type(float))
@@ -91,7 +101,8 @@ def _parts(joint: Any, structure: Any) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any, dtype: Any) -> Array:
-    """An observed value in its distribution's type; raises ValueError where this would change it."""
+    """An observed value in its distribution's type; raises ValueError where this would change
+    it."""
     given = np.asarray(value)
     typed = given.astype(dtype)
     same = np.issubdtype(typed.dtype, np.floating) or np.array_equal(typed, given)
@@ -107,8 +118,18 @@ def _run(joint: Any, seen: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, 
     for name, part in distributions.items():
         nested = isinstance(part, tfd.JointDistribution)
         remedy = "Name its parts in the joint itself."
-        require(not nested, f"joint: {name!r}", "a distribution of one array", type(part).__name__, remedy)
-    return {name: _found(distributions[name], value) for name, value in values.items() if name not in seen}
+        require(
+            not nested,
+            f"joint: {name!r}",
+            "a distribution of one array",
+            type(part).__name__,
+            remedy,
+        )
+    return {
+        name: _found(distributions[name], value)
+        for name, value in values.items()
+        if name not in seen
+    }
 
 
 def _found(part: Any, value: Array) -> Found:
@@ -169,7 +190,8 @@ def _moved(of: Set, shift: Any, scale: Any) -> Set:
 
 
 def _inverted(invert: Any, of: Set) -> Set:
-    """Inverses of known bijectors: logarithms, logits, and `Ordered`, which maps to real numbers."""
+    """Inverses of known bijectors: logarithms, logits, and `Ordered`, which maps to real
+    numbers."""
     inner = invert.bijector
     if type(inner).__name__ == "Ordered":
         return constrain.ordered() if of == constrain.real() else None
@@ -183,12 +205,18 @@ _RULES: dict[str, Callable[[Any, Set], Set]] = {
     "Invert": _inverted,
     "Shift": lambda bijector, of: _moved(of, np.asarray(bijector.shift, float), 1.0),
     "Scale": lambda bijector, of: _moved(
-        of, 0.0, bijector.scale if bijector.scale is not None else np.exp(np.asarray(bijector.log_scale, float))
+        of,
+        0.0,
+        bijector.scale
+        if bijector.scale is not None
+        else np.exp(np.asarray(bijector.log_scale, float)),
     ),
     "Exp": _onto(lambda bijector: constrain.positive()),
     "Softplus": _onto(lambda bijector: interval_of(0.0 if bijector.low is None else bijector.low)),
     "Reciprocal": _onto(lambda bijector: constrain.positive(), constrain.positive()),
-    "Sigmoid": _onto(lambda b: interval_of(0.0 if b.low is None else b.low, 1.0 if b.high is None else b.high)),
+    "Sigmoid": _onto(
+        lambda b: interval_of(0.0 if b.low is None else b.low, 1.0 if b.high is None else b.high)
+    ),
     "SoftmaxCentered": _onto(lambda bijector: constrain.simplex()),
     "IteratedSigmoidCentered": _onto(lambda bijector: constrain.simplex()),
     "Ascending": _onto(lambda bijector: constrain.ordered()),

@@ -2,6 +2,6 @@
 
 settings < drawing < sources < rows < catalogue < plan < folder < answers < report < runs < cli
 
-Wrong input raises `ConfigError`, a ValueError whose message names the setting, option or file, what was expected, what
-came, and the remedy. A damaged file of a run raises its subclass `DamagedError`. Docstrings here do not repeat this.
-"""
+Wrong input raises `ConfigError`, a ValueError whose message names the setting, option or file, what
+was expected, what came, and the remedy. A damaged file of a run raises its subclass `DamagedError`.
+Docstrings here do not repeat this."""

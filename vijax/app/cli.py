@@ -1,4 +1,5 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `predict`, `report`, ..."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `predict`,
+`report`, ..."""
 
 from __future__ import annotations
 
@@ -31,27 +32,33 @@ def fit(
     process_id: int | None = None,
     initialization_timeout: int = 300,
 ) -> int:
-    """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz, checkpoints.
+    """Fits a model to data, and leaves a run folder: summary.txt, report.html, posterior.npz,
+    checkpoints.
 
     Args:
-      config: TOML file of settings (`vijax init` writes one), or the name of one that comes with vijax (`vijax
-        configs` lists them).
+      config: TOML file of settings (`vijax init` writes one), or the name of one that comes with
+        vijax (`vijax configs` lists them).
       data: file, folder or URL of the data; in place of data.path.
       out: new folder for the run; runs/NAME-1, runs/NAME-2, ... if not given.
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
-      sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and compares them.
-      devices: number of devices over which each batch is split; in place of fit.devices. Of several processes, the
-        devices of each; all that it has if not given.
-      distributed: this is one of several processes that make this fit together, started by srun, Open MPI, Kubernetes
-        or the like, each with this same command.
-      coordinator: address and port of process 0, as 10.0.0.1:1234, where the processes are not detected.
+      sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and
+          compares them.
+      devices: number of devices over which each batch is split; in place of fit.devices. Of several
+        processes, the devices of each; all that it has if not given.
+      distributed: this is one of several processes that make this fit together, started by srun,
+        Open MPI, Kubernetes or the like, each with this same command.
+      coordinator: address and port of process 0, as 10.0.0.1:1234, where the processes are not
+          detected.
       num_processes: number of processes, likewise.
       process_id: number of this process, from 0, likewise.
       initialization_timeout: seconds for which a process waits for the others to come.
     """
     if distributed:
         if sweep is not None:
-            raise ValueError("sweep: expected none where several processes make one fit; start a run for each value")
+            raise ValueError(
+                "sweep: expected none where several processes make one fit; start a run for each "
+                "value"
+            )
         from vijax.app.runs.together import fit_together
 
         of = coordinator, num_processes, process_id, devices, initialization_timeout
@@ -70,11 +77,15 @@ def fit(
 
 
 def _check_alone(**given: object) -> None:
-    """Raises ValueError where an option of several processes is given, and nothing says that there are several."""
+    """Raises ValueError where an option of several processes is given, and nothing says that there
+    are several."""
     for name, value in given.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option}: expected --distributed beside it, got {value} without it; add --distributed")
+            raise ValueError(
+                f"{option}: expected --distributed beside it, got {value} without it; add "
+                "--distributed"
+            )
 
 
 def resume(
@@ -88,14 +99,15 @@ def resume(
     process_id: int | None = None,
     initialization_timeout: int = 300,
 ) -> int:
-    """Goes on with a run that was stopped in whatever way, to the result of an unbroken run; with a sweep, to the end
-    of all its runs.
+    """Goes on with a run that was stopped in whatever way, to the result of an unbroken run; with a
+    sweep, to the end of all its runs.
 
     Args:
       run: its folder.
-      devices: number of devices to go on with, this time; fit.devices of the run if not given. Of several processes,
-        the devices of each; all that it has if not given.
-      distributed: this is one of several processes, of any number, that go on together; see `vijax fit`.
+      devices: number of devices to go on with, this time; fit.devices of the run if not given. Of
+        several processes, the devices of each; all that it has if not given.
+      distributed: this is one of several processes, of any number, that go on together; see `vijax
+          fit`.
       coordinator: the same.
       num_processes: the same.
       process_id: the same.
@@ -113,22 +125,30 @@ def resume(
 
     if is_sweep(run):
         if devices is not None:
-            raise ValueError(f"devices: expected none for a sweep; write fit.devices in {run / 'config.toml'}")
+            raise ValueError(
+                f"devices: expected none for a sweep; write fit.devices in {run / 'config.toml'}"
+            )
         return _end_of_sweep(run, resume_sweep(run, say_to_stderr))
     return _end(resume(run, team=Alone(devices)))
 
 
 def compare(
-    runs: tuple[Path, ...], /, *, out: Path | None = None, training: bool = False, by: str | None = None
+    runs: tuple[Path, ...],
+    /,
+    *,
+    out: Path | None = None,
+    training: bool = False,
+    by: str | None = None,
 ) -> int:
-    """Compares runs on the held-out data that they share: scores, differences document by document (row by row) with
-    their standard errors, coherence of topics.
+    """Compares runs on the held-out data that they share: scores, differences document by document
+    (row by row) with their standard errors, coherence of topics.
 
     Args:
       runs: folders of two runs or more, of the same data with the same split.
       out: folder for comparison.txt, comparison.csv and comparison.png.
       training: compare bounds on the training data, where nothing is or can be held out.
-      by: a column of labels beside the data: how far the topics, components or states of each run agree with it (NMI).
+      by: a column of labels beside the data: how far the topics, components or states of each run
+          agree with it (NMI).
     """
     from vijax.app.answers.comparison import compare, compare_by_training
     from vijax.app.answers.comparison_files import comparison_text, write_comparison
@@ -166,7 +186,8 @@ def topics(
       run: folder of a run of a topic model, finished or not.
       num_words: words of each.
       num_topics: number of topics; all if not given.
-      format: text to read; or csv, json or md (a table of Markdown), with the probabilities of words.
+      format: text to read; or csv, json or md (a table of Markdown), with the probabilities of
+          words.
     """
     from vijax.app.drawing.exports import formatted
     from vijax.app.folder.loaded import read
@@ -188,15 +209,18 @@ def shares(
     column: str | None = None,
     out: Path | None = None,
 ) -> int:
-    """Prints topics by group and over time: the share of the words of each group's documents that is of each topic.
+    """Prints topics by group and over time: the share of the words of each group's documents that
+    is of each topic.
 
     Args:
       run: folder of a run of a topic model, ended.
-      by: column of the documents whose values are the groups; it must stand beside the text in the data.
+      by: column of the documents whose values are the groups; it must stand beside the text in the
+          data.
       every: for a column of dates: a group for each year, month or day.
       data: other documents; those of the run if not given.
       column: the column of the text in a table; that of the run if not given.
-      out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an interval.
+      out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an
+          interval.
     """
     from vijax.app.answers.shares import shares_of_run, tables
     from vijax.app.drawing.blocks import Topics, text
@@ -224,15 +248,17 @@ def transform(
     column: str | None = None,
     training: str | None = None,
 ) -> int:
-    """Applies a run to other data, row by row: topic shares of documents; clusters, states or blocks with their
-    probabilities; predictions with intervals; factors with standard deviations. Other columns are carried through.
+    """Applies a run to other data, row by row: topic shares of documents; clusters, states or
+    blocks with their probabilities; predictions with intervals; factors with standard deviations.
+    Other columns are carried through.
 
     Args:
       run: folder of a run, finished or not.
       data: the data; all of the run's own, held-out ones too, if not given.
       out: file to write, .csv, .parquet or .jsonl; without it CSV is printed.
       column: the column of the text in a table of documents; that of the run if not given.
-      training: the place of the training data now, for models that need them, if they have been moved.
+      training: the place of the training data now, for models that need them, if they have been
+          moved.
     """
     from vijax.app.answers.results import transform_run
 
@@ -254,10 +280,11 @@ def predict(
     seed: int = 0,
     training: str | None = None,
 ) -> int:
-    """Draws data that the model expects to see (the posterior predictive distribution), and prints means, standard
-    deviations and intervals of them, in the units of the data. Regressions draw the target of each row (those of `glmm`
-    are in `vijax transform`); other models of tables draw all columns: of new rows (--rows), of the steps after each
-    sequence (--steps: a forecast), or of the same rows once more, where what is missing is filled in.
+    """Draws data that the model expects to see (the posterior predictive distribution), and prints
+    means, standard deviations and intervals of them, in the units of the data. Regressions draw the
+    target of each row (those of `glmm` are in `vijax transform`); other models of tables draw all
+    columns: of new rows (--rows), of the steps after each sequence (--steps: a forecast), or of the
+    same rows once more, where what is missing is filled in.
 
     Args:
       run: folder of a run on a table, finished or not.
@@ -278,13 +305,22 @@ def predict(
     return 0
 
 
-def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 0, training: str | None = None) -> int:
-    """Scores a run on other data, beside a plain alternative: document completion (the first half of each document
-    predicts the other half); for other models the log predictive density.
+def evaluate(
+    run: Path,
+    /,
+    *,
+    data: str,
+    column: str | None = None,
+    seed: int = 0,
+    training: str | None = None,
+) -> int:
+    """Scores a run on other data, beside a plain alternative: document completion (the first half
+    of each document predicts the other half); for other models the log predictive density.
 
     Args:
       run: folder of a run.
-      data: the data. Words the run has not seen are left out; a table must have the columns that the run's had.
+      data: the data. Words the run has not seen are left out; a table must have the columns that
+          the run's had.
       column: the column of the text in a table; that of the run if not given.
       seed: seed of the split in halves and of the draws.
       training: see `vijax transform`.
@@ -302,8 +338,9 @@ def evaluate(run: Path, /, *, data: str, column: str | None = None, seed: int = 
 
 
 def check(run: Path, /, *, seed: int = 0, training: str | None = None) -> int:
-    """Checks how far the posterior of a run can be trusted, in about a minute: importance weights, short chains, linear
-    response, predictive checks, other starts. The verdict is on the run's page from then on.
+    """Checks how far the posterior of a run can be trusted, in about a minute: importance weights,
+    short chains, linear response, predictive checks, other starts. The verdict is on the run's page
+    from then on.
 
     Args:
       run: folder of a run that has ended.
@@ -335,7 +372,8 @@ def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
 
 
 def settings(*, model: str | None = None) -> int:
-    """Prints every setting of a model with its default and its meaning, as a TOML file to begin from.
+    """Prints every setting of a model with its default and its meaning, as a TOML file to begin
+    from.
 
     Args:
       model: name of the model; without it, lda, under a list of the models.
@@ -358,10 +396,12 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
     """Writes a configuration to edit, after a look at the data.
 
     Args:
-      model: its name (`vijax settings` lists them), or that of a configuration that comes with vijax.
+      model: its name (`vijax settings` lists them), or that of a configuration that comes with
+          vijax.
       data: file, folder or URL of the data.
       out: the file to write; named after data and model if not given.
-      set: settings that are known already, as key=value: --set data.separator=";" data.target=price.
+      set: settings that are known already, as key=value: --set data.separator=";"
+          data.target=price.
     """
     from vijax.app.plan.initial import write_initial
 
@@ -370,9 +410,17 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
     return 0
 
 
-def prepare(config: Path, /, *, out: Path, data: str | None = None, set: tuple[str, ...] = (), workers: int = 1) -> int:
-    """Makes Parquet shards of texts that need not fit in memory; `vijax fit CONFIG --data OUT` reads them. Stopped and
-    called again, it goes on where it was.
+def prepare(
+    config: Path,
+    /,
+    *,
+    out: Path,
+    data: str | None = None,
+    set: tuple[str, ...] = (),
+    workers: int = 1,
+) -> int:
+    """Makes Parquet shards of texts that need not fit in memory; `vijax fit CONFIG --data OUT`
+    reads them. Stopped and called again, it goes on where it was.
 
     Args:
       config: a configuration of a model of documents, whose [data] says how text becomes words.
@@ -406,9 +454,15 @@ def _end_of_sweep(folder: Path, found: Any) -> int:
     from vijax.app.answers.comparison_files import comparison_text
 
     print(comparison_text(found))
-    print(f"Table and figure: {(folder / 'comparison.csv').resolve()}, {(folder / 'comparison.png').resolve()}")
+    print(
+        f"Table and figure: {(folder / 'comparison.csv').resolve()}, "
+        f"{(folder / 'comparison.png').resolve()}"
+    )
     if found.unusable:
-        print(f"Do not use: {', '.join(found.unusable)}. The verdict of each says why: vijax summary {folder}/NAME")
+        print(
+            f"Do not use: {', '.join(found.unusable)}. The verdict of each says why: vijax "
+            f"summary {folder}/NAME"
+        )
         return UNUSABLE
     return 0
 
@@ -425,11 +479,13 @@ def _end_of_team(outcome: Any, is_first: bool) -> int:
 
 
 UNUSABLE = 4
-"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in it."""
+"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in
+it."""
 
 
 def _end(outcome: Any) -> int:
-    """Prints the last screen: results, score, the path of the page; and how to go on if the run did not finish."""
+    """Prints the last screen: results, score, the path of the page; and how to go on if the run did
+    not finish."""
     from vijax.app.report.pages import summary_path
     from vijax.evaluate import Ranking, Score
     from vijax.fitting.status import Status
@@ -437,32 +493,46 @@ def _end(outcome: Any) -> int:
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
     print(summary_path(outcome.folder).read_text(encoding="utf-8"))
     if outcome.score is not None:
-        measure = "document completion" if isinstance(outcome.score, Score) else "log predictive density"
+        measure = (
+            "document completion" if isinstance(outcome.score, Score) else "log predictive density"
+        )
         measure = "ranking" if isinstance(outcome.score, Ranking) else measure
         print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if outcome.skipped:
-        print(f"Warning: {outcome.skipped}. Look for extreme values in the data, or try data.standardise=true.")
+        print(
+            f"Warning: {outcome.skipped}. Look for extreme values in the data, or try "
+            "data.standardise=true."
+        )
     if not outcome.usable and (finished or outcome.status is Status.UNBOUNDED):
         print("Do not use this fit: the verdict above says why.")
         return UNUSABLE
     if finished:
         return 0
     if outcome.status is Status.MOSTLY_SKIPPED:
-        print("The run failed: what it found rests on the few other steps. Smaller steps: algorithm.step_size.")
+        print(
+            "The run failed: what it found rests on the few other steps. Smaller steps: "
+            "algorithm.step_size."
+        )
         return 3
     if outcome.status is Status.DIVERGED:
-        print("The run stopped early: diverged. Correct the data, or take smaller steps: algorithm.step_size.")
+        print(
+            "The run stopped early: diverged. Correct the data, or take smaller steps: "
+            "algorithm.step_size."
+        )
         return 3
-    print(f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume {outcome.folder}")
+    print(
+        f"The run stopped early: {outcome.status.name.lower()}. Go on: vijax resume "
+        f"{outcome.folder}"
+    )
     return 130
 
 
-# --- errors and start-up ------------------------------------------------------------------------------------------
+# --- errors and start-up --------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict is not to use it, 5
-    another process of the fit is lost, 130 interrupted, 141 where nobody reads on (as of `vijax summary RUN | head`), 1
-    a fault of vijax."""
+    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict
+    is not to use it, 5 another process of the fit is lost, 130 interrupted, 141 where nobody reads
+    on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
     given = [argument for argument in given if argument != "--debug"]
@@ -489,7 +559,9 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
         at_the_end()
         print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # Python would complain once more when it writes the rest of its buffer at its end
+    except (
+        BrokenPipeError
+    ):  # Python would complain once more when it writes the rest of its buffer at its end
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -502,7 +574,8 @@ def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> i
 
 @contextlib.contextmanager
 def _as_a_program(debug: bool) -> Iterator[None]:
-    """Sets up the process of the program: keeps compiled programs, and XLA's banners off the screen."""
+    """Sets up the process of the program: keeps compiled programs, and XLA's banners off the
+    screen."""
     from vijax.app.plan.warned import warnings_in_a_line
     from vijax.app.settings.banners import kept_off
 
@@ -555,7 +628,8 @@ WITH_SETTINGS = ("fit", "init", "prepare")
 
 
 def _one_line(error: Exception, command: str) -> str:
-    """The message in the words of the command line; for a fault of vijax its kind, and how to see more."""
+    """The message in the words of the command line; for a fault of vijax its kind, and how to see
+    more."""
     from vijax.app.plan.wording import in_command_line_terms
     from vijax.data.formulas.tokens import FormulaError
 
@@ -564,12 +638,15 @@ def _one_line(error: Exception, command: str) -> str:
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
         options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
-        return in_command_line_terms(text, options, command not in COMMANDS or command in WITH_SETTINGS)
+        return in_command_line_terms(
+            text, options, command not in COMMANDS or command in WITH_SETTINGS
+        )
     return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
 
 
 def _keep_compiled_programs() -> None:
-    """JAX's persistent compilation cache in the user's cache folder, unless the user has set one."""
+    """JAX's persistent compilation cache in the user's cache folder, unless the user has set
+    one."""
     import jax
 
     from vijax.data.reading.cache import cache_folder

@@ -1,4 +1,5 @@
-"""The fits that `vijax.auto` and `vijax.dadvi` return: what they found as a `vijax.Fit` that carries its report."""
+"""The fits that `vijax.auto` and `vijax.dadvi` return: what they found as a `vijax.Fit` that
+carries its report."""
 
 from __future__ import annotations
 
@@ -21,14 +22,17 @@ from vijax.xla import keys
 
 
 def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and gone on with."""
+    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and
+    gone on with."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
     directions = 0 if q.stretch is None else len(q.stretch)
     framed = with_guide(model, guide, is_framed=True, num_directions=directions)
     return _begun(ngvi(framed), q, q, report, key)
 
 
-def as_mixture(model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+def as_mixture(
+    model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray
+) -> Fit:
     """Returns q as a fit by pathwise gradients, in the frame of a normal."""
     fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
     return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
@@ -40,10 +44,14 @@ def of_mixture(model: Model, parts: int) -> Algorithm:
     return advi(with_guide(model, guide, is_framed=True), guide=guide)
 
 
-def _begun(alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
+def _begun(
+    alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray
+) -> Fit:
     """Returns the fit at N(0, I) of a frame."""
     key_init, _, _ = keys.of_run(key)
-    state: State = alg.init(key_init)._replace(hyper={"frame": frame.frame(alg.spec.model.log_density)})
+    state: State = alg.init(key_init)._replace(
+        hyper={"frame": frame.frame(alg.spec.model.log_density)}
+    )
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)

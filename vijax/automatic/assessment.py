@@ -1,16 +1,16 @@
 """Judges a fit of a log density on draws that it has not seen.
 
-Importance weights say how far means and standard deviations of q are off. Beside draws of q there are draws of two
-wider laws, in which each component of q is made longer by Student's t: in all directions alike, and in each direction
-by itself. With n_j draws of law j of density f_j, all draws are weighted by
+Importance weights say how far means and standard deviations of q are off. Beside draws of q there
+are draws of two wider laws, in which each component of q is made longer by Student's t: in all
+directions alike, and in each direction by itself. With n_j draws of law j of density f_j, all draws
+are weighted by
 
     w  ~  p / (sum_j n_j f_j)        (the balance heuristic, Veach and Guibas 1995),
 
-so that there are draws where q itself would have none. Further laws of that kind are centred at draws that count most
-for standard deviations, so that they reach on along a bent arm or into a tail. The moments of q come from the same
-draws, weighted by q in the place of p: so the difference of two moments has little noise where q is near p, and none
-where it is p.
-"""
+so that there are draws where q itself would have none. Further laws of that kind are centred at
+draws that count most for standard deviations, so that they reach on along a bent arm or into a
+tail. The moments of q come from the same draws, weighted by q in the place of p: so the difference
+of two moments has little noise where q is near p, and none where it is p."""
 
 from __future__ import annotations
 
@@ -36,7 +36,17 @@ from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.verdict import limits
 from vijax.verdict.improper import grows_along
 from vijax.verdict.psis import psis
-from vijax.verdict.report import Ended, FoundMode, Moments, Off, Others, Report, are_alike, bound, distance
+from vijax.verdict.report import (
+    Ended,
+    FoundMode,
+    Moments,
+    Off,
+    Others,
+    Report,
+    are_alike,
+    bound,
+    distance,
+)
 from vijax.verdict.target import Target
 from vijax.verdict.words import is_usable, verdict, with_mixture
 from vijax.xla.compiler import kept, quick_jit
@@ -44,11 +54,13 @@ from vijax.xla.compiler import kept, quick_jit
 Q = Gaussian | Mixture
 
 CHECKS, FEW_CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 64, 8192, 8
-"""Fresh draws on which a fit is judged: at first; at first where rows are many, and no more of them if the importance
-weights are alike; at most. And the independent scrambles of a Sobol sequence that they are made of."""
+"""Fresh draws on which a fit is judged: at first; at first where rows are many, and no more of them
+if the importance weights are alike; at most. And the independent scrambles of a Sobol sequence that
+they are made of."""
 DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
 MOST_FITTED, FITTED = 3, 10
-"""Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of draws for each."""
+"""Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of
+draws for each."""
 
 
 def assessed(
@@ -62,29 +74,38 @@ def assessed(
     passed_over: Sequence[Found] = (),
     plain: float = np.inf,
 ) -> Report:
-    """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and the modes that the
-    starts found. `normal` is the one from which a mixture began; it tells which modes are one. Normals at modes whose
-    weight is in doubt are fitted within the limit of gradients. `passed_over` are modes that the normal did not
-    describe: a mixture of which nothing is there does not either, whatever is left of the gradients. `plain` is the
-    bound of the normal before its coordinates were bent: normals at other modes are held against it, not against a
+    """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and
+    the modes that the starts found. `normal` is the one from which a mixture began; it tells which
+    modes are one. Normals at modes whose weight is in doubt are fitted within the limit of
+    gradients. `passed_over` are modes that the normal did not describe: a mixture of which nothing
+    is there does not either, whatever is left of the gradients. `plain` is the bound of the normal
+    before its coordinates were bent: normals at other modes are held against it, not against a
     richer q."""
     draws, ratios, log_q, rounding = _checked(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
     own = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_ended(target, q, draws, ratios))
     least = min(own.value, plain, np.inf if normal is None else normal.elbo)
-    away = [*rivals(q, searched, target), *_underrated(q, least, searched, target, seed, max_gradients)]
-    away += _apart([one for one in passed_over if not _is_inside(q, one.mode, searched, target)], target, away)
+    away = [
+        *rivals(q, searched, target),
+        *_underrated(q, least, searched, target, seed, max_gradients),
+    ]
+    away += _apart(
+        [one for one in passed_over if not _is_inside(q, one.mode, searched, target)], target, away
+    )
     off = None
     if zero <= limits.RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
         found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
         off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
-        if off is not None and len(draws) < CHECKS:  # so few because their weights are alike: these have no tail
+        if (
+            off is not None and len(draws) < CHECKS
+        ):  # so few because their weights are alike: these have no tail
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
     widths = _widths_of(target, q, own.value, seed)
     others = _others(q, own.value, draws, searched, away, target)._replace(
-        widths=[(one.name(target), one.times) for one in widths], share_of_widths=share_of(widths, own.value)
+        widths=[(one.name(target), one.times) for one in widths],
+        share_of_widths=share_of(widths, own.value),
     )
     said = Report(
         own,
@@ -109,12 +130,15 @@ def assessed(
 
 def in_words(said: Report, q: Q) -> Report:
     """Returns the report with the verdict on q, and how q ended."""
-    words = verdict(q, said.gap, said.khat, said.others or Others(), said.zero, said.off, said.rounding)
+    words = verdict(
+        q, said.gap, said.khat, said.others or Others(), said.zero, said.off, said.rounding
+    )
     return said._replace(ended=str(q.ended), verdict=words)
 
 
 def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
-    """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit to be kept."""
+    """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit
+    to be kept."""
     more = mixed.elbo.value - normal.elbo.value
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
     better = more > max(limits.WORTH, limits.WITHIN * error)
@@ -124,16 +148,20 @@ def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
 
 
 def _widths_of(target: Target, q: Q, own: float, seed: int) -> list[Width]:
-    """Returns parts of other widths that q does not describe; none where they were not looked for: of many rows, of
-    independent normals, and where there is no bound."""
+    """Returns parts of other widths that q does not describe; none where they were not looked for:
+    of many rows, of independent normals, and where there is no bound."""
     is_known = np.isfinite(own) and q.ended is not Ended.UNBOUNDED
-    return other_widths(target, q, own, seed) if is_known and q.is_full and target.num_rows < DEAR else []
+    return (
+        other_widths(target, q, own, seed)
+        if is_known and q.is_full and target.num_rows < DEAR
+        else []
+    )
 
 
-# --- bound and moments ------------------------------------------------------------------------------------------------
+# --- bound and moments ----------------------------------------------------------------------------
 def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure bound takes. And the
-    rounding of log p, in nats."""
+    """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure
+    bound takes. And the rounding of log p, in nats."""
     count = CHECKS if target.num_rows < DEAR else FEW_CHECKS
     while True:
         parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
@@ -142,27 +170,38 @@ def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, n
         ratios, rounding = values - log_q, target.epsilon * float(np.median(np.abs(values)))
         error = bound(ratios, SCRAMBLES).standard_error
         is_few = count < CHECKS and not are_alike(ratios, rounding)
-        is_sure = not limits.SURE_BOUND < error < 2 * limits.SURE_BOUND * np.sqrt(MOST_CHECKS / count)
+        is_sure = (
+            not limits.SURE_BOUND < error < 2 * limits.SURE_BOUND * np.sqrt(MOST_CHECKS / count)
+        )
         if (is_sure and not is_few) or count == MOST_CHECKS:
             return draws, ratios, log_q, rounding
         count = min(4 * count, MOST_CHECKS)
 
 
 def _ended(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> Ended:
-    """Returns how q ended; unbounded where a search without an end has gone far, and the bound grows further on."""
+    """Returns how q ended; unbounded where a search without an end has gone far, and the bound
+    grows further on."""
     if q.ended not in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED):
         return q.ended
     known = log_ratios[np.isfinite(log_ratios)]
     lost = len(known) > 0 and float(known.mean()) * target.epsilon > limits.ROUNDED_HIGH
-    wide = isinstance(q, Gaussian) and not q.is_full and float(q.scale.max()) > limits.MAY_BE_IMPROPER
+    wide = (
+        isinstance(q, Gaussian) and not q.is_full and float(q.scale.max()) > limits.MAY_BE_IMPROPER
+    )
     return Ended.UNBOUNDED if (wide or lost) and grows_along(target, draws).any() else q.ended
 
 
-def _of_part(of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[Found], target: Target) -> Weighed:
-    """Leaves out draws beyond the part of the posterior that q describes: those that are nearer to modes away from q,
-    or are nearer to q with their labels exchanged."""
+def _of_part(
+    of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[Found], target: Target
+) -> Weighed:
+    """Leaves out draws beyond the part of the posterior that q describes: those that are nearer to
+    modes away from q, or are nearer to q with their labels exchanged."""
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
-    center = draws[int(np.argmin((((draws - draws.mean(0)) / sds) ** 2).sum(1)))] if away else draws.mean(0)
+    center = (
+        draws[int(np.argmin((((draws - draws.mean(0)) / sds) ** 2).sum(1)))]
+        if away
+        else draws.mean(0)
+    )
     apart = lambda x, y: (((x - y) / sds) ** 2).sum(-1)
     kept, own = np.ones(len(of.x), bool), apart(of.x, center)
     for other in away:
@@ -170,16 +209,21 @@ def _of_part(of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[
     for exchange in searched.labels:
         for copy in _copies(exchange, target, of.x):
             kept &= own <= apart(copy, center)
-    return of._replace(log_p=np.where(kept, of.log_p, -np.inf), log_q=np.where(kept, of.log_q, -np.inf))
+    return of._replace(
+        log_p=np.where(kept, of.log_p, -np.inf), log_q=np.where(kept, of.log_q, -np.inf)
+    )
 
 
-def _copies(exchange: Exchange, target: Target, x: Float[np.ndarray, "points D"]) -> list[np.ndarray]:
+def _copies(
+    exchange: Exchange, target: Target, x: Float[np.ndarray, "points D"]
+) -> list[np.ndarray]:
     """Returns points with their labels exchanged."""
     return [target.coordinates(copy) for copy in exchange.copies(target.variables, target.free(x))]
 
 
 def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
-    """Returns how far means and sds of what the density shows are off; None where no draw is left."""
+    """Returns how far means and sds of what the density shows are off; None where no draw is
+    left."""
     if not (np.isfinite(of.log_p) & np.isfinite(of.log_q)).any():
         return None
     names, numbers = shown_numbers(density, target.free(of.x))
@@ -189,38 +233,51 @@ def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
     return moments(of, numbers[:, varies], kept)
 
 
-# --- other modes ------------------------------------------------------------------------------------------------------
+# --- other modes ----------------------------------------------------------------------------------
 def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
-    """Returns other modes of a weight like that of the best: outside q, whatever the order of labels, and on hills of
-    their own."""
+    """Returns other modes of a weight like that of the best: outside q, whatever the order of
+    labels, and on hills of their own."""
     weighty = _weighty(searched, q.elbo)
     inside, outside = _parted(q, weighty, searched, target)
     return _apart(outside, target, inside)
 
 
-def _parted(q: Q, found: Sequence[Found], searched: Searched, target: Target) -> tuple[list[Found], list[Found]]:
+def _parted(
+    q: Q, found: Sequence[Found], searched: Searched, target: Target
+) -> tuple[list[Found], list[Found]]:
     """Returns the modes that q describes, and the others."""
     inside = [_is_inside(q, one.mode, searched, target) for one in found]
     at = lambda which: [one for one, is_in in zip(found, inside, strict=True) if is_in is which]
     return at(True), at(False)
 
 
-def _underrated(q: Q, own: float, searched: Searched, target: Target, seed: int, max_gradients: float) -> list[Found]:
-    """Returns modes whose rough bound is far below that of q, but not below those of the other modes, if a normal that
-    is fitted there comes near the bound of q, and stays outside of it. Where a search was cut short there is no mode,
-    and a normal leaves the place."""
+def _underrated(
+    q: Q, own: float, searched: Searched, target: Target, seed: int, max_gradients: float
+) -> list[Found]:
+    """Returns modes whose rough bound is far below that of q, but not below those of the other
+    modes, if a normal that is fitted there comes near the bound of q, and stays outside of it.
+    Where a search was cut short there is no mode, and a normal leaves the place."""
     inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
     doubtful = [one for one in outside if one.elbo <= max(q.elbo, own) - limits.RIVAL]
-    if not np.isfinite(own) or target.dim > DENSE:  # a normal of full covariance would cost more than the fit
+    if (
+        not np.isfinite(own) or target.dim > DENSE
+    ):  # a normal of full covariance would cost more than the fit
         return []
     fitted = []
     for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
         size = Sitting.size_of(target.dim)
         most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
         if most < target.num_gradients + 2 * target.dim + 2 * size:
-            # Nothing is left to fit a normal there: both rough bounds are taken to be as far below the fitted ones.
-            rough = max((each.elbo for each in inside), default=np.inf)  # with none inside there is nothing to compare
-            fitted += [one._replace(elbo=own + one.elbo - rough)] if one.elbo > rough - limits.RIVAL else []
+            # Nothing is left to fit a normal there: both rough bounds are taken to be as far below
+            # the fitted ones.
+            rough = max(
+                (each.elbo for each in inside), default=np.inf
+            )  # with none inside there is nothing to compare
+            fitted += (
+                [one._replace(elbo=own + one.elbo - rough)]
+                if one.elbo > rough - limits.RIVAL
+                else []
+            )
             continue
         begin = Sitting.begin(laplace(target, one.mode)[0])
         there = fit_normal(Run(target, int(most)), begin, seed, size)
@@ -246,10 +303,14 @@ def _weighty(searched: Searched, own: float) -> list[Found]:
     return [one for one in searched.found if one.elbo > best - limits.RIVAL]
 
 
-def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target) -> Others:
+def _others(
+    q: Q, own: float, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target
+) -> Others:
     """Returns what the searches found beside q, by its bound and theirs."""
     weighty = _weighty(searched, -np.inf)
-    inside = _apart([one for one in weighty if is_near(q.distance(one.mode.x), len(one.mode.x))], target)
+    inside = _apart(
+        [one for one in weighty if is_near(q.distance(one.mode.x), len(one.mode.x))], target
+    )
     labels = [exchange.names for exchange in searched.labels]
     if not outside:
         return Others(searched.num_starts, max(len(inside), 1), labels=labels)
@@ -262,7 +323,13 @@ def _others(q: Q, own: float, draws: np.ndarray, searched: Searched, outside: li
     all_sds = np.sqrt(sds**2 + shares @ (means - middle) ** 2)
     mean = float(np.max(np.abs(means[0] - middle) / all_sds))
     return Others(
-        searched.num_starts, len(inside), len(outside), 1 - shares[0], mean, float(np.max(all_sds / sds)), labels
+        searched.num_starts,
+        len(inside),
+        len(outside),
+        1 - shares[0],
+        mean,
+        float(np.max(all_sds / sds)),
+        labels,
     )
 
 
@@ -274,13 +341,20 @@ def _is_inside(q: Q, mode: Mode, searched: Searched, target: Target) -> bool:
 
 
 def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[FoundMode]:
-    """Returns the modes with the variables' values; those inside q count as one, however far their searches got."""
+    """Returns the modes with the variables' values; those inside q count as one, however far their
+    searches got."""
     program = kept(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
     free = lambda mode: target.free(mode.x[None])[0]
-    at = lambda mode: jax.tree.map(np.asarray, program(np.asarray(free(mode), jnp.result_type(float))))
+    at = lambda mode: jax.tree.map(
+        np.asarray, program(np.asarray(free(mode), jnp.result_type(float)))
+    )
     inside = [_is_inside(q, one.mode, searched, target) for one in searched.found]
     own = [one for one, is_in in zip(searched.found, inside, strict=True) if is_in]
-    others = [one for one, is_in in zip(searched.found, inside, strict=True) if not is_in and one.elbo > -np.inf]
+    others = [
+        one
+        for one, is_in in zip(searched.found, inside, strict=True)
+        if not is_in and one.elbo > -np.inf
+    ]
     if own:  # they lead, also where another's curvature promised more
         others = [own[0]._replace(num_starts=sum(one.num_starts for one in own)), *others]
     elbo = lambda one: one.elbo if one.elbo > -np.inf else None
@@ -292,11 +366,14 @@ def _values(model: Model | None, x: Float[Array, " D"]) -> dict[str, Any]:
     return cast(Model, model).log_density.variables.values(x)[0]
 
 
-# --- importance weights -----------------------------------------------------------------------------------------------
+# --- importance weights ---------------------------------------------------------------------------
 WIDER = 320  # draws of each wider law
 ONE_DRAW = 1e-12  # weight of all other draws, up to which one draw has all of it
 FREEDOM = 4  # degrees of freedom of the t
-OUTWARD, FARTHEST = 4, 8  # how often laws are centred at draws that count most for sds; and at how many draws
+OUTWARD, FARTHEST = (
+    4,
+    8,
+)  # how often laws are centred at draws that count most for sds; and at how many draws
 
 
 class Wide(NamedTuple):
@@ -317,16 +394,24 @@ class Wide(NamedTuple):
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Returns the log density of points."""
-        return special.logsumexp(np.stack([self._of(part, x) for part in self.parts]), 0) - np.log(len(self.parts))
+        return special.logsumexp(np.stack([self._of(part, x) for part in self.parts]), 0) - np.log(
+            len(self.parts)
+        )
 
     def _of(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
         noise, v = part.whitened(x), FREEDOM
         dim = noise.shape[1]
         volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
         if self.each:
-            one = special.gammaln(0.5 * (v + 1)) - special.gammaln(0.5 * v) - 0.5 * np.log(v * np.pi)
+            one = (
+                special.gammaln(0.5 * (v + 1)) - special.gammaln(0.5 * v) - 0.5 * np.log(v * np.pi)
+            )
             return dim * one - 0.5 * (v + 1) * np.log1p(noise**2 / v).sum(1) - volume
-        one = special.gammaln(0.5 * (v + dim)) - special.gammaln(0.5 * v) - 0.5 * dim * np.log(v * np.pi)
+        one = (
+            special.gammaln(0.5 * (v + dim))
+            - special.gammaln(0.5 * v)
+            - 0.5 * dim * np.log(v * np.pi)
+        )
         return one - 0.5 * (v + dim) * np.log1p((noise**2).sum(1) / v) - volume
 
 
@@ -348,8 +433,8 @@ def weighed(
     seed: list[int],
     num_wider: int = WIDER,
 ) -> Weighed:
-    """Returns draws of q, with log p and log q there, beside draws of wider laws in which all components have equal
-    weights: `num_wider` of each law, 0 where the density is dear."""
+    """Returns draws of q, with log p and log q there, beside draws of wider laws in which all
+    components have equal weights: `num_wider` of each law, 0 where the density is dear."""
     if not num_wider:
         return Weighed(draws, log_p, log_q, log_q)
     rng = np.random.default_rng(seed)
@@ -363,7 +448,9 @@ def weighed(
     laws = [Wide(parts, each) for each in (False, True)]
     pilot = [drawn(law, num_wider // 2) for law in laws]
     for _ in range(OUTWARD):
-        laws.append(Wide(tuple(nearest(x)._replace(mean=x) for x in _farthest(_together(pilot))), False))
+        laws.append(
+            Wide(tuple(nearest(x)._replace(mean=x) for x in _farthest(_together(pilot))), False)
+        )
         pilot.append(drawn(laws[-1], num_wider // 2))
     # Afresh: a law that was put where a draw weighed much would take that draw's weight.
     return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
@@ -391,8 +478,8 @@ def _farthest(of: Weighed) -> Float[np.ndarray, "FARTHEST D"]:
 
 
 def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments | None:
-    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by their names; None
-    where one draw has all the weight, and says nothing of a spread.
+    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by
+    their names; None where one draw has all the weight, and says nothing of a spread.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(4000, 1))  # of q, N(0, 1); the posterior is N(.2, .9^2)
@@ -414,7 +501,9 @@ def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]
     least = np.maximum(sd_p, np.finfo(float).tiny)
     mean, log_sd = (mean_q - mean_p) / least, np.log(np.maximum(sd_q, np.finfo(float).tiny) / least)
     of_mean = p[:, None] * apart_p - q[:, None] * apart_q
-    of_sd = p[:, None] * ((apart_p / least) ** 2 - 1) - q[:, None] * ((apart_q / np.maximum(sd_q, 1e-300)) ** 2 - 1)
+    of_sd = p[:, None] * ((apart_p / least) ** 2 - 1) - q[:, None] * (
+        (apart_q / np.maximum(sd_q, 1e-300)) ** 2 - 1
+    )
     errors = np.sqrt((of_mean**2).sum(0)) / least, 0.5 * np.sqrt((of_sd**2).sum(0))
     mean_off, sd_off = _most_off(mean, errors[0], names), _most_off(log_sd, errors[1], names)
     with np.errstate(divide="ignore"):
@@ -423,7 +512,9 @@ def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]
     return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, int(usable.sum()))
 
 
-def _most_off(off: Float[np.ndarray, " M"], errors: Float[np.ndarray, " M"], names: Sequence[str]) -> Off:
+def _most_off(
+    off: Float[np.ndarray, " M"], errors: Float[np.ndarray, " M"], names: Sequence[str]
+) -> Off:
     """Returns the number that is off most, two standard errors included."""
     at = int(np.argmax(np.abs(off) + 2 * errors))
     return Off(float(off[at]), float(errors[at]), names[at])

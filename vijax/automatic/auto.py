@@ -49,16 +49,18 @@ BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
 FEWEST_GROUPS = 1_000  # groups of which a sample tells where all of them lead, at least
 NUM_STARTS, MAX_DRAWS = 16, 2048  # defaults of a log density
 FEWEST_GRADIENTS, A_VARIABLE = 3000, 250
-"""The default limit of gradients; or so many for each variable of a full covariance, if that is more: with 40 it had
-not left its start, for nearly the same time."""
+"""The default limit of gradients; or so many for each variable of a full covariance, if that is
+more: with 40 it had not left its start, for nearly the same time."""
 NEARBY, NEARBY_DRAWS = 0.05, 8
-"""Nats by which a density that is like the model's may be off at draws of the fit, and the draws that are looked at."""
+"""Nats by which a density that is like the model's may be off at draws of the fit, and the draws
+that are looked at."""
 OF_A_MIXTURE = 1500
-"""Gradients with fewer of which a mixture is tried at once, where one normal will not do: bends may gain nothing."""
+"""Gradients with fewer of which a mixture is tried at once, where one normal will not do: bends may
+gain nothing."""
 FIRST_STEPS = 20  # steps of independent normals, where a full covariance begins at them
 SEARCHED, A_START = 0.2, 40
-"""Searches for modes may take this share of the gradients, or so many a start, if that is more: where there is no mode,
-as in a funnel, they would go on for long."""
+"""Searches for modes may take this share of the gradients, or so many a start, if that is more:
+where there is no mode, as in a funnel, they would go on for long."""
 EARLY = 2 * limits.CLOSE
 """A larger gap, in nats, ends the fit of one normal early; half of it may be the noise of draws."""
 
@@ -77,62 +79,70 @@ def auto(
 ) -> Fit:
     """Fits a model with no choice to make, and says whether to trust the result.
 
-    A log density (`vijax.density`) is searched for modes from several starts side by side. From the best mode on a
-    normal with full covariance is fitted by natural gradients from least squares of scores, in a trust region, on fixed
-    draws; there are more draws when their noise is all that is left. Coordinates along which the posterior is skewed
-    are then bent, and the normal is fitted again. Where the posterior is not normal even so, a mixture of up
-    to eight normals is fitted too, each within a trust region of its own, and kept where its bound is higher beyond
-    doubt. Beyond 300 variables, up to 3,000, the normal of full covariance is fitted from second derivatives, which
-    take few products where the density is sparse (groups, chains, maps); where it has kinks, and beyond,
-    independent normals are fitted, with up to 32 directions of dependence beside them where the bound is higher so.
-    Variables whose law depends on others (`vijax.free(..., loc=, scale=)`, hierarchies of NumPyro) are fitted in
-    coordinates that are learnt first, from what the data say of each. Where float32 rounds the density so much that
-    means or sds move, it is fitted in float64, and the verdict says so. A model in conjugate form is fitted by
-    coordinate ascent from several starts where the data are small (5,000 groups, 200 documents), else by
-    incremental or stochastic steps; an energy with free variables by stochastic steps until the bound rises no
-    more.
-    Of a normal `vijax.glmm` of many groups the likelihood is computed at a few places about its mode and interpolated;
-    the verdict says how far off that is, and the density itself is fitted where it is not close.
+    A log density (`vijax.density`) is searched for modes from several starts side by side. From the
+    best mode on a normal with full covariance is fitted by natural gradients from least squares of
+    scores, in a trust region, on fixed draws; there are more draws when their noise is all that is
+    left. Coordinates along which the posterior is skewed are then bent, and the normal is fitted
+    again. Where the posterior is not normal even so, a mixture of up to eight normals is fitted
+    too, each within a trust region of its own, and kept where its bound is higher beyond doubt.
+    Beyond 300 variables, up to 3,000, the normal of full covariance is fitted from second
+    derivatives, which take few products where the density is sparse (groups, chains, maps); where
+    it has kinks, and beyond, independent normals are fitted, with up to 32 directions of dependence
+    beside them where the bound is higher so. Variables whose law depends on others
+    (`vijax.free(..., loc=, scale=)`, hierarchies of NumPyro) are fitted in coordinates that are
+    learnt first, from what the data say of each. Where float32 rounds the density so much that
+    means or sds move, it is fitted in float64, and the verdict says so. A model in conjugate form
+    is fitted by coordinate ascent from several starts where the data are small (5,000 groups, 200
+    documents), else by incremental or stochastic steps; an energy with free variables by stochastic
+    steps until the bound rises no more. Of a normal `vijax.glmm` of many groups the likelihood is
+    computed at a few places about its mode and interpolated; the verdict says how far off that is,
+    and the density itself is fitted where it is not close.
 
     Args:
       model: any `vijax.Model` without networks.
-      data: the data that the model reads; None for a density that reads none, and for a model that has its data
-        (`vijax.glmm`, Gaussian processes, generalised linear models).
+      data: the data that the model reads; None for a density that reads none, and for a model that
+        has its data (`vijax.glmm`, Gaussian processes, generalised linear models).
       key: random key of starts and draws.
-      num_starts: number of starts, side by side. For a log density half of the searches for modes begin near zero,
-        half as far apart as the prior is wide; None is 16. For other models None is 8; 4 for 200 to 5,000 documents and
-        for an energy with free variables; 1 for larger data in conjugate form.
-      max_draws: largest number of fixed draws for a log density; None is 2,048. More of them help where a fit was
-        "limited by the noise of its draws".
-      max_gradients: largest number of gradients in all for a log density: no step is taken that would need more, a
-        mixture's included. Searches for modes may take a fifth of them, or 40 a start, the end of their last step not
-        counted; ten first steps of independent normals, and passes over minibatches, are not cut short. None is 3,000,
-        or 250 a variable of a full covariance where that is more, and besides for the coordinates of a hierarchy 2,500
-        and 1,056 for each of its levels.
-        Where a mixture stops at this limit, `fit.verdict` says by how many nats its bound still rose in a thousand
-        gradients.
-      batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them begin at the mode,
-        which is found from a fit to a sample on. None takes all groups at once. From 50,000 rows on it begins at that
-        mode too, and takes 500 groups at a step where 16 sets of draws are not enough.
-      richer: whether to fit a mixture of normals to a log density too, which describes more than one normal can. True
-        does so with the gradients that one normal has left; False never does. None does so where the normal is 0.05
-        nats or more from the posterior, or the starts found other modes of similar weight, for up to 50 variables; the
-        normal then stops as soon as that is seen. `fit.verdict` says which of both was kept, and `fit.report.other` is
-        the bound of the other.
-      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and arguments: the fit goes
-        on from there, to the end of a fit that was never stopped, bit for bit. Searches for modes are not repeated, nor
-        the steps before the last draws were taken; independent normals and passes over minibatches begin anew. In
-        conjugate form `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
+      num_starts: number of starts, side by side. For a log density half of the searches for modes
+        begin near zero, half as far apart as the prior is wide; None is 16. For other models None
+        is 8; 4 for 200 to 5,000 documents and for an energy with free variables; 1 for larger data
+        in conjugate form.
+      max_draws: largest number of fixed draws for a log density; None is 2,048. More of them help
+        where a fit was "limited by the noise of its draws".
+      max_gradients: largest number of gradients in all for a log density: no step is taken that
+        would need more, a mixture's included. Searches for modes may take a fifth of them, or 40 a
+        start, the end of their last step not counted; ten first steps of independent normals, and
+        passes over minibatches, are not cut short. None is 3,000, or 250 a variable of a full
+        covariance where that is more, and besides for the coordinates of a hierarchy 2,500 and
+        1,056 for each of its levels. Where a mixture stops at this limit, `fit.verdict` says by how
+        many nats its bound still rose in a thousand gradients.
+      batch_size: groups at a step for a density with a `log_lik` of groups: passes over all of them
+        begin at the mode, which is found from a fit to a sample on. None takes all groups at once.
+        From 50,000 rows on it begins at that mode too, and takes 500 groups at a step where 16 sets
+        of draws are not enough.
+      richer: whether to fit a mixture of normals to a log density too, which describes more than
+        one normal can. True does so with the gradients that one normal has left; False never does.
+        None does so where the normal is 0.05 nats or more from the posterior, or the starts found
+        other modes of similar weight, for up to 50 variables; the normal then stops as soon as that
+        is seen. `fit.verdict` says which of both was kept, and `fit.report.other` is the bound of
+        the other.
+      stage: `fit.report.stage` of a fit that Ctrl-C stopped, with the same model, data, key and
+        arguments: the fit goes on from there, to the end of a fit that was never stopped, bit for
+        bit. Searches for modes are not repeated, nor the steps before the last draws were taken;
+        independent normals and passes over minibatches begin anew. In conjugate form
+        `vijax.fit(fit.alg, ..., state=fit.state)` goes on instead.
 
-    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
+    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C
+    stops at once.
 
     Returns:
-      A `Fit` with `fit.verdict`, a few sentences in plain words; `fit.elbo` with its standard error; `fit.khat`;
-      `fit.modes`; and `fit.report` with all of these. `fit.sample(key, n)` draws from q, never weighted.
+      A `Fit` with `fit.verdict`, a few sentences in plain words; `fit.elbo` with its standard
+      error; `fit.khat`; `fit.modes`; and `fit.report` with all of these. `fit.sample(key, n)` draws
+      from q, never weighted.
 
     Raises:
-      ValueError: an argument that makes no sense, or that this kind of model does not read; a density that is finite at
-        no start.
+      ValueError: an argument that makes no sense, or that this kind of model does not read; a
+        density that is finite at no start.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free(3, "positive")}, lambda v: jnp.sum(2 * jnp.log(v["x"]) - v["x"]))
@@ -149,11 +159,18 @@ def auto(
     require_integers(8, max_draws=MAX_DRAWS if max_draws is None else max_draws)
     density = model.log_density
     if density is None:
-        given = {"max_draws": max_draws, "max_gradients": max_gradients, "batch_size": batch_size, "richer": richer}
+        given = {
+            "max_draws": max_draws,
+            "max_gradients": max_gradients,
+            "batch_size": batch_size,
+            "richer": richer,
+        }
         _check_conjugate(model, **given, stage=stage)
         of = by_steps.of_conjugate if model.free is None else by_steps.of_mixed
         return of(model, data, key=key, num_starts=num_starts)
-    wanted = _Wanted(num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer)
+    wanted = _Wanted(
+        num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer
+    )
     return _of_density(model, density, data, key, wanted, stage)._replace(columns=names_of(data))
 
 
@@ -168,9 +185,15 @@ class _Wanted(NamedTuple):
 
 
 def _of_density(
-    model: Model, density: LogDensity, data: Any, key: PRNGKeyArray, wanted: _Wanted, stage: Stage | None
+    model: Model,
+    density: LogDensity,
+    data: Any,
+    key: PRNGKeyArray,
+    wanted: _Wanted,
+    stage: Stage | None,
 ) -> Fit:
-    """Returns the fit of a log density: by one that is like it near its mode, where that is cheap and close enough."""
+    """Returns the fit of a log density: by one that is like it near its mode, where that is cheap
+    and close enough."""
     task = _Task(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
@@ -179,7 +202,9 @@ def _of_density(
         worst = float(np.abs(errors).max())
         if worst < NEARBY:
             sentence = nearby.sentence.format(error=f"{worst:.1g} nats")
-            return fit._replace(report=fit.report._replace(verdict=f"{fit.report.verdict} {sentence}"))
+            return fit._replace(
+                report=fit.report._replace(verdict=f"{fit.report.verdict} {sentence}")
+            )
     return _of_target(task)
 
 
@@ -195,8 +220,8 @@ class _Task(NamedTuple):
 
 
 def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
-    """Returns what the model's own data are near the mode, made once for all fits; None where there is no such thing,
-    or minibatches are asked for."""
+    """Returns what the model's own data are near the mode, made once for all fits; None where there
+    is no such thing, or minibatches are asked for."""
     is_own = data is None or data is model.form.given
     if model.form.nearby is None or not is_own or wanted.batch_size is not None:
         return None
@@ -207,7 +232,9 @@ def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
 def _values_at(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
     """Returns values of the variables at some draws on which the fit was judged."""
     draws = fit.report.coordinates
-    chosen = np.random.default_rng([seed, 61]).choice(len(draws), min(NEARBY_DRAWS, len(draws)), replace=False)
+    chosen = np.random.default_rng([seed, 61]).choice(
+        len(draws), min(NEARBY_DRAWS, len(draws)), replace=False
+    )
     free = np.asarray(draws[chosen], jnp.result_type(float))
     program = kept(density, _values_at, _values_of)
     return program(free)
@@ -230,20 +257,27 @@ def _of_target(task: _Task) -> Fit:
 class _Single(NamedTuple):
     """A fit in float32 that was given up."""
 
-    moved: float = 0.0  # standard deviations by which float32 moves means or sds; 0 where nothing is known of it
+    # standard deviations by which float32 moves means or sds; 0 where nothing is known of it
+    moved: float = 0.0
     gradients: int = 0  # evaluated so far
 
 
 def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
-    """Returns the fit of a log density; in float64 after one in float32 that was given up. Or the latter."""
+    """Returns the fit of a log density; in float64 after one in float32 that was given up. Or the
+    latter."""
     model, density, make, key, wanted, stage = task
     num_starts, max_draws, max_gradients, batch_size, richer = wanted
     target, seed = make(single.moved > 0), keys.seed(key)
     target.num_gradients = single.gradients
-    budget = max_gradients or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL)) + single.gradients
+    budget = (
+        max_gradients
+        or max(FEWEST_GRADIENTS, A_VARIABLE * min(target.dim, MOST_FULL)) + single.gradients
+    )
     size = _batch_size(target, density, batch_size)
     _check_richer(richer, target.dim, size)
-    check_stage(stage, target.dim, num_starts, target.dim <= MOST_FULL, density.hierarchy is not None)
+    check_stage(
+        stage, target.dim, num_starts, target.dim <= MOST_FULL, density.hierarchy is not None
+    )
     with interrupt_flag() as asked:
         if density.hierarchy is not None and size is None:
             reference = None if stage is None else stage.reference
@@ -251,17 +285,23 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             if max_gradients is None:
                 budget += learning
             if reference is None:
-                reference = learnt(target, density.hierarchy, seed, min(learning, budget // 2), asked.is_set)
+                reference = learnt(
+                    target, density.hierarchy, seed, min(learning, budget // 2), asked.is_set
+                )
             target = target.within(reference)
         if target.dim <= MOST_FULL and size is None:
-            target = target.within(target.reference, Bend.none(target.dim))  # one program serves bent coordinates too
+            target = target.within(
+                target.reference, Bend.none(target.dim)
+            )  # one program serves bent coordinates too
         watcher = Watcher(asked, stage)
         run = Run(target, budget, asked.is_set)
 
         def done(q: Gaussian, found: list[Found]) -> _Done:
             labels = _labels(target, found[0].mode, q.sds, seed)
             q = q._replace(reference=target.reference, bend=target.bend)
-            return _Done(model, run, q, Searched(found, labels, num_starts), watcher, key, moved=single.moved)
+            return _Done(
+                model, run, q, Searched(found, labels, num_starts), watcher, key, moved=single.moved
+            )
 
         if target.dim > MOST_FULL:
             return done(*_many_variables(run, watcher, seed, num_starts)).as_fit()
@@ -275,7 +315,9 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
                     return _Single(moved, target.num_gradients + 2 * COMPARED)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
-        sample = run._replace(target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed)))
+        sample = run._replace(
+            target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed))
+        )
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         target.num_gradients = sample.target.num_gradients
         if q.ended not in STOPPED:
@@ -291,27 +333,39 @@ STOPPED = Ended.UNBOUNDED, Ended.INTERRUPTED
 
 
 def _may_be_rounded(model: Model, target: Target) -> bool:
-    """Says whether to ask float64: of a user's density that float32 computes at once. Sums over many rows are taken in
-    float64 as it is, and regressions by a formula are written for float32."""
-    has_double = not target.is_double and jnp.result_type(float) == jnp.float32 and jax.default_backend() != "tpu"
+    """Says whether to ask float64: of a user's density that float32 computes at once. Sums over
+    many rows are taken in float64 as it is, and regressions by a formula are written for
+    float32."""
+    has_double = (
+        not target.is_double
+        and jnp.result_type(float) == jnp.float32
+        and jax.default_backend() != "tpu"
+    )
     return has_double and target.num_rows < MANY_ROWS and not model.form.in_units_of_given
 
 
 def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exchange]:
-    """Returns the labels that may be exchanged: of the free coordinates, whose entries are alike."""
+    """Returns the labels that may be exchanged: of the free coordinates, whose entries are
+    alike."""
     if target.is_free:
         return exchanges(target, mode.x, sds, seed)
     around = np.concatenate([mode.x[None], mode.x + sds * noise_of(FIXED, target.dim, [seed, 17])])
     x = target.free(around)
     x = x[np.isfinite(x).all(1)]
-    return exchanges(target.within(None), x[0], np.maximum(x.std(0), 1e-6), seed) if len(x) > 1 else []
+    return (
+        exchanges(target.within(None), x[0], np.maximum(x.std(0), 1e-6), seed) if len(x) > 1 else []
+    )
 
 
 def _check_conjugate(model: Model, **given: Any) -> None:
     """Raises ValueError on a model with networks, and on arguments that only densities read."""
-    points = [name for name, constraint in (model.constraints or {}).items() if constraint == real()]
+    points = [
+        name for name, constraint in (model.constraints or {}).items() if constraint == real()
+    ]
     remedy = "vijax.aevb(model) learns them, or vijax.svi(model, learn=...)."
-    require(not points, "model", "one without points to learn (networks)", f"one with {points}", remedy)
+    require(
+        not points, "model", "one without points to learn (networks)", f"one with {points}", remedy
+    )
     for name, value in given.items():
         remedy = REMEDIES.get(name, "Leave it out.")
         got = "one" if isinstance(value, Stage) else value
@@ -330,27 +384,54 @@ def _batch_size(target: Target, density: LogDensity, asked: int | None) -> int |
     if asked is not None:
         require(density.has_groups, "batch_size", "none: the density is a whole", asked)
         require_integers(batch_size=asked)
-        require(asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked)
-        require(dim <= MOST_FULL, "batch_size", f"none beyond {MOST_FULL} variables", asked, "Use vijax.advi.")
+        require(
+            asked <= num_groups, "batch_size", f"at most the {num_groups} groups of the data", asked
+        )
+        require(
+            dim <= MOST_FULL,
+            "batch_size",
+            f"none beyond {MOST_FULL} variables",
+            asked,
+            "Use vijax.advi.",
+        )
         return asked
     is_large = density.has_groups and target.num_rows >= MANY_ROWS and num_groups >= FEWEST_GROUPS
     return min(BATCH_OF_MANY, num_groups) if is_large and dim <= MOST_FULL else None
 
 
 def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None:
-    """Raises ValueError on values other than True, False and None, and where no mixture can be fitted."""
-    require(richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer))
+    """Raises ValueError on values other than True, False and None, and where no mixture can be
+    fitted."""
+    require(
+        richer is None or isinstance(richer, bool), "richer", "True, False or None", repr(richer)
+    )
     remedy = "Use vijax.advi(model, guide=vijax.guides.mixture(components))."
-    require(not richer or dim <= MOST_FULL, "richer", f"False beyond {MOST_FULL} variables", richer, remedy)
-    require(not richer or batch_size is None, "richer", "False where minibatches are taken", richer, remedy)
+    require(
+        not richer or dim <= MOST_FULL,
+        "richer",
+        f"False beyond {MOST_FULL} variables",
+        richer,
+        remedy,
+    )
+    require(
+        not richer or batch_size is None,
+        "richer",
+        "False where minibatches are taken",
+        richer,
+        remedy,
+    )
 
 
-# --- normals ----------------------------------------------------------------------------------------------------------
-def _many_variables(run: Run, watcher: Watcher, seed: int, num_starts: int) -> tuple[Gaussian, list[Found]]:
-    """Fits a normal of full covariance by second derivatives, where these can be had; else independent normals, or
-    normals with directions of dependence where these gain."""
+# --- normals --------------------------------------------------------------------------------------
+def _many_variables(
+    run: Run, watcher: Watcher, seed: int, num_starts: int
+) -> tuple[Gaussian, list[Found]]:
+    """Fits a normal of full covariance by second derivatives, where these can be had; else
+    independent normals, or normals with directions of dependence where these gain."""
     target = run.target
-    found = watcher.searched(target, lambda: find_modes(target, seed, num_starts, run.stopped), num_starts)
+    found = watcher.searched(
+        target, lambda: find_modes(target, seed, num_starts, run.stopped), num_starts
+    )
     found, _ = with_bounds(target, found, seed)
     start = found[0].mode
     plain = low_rank.independent(run, start, seed)
@@ -370,8 +451,12 @@ def _normal(
     """Fits a normal of full covariance."""
     target = run.target
     if watcher.stage is None:
-        most = target.num_gradients + max(SEARCHED * (run.max_gradients - target.num_gradients), A_START * num_starts)
-        found = find_modes(target, seed, num_starts, lambda: run.stopped() or target.num_gradients > most)
+        most = target.num_gradients + max(
+            SEARCHED * (run.max_gradients - target.num_gradients), A_START * num_starts
+        )
+        found = find_modes(
+            target, seed, num_starts, lambda: run.stopped() or target.num_gradients > most
+        )
         draws = FIXED // 2 if misfit.is_tried else FIXED  # a mixture begins anywhere near
         start, found = _best_start(run, found, seed, target.num_gradients > most, draws)
         if run.stopped():
@@ -388,11 +473,14 @@ def _normal(
     return trust_region.fit(run, sitting, seed, max_draws, note, misfits), found
 
 
-def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: int) -> tuple[Gaussian, list[Found]]:
+def _best_start(
+    run: Run, found: list[Found], seed: int, is_cut: bool, draws: int
+) -> tuple[Gaussian, list[Found]]:
     """Returns the normal at the mode with the highest bound, and the modes with their bounds.
 
-    Independent normals from the middle of the box where searches begin take its place if they are better: the mode of a
-    funnel is where a scale is zero. They are always tried if searches were cut short."""
+    Independent normals from the middle of the box where searches begin take its place if they are
+    better: the mode of a funnel is where a scale is zero. They are always tried if searches were
+    cut short."""
     target = run.target
     found, best = with_bounds(target, found, seed, is_cut)
     noise = noise_of(32, target.dim, [seed, 99])
@@ -400,15 +488,20 @@ def _best_start(run: Run, found: list[Found], seed: int, is_cut: bool, draws: in
     if rough_bound(target, middle, noise) <= best.elbo and not is_cut:
         return best, found
     begin = Mode(middle.mean, 0.0, np.full(target.dim, MIDDLE))
-    plain = climb(OnDraws(target, unit_noise(draws, target.dim, seed)), begin, FIRST_STEPS, stopped=run.stopped)
+    plain = climb(
+        OnDraws(target, unit_noise(draws, target.dim, seed)),
+        begin,
+        FIRST_STEPS,
+        stopped=run.stopped,
+    )
     plain = plain._replace(scale=np.diag(plain.scale))
     plain = plain._replace(elbo=rough_bound(target, plain, noise))
     return (plain if plain.elbo > best.elbo else best), found
 
 
 def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
-    """Returns the normal of bent coordinates, where the posterior is skewed. After Ctrl-C the normal before is
-    returned, and a fit that goes on bends anew."""
+    """Returns the normal of bent coordinates, where the posterior is skewed. After Ctrl-C the
+    normal before is returned, and a fit that goes on bends anew."""
     run, q, watcher, seed = done.run, done.q, done.watcher, keys.seed(done.key)
     if q.ended in STOPPED or not q.is_full:
         return done
@@ -426,10 +519,12 @@ def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
         return done
     searched = as_seen(done.searched, run.target, better.target)
     q = better.q._replace(reference=better.target.reference, bend=better.target.bend)
-    return done._replace(run=run._replace(target=better.target), q=q, searched=searched, plain=done.q.elbo)
+    return done._replace(
+        run=run._replace(target=better.target), q=q, searched=searched, plain=done.q.elbo
+    )
 
 
-# --- one normal or a mixture ------------------------------------------------------------------------------------------
+# --- one normal or a mixture ----------------------------------------------------------------------
 class _Done(NamedTuple):
     """A normal that has been fitted."""
 
@@ -440,14 +535,18 @@ class _Done(NamedTuple):
     watcher: Watcher  # of Ctrl-C
     key: PRNGKeyArray  # of the fit
     plain: float = np.inf  # bound of the normal before its coordinates were bent
-    # Standard deviations by which float32 would move it, where it was computed in float64; NaN where this is not known
+    # Standard deviations by which float32 would move it, where it was computed in float64; NaN
+    # where this is not known
     moved: float = 0.0
 
     def report(
-        self, q: Gaussian | Mixture, normal: Gaussian | None = None, passed_over: Sequence[Found] = ()
+        self,
+        q: Gaussian | Mixture,
+        normal: Gaussian | None = None,
+        passed_over: Sequence[Found] = (),
     ) -> Report:
-        """Reports on this normal, or on a mixture that began at it; `passed_over` are modes that the normal did not
-        describe."""
+        """Reports on this normal, or on a mixture that began at it; `passed_over` are modes that
+        the normal did not describe."""
         limits = normal, self.run.max_gradients, passed_over, self.plain
         said = assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
         words = f"{said.verdict} {of_double(self.moved)}" if self.moved > 0 else said.verdict
@@ -456,15 +555,23 @@ class _Done(NamedTuple):
     def as_fit(self, report: Report | None = None) -> Fit:
         """Returns the normal as a fit."""
         stage = self.watcher.stage if self.q.ended is Ended.INTERRUPTED else None
-        stage = None if stage is None else stage._replace(moved=np.nan_to_num(self.moved, posinf=np.inf))
-        return as_fit(self.model, self.q, (report or self.report(self.q))._replace(stage=stage), self.key)
+        stage = (
+            None
+            if stage is None
+            else stage._replace(moved=np.nan_to_num(self.moved, posinf=np.inf))
+        )
+        return as_fit(
+            self.model, self.q, (report or self.report(self.q))._replace(stage=stage), self.key
+        )
 
 
 class Misfit:
     """Decides whether one normal is not enough."""
 
     def __init__(self, dim: int, asked: bool | None):
-        self.is_tried = dim <= mixture.MOST_DIM if asked is None else asked  # whether a mixture may be tried
+        self.is_tried = (
+            dim <= mixture.MOST_DIM if asked is None else asked
+        )  # whether a mixture may be tried
         self.seen = False  # whether the fit of one normal ended early, because no normal will do
         self._asked = asked
 
@@ -483,7 +590,8 @@ class Misfit:
 
 
 def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
-    """Returns a function that says whether a normal has other modes beside it, of a weight like its own."""
+    """Returns a function that says whether a normal has other modes beside it, of a weight like its
+    own."""
     several = sum(np.isfinite(one.elbo) for one in found) > 1  # q may have left the only one
     labels = functools.cache(lambda: _labels(target, found[0].mode, found[0].mode.sds, seed))
     return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
@@ -503,11 +611,18 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
     dim = run.target.dim
     if not run.affords(mixture.fewest_gradients(dim) + 2 * dim * len(others)):
         return done.as_fit(said._replace(verdict=f"{said.verdict} {NO_GRADIENTS_LEFT}"))
-    normals = [*(laplace(run.target, mode)[0] for mode in others), *(one.normal for one in said.widths)]
+    normals = [
+        *(laplace(run.target, mode)[0] for mode in others),
+        *(one.normal for one in said.widths),
+    ]
     mixed = mixture.fit(run, q, normals, keys.seed(key))
     if run.stopped():
-        watcher.stage = watcher.begun  # a normal at its end is no place to go on from: it would take one step more
+        watcher.stage = (
+            watcher.begun
+        )  # a normal at its end is no place to go on from: it would take one step more
         return done._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
     better, said = compared(said, done.report(mixed, q, said.away), len(mixed.parts))
-    said = said._replace(verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip())
+    said = said._replace(
+        verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip()
+    )
     return as_mixture(model, mixed, q, said, key) if better else done.as_fit(said)

@@ -1,9 +1,9 @@
-"""Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, and of energies with free
-variables.
+"""Fits of `vijax.auto` that the algorithms of `vijax.fit` make: of models in conjugate form, and of
+energies with free variables.
 
-In conjugate form the size of the data chooses the algorithm. An energy with free variables takes stochastic steps until
-its bound drifts no more. `vijax.verdict.words_of_steps` has the sentences on such a fit.
-"""
+In conjugate form the size of the data chooses the algorithm. An energy with free variables takes
+stochastic steps until its bound drifts no more. `vijax.verdict.words_of_steps` has the sentences on
+such a fit."""
 
 from __future__ import annotations
 
@@ -33,32 +33,60 @@ from vijax.verdict.words_of_steps import sentences
 
 SMALL = 5_000  # groups up to which coordinate ascent takes all of them at every step
 LARGE = 200_000  # groups beyond which steps are stochastic
-SMALL_CORPUS = 200  # the same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds
-STARTS, OF_CORPUS = 8, 4  # number of starts of small data, and of documents up to `SMALL`; larger data have one
+# the same as `SMALL` for documents: their steps cost more, and coordinate ascent takes hundreds
+SMALL_CORPUS = 200
+STARTS, OF_CORPUS = (
+    8,
+    4,
+)  # number of starts of small data, and of documents up to `SMALL`; larger data have one
 PART = 500  # groups of a part whose message is remembered, about
-REMEMBERED = 1 << 26  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
+REMEMBERED = (
+    1 << 26
+)  # largest number of numbers in the messages of all parts together: a quarter of a gigabyte
 BATCH = 256  # groups of a minibatch
-FREE_STARTS, FIRST = 4, 500  # starts side by side, and their number of steps, after which the best goes on
+FREE_STARTS, FIRST = (
+    4,
+    500,
+)  # starts side by side, and their number of steps, after which the best goes on
 MOST = 8_000  # largest number of steps
 
 
 def of_conjugate(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
     """Fits a model in conjugate form (see `vijax.auto`)."""
     if model.by_entry is not None:
-        require(num_starts in (None, 1), "num_starts", "none of a model of Gaussian predictors", num_starts, ONE_START)
-        done = fit(pg_svi(model), model.form.given if data is None else data, key=key, num_steps=500, tol=1e-6)
+        require(
+            num_starts in (None, 1),
+            "num_starts",
+            "none of a model of Gaussian predictors",
+            num_starts,
+            ONE_START,
+        )
+        done = fit(
+            pg_svi(model),
+            model.form.given if data is None else data,
+            key=key,
+            num_steps=500,
+            tol=1e-6,
+        )
         return _reported(done, "Its posterior is the best normal one.")
     loader = as_loader(data, model, None, 0)
     if loader.num_groups <= (SMALL_CORPUS if model.form.documents is not None else SMALL):
-        done = _from_starts(cavi(model), data, key=key, num_steps=1000, tol=1e-6, restarts=num_starts or STARTS)
+        done = _from_starts(
+            cavi(model), data, key=key, num_steps=1000, tol=1e-6, restarts=num_starts or STARTS
+        )
         return _reported(done, INDEPENDENT)
     starts = num_starts or (1 if loader.num_groups > SMALL else OF_CORPUS)
     if _can_be_remembered(model, loader):
         alg = memoized(model, num_parts=_num_parts(loader))
-        return _reported(_from_starts(alg, data, key=key, num_epochs=30, restarts=starts), INDEPENDENT)
+        return _reported(
+            _from_starts(alg, data, key=key, num_epochs=30, restarts=starts), INDEPENDENT
+        )
     size = min(BATCH, loader.num_groups)
     done = _from_starts(svi(model), data, key=key, num_epochs=10, batch_size=size, restarts=starts)
-    return _reported(done, f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}")
+    return _reported(
+        done,
+        f"Ten passes in batches of {BATCH}: whether more would help was not judged. {INDEPENDENT}",
+    )
 
 
 ONE_START = "Its steps never lower the bound, from one start. Leave it out."
@@ -85,15 +113,23 @@ def _reported(done: Fit, words: str) -> Fit:
     tail = bounds[-20:]
     exact = takes_all(done.alg) or done.alg.spec.messages.num_parts is not None
     elbo = Estimate(
-        float(bounds[-1] if exact else tail.mean()), 0.0 if exact else float(tail.std() / np.sqrt(len(tail)))
+        float(bounds[-1] if exact else tail.mean()),
+        0.0 if exact else float(tail.std() / np.sqrt(len(tail))),
     )
     settled = done.status is Status.CONVERGED or _is_flat(bounds)
-    said = [*_ended(done, "Converged.", settled), *_of_restarts(done.trace.get("restart_elbo")), words]
-    return done._replace(report=Report(elbo, (), float("nan"), float("nan"), done.outcome, " ".join(said)))
+    said = [
+        *_ended(done, "Converged.", settled),
+        *_of_restarts(done.trace.get("restart_elbo")),
+        words,
+    ]
+    return done._replace(
+        report=Report(elbo, (), float("nan"), float("nan"), done.outcome, " ".join(said))
+    )
 
 
 def _of_restarts(bounds: np.ndarray | None) -> list[str]:
-    """Says how many starts reached the best bound; a model may have one start only, whatever the key."""
+    """Says how many starts reached the best bound; a model may have one start only, whatever the
+    key."""
     if bounds is None:
         return []
     ends, is_one = np.asarray(bounds)[-1], [np.all(bounds[i] == bounds[i, 0]) for i in (0, -1)]
@@ -110,14 +146,15 @@ def _is_flat(bounds: np.ndarray) -> bool:
 
 
 def _ended(done: Fit, settled: str, is_settled: bool) -> list[str]:
-    """Says how a fit ended: `settled` where the bound rose no more; and how many steps were skipped."""
+    """Says how a fit ended: `settled` where the bound rose no more; and how many steps were
+    skipped."""
     said = [of_end(done.status is Status.INTERRUPTED, is_settled, settled)]
     if done.num_skipped:
         said.append(f"{skipped_text(done.num_skipped, int(done.state.step))}.")
     return said
 
 
-# --- energies with free variables -------------------------------------------------------------------------------------
+# --- energies with free variables -----------------------------------------------------------------
 def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | None) -> Fit:
     """Fits an energy with free variables (see `vijax.auto`)."""
     groups = as_loader(data, model, None, 0).num_groups
@@ -125,7 +162,11 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
     starts = num_starts or FREE_STARTS
     done = _fitted(svi(model), data, key=key, num_steps=FIRST, batch_size=size, restarts=starts)
     traces = [{name: values for name, values in done.trace.items() if name != "restart_elbo"}]
-    while done.status is Status.FINISHED and not _is_settled(_joined(traces)["elbo"]) and done.state.step < MOST:
+    while (
+        done.status is Status.FINISHED
+        and not _is_settled(_joined(traces)["elbo"])
+        and done.state.step < MOST
+    ):
         more = 2 * int(done.state.step)
         done = _fitted(done.alg, data, key=key, num_steps=more, batch_size=size, state=done.state)
         traces.append(done.trace)
@@ -134,14 +175,16 @@ def of_mixed(model: Model, data: Any, *, key: PRNGKeyArray, num_starts: int | No
 
 
 def _from_starts(*args: Any, **kwargs: Any) -> Fit:
-    """Fits as `vijax.fit` does; that starts are equal is no news to who has not asked for several."""
+    """Fits as `vijax.fit` does; that starts are equal is no news to who has not asked for
+    several."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EqualStartsWarning)
         return fit(*args, **kwargs)
 
 
 def _fitted(*args: Any, **kwargs: Any) -> Fit:
-    """Fits as `vijax.fit` does; a bound that grows without limit is no error, for the fit says so."""
+    """Fits as `vijax.fit` does; a bound that grows without limit is no error, for the fit says
+    so."""
     try:
         return _from_starts(*args, **kwargs)
     except DivergedError as error:
@@ -168,18 +211,30 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 
 
 def _on_draws(done: Fit, said: list[str]) -> Report:
-    """Returns a report by draws of q (`vijax.verdict.on_draws`), its verdict after the sentences `said`."""
+    """Returns a report by draws of q (`vijax.verdict.on_draws`), its verdict after the sentences
+    `said`."""
     why = not_judged(done.alg.spec)
     found = None if why else done.judge.of(done)
     if found is None:
         said.append(f"How near q is to the posterior was not judged{why and ', for '}{why}.")
         bounds, nan = done.trace["elbo"], float("nan")
-        return Report(_mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said))
+        return Report(
+            _mean(bounds[-(len(bounds) // 4) :]), (), nan, nan, done.outcome, " ".join(said)
+        )
     model, q = done.alg.spec.model, done.posterior[Z]
     assert model.free is not None
     seen = sentences(found, q, model.free.variables, len(done.posterior) > 1)
     words = " ".join([*said, *seen] if found.usable else [*seen, *said])
-    return Report(found.elbo, (), found.gap, found.khat, done.outcome, words, zero=found.zero, usable=found.usable)
+    return Report(
+        found.elbo,
+        (),
+        found.gap,
+        found.khat,
+        done.outcome,
+        words,
+        zero=found.zero,
+        usable=found.usable,
+    )
 
 
 def _of_free(done: Fit, starts: int) -> Fit:

@@ -1,14 +1,14 @@
-"""`vijax.dadvi`: deterministic automatic differentiation variational inference (Giordano, Ingram and Broderick 2024).
+"""`vijax.dadvi`: deterministic automatic differentiation variational inference (Giordano, Ingram
+and Broderick 2024).
 
-Independent normals are fitted to a log density on fixed draws. With draws x_k = m + s e_k of fixed noise e_k, and l =
-log s, the ELBO is a smooth function of means and log standard deviations,
+Independent normals are fitted to a log density on fixed draws. With draws x_k = m + s e_k of fixed
+noise e_k, and l = log s, the ELBO is a smooth function of means and log standard deviations,
 
     f(m, l) = mean_k log p(x_k) + sum l.
 
-L-BFGS climbs it, and Newton's steps find its maximum: by a dense factor of minus the Hessian up to some hundreds of
-coordinates, beyond that by conjugate gradients on Hessian-vector products (Nocedal and Wright 2006, algorithms 5.3 and
-7.1).
-"""
+L-BFGS climbs it, and Newton's steps find its maximum: by a dense factor of minus the Hessian up to
+some hundreds of coordinates, beyond that by conjugate gradients on Hessian-vector products (Nocedal
+and Wright 2006, algorithms 5.3 and 7.1)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ NUM_STARTS = 16
 MAX_STEPS = 1000
 MOST_DENSE = 200  # D up to which the Hessian is formed
 ENOUGH, SETTLED = 1e-8, 1e-4
-"""Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows no less, an end that
-promises less than `SETTLED` counts as the maximum."""
+"""Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows
+no less, an end that promises less than `SETTLED` counts as the maximum."""
 TOL = 1e-6  # residual at which conjugate gradients end, relative to the right-hand side
 
 
@@ -58,26 +58,31 @@ def dadvi(
     num_draws: Annotated[int, whole(2)] = 30,
     stage: Stage | None = None,
 ) -> Fit:
-    """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed: a deterministic
-    problem, solved from the best of several modes on by L-BFGS and then by Newton's steps (Giordano, Ingram and
-    Broderick 2024, "Black box variational inference with a deterministic objective"). There is no learning rate, and
-    the end is an optimum, so that `vijax.linear_response(fit, data)` can correct its variances.
+    """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed:
+    a deterministic problem, solved from the best of several modes on by L-BFGS and then by Newton's
+    steps (Giordano, Ingram and Broderick 2024, "Black box variational inference with a
+    deterministic objective"). There is no learning rate, and the end is an optimum, so that
+    `vijax.linear_response(fit, data)` can correct its variances.
 
-    How many draws? If variables are weakly correlated, tens of draws serve any number of them. If they are strongly
-    correlated, there must be more draws than variables, because the sds adapt to correlations that the noise has by
-    chance: with one common factor in 100 features sds were half too large with 32 draws, right with 512. The bound on
-    the fixed draws is then far above `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. The covariances of
+    How many draws? If variables are weakly correlated, tens of draws serve any number of them. If
+    they are strongly correlated, there must be more draws than variables, because the sds adapt to
+    correlations that the noise has by chance: with one common factor in 100 features sds were half
+    too large with 32 draws, right with 512. The bound on the fixed draws is then far above
+    `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. The covariances of
     `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
       data: the data that the model reads; None for a density that reads none.
       key: random key of starts and draws.
-      num_draws: number of fixed draws, scrambled Sobol points with their mirror images: the next power of two is taken.
-      stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: goes on from there, without
-        searching for modes again. The end is that of a fit that was never stopped, bit for bit.
+      num_draws: number of fixed draws, scrambled Sobol points with their mirror images: the next
+          power of two is taken.
+      stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: goes on from
+        there, without searching for modes again. The end is that of a fit that was never stopped,
+        bit for bit.
 
-    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C stops at once.
+    After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C
+    stops at once.
 
     Returns:
       A `Fit`, with `fit.report`, `fit.verdict` and `fit.khat` as `vijax.auto` gives them.
@@ -85,7 +90,8 @@ def dadvi(
     Raises:
       ValueError: another model, fewer than two draws, a density that is finite at no start.
 
-    Means and variances of a correlated normal; those of the fit are conditional, the corrected ones are right:
+    Means and variances of a correlated normal; those of the fit are conditional, the corrected ones
+    are right:
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> precision = jnp.array([[2.0, 1.2], [1.2, 1.0]])
@@ -105,14 +111,18 @@ def dadvi(
     check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.searched(target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS)
+        found = watcher.searched(
+            target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS
+        )
         if len(found) > 1:
             found, _ = with_bounds(target, found, seed)
         start = found[int(np.argmax([one.elbo for one in found]))].mode
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
         reached = climb(objective, start, MAX_STEPS, stopped=asked.is_set)
-        top = newton(objective, np.concatenate([reached.mean, np.log(reached.scale)]), stopped=asked.is_set)
+        top = newton(
+            objective, np.concatenate([reached.mean, np.log(reached.scale)]), stopped=asked.is_set
+        )
     cut = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
     searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
@@ -125,7 +135,7 @@ def dadvi(
     return as_fit(model, q, said, key)._replace(columns=names_of(data))
 
 
-# --- the objective ----------------------------------------------------------------------------------------------------
+# --- the objective --------------------------------------------------------------------------------
 def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
     """Returns fixed noise of which every coordinate has mean zero and variance one exactly."""
     noise = noise_of(num_draws, dim, [seed, 0])
@@ -158,8 +168,11 @@ class OnDraws:
         blocks[1, 1] += np.diag((slopes * moved).mean(0))
         return np.block([[blocks[0, 0], blocks[0, 1]], [blocks[1, 0], blocks[1, 1]]])
 
-    def product(self, point: Float[np.ndarray, " 2D"]) -> Callable[[np.ndarray], Float[np.ndarray, " 2D"]]:
-        """Returns v -> Hessian v at a point, at the cost of one Hessian-vector product of log p a draw."""
+    def product(
+        self, point: Float[np.ndarray, " 2D"]
+    ) -> Callable[[np.ndarray], Float[np.ndarray, " 2D"]]:
+        """Returns v -> Hessian v at a point, at the cost of one Hessian-vector product of log p a
+        draw."""
         x, moved, slopes = self._draws(point)
         own = (slopes * moved).mean(0)
 
@@ -171,7 +184,8 @@ class OnDraws:
         return product
 
     def scales(self, point: Float[np.ndarray, " 2D"]) -> Float[np.ndarray, " 2D"]:
-        """Returns rough standard deviations of the solution: those by the Hessian of a normal with this variance."""
+        """Returns rough standard deviations of the solution: those by the Hessian of a normal with
+        this variance."""
         return np.concatenate([np.exp(point[self.dim :]), np.full(self.dim, np.sqrt(0.5))])
 
     def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -183,7 +197,9 @@ class OnDraws:
         bad = not np.isfinite(values).all()
         with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
             of_sd = (slopes * moved).mean(0) + 1
-        return -np.inf if bad else values.mean() + log_sd.sum(), np.concatenate([slopes.mean(0), of_sd])
+        return -np.inf if bad else values.mean() + log_sd.sum(), np.concatenate(
+            [slopes.mean(0), of_sd]
+        )
 
     def _draws(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns x, s e, and the gradients at x."""
@@ -192,16 +208,22 @@ class OnDraws:
         return mean + moved, moved, self._target.slopes(mean + moved)[1]
 
 
-def as_gaussian(point: Float[np.ndarray, " 2D"], value: float, ended: Ended = Ended.SPENT) -> Gaussian:
+def as_gaussian(
+    point: Float[np.ndarray, " 2D"], value: float, ended: Ended = Ended.SPENT
+) -> Gaussian:
     """Returns the normals of means and log standard deviations; the ELBO with its constant."""
     mean, log_sd = np.split(point, 2)
     elbo = float(value + 0.5 * len(mean) * np.log(2 * np.pi * np.e))
     return Gaussian(mean, np.exp(log_sd), elbo, ended, (elbo,))
 
 
-# --- the maximum ------------------------------------------------------------------------------------------------------
+# --- the maximum ----------------------------------------------------------------------------------
 def climb(
-    objective: OnDraws, start: Mode, max_steps: int, enough: float = lbfgs.ENOUGH, stopped: Callable[[], bool] = never
+    objective: OnDraws,
+    start: Mode,
+    max_steps: int,
+    enough: float = lbfgs.ENOUGH,
+    stopped: Callable[[], bool] = never,
 ) -> Gaussian:
     """Returns the best independent normals on fixed draws, by L-BFGS."""
     first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
@@ -216,9 +238,11 @@ class NotAMaximumError(ValueError):
     """The Hessian is not negative definite here."""
 
 
-def solver(objective: OnDraws, point: Float[np.ndarray, " 2D"]) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not negative definite; conjugate
-    gradients see it in the directions they take."""
+def solver(
+    objective: OnDraws, point: Float[np.ndarray, " 2D"]
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not negative
+    definite; conjugate gradients see it in the directions they take."""
     if objective.dim > MOST_DENSE:
         product, scales = objective.product(point), objective.scales(point)
         return lambda b: _conjugate_gradients(lambda v: -product(v), b, scales)
@@ -255,14 +279,18 @@ class Maximum(NamedTuple):
 
     point: Float[np.ndarray, " 2D"]  # (2D,)
     value: float  # of the function there
-    promised: float  # nats that a further step still promises; infinite where the Hessian is not negative definite
+    # nats that a further step still promises; infinite where the Hessian is not negative definite
+    promised: float
 
 
 def newton(
-    objective: OnDraws, point: Float[np.ndarray, " 2D"], max_steps: int = 10, stopped: Callable[[], bool] = never
+    objective: OnDraws,
+    point: Float[np.ndarray, " 2D"],
+    max_steps: int = 10,
+    stopped: Callable[[], bool] = never,
 ) -> Maximum:
-    """Finds the maximum near a point by Newton's steps, halved where the value would fall, until only rounding is left,
-    or it is `stopped`."""
+    """Finds the maximum near a point by Newton's steps, halved where the value would fall, until
+    only rounding is left, or it is `stopped`."""
     (value,), (slope,) = objective.slopes(point[None])
     promised = np.inf
     for _ in range(max_steps):

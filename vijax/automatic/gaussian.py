@@ -1,4 +1,5 @@
-"""A normal on the host, in float64: draws, density, and the natural-gradient step that scores at its draws ask for."""
+"""A normal on the host, in float64: draws, density, and the natural-gradient step that scores at
+its draws ask for."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ class Gaussian(NamedTuple):
     elbo: float  # on the draws of the fit; the normaliser of a normal included
     ended: Ended = Ended.SPENT  # why the fit stopped
     trace: tuple[float, ...] = ()  # ELBO after each step taken
-    error: float = 0.0  # error of the means by the noise of the draws, in posterior standard deviations, the worst
-    # Orthonormal columns (D, r) along which q is wider or narrower than `scale` says (`vijax.automatic.low_rank`),
-    # those of a stretch of 1 zero; None of other normals
+    # error of the means by the noise of the draws, in posterior standard deviations, the worst
+    error: float = 0.0
+    # Orthonormal columns (D, r) along which q is wider or narrower than `scale` says
+    # (`vijax.automatic.low_rank`), those of a stretch of 1 zero; None of other normals
     directions: Float[np.ndarray, "D r"] | None = None
     # How much wider q is along each direction, in units of `scale`, (r,); None of other normals
     stretch: Float[np.ndarray, " r"] | None = None
@@ -47,9 +49,13 @@ class Gaussian(NamedTuple):
 
     def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Returns draws, from standard normal noise."""
-        return self.mean + (noise @ self.scale.T if self.is_full else self.stretched(noise) * self.scale)
+        return self.mean + (
+            noise @ self.scale.T if self.is_full else self.stretched(noise) * self.scale
+        )
 
-    def stretched(self, x: Float[np.ndarray, "*shape D"], power: float = 1.0) -> Float[np.ndarray, "*shape D"]:
+    def stretched(
+        self, x: Float[np.ndarray, "*shape D"], power: float = 1.0
+    ) -> Float[np.ndarray, "*shape D"]:
         """Returns vectors made longer along the directions, by a power of the stretch."""
         if self.directions is None or self.stretch is None:
             return x
@@ -69,7 +75,9 @@ class Gaussian(NamedTuple):
         """Number of directions with a stretch other than 1."""
         return 0 if self.stretch is None else int((self.stretch != 1).sum())
 
-    def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
+    def drawn(
+        self, size: int, seed: Any
+    ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
         """Returns draws, made of `noise_of`, and log q there."""
         noise = noise_of(size, len(self.mean), seed)
         return self.at(noise), self.log_density(noise)
@@ -77,12 +85,18 @@ class Gaussian(NamedTuple):
     def frame(self, density: LogDensity) -> Frame:
         """Returns the coordinates of a density in which it is N(0, I)."""
         dtype = jnp.result_type(float)
-        more = {name: getattr(self, name) for name in ("directions", "stretch") if getattr(self, name) is not None}
+        more = {
+            name: getattr(self, name)
+            for name in ("directions", "stretch")
+            if getattr(self, name) is not None
+        }
         own = {"shift": self.mean, "scale": self.scale, **more}
         of_device = lambda part: on_device(np.asarray(part, dtype))
         frame = Frame(**{name: of_device(part) for name, part in own.items()})
         if self.is_full:
-            frame = frame._replace(bend=jax.tree.map(of_device, self.bend or Bend.none(len(self.mean))))
+            frame = frame._replace(
+                bend=jax.tree.map(of_device, self.bend or Bend.none(len(self.mean)))
+            )
         if density.hierarchy is None:
             return frame
         reference = self.reference or Reference.of_free(len(self.mean))
@@ -105,7 +119,9 @@ class Gaussian(NamedTuple):
     def whitened(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """Returns the noise that leads to these points."""
         gap = x - self.mean
-        if self.is_full and len(self.mean) <= FEW:  # SciPy's for triangles costs more before it begins
+        if (
+            self.is_full and len(self.mean) <= FEW
+        ):  # SciPy's for triangles costs more before it begins
             return np.linalg.solve(self.scale, gap.T).T
         if self.is_full:
             return linalg.solve_triangular(self.scale, gap.T, lower=True).T
@@ -121,7 +137,8 @@ class Gaussian(NamedTuple):
 
 
 def is_near(distance: float, dim: int) -> bool:
-    """Says whether a squared distance, in standard deviations, is one of draws of so many variables."""
+    """Says whether a squared distance, in standard deviations, is one of draws of so many
+    variables."""
     return distance < dim + 6 * float(np.sqrt(2 * dim))
 
 
@@ -135,20 +152,22 @@ def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     return np.concatenate([half, -half])
 
 
-# --- the normal at a mode ---------------------------------------------------------------------------------------------
+# --- the normal at a mode -------------------------------------------------------------------------
 def laplace(target: Target, mode: Mode, widest: float = 2.0) -> tuple[Gaussian, float]:
-    """Returns the normal at a mode with the curvature there, by central differences of the gradient; and the nats by
-    which Newton's step promises more, few where the search arrived.
+    """Returns the normal at a mode with the curvature there, by central differences of the
+    gradient; and the nats by which Newton's step promises more, few where the search arrived.
 
-    No coordinate's standard deviation is above `widest`: where the density is flat the whole step would lead astray.
-    """
+    No coordinate's standard deviation is above `widest`: where the density is flat the whole step
+    would lead astray."""
     dim, width = len(mode.x), 0.1 if target.epsilon > 1e-10 else 1e-3
     steps = width * np.minimum(mode.sds, widest)
     _, slopes = target.slopes(np.concatenate([mode.x + np.diag(steps), mode.x - np.diag(steps)]))
     hessian = (slopes[:dim] - slopes[dim:]) / (2 * steps[:, None])
     units = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1 / widest**2))
     w, v = np.linalg.eigh(-0.5 * (hessian + hessian.T) * units * units[:, None])
-    curved = np.maximum(np.abs(w), 1e-10 * np.abs(w).max())  # up the neck of a funnel they differ by more than digits
+    curved = np.maximum(
+        np.abs(w), 1e-10 * np.abs(w).max()
+    )  # up the neck of a funnel they differ by more than digits
     precision = (v * curved) @ v.T + np.diag((units / widest) ** 2)
     scale = units[:, None] * root_of_inverse(precision)
     whitened = 0.5 * (slopes[:dim] + slopes[dim:]).mean(0) @ scale
@@ -161,31 +180,37 @@ def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
     return linalg.solve_triangular(flipped[::-1, ::-1].T, np.eye(len(precision)), lower=True)
 
 
-# --- steps ------------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 class Regressed(NamedTuple):
     """The step that scores at draws ask for, and the noise in it."""
 
     slope: Float[np.ndarray, " D"]  # a, (D,)
     curvature: Float[np.ndarray, "D D"]  # B, (D, D)
     sds: Float[np.ndarray, " D"]  # standard errors of a, in posterior standard deviations, (D,)
-    # Length of a whole step that is made by the noise alone: half the squared errors of the means, and a quarter of the
-    # squared errors of the D^2 curvatures
+    # Length of a whole step that is made by the noise alone: half the squared errors of the means,
+    # and a quarter of the squared errors of the D^2 curvatures
     nats: float
 
 
-def regressed(noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "draws D"]) -> Regressed:
+def regressed(
+    noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "draws D"]
+) -> Regressed:
     """Regresses scores on noise whose second half is minus the first.
 
-    The even part of the residuals is the same at both draws of a pair, and disturbs the means alone; the odd part
-    disturbs the curvatures alone. So pairs count, not draws.
-    """
+    The even part of the residuals is the same at both draws of a pair, and disturbs the means
+    alone; the odd part disturbs the curvatures alone. So pairs count, not draws."""
     slope, curvature = regression(noise, scores, diagonal=False, xp=np)
     left = scores - slope + noise @ curvature
     pairs, dim = len(noise) // 2, noise.shape[1]
     even, odd = 0.5 * (left[:pairs] + left[pairs:]), 0.5 * (left[:pairs] - left[pairs:])
     of_slope = (even**2).sum(0) / max(pairs - 1, 1) / pairs
     of_curvature = (odd**2).sum(0) / max(pairs - dim, 1) / pairs
-    return Regressed(slope, curvature, np.sqrt(of_slope), float(0.5 * of_slope.sum() + 0.25 * dim * of_curvature.sum()))
+    return Regressed(
+        slope,
+        curvature,
+        np.sqrt(of_slope),
+        float(0.5 * of_slope.sum() + 0.25 * dim * of_curvature.sum()),
+    )
 
 
 class Evaluated(NamedTuple):
@@ -195,11 +220,13 @@ class Evaluated(NamedTuple):
     elbo: float  # its ELBO on these draws, up to a constant
     asked: Regressed  # the step that the scores ask for
     size: float  # largest value of the log density, of which rounding is a share
-    gap: float  # a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm
+    # a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm
+    gap: float
 
 
 def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
-    """Computes ELBO and step. Draws at which the density is zero make the ELBO -inf, and push nowhere.
+    """Computes ELBO and step. Draws at which the density is zero make the ELBO -inf, and push
+    nowhere.
 
     In the frame of q the scores say that log p is about  c + a' e - e' B e / 2,  whose mean over draws is wrong by the
     amount that their second moments are off: it is subtracted. So the ELBO of a normal target is exact, as its steps
@@ -220,12 +247,14 @@ class Step(NamedTuple):
 
     to: Gaussian  # where it leads
     nats: float  # KL(to || q)
-    is_whole: bool  # false where the radius or the cone of positive definite matrices made it shorter than was asked
+    # false where the radius or the cone of positive definite matrices made it shorter than was
+    # asked
+    is_whole: bool
 
 
 def lower_factor(root: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "D D"]:
-    """The lower factor of R R'. It is found without the product, in which a direction a hundred million times as narrow
-    as another would be lost in rounding.
+    """The lower factor of R R'. It is found without the product, in which a direction a hundred
+    million times as narrow as another would be lost in rounding.
 
     >>> lower_factor(np.diag([1e9, -1e-9])).diagonal().tolist()
     [1000000000.0, 1e-09]
@@ -234,8 +263,11 @@ def lower_factor(root: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "D D"]:
     return upper.T * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
 
 
-def step(q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, rho: float = 1.0) -> Step:
-    """Takes the KL step towards the normal that the regression describes, as far as the radius and the cone allow.
+def step(
+    q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, rho: float = 1.0
+) -> Step:
+    """Takes the KL step towards the normal that the regression describes, as far as the radius and
+    the cone allow.
 
     In the frame of q:  W = I + rho (B - I),   shift = rho W^-1 a,   covariance W^-1."""
     eye, asked = np.eye(len(slope)), rho

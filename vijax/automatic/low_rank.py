@@ -4,14 +4,15 @@ With standard deviations s and orthonormal directions V, of which each has a str
 
     x = m + s (I + V (e^b - I) V') z,    z ~ N(0, I):
 
-beside independent normals (b = 0) it is as wide as it has to be along the directions, or as narrow: a common factor of
-the variables needs the one, a sum of them that the data know well the other. D (r + 2) numbers, O(D r) operations.
+beside independent normals (b = 0) it is as wide as it has to be along the directions, or as narrow:
+a common factor of the variables needs the one, a sum of them that the data know well the other. D
+(r + 2) numbers, O(D r) operations.
 
-The directions are those in which the curvature of the log density, in units of s, is furthest from its bulk: the ends
-of its spectrum, by Lanczos' iterations with products of Hessians and vectors. Natural-gradient steps follow on fresh
-draws, each shortened until the bound on its own draws does not fall, and then their running mean. Directions are kept
-where the bound is higher with them on the same draws, beyond their noise.
-"""
+The directions are those in which the curvature of the log density, in units of s, is furthest from
+its bulk: the ends of its spectrum, by Lanczos' iterations with products of Hessians and vectors.
+Natural-gradient steps follow on fresh draws, each shortened until the bound on its own draws does
+not fall, and then their running mean. Directions are kept where the bound is higher with them on
+the same draws, beyond their noise."""
 
 from __future__ import annotations
 
@@ -36,11 +37,16 @@ KRYLOV, HESSIANS = 100, 4
 SPECTRUM = 2 * KRYLOV * HESSIANS  # gradients that they cost
 MIDDLE = 0.3  # standard deviation at a start in the middle of where searches begin
 FIXED, FRESH, JUDGED = 32, 64, 512
-"""Draws: the fixed ones of independent normals; those of a step after them; those on which two fits are compared."""
-ROUNDS, STEPS = 2, 10  # how often directions are computed, and the number of first steps on fresh draws each time
+"""Draws: the fixed ones of independent normals; those of a step after them; those on which two fits
+are compared."""
+ROUNDS, STEPS = (
+    2,
+    10,
+)  # how often directions are computed, and the number of first steps on fresh draws each time
 WHOLE, LEAST = 0.5, 1e-3  # largest and smallest size of such a step
 FURTHEST = 1.0  # nats that the mean may move in a step
-SDS = 0.02  # a fit has converged where the noise of its draws moves all means by fewer standard deviations
+# a fit has converged where the noise of its draws moves all means by fewer standard deviations
+SDS = 0.02
 POWER = 12  # Hessian-vector products that measure the largest curvature
 OFF = 0.5  # whitened slopes at an optimum are at most so far from zero
 MOST = 0.3  # the logarithm of a standard deviation moves at most so much in a step
@@ -56,9 +62,9 @@ def rank_of(dim: int) -> int:
 
 
 def fit(run: Run, plain: Gaussian, start: Mode, seed: int) -> Gaussian:
-    """Returns the better of independent normals and of those with directions, from a mode of the density and the
-    `plain` normals of `independent` on. All stretches are 1 where directions gain nothing. No step is taken that needs
-    more gradients than the run has."""
+    """Returns the better of independent normals and of those with directions, from a mode of the
+    density and the `plain` normals of `independent` on. All stretches are 1 where directions gain
+    nothing. No step is taken that needs more gradients than the run has."""
     target = run.target
     size = rank_of(target.dim)
     q = plain._replace(directions=np.zeros((target.dim, size)), stretch=np.ones(size))
@@ -72,18 +78,22 @@ def fit(run: Run, plain: Gaussian, start: Mode, seed: int) -> Gaussian:
         if gain <= 2 * error:
             break
         q, rho = found, its_rho
-    q = _on_fresh_draws(run._replace(max_gradients=run.max_gradients - SPECTRUM), q, start, rho, [seed, 80])
+    q = _on_fresh_draws(
+        run._replace(max_gradients=run.max_gradients - SPECTRUM), q, start, rho, [seed, 80]
+    )
     if not q.num_directions or q.ended not in (Ended.CONVERGED, Ended.LIMITED, Ended.SPENT):
         return q
-    found = directed(target, q, [seed, 90])  # standard deviations have moved since the last time, and been noisy
+    found = directed(
+        target, q, [seed, 90]
+    )  # standard deviations have moved since the last time, and been noisy
     gain, error = compared(target, q, found, [seed, 91])
     return found if gain > 2 * error else q
 
 
 def independent(run: Run, start: Mode, seed: int) -> Gaussian:
-    """Returns the better of independent normals on fixed draws from a mode and from the middle of where searches begin:
-    the highest mode of a hierarchy is where a scale is zero, and no place to begin. Ten first steps are taken even
-    where the run has no gradients for them."""
+    """Returns the better of independent normals on fixed draws from a mode and from the middle of
+    where searches begin: the highest mode of a hierarchy is where a scale is zero, and no place to
+    begin. Ten first steps are taken even where the run has no gradients for them."""
     target = run.target
     fixed = OnDraws(target, unit_noise(FIXED, target.dim, seed))
     middle = start._replace(x=np.zeros(target.dim), sds=np.full(target.dim, MIDDLE))
@@ -95,19 +105,28 @@ def independent(run: Run, start: Mode, seed: int) -> Gaussian:
     return max(reached, key=lambda q: q.elbo)
 
 
-def compared(target: Target, one: Gaussian, other: Gaussian, seed: list[int]) -> tuple[float, float]:
-    """Returns the gain of the bound from `one` to `other` on the same noise, in nats, and its standard error."""
+def compared(
+    target: Target, one: Gaussian, other: Gaussian, seed: list[int]
+) -> tuple[float, float]:
+    """Returns the gain of the bound from `one` to `other` on the same noise, in nats, and its
+    standard error."""
     noise = noise_of(JUDGED, target.dim, seed)
-    gaps = target.values(other.at(noise)) - target.values(one.at(noise)) + other.entropy() - one.entropy()
+    gaps = (
+        target.values(other.at(noise))
+        - target.values(one.at(noise))
+        + other.entropy()
+        - one.entropy()
+    )
     if not np.isfinite(gaps).all():
         return -np.inf, 0.0
     pairs = 0.5 * (gaps[: len(gaps) // 2] + gaps[len(gaps) // 2 :])  # noise and its mirror image
     return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(len(pairs)))
 
 
-# --- directions -------------------------------------------------------------------------------------------------------
+# --- directions -----------------------------------------------------------------------------------
 def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
-    """Gives q the directions in which the curvature, in units of the standard deviations, is furthest from its bulk."""
+    """Gives q the directions in which the curvature, in units of the standard deviations, is
+    furthest from its bulk."""
     plain = q._replace(directions=None, stretch=None)
     values, vectors = spectrum(target, plain, KRYLOV, seed)
     if not len(values):
@@ -122,11 +141,11 @@ def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
 
 
 def _furthest(values: np.ndarray, dim: int, size: int) -> tuple[np.ndarray, float]:
-    """Chooses places at both ends of a spectrum, at most `size` together, that leave least to lose; and returns the
-    mean of all other curvatures, to which the standard deviations adapt.
+    """Chooses places at both ends of a spectrum, at most `size` together, that leave least to lose;
+    and returns the mean of all other curvatures, to which the standard deviations adapt.
 
-    The curvatures are in increasing order, of a matrix of trace D. To take k curvatures of mean c for equal costs
-    (k log c - sum of their logarithms) / 2 nats."""
+    The curvatures are in increasing order, of a matrix of trace D. To take k curvatures of mean c
+    for equal costs (k log c - sum of their logarithms) / 2 nats."""
     total = max(float(dim), values.sum()) if len(values) < dim else values.sum()
     size = min(size, len(values))
     costs, logs = np.full(size + 1, np.inf), np.log(values)
@@ -143,9 +162,11 @@ def _furthest(values: np.ndarray, dim: int, size: int) -> tuple[np.ndarray, floa
     return chosen, max(float(rests[low]), 1e-3)
 
 
-def spectrum(target: Target, q: Gaussian, size: int, seed: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ends of the spectrum of the curvature where q is, in the units of q, and their vectors. At the optimum of
-    a normal target all are 1."""
+def spectrum(
+    target: Target, q: Gaussian, size: int, seed: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ends of the spectrum of the curvature where q is, in the units of q, and their
+    vectors. At the optimum of a normal target all are 1."""
     x = q.at(noise_of(HESSIANS, target.dim, seed))
 
     def curvature(v: np.ndarray) -> np.ndarray:
@@ -158,8 +179,8 @@ def spectrum(target: Target, q: Gaussian, size: int, seed: list[int]) -> tuple[n
 def lanczos(
     product: Callable[[np.ndarray], np.ndarray], dim: int, size: int, seed: list[int]
 ) -> tuple[Float[np.ndarray, " size"], Float[np.ndarray, "D size"]]:
-    """Computes Ritz values and vectors of a symmetric matrix, by `size` products, orthogonal to rounding (Golub and Van
-    Loan 2013, section 10.1).
+    """Computes Ritz values and vectors of a symmetric matrix, by `size` products, orthogonal to
+    rounding (Golub and Van Loan 2013, section 10.1).
 
     >>> values, vectors = lanczos(lambda v: np.arange(1.0, 6.0) * v, 5, 5, [0])
     >>> values.round(6).tolist()
@@ -178,7 +199,9 @@ def lanczos(
         for _ in range(2):  # twice is enough
             v = v - basis[:, : i + 1] @ (basis[:, : i + 1].T @ v)
         beside[i] = np.linalg.norm(v)
-        if beside[i] <= 1e-10 * abs(middle[: i + 1]).max():  # all directions that the start has a part in
+        if (
+            beside[i] <= 1e-10 * abs(middle[: i + 1]).max()
+        ):  # all directions that the start has a part in
             basis, middle, beside = basis[:, : i + 1], middle[: i + 1], beside[: i + 1]
             break
     inside = np.diag(middle) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
@@ -186,7 +209,7 @@ def lanczos(
     return values, basis @ vectors
 
 
-# --- steps ------------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 class Gradient(NamedTuple):
     """The ELBO of q on draws, and its gradient."""
 
@@ -196,7 +219,9 @@ class Gradient(NamedTuple):
     log_sd: Float[np.ndarray, " D"]  # gradient in log s
     b: Float[np.ndarray, " r"]  # gradient in b
     whitened: Float[np.ndarray, "draws D"]  # gradients of the log density in z, of each draw
-    left: Float[np.ndarray, "draws D"]  # the same beyond those of N(0, I); zero for a normal target at its optimum
+    left: Float[
+        np.ndarray, "draws D"
+    ]  # the same beyond those of N(0, I); zero for a normal target at its optimum
 
 
 def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Gradient | None:
@@ -217,7 +242,8 @@ def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
 
 
 def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
-    """Takes a natural-gradient step of size rho, its mean within the radius. (The information of log s and b is 2.)"""
+    """Takes a natural-gradient step of size rho, its mean within the radius. (The information of
+    log s and b is 2.)"""
     q = seen.at
     assert q.stretch is not None
     by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
@@ -228,7 +254,8 @@ def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
 
 
 def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
-    """Takes some steps, each halved until it does not lower the ELBO on its own draws; and returns the last size."""
+    """Takes some steps, each halved until it does not lower the ELBO on its own draws; and returns
+    the last size."""
     target, rho = run.target, WHOLE
     for turn in range(STEPS):
         if run.stopped() or not run.affords(FRESH):
@@ -258,7 +285,9 @@ def _on_fresh_draws(run: Run, q: Gaussian, start: Mode, rho: float, seed: list[i
     def after(q: Gaussian, seen: Gradient, count: int) -> tuple[Gaussian, Ended | None]:
         nonlocal slope, curvature
         taken = count - first
-        pairs = 0.5 * (seen.left[: FRESH // 2] + seen.left[FRESH // 2 :])  # noise and its mirror image
+        pairs = 0.5 * (
+            seen.left[: FRESH // 2] + seen.left[FRESH // 2 :]
+        )  # noise and its mirror image
         error = float(np.sqrt((pairs**2).mean() / (taken * len(pairs))))
         late = 2 / (taken + 1)  # later steps count more: they are nearer to where q ends
         slope = slope + late * (seen.whitened.mean(0) - slope)
@@ -268,12 +297,19 @@ def _on_fresh_draws(run: Run, q: Gaussian, start: Mode, rho: float, seed: list[i
         return q, Ended.CONVERGED if near and error < SDS and count >= 2 * first else None
 
     q = averaged(run, gradient, moved, q, FRESH, seed, first, lambda t: FURTHEST, after)
-    return q if q.ended is Ended.INTERRUPTED else q._replace(ended=_ended(target, q, start, slope, curvature))
+    return (
+        q
+        if q.ended is Ended.INTERRUPTED
+        else q._replace(ended=_ended(target, q, start, slope, curvature))
+    )
 
 
-def _ended(target: Target, q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray) -> Ended:
-    """Returns why the fit ended: as q says, if it is at an optimum, where whitened slopes are 0 and curvatures 1. A
-    coordinate of which the density says nothing has none, and its standard deviation grows for ever."""
+def _ended(
+    target: Target, q: Gaussian, start: Mode, slope: np.ndarray, curvature: np.ndarray
+) -> Ended:
+    """Returns why the fit ended: as q says, if it is at an optimum, where whitened slopes are 0 and
+    curvatures 1. A coordinate of which the density says nothing has none, and its standard
+    deviation grows for ever."""
     off = max(OFF, 5 * q.error)  # noise of the means themselves
     flat = curvature < 1 - off
     wide = bool((flat & (q.scale > limits.WIDENED * np.clip(start.sds, 1e-6, 1.0))).any())

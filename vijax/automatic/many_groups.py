@@ -1,17 +1,20 @@
-"""Fits of log densities of many groups: to a sample of them first, then to all at once, or in passes of minibatches.
+"""Fits of log densities of many groups: to a sample of them first, then to all at once, or in
+passes of minibatches.
 
-The fit to a sample, its likelihood scaled to all groups, says where modes are and how wide q is: the mode of all groups
-lies some standard deviations away, for the sample's error, on the same hill. From each mode of the sample a search in
-the frame of that fit, in which the density is near N(0, I), finds the mode of all groups by some ten gradients. The
-curvature there and steps in a trust region, on few draws because their noise is small, give q.
+The fit to a sample, its likelihood scaled to all groups, says where modes are and how wide q is:
+the mode of all groups lies some standard deviations away, for the sample's error, on the same hill.
+From each mode of the sample a search in the frame of that fit, in which the density is near N(0,
+I), finds the mode of all groups by some ten gradients. The curvature there and steps in a trust
+region, on few draws because their noise is small, give q.
 
-Where these do not settle (`AT_ONCE_LIMIT`), and where minibatches are asked for, natural-gradient steps on minibatches
-follow, in the frame of q. Those of a pass over B batches have the sizes 1 / (c B + 1), ..., 1 / (c B + B), after which
+Where these do not settle (`AT_ONCE_LIMIT`), and where minibatches are asked for, natural-gradient
+steps on minibatches follow, in the frame of q. Those of a pass over B batches have the sizes 1 / (c
+B + 1), ..., 1 / (c B + B), after which
 
     lambda  =  (c lambda_before + mean of the pass's messages) / (c + 1):
 
-every batch counts alike, and the differences between batches cancel, but for the little that q moves within a pass.
-"""
+every batch counts alike, and the differences between batches cancel, but for the little that q
+moves within a pass."""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ from vijax.xla import keys
 
 SAMPLE, PER_VARIABLE = 2_000, 20  # rows of the sample, and groups a variable: at least so many
 MOST_CLIMB = 100  # largest number of steps of a search on all groups
-DRAWS, WIDER = 4, 2.0  # draws of the fit to the sample where searches begin too, and how many times as far out
+DRAWS, WIDER = (
+    4,
+    2.0,
+)  # draws of the fit to the sample where searches begin too, and how many times as far out
 AT_ONCE_LIMIT = 16  # sets of draws of all groups at once, after which minibatches follow
 
 
@@ -62,13 +68,16 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 
 
-# --- all groups at once -----------------------------------------------------------------------------------------------
-def climbed(run: Run, begin: Gaussian, found: list[Found], seed: int) -> tuple[Gaussian, list[Found]]:
-    """Returns the best normal at a mode of all groups, and their modes, from a fit to a sample and its modes on.
+# --- all groups at once ---------------------------------------------------------------------------
+def climbed(
+    run: Run, begin: Gaussian, found: list[Found], seed: int
+) -> tuple[Gaussian, list[Found]]:
+    """Returns the best normal at a mode of all groups, and their modes, from a fit to a sample and
+    its modes on.
 
-    Searches begin at the mean of that fit, at other modes of the sample, and at a few draws: modes that all groups tell
-    apart may be one in a sample. A start from which no valley leads to a mode that was found before has none of its
-    own."""
+    Searches begin at the mean of that fit, at other modes of the sample, and at a few draws: modes
+    that all groups tell apart may be one in a sample. A start from which no valley leads to a mode
+    that was found before has none of its own."""
     target = run.target
     away = [one for one in found[:MOST_JUDGED] if not begin.has_near(one.mode.x)]
     own = sum(one.num_starts for one in found) - sum(one.num_starts for one in away)
@@ -85,7 +94,9 @@ def climbed(run: Run, begin: Gaussian, found: list[Found], seed: int) -> tuple[G
         mode = _climb(run, begin, start.x)
         if mode is None:
             continue
-        place = next((i for i, one in enumerate(ends) if _rise(target, [mode], one.mode)[0]), len(ends))
+        place = next(
+            (i for i, one in enumerate(ends) if _rise(target, [mode], one.mode)[0]), len(ends)
+        )
         if place == len(ends):
             ends.append(Found(mode, 0))
             rising = _rise(target, [at for at, _ in waiting], mode)
@@ -99,18 +110,22 @@ def climbed(run: Run, begin: Gaussian, found: list[Found], seed: int) -> tuple[G
 
 
 def _rise(target: Target, points: list[Mode], mode: Mode) -> list[bool]:
-    """Says of each point whether it is on one hill with a mode: the density does not fall on the way there."""
+    """Says of each point whether it is on one hill with a mode: the density does not fall on the
+    way there."""
     if not points:
         return []
     ways = np.stack([at.x + BETWEEN[:, None] * (mode.x - at.x) for at in points])
     between = target.values(ways.reshape(-1, target.dim)).reshape(len(points), -1)
-    values = np.column_stack([[at.value for at in points], between, np.full(len(points), mode.value)])
+    values = np.column_stack(
+        [[at.value for at in points], between, np.full(len(points), mode.value)]
+    )
     falls = np.maximum.accumulate(values, 1) - values
     return list(falls.max(1) <= DIP + 10 * target.epsilon * abs(mode.value))
 
 
 def _climb(run: Run, frame: Gaussian, x: Float[np.ndarray, " D"]) -> Mode | None:
-    """Returns the mode that a search from a point reaches, by steps in a frame; None where the density is zero."""
+    """Returns the mode that a search from a point reaches, by steps in a frame; None where the
+    density is zero."""
 
     def framed(noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = run.target.slopes(frame.at(noise))
@@ -120,7 +135,9 @@ def _climb(run: Run, frame: Gaussian, x: Float[np.ndarray, " D"]) -> Mode | None
     ends = maximise(framed, frame.whitened(x[None]), MOST_CLIMB, ARRIVED / 10, stopped)
     if not ends:
         return None
-    return Mode(frame.at(ends[0].x[None])[0], ends[0].value, np.sqrt(frame.scale**2 @ ends[0].sds ** 2))
+    return Mode(
+        frame.at(ends[0].x[None])[0], ends[0].value, np.sqrt(frame.scale**2 @ ends[0].sds ** 2)
+    )
 
 
 def fit_at_once(run: Run, begin: Gaussian, seed: int, max_draws: int) -> Gaussian:
@@ -131,23 +148,32 @@ def fit_at_once(run: Run, begin: Gaussian, seed: int, max_draws: int) -> Gaussia
     return trust_region.fit(run._replace(max_gradients=limit), sitting, seed, max_draws)
 
 
-# --- minibatches ------------------------------------------------------------------------------------------------------
+# --- minibatches ----------------------------------------------------------------------------------
 MOST_PASSES = 60  # largest number of passes over all groups
-FEWEST_AT_ONCE, MOST_AT_ONCE = 16, 64  # steps between two checks of whether a pass has ended, at least and at most
+FEWEST_AT_ONCE, MOST_AT_ONCE = (
+    16,
+    64,
+)  # steps between two checks of whether a pass has ended, at least and at most
 LEAST_PASSES, FIRST_PASSES = 2, 12
-"""The posterior before a pass counts for `LEAST_PASSES` passes (c above) during the first `FIRST_PASSES` passes, then
-for one more a pass."""
-LEFT = 0.02  # a fit has converged where less is left, in nats, of up to ten variables; in proportion for more
+"""The posterior before a pass counts for `LEAST_PASSES` passes (c above) during the first
+`FIRST_PASSES` passes, then for one more a pass."""
+# a fit has converged where less is left, in nats, of up to ten variables; in proportion for more
+LEFT = 0.02
 
 
-def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray) -> Gaussian:
-    """Fits all groups from a fit to a sample on, in passes, until a pass changes q by next to nothing."""
+def fit_all(
+    model: Model, data: PyTree, start: Gaussian, batch_size: int, key: PRNGKeyArray
+) -> Gaussian:
+    """Fits all groups from a fit to a sample on, in passes, until a pass changes q by next to
+    nothing."""
     dim = model.log_density.variables.dim
     framed = with_guide(model, guides.full_rank(), is_framed=True)
     groups = int(np.shape(jax.tree.leaves(data)[0])[0])
     size, steps, chunk = even_batches(groups, batch_size)
     schedule = by_passes(steps)
-    alg = ngvi(framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim)))
+    alg = ngvi(
+        framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim))
+    )
     key_init, _, _ = keys.of_run(key)
     begin = alg.init(key_init)._replace(hyper={"frame": start.frame(framed.log_density)})
     watch = _Watch()
@@ -165,13 +191,15 @@ def fit_all(model: Model, data: PyTree, start: Gaussian, batch_size: int, key: P
     mean, cov = np.asarray(q.mean(), np.float64), np.asarray(q.cov, np.float64)
     ended = Ended.CONVERGED if watch.settled else Ended.PASSES
     ended = Ended.INTERRUPTED if done.status is Status.INTERRUPTED else ended
-    moved = Gaussian(start.mean + start.scale @ mean, start.scale @ np.linalg.cholesky(cov), np.nan, ended)
+    moved = Gaussian(
+        start.mean + start.scale @ mean, start.scale @ np.linalg.cholesky(cov), np.nan, ended
+    )
     return moved._replace(trace=tuple(float(x) for x in done.trace["elbo"]))
 
 
 def even_batches(groups: int, most: int) -> tuple[int, int, int]:
-    """Returns the size of batches (`vijax.fit` makes them even), their number, and a divisor of it: in chunks of so
-    many steps a run can be watched at the ends of passes.
+    """Returns the size of batches (`vijax.fit` makes them even), their number, and a divisor of it:
+    in chunks of so many steps a run can be watched at the ends of passes.
 
     >>> even_batches(1605, 100), even_batches(1_000_000, 500)
     ((95, 17, 17), (500, 2000, 50))
@@ -188,8 +216,9 @@ def even_batches(groups: int, most: int) -> tuple[int, int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class by_passes:
-    """The step size rho_t = 1 / (c B + 1 + t mod B), see above. c is `LEAST_PASSES` for `FIRST_PASSES` passes, in which
-    the error of the start falls by 1 + 1 / c each, and then grows by one a pass, which averages the noise that is left.
+    """The step size rho_t = 1 / (c B + 1 + t mod B), see above. c is `LEAST_PASSES` for
+    `FIRST_PASSES` passes, in which the error of the start falls by 1 + 1 / c each, and then grows
+    by one a pass, which averages the noise that is left.
 
     Args:
       steps: B, in a pass.

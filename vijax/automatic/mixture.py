@@ -1,16 +1,17 @@
 """A mixture of normals fitted to a log density that one normal misfits, from that normal on.
 
-Components are added one by one, where log p - log q is largest among the draws so far, and every component moves by
-natural-gradient steps in a trust region of its own. This is the method of Arenz, Neumann and Zhong 2018 and of Arenz et
-al. 2023 (GMMVI), with the message of `vijax.estimator.least_squares`: for component k, with R = log p - log q,
+Components are added one by one, where log p - log q is largest among the draws so far, and every
+component moves by natural-gradient steps in a trust region of its own. This is the method of Arenz,
+Neumann and Zhong 2018 and of Arenz et al. 2023 (GMMVI), with the message of
+`vijax.estimator.least_squares`: for component k, with R = log p - log q,
 
     L' grad R  ~  a - B e   on draws x = m + L e of it,     a and I + B the slope and curvature of its step,
     log w_k <- log w_k + rho E_k[R], normalised.
 
-No draw is forgotten: all of them serve all components at every step, each with the weight N_k(x) / (density of all
-draws), and a component is drawn from anew only where they are too few for it, by their effective number (Arenz, Zhong
-and Neumann 2020, section 4.2). So gradients go where components have moved to.
-"""
+No draw is forgotten: all of them serve all components at every step, each with the weight N_k(x) /
+(density of all draws), and a component is drawn from anew only where they are too few for it, by
+their effective number (Arenz, Zhong and Neumann 2020, section 4.2). So gradients go where
+components have moved to."""
 
 from __future__ import annotations
 
@@ -27,30 +28,38 @@ from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.estimator.scores import regression
 from vijax.verdict.report import Ended
 
-MOST_PARTS, MOST_DIM = 8, 50  # largest number of components; and of variables up to which a mixture is tried unasked
+MOST_PARTS, MOST_DIM = (
+    8,
+    50,
+)  # largest number of components; and of variables up to which a mixture is tried unasked
 FEWEST_DRAWS, WANTED = 16, 4
-"""Draws of a component at a time, at least; and the multiple of them that it needs, effectively, at every step."""
+"""Draws of a component at a time, at least; and the multiple of them that it needs, effectively, at
+every step."""
 RADIUS = 0.4  # nats that a component may move in a step
 REPEATS = 2  # steps on the same draws
 PACE = 12
-"""Gradients for each variable, at least, between one component and the next: with fewer, fewer components serve
-better."""
+"""Gradients for each variable, at least, between one component and the next: with fewer, fewer
+components serve better."""
 WINDOW, LEVEL = 500, 0.01
-"""A mixture has settled where its mean ELBO over `WINDOW` gradients, against that over as many before, rises by less
-than `LEVEL` nats in a thousand."""
+"""A mixture has settled where its mean ELBO over `WINDOW` gradients, against that over as many
+before, rises by less than `LEVEL` nats in a thousand."""
 ENOUGH = 1e-3
-"""Nats from the posterior, by the draws so far, below which no further component is added: draws show nothing of where
-there are none."""
-LOWEST = 30.0  # least value of log p - log q, in nats below the median: lower ones, as where p is zero, count as this
+"""Nats from the posterior, by the draws so far, below which no further component is added: draws
+show nothing of where there are none."""
+# least value of log p - log q, in nats below the median: lower ones, as where p is zero, count as
+# this
+LOWEST = 30.0
 BOLD, DECAY = 0.5, 0.02
-"""Size of the steps while components are added, and the rate at which they get shorter after that."""
+"""Size of the steps while components are added, and the rate at which they get shorter after
+that."""
 SMALLEST, NEW = 1e-4, 0.1  # smallest weight of a component, and weight of a new one
 OUTLOOKS = 3.0, 10.0, 30.0
-"""A new component goes where log p - max(log q, peak of log q less so many nats) is largest. The three take turns, so
-that some components are near the mass and some in the tails (Arenz et al. 2023, section 4.3)."""
+"""A new component goes where log p - max(log q, peak of log q less so many nats) is largest. The
+three take turns, so that some components are near the mass and some in the tails (Arenz et al.
+2023, section 4.3)."""
 
 
-# --- mixtures ---------------------------------------------------------------------------------------------------------
+# --- mixtures -------------------------------------------------------------------------------------
 class Mixture(NamedTuple):
     """sum_k w_k N_k."""
 
@@ -73,13 +82,20 @@ class Mixture(NamedTuple):
         """0: there are none beside the covariances."""
         return 0
 
-    def drawn(self, size: int, seed: Any) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
-        """Returns draws, and log q there. The shares of the components are as exact as whole numbers can be."""
+    def drawn(
+        self, size: int, seed: Any
+    ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
+        """Returns draws, and log q there. The shares of the components are as exact as whole
+        numbers can be."""
         rng = np.random.default_rng(seed)
         places = (np.arange(size) + rng.uniform()) / size
-        counts = np.bincount(np.searchsorted(np.cumsum(self.weights)[:-1], places), minlength=len(self.parts))
+        counts = np.bincount(
+            np.searchsorted(np.cumsum(self.weights)[:-1], places), minlength=len(self.parts)
+        )
         dim = len(self.parts[0].mean)
-        each = [part.at(rng.normal(size=(n, dim))) for part, n in zip(self.parts, counts, strict=True)]
+        each = [
+            part.at(rng.normal(size=(n, dim))) for part, n in zip(self.parts, counts, strict=True)
+        ]
         x = rng.permutation(np.concatenate(each))
         return x, self.log_prob(x)
 
@@ -98,7 +114,8 @@ class Mixture(NamedTuple):
         return sum(share[:, None] * score for share, score in zip(shares, of_each, strict=True))
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
-        """Returns the squared distance from the mean of the nearest component, in its standard deviations."""
+        """Returns the squared distance from the mean of the nearest component, in its standard
+        deviations."""
         return min(part.distance(x) for part in self.parts)
 
     def within(self, frame: Gaussian) -> NormalMixture:
@@ -106,14 +123,20 @@ class Mixture(NamedTuple):
         inside = lambda x: linalg.solve_triangular(frame.scale, x, lower=True)
         factors = np.stack([inside(part.scale) for part in self.parts])
         scales = np.diagonal(factors, axis1=1, axis2=2)
-        triangles = np.tril(factors, -1) / scales[..., None] + np.stack([np.diag(np.log(s)) for s in scales])
+        triangles = np.tril(factors, -1) / scales[..., None] + np.stack(
+            [np.diag(np.log(s)) for s in scales]
+        )
         centers = np.stack([inside(part.mean - frame.mean) for part in self.parts])
-        as_floats = (jnp.asarray(a, jnp.result_type(float)) for a in (np.log(self.weights), centers, triangles))
+        as_floats = (
+            jnp.asarray(a, jnp.result_type(float))
+            for a in (np.log(self.weights), centers, triangles)
+        )
         return NormalMixture(*as_floats)
 
 
 class Bank(NamedTuple):
-    """All draws so far, with log p and its gradient there: draws of one mixture of the normals that made them."""
+    """All draws so far, with log p and its gradient there: draws of one mixture of the normals that
+    made them."""
 
     x: Float[np.ndarray, "draws D"]  # the draws
     values: Float[np.ndarray, " draws"]  # log p, -inf where it is zero
@@ -129,34 +152,41 @@ class Bank(NamedTuple):
 
     @property
     def log_prob(self) -> Float[np.ndarray, " draws"]:
-        """Log density of the mixture that all draws are of (Veach and Guibas 1995: the balance heuristic)."""
+        """Log density of the mixture that all draws are of (Veach and Guibas 1995: the balance
+        heuristic)."""
         return self.log_mass - np.log(len(self.x))
 
-    def with_draws(self, part: Gaussian, x: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> Bank:
+    def with_draws(
+        self, part: Gaussian, x: np.ndarray, values: np.ndarray, slopes: np.ndarray
+    ) -> Bank:
         """Returns it with draws of one more normal."""
         parts, counts = (*self.parts, part), (*self.counts, len(x))
         before = np.logaddexp(self.log_mass, np.log(len(x)) + part.log_prob(self.x))
-        new = special.logsumexp(Mixture(np.ones(len(parts)), parts).log_densities(x), 0, b=np.array(counts)[:, None])
+        new = special.logsumexp(
+            Mixture(np.ones(len(parts)), parts).log_densities(x), 0, b=np.array(counts)[:, None]
+        )
         x, values, slopes = (
-            np.concatenate(pair) for pair in ((self.x, x), (self.values, values), (self.slopes, slopes))
+            np.concatenate(pair)
+            for pair in ((self.x, x), (self.values, values), (self.slopes, slopes))
         )
         return Bank(x, values, slopes, parts, counts, np.concatenate([before, new]))
 
 
-# --- the fit ----------------------------------------------------------------------------------------------------------
+# --- the fit --------------------------------------------------------------------------------------
 def draws_of_each(dim: int) -> int:
     """Returns the number of draws of a component at a time: the next power of two."""
     return max(FEWEST_DRAWS, 1 << (dim - 1).bit_length())
 
 
 def fewest_gradients(dim: int) -> int:
-    """Returns the least number of gradients of a mixture: two components, and a few steps to settle."""
+    """Returns the least number of gradients of a mixture: two components, and a few steps to
+    settle."""
     return 4 * WANTED * draws_of_each(dim)
 
 
 def fit(run: Run, start: Gaussian, rivals: list[Gaussian], seed: int) -> Mixture:
-    """Returns the mixture nearest to the target, by the ELBO, from the best normal and normals at other modes on. About
-    half of the gradients go while components are added."""
+    """Returns the mixture nearest to the target, by the ELBO, from the best normal and normals at
+    other modes on. About half of the gradients go while components are added."""
     target = run.target
     parts = (start, *rivals[: MOST_PARTS - 1])
     walk = _Walk(run, Mixture(np.full(len(parts), 1 / len(parts)), parts), seed)
@@ -166,7 +196,11 @@ def fit(run: Run, start: Gaussian, rivals: list[Gaussian], seed: int) -> Mixture
     if not rivals:  # the best normal wants no steps, but company
         walk.add(start.scale)
     due = first + pace
-    while walk.step(BOLD) and len(walk.q.parts) < MOST_PARTS and target.num_gradients <= first + half + pace:
+    while (
+        walk.step(BOLD)
+        and len(walk.q.parts) < MOST_PARTS
+        and target.num_gradients <= first + half + pace
+    ):
         if target.num_gradients >= due:
             if walk.gap() < ENOUGH:
                 break
@@ -187,10 +221,12 @@ class _Walk:
         self._spent: list[int] = []
 
     def look(self) -> bool:
-        """Draws of the components of which there are too few effective draws, or else of one in turn. False where no
-        gradients are left."""
+        """Draws of the components of which there are too few effective draws, or else of one in
+        turn. False where no gradients are left."""
         known = self._known()
-        wanted = [k for k in range(len(known)) if known[k] < WANTED * self._size] or [self._draws % len(known)]
+        wanted = [k for k in range(len(known)) if known[k] < WANTED * self._size] or [
+            self._draws % len(known)
+        ]
         if not self._run.affords(self._size * len(wanted)):
             return False
         for k in wanted:
@@ -198,19 +234,23 @@ class _Walk:
         return True
 
     def _known(self) -> Float[np.ndarray, " K"]:
-        """Returns the effective number of draws of each component: the inverse of the sum of squared weights."""
+        """Returns the effective number of draws of each component: the inverse of the sum of
+        squared weights."""
         if not len(self._bank.x):
             return np.zeros(len(self.q.parts))
         shares = special.softmax(self.q.log_densities(self._bank.x) - self._bank.log_mass, 1)
         return 1 / (shares**2).sum(1)
 
     def _draw(self, k: int) -> None:
-        x = self.q.parts[k].at(noise_of(self._size, self._target.dim, [self._seed, 11, self._draws]))
+        x = self.q.parts[k].at(
+            noise_of(self._size, self._target.dim, [self._seed, 11, self._draws])
+        )
         self._bank = self._bank.with_draws(self.q.parts[k], x, *self._target.slopes(x))
         self._draws += 1
 
     def step(self, rho: float) -> bool:
-        """Moves every component and weight, twice on the same draws. False where no gradients are left."""
+        """Moves every component and weight, twice on the same draws. False where no gradients are
+        left."""
         if self._run.stopped() or not self.look():
             return False
         for _ in range(REPEATS):
@@ -223,8 +263,13 @@ class _Walk:
         gains = shares @ self._ratios(bank.x, bank.values)
         self._trace.append(float(self.q.weights @ gains))
         self._spent.append(self._target.num_gradients)
-        scores = np.where(np.isfinite(bank.values)[:, None], bank.slopes - self.q.scores(bank.x), 0.0)
-        parts = [_moved(part, bank.x, scores, share, rho) for part, share in zip(self.q.parts, shares, strict=True)]
+        scores = np.where(
+            np.isfinite(bank.values)[:, None], bank.slopes - self.q.scores(bank.x), 0.0
+        )
+        parts = [
+            _moved(part, bank.x, scores, share, rho)
+            for part, share in zip(self.q.parts, shares, strict=True)
+        ]
         self.q = Mixture(_normalised(np.log(self.q.weights) + rho * gains), tuple(parts))
 
     def gap(self) -> float:
@@ -243,16 +288,19 @@ class _Walk:
         self.q = Mixture(weights, (*self.q.parts, Gaussian(place, scale, -np.inf)))
 
     def settled(self) -> Mixture:
-        """Takes steps that get shorter, until the ELBO rises no more or gradients are spent; returns the mixture."""
+        """Takes steps that get shorter, until the ELBO rises no more or gradients are spent;
+        returns the mixture."""
         first, count, rise = self._target.num_gradients, 0, np.inf
         while rise >= LEVEL and self.step(min(BOLD, 1 / (1 + DECAY * count))):
             count, rise = count + 1, self._rise(first)
         ended = Ended.CONVERGED if rise < LEVEL else Ended.SPENT
-        return self.q._replace(elbo=self._trace[-1], trace=tuple(self._trace), ended=ended, rise=rise)
+        return self.q._replace(
+            elbo=self._trace[-1], trace=tuple(self._trace), ended=ended, rise=rise
+        )
 
     def _rise(self, first: int) -> float:
-        """Returns the nats that the ELBO rises in a thousand gradients, from the last but one window to the last;
-        infinite where there are not two windows since `first`."""
+        """Returns the nats that the ELBO rises in a thousand gradients, from the last but one
+        window to the last; infinite where there are not two windows since `first`."""
         now = self._target.num_gradients
         if now - first < 2 * WINDOW:
             return np.inf
@@ -268,12 +316,16 @@ class _Walk:
         return np.maximum(found, (np.median(known) if len(known) else 0.0) - LOWEST)
 
 
-def _moved(part: Gaussian, x: np.ndarray, scores: np.ndarray, weights: np.ndarray, rho: float) -> Gaussian:
+def _moved(
+    part: Gaussian, x: np.ndarray, scores: np.ndarray, weights: np.ndarray, rho: float
+) -> Gaussian:
     """Returns a component after its step; unchanged where it has too few effective draws."""
     dim = x.shape[1]
     if 1 / (weights**2).sum() < 2 * (dim + 1):
         return part
-    slope, curvature = regression(part.whitened(x), scores @ part.scale, diagonal=False, xp=np, weights=weights)
+    slope, curvature = regression(
+        part.whitened(x), scores @ part.scale, diagonal=False, xp=np, weights=weights
+    )
     return step(part, slope, np.eye(dim) + curvature, RADIUS, rho).to
 
 

@@ -1,9 +1,9 @@
-"""Searches for the modes of a log density, from starts near zero and from starts as far apart as the prior is wide.
+"""Searches for the modes of a log density, from starts near zero and from starts as far apart as
+the prior is wide.
 
-The prior's width is measured for each coordinate, with all others at zero, by the quantiles of one standard deviation
-along a line. A density whose prior is not given separately, or says nothing of a coordinate, is looked at further and
-further out.
-"""
+The prior's width is measured for each coordinate, with all others at zero, by the quantiles of one
+standard deviation along a line. A density whose prior is not given separately, or says nothing of a
+coordinate, is looked at further and further out."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from vijax.lbfgs import Mode, Point, Slopes, maximise, never
 from vijax.verdict.target import MOST_NUMBERS, Target
 
 MOST_JUDGED, MANY, DENSE = 8, 50, 300
-"""The bound is computed at so many modes, and at half as many beyond `MANY` variables; the full Hessian is used up to
-`DENSE` variables."""
-MOST_LOST = 2  # searches that were cut short away from a mode: the Hessian is computed at the ends of so many
+"""The bound is computed at so many modes, and at half as many beyond `MANY` variables; the full
+Hessian is used up to `DENSE` variables."""
+# searches that were cut short away from a mode: the Hessian is computed at the ends of so many
+MOST_LOST = 2
 AGAIN, TIMES = 50, 4  # steps of a search that begins again, and how often it may
-ARRIVED = 0.5  # nats that Newton's step may still promise at a mode: a search may stop early in a narrow valley
+# nats that Newton's step may still promise at a mode: a search may stop early in a narrow valley
+ARRIVED = 0.5
 
 
 MANY_WIDTHS, SOME_WIDTHS = 300, 24
-"""Variables from which on a density that is one function is measured at so many entries of each variable."""
+"""Variables from which on a density that is one function is measured at so many entries of each
+variable."""
 
 
 class Found(NamedTuple):
@@ -36,7 +39,8 @@ class Found(NamedTuple):
 
     mode: Mode  # the mode
     num_starts: int  # number of searches that ended there
-    # Rough bound of the normal with the curvature there; -inf where it was not computed, or it is no mode
+    # Rough bound of the normal with the curvature there; -inf where it was not computed, or it is
+    # no mode
     elbo: float = -np.inf
 
 
@@ -48,9 +52,12 @@ class Searched(NamedTuple):
     num_starts: int  # number of searches
 
 
-def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never) -> list[Found]:
-    """Returns the modes, best first. Half of the searches begin within 2 of zero, in free coordinates, the others as
-    far apart as the prior is wide. Raises ValueError: the density is finite at no start, or has no gradient."""
+def find_modes(
+    target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never
+) -> list[Found]:
+    """Returns the modes, best first. Half of the searches begin within 2 of zero, in free
+    coordinates, the others as far apart as the prior is wide. Raises ValueError: the density is
+    finite at no start, or has no gradient."""
     near = np.random.default_rng(seed).uniform(-BOX, BOX, (-(-num_starts // 2), target.dim))
     check_slopes(target, target.variables, near)
     of = prior_scales(target)
@@ -65,9 +72,16 @@ def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[],
 
     ends = maximise(scaled, begin / units, stopped=stopped, on_one_hill=same_hill)
     remedy = "Look for logarithms of zero and supports that the variables do not declare."
-    require(bool(ends), "log_density", f"a finite one at any of {num_starts} random starts", "none", remedy)
+    require(
+        bool(ends),
+        "log_density",
+        f"a finite one at any of {num_starts} random starts",
+        "none",
+        remedy,
+    )
     best, *others = _distinct(ends)
-    # In a bent valley a search may stop because its memory is of the curvature elsewhere: it begins again.
+    # In a bent valley a search may stop because its memory is of the curvature elsewhere: it begins
+    # again.
     is_high = lambda mode: mode.value > best.mode.value - 10 - target.dim
     again = lambda mode: _searched_again(scaled, mode, stopped) if is_high(mode) else mode
     repeated = [best, *(one._replace(mode=again(one.mode)) for one in others)]
@@ -77,8 +91,8 @@ def find_modes(target: Target, seed: int, num_starts: int, stopped: Callable[[],
 
 
 def _searched_again(slopes: Slopes, mode: Mode, stopped: Callable[[], bool]) -> Mode:
-    """Searches from a mode, and from where that ends, until a search gains nothing. That one has seen no curvature, so
-    its end does not count."""
+    """Searches from a mode, and from where that ends, until a search gains nothing. That one has
+    seen no curvature, so its end does not count."""
     for _ in range(TIMES):
         then = maximise(slopes, mode.x[None], AGAIN, stopped=stopped)[0]
         if then.value < mode.value + DIP:
@@ -88,8 +102,8 @@ def _searched_again(slopes: Slopes, mode: Mode, stopped: Callable[[], bool]) -> 
 
 
 def _distinct(ends: list[Mode]) -> list[Found]:
-    """Returns the modes that differ by more than a search's inaccuracy, with the number of searches that ended
-    there."""
+    """Returns the modes that differ by more than a search's inaccuracy, with the number of searches
+    that ended there."""
     found: list[Found] = []
     for mode in ends:
         at = next((i for i, one in enumerate(found) if _are_same(one.mode, mode)), None)
@@ -101,16 +115,21 @@ def _distinct(ends: list[Mode]) -> list[Found]:
 
 
 def _are_same(one: Mode, other: Mode) -> bool:
-    return abs(one.value - other.value) < 0.1 and bool(np.all(abs(one.x - other.x) < one.sds + other.sds))
+    return abs(one.value - other.value) < 0.1 and bool(
+        np.all(abs(one.x - other.x) < one.sds + other.sds)
+    )
 
 
-# --- their bounds -----------------------------------------------------------------------------------------------------
-def with_bounds(target: Target, found: list[Found], seed: int, is_cut: bool = False) -> tuple[list[Found], Gaussian]:
-    """Returns the modes with rough bounds of the normals there, and the normal with the highest bound.
+# --- their bounds ---------------------------------------------------------------------------------
+def with_bounds(
+    target: Target, found: list[Found], seed: int, is_cut: bool = False
+) -> tuple[list[Found], Gaussian]:
+    """Returns the modes with rough bounds of the normals there, and the normal with the highest
+    bound.
 
-    Modes far below the highest have no bound. Where searches were cut short (`is_cut`), normals are computed at the
-    first few of their ends that are no modes: these have no bound either, but may be the best normal.
-    """
+    Modes far below the highest have no bound. Where searches were cut short (`is_cut`), normals are
+    computed at the first few of their ends that are no modes: these have no bound either, but may
+    be the best normal."""
     noise = noise_of(32, target.dim, [seed, 99])
     most = MOST_JUDGED if target.dim <= MANY else MOST_JUDGED // 2
     judged, normals, lost = list(found), [], 0
@@ -118,7 +137,9 @@ def with_bounds(target: Target, found: list[Found], seed: int, is_cut: bool = Fa
         mode = one.mode
         if mode.value < found[0].mode.value - 10 - target.dim or (is_cut and lost == MOST_LOST):
             continue
-        q, promised = laplace(target, mode) if target.dim <= DENSE else (Gaussian(mode.x, mode.sds, 0.0), 0.0)
+        q, promised = (
+            laplace(target, mode) if target.dim <= DENSE else (Gaussian(mode.x, mode.sds, 0.0), 0.0)
+        )
         normals.append(q._replace(elbo=rough_bound(target, q, noise)))
         if promised >= ARRIVED:
             lost += 1
@@ -133,19 +154,25 @@ def rough_bound(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]
     return float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
 
 
-# --- starts -----------------------------------------------------------------------------------------------------------
+# --- starts ---------------------------------------------------------------------------------------
 BOX = 2.0  # half the width of the box in which half of all searches begin
 LINE = np.concatenate([-(2.0 ** np.arange(34, -4, -1)), [0.0], 2.0 ** np.arange(-3, 35)])
 """Points at which a prior is evaluated: its width is then known to a small factor, up to 1e10."""
 FINE = np.interp(np.arange(8 * len(LINE) - 7) / 8, np.arange(len(LINE)), LINE)
-"""Points of the integral over the line; between two of them the logarithm of the prior is taken to be straight."""
-AT_EDGE = 0.02  # a prior with more than this share of its mass at the ends of the line counts as unknown
+"""Points of the integral over the line; between two of them the logarithm of the prior is taken to
+be straight."""
+AT_EDGE = (
+    0.02  # a prior with more than this share of its mass at the ends of the line counts as unknown
+)
 OUT = 1.0, 3.0, 9.0
-"""Where the prior is unknown starts are so many times as far out as the density itself, or the box, reaches: a third of
-them each."""
+"""Where the prior is unknown starts are so many times as far out as the density itself, or the box,
+reaches: a third of them each."""
 CANDIDATES, TRIED = 16, 4
-"""Random points for each start; and the highest of them that are checked, for each start, to be on different hills."""
-BETWEEN = np.array([0.0625, 0.25, 0.5, 0.75])  # points between two others at which a valley is looked for
+"""Random points for each start; and the highest of them that are checked, for each start, to be on
+different hills."""
+BETWEEN = np.array(
+    [0.0625, 0.25, 0.5, 0.75]
+)  # points between two others at which a valley is looked for
 DIP = 0.1  # least depth of a valley, in nats
 
 
@@ -162,12 +189,17 @@ class Scales(NamedTuple):
 def prior_scales(target: Target) -> Scales:
     """Measures middle and width of the prior, coordinate by coordinate.
 
-    A density of many variables without a separate prior, each value of which reads all data, is measured at some
-    entries of each variable; the others are taken to be as wide as these are in the middle."""
+    A density of many variables without a separate prior, each value of which reads all data, is
+    measured at some entries of each variable; the others are taken to be as wide as these are in
+    the middle."""
     dim = target.dim
     places = [np.asarray(entries) for entries in target.variables.places.values()]
     is_sampled = dim > MANY_WIDTHS and not target.has_prior
-    measured = np.sort(np.concatenate([some_of(entries) for entries in places])) if is_sampled else np.arange(dim)
+    measured = (
+        np.sort(np.concatenate([some_of(entries) for entries in places]))
+        if is_sampled
+        else np.arange(dim)
+    )
     widths = _widths(target, measured)
     is_known = np.array([one is not None for one in widths])
     middle, width = np.array([one or (0.0, BOX) for one in widths]).T
@@ -176,7 +208,8 @@ def prior_scales(target: Target) -> Scales:
 
 
 def some_of(entries: Int[np.ndarray, " n"]) -> Int[np.ndarray, " some"]:
-    """Entries of a variable at which the density is measured: all of a small one, else some, evenly spread.
+    """Entries of a variable at which the density is measured: all of a small one, else some, evenly
+    spread.
 
     >>> some_of(np.arange(5)).tolist(), len(some_of(np.arange(1000)))
     ([0, 1, 2, 3, 4], 24)
@@ -199,7 +232,9 @@ def _for_all(some: Scales, measured: Int[np.ndarray, " some"], places: list[np.n
     return some._replace(middle=middle, width=width, is_known=is_known)
 
 
-def _widths(target: Target, coordinates: Int[np.ndarray, " some"]) -> list[tuple[float, float] | None]:
+def _widths(
+    target: Target, coordinates: Int[np.ndarray, " some"]
+) -> list[tuple[float, float] | None]:
     """Middle and width along these coordinates, all others zero; None where they are not known."""
     widths: list[tuple[float, float] | None] = []
     at_once = max(MOST_NUMBERS // (target.dim * len(LINE)), 1)
@@ -213,7 +248,8 @@ def _widths(target: Target, coordinates: Int[np.ndarray, " some"]) -> list[tuple
 
 
 def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | None:
-    """Returns middle and half distance of the quantiles of one standard deviation; None where the mass is at the ends.
+    """Returns middle and half distance of the quantiles of one standard deviation; None where the
+    mass is at the ends.
 
     >>> middle, width = _along_line(-0.5 * ((LINE - 3) / 8) ** 2)
     >>> print(f"{middle:.0f} {width:.0f}")
@@ -237,11 +273,15 @@ def _along_line(values: Float[np.ndarray, " points"]) -> tuple[float, float] | N
 
 
 def wide_starts(target: Target, of: Scales, count: int, seed: int) -> Float[np.ndarray, "count D"]:
-    """Returns starts from random points as far apart as the prior is wide: high ones on different hills, and others at
-    random."""
+    """Returns starts from random points as far apart as the prior is wide: high ones on different
+    hills, and others at random."""
     rng, size = np.random.default_rng([seed, 5]), CANDIDATES * count
     further = np.asarray(OUT)[rng.permutation(size) % len(OUT)][:, None]
-    width = np.where(of.is_known, of.width, BOX * further) if of.is_prior else np.maximum(of.width, BOX) * further
+    width = (
+        np.where(of.is_known, of.width, BOX * further)
+        if of.is_prior
+        else np.maximum(of.width, BOX) * further
+    )
     x = of.middle + width * rng.normal(size=(size, target.dim))
     values = target.values(x)
     order = np.argsort(-values, kind="stable")
@@ -258,7 +298,8 @@ def wide_starts(target: Target, of: Scales, count: int, seed: int) -> Float[np.n
 
 
 def on_one_hill(target: Target, low: Mode | Point, high: Mode | Point) -> bool:
-    """Says whether there is no valley on the way from the lower of two points to the higher one (Ursem 1999)."""
+    """Says whether there is no valley on the way from the lower of two points to the higher one
+    (Ursem 1999)."""
     between = low.x + BETWEEN[:, None] * (high.x - low.x)
     rounding = 10 * target.epsilon * abs(high.value)
     return bool(target.values(between).min() >= low.value - DIP - rounding)

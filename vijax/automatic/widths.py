@@ -1,13 +1,13 @@
-"""Looks for parts of the posterior about the same place as q, but of another width: a spike inside a slab, or a slab
-about a spike. No search for modes ends there, and no draw of q reaches it.
+"""Looks for parts of the posterior about the same place as q, but of another width: a spike inside
+a slab, or a slab about a spike. No search for modes ends there, and no draw of q reaches it.
 
 Each component N of q is made c times as wide, in all coordinates or in one. Its bound is then
 
     E[log p(m + S (x - m))] + log |S| + entropy of N,    S = c I or with one entry c,
 
-on draws x of N. Where the posterior has one width, this falls as c leaves 1, on either side. Where it rises again, to a
-bound near that of q, and q is far below p there, there is a part that q does not describe.
-"""
+on draws x of N. Where the posterior has one width, this falls as c leaves 1, on either side. Where
+it rises again, to a bound near that of q, and q is far below p there, there is a part that q does
+not describe."""
 
 from __future__ import annotations
 
@@ -61,9 +61,13 @@ class Width(NamedTuple):
 
 
 def other_widths(target: Target, q: Gaussian | Mixture, own: float, seed: int) -> list[Width]:
-    """Returns parts of other widths that q does not describe, the weightiest first; at most one for each coordinate.
-    `own` is the bound of q."""
-    parts = [q] if isinstance(q, Gaussian) else [q.parts[k] for k in np.argsort(-q.weights)[:MOST_PARTS]]
+    """Returns parts of other widths that q does not describe, the weightiest first; at most one for
+    each coordinate. `own` is the bound of q."""
+    parts = (
+        [q]
+        if isinstance(q, Gaussian)
+        else [q.parts[k] for k in np.argsort(-q.weights)[:MOST_PARTS]]
+    )
     best: dict[int | None, Width] = {}
     for part in parts:
         look = _Look(target, part, seed)
@@ -80,7 +84,11 @@ def share_of(widths: Sequence[Width], own: float) -> float:
 
 
 def _is_beyond(
-    target: Target, q: Gaussian | Mixture, normal: Gaussian, noise: Float[np.ndarray, "draws D"], own: float
+    target: Target,
+    q: Gaussian | Mixture,
+    normal: Gaussian,
+    noise: Float[np.ndarray, "draws D"],
+    own: float,
 ) -> bool:
     """Tells whether p is above q at draws of a normal."""
     x = normal.at(noise)
@@ -92,7 +100,9 @@ class _Look:
 
     def __init__(self, target: Target, part: Gaussian, seed: int):
         noise = noise_of(DRAWS, target.dim, [seed, 12])
-        self.noise = noise / np.sqrt((noise**2).mean(0))  # at other widths squares count, and their noise would
+        self.noise = noise / np.sqrt(
+            (noise**2).mean(0)
+        )  # at other widths squares count, and their noise would
         self._target, self._part = target, part
 
     def widths(self, least: float) -> list[Width]:
@@ -113,8 +123,15 @@ class _Look:
         near = times * FINER
         bounds = self._bounds([coordinate], near)[0]
         place = int(np.argmax(bounds))
-        normal = self._part._replace(scale=self._factors(coordinate, near[place])[:, None] * self._part.scale)
-        return Width(coordinate, float(near[place]), float(bounds[place]), normal._replace(elbo=float(bounds[place])))
+        normal = self._part._replace(
+            scale=self._factors(coordinate, near[place])[:, None] * self._part.scale
+        )
+        return Width(
+            coordinate,
+            float(near[place]),
+            float(bounds[place]),
+            normal._replace(elbo=float(bounds[place])),
+        )
 
     def _factors(self, coordinate: int | None, times: float) -> Float[np.ndarray, " D"]:
         factors = np.ones(self._target.dim)
@@ -125,7 +142,9 @@ class _Look:
         self, each: Sequence[int | None], times: Float[np.ndarray, " widths"]
     ) -> Float[np.ndarray, "coordinates widths"]:
         """Returns the bounds of the component with coordinates that are so many times as wide."""
-        factors = np.stack([[self._factors(coordinate, one) for one in times] for coordinate in each])
+        factors = np.stack(
+            [[self._factors(coordinate, one) for one in times] for coordinate in each]
+        )
         apart = self._part.at(self.noise) - self._part.mean
         x = self._part.mean + factors[:, :, None] * apart
         values = self._target.values(x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
@@ -134,6 +153,7 @@ class _Look:
 
 
 def _that_rises(bounds: Float[np.ndarray, " widths"]) -> int | None:
-    """Returns the best width after the first, before which the bound is lower; None where it only falls."""
+    """Returns the best width after the first, before which the bound is lower; None where it only
+    falls."""
     place = 1 + int(np.argmax(bounds[1:]))
     return place if bounds[place] > bounds[:place].min() + RISES else None

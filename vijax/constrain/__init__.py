@@ -1,8 +1,8 @@
-"""Constraints of points, and free coordinates in which points are learnt: any real numbers are coordinates of a point.
+"""Constraints of points, and free coordinates in which points are learnt: any real numbers are
+coordinates of a point.
 
-Each is a frozen dataclass, equal by value: `point` is the map and `free` its inverse, `log_det` its log determinant,
-`holds` the support, `free_shape` the shape of the coordinates.
-"""
+Each is a frozen dataclass, equal by value: `point` is the map and `free` its inverse, `log_det` its
+log determinant, `holds` the support, `free_shape` the shape of the coordinates."""
 
 from vijax.constrain.base import Constraint as Constraint
 from vijax.constrain.matrices import correlation_cholesky as correlation_cholesky

@@ -13,9 +13,8 @@ from jaxtyping import Array, Bool, Float
 class Constraint(abc.ABC):
     """A set of arrays and a smooth map onto it from free coordinates.
 
-    Wrong shapes raise ValueError, under `jit` too. Values are not checked: for a point outside the set `free` is NaN or
-    infinite, and `holds` is false.
-    """
+    Wrong shapes raise ValueError, under `jit` too. Values are not checked: for a point outside the
+    set `free` is NaN or infinite, and `holds` is false."""
 
     @abc.abstractmethod
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*free"]:
@@ -34,11 +33,13 @@ class Constraint(abc.ABC):
         """True where a number of an array satisfies the constraint."""
 
     def free_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the free coordinates of an array of a given shape; ValueError where no such array can satisfy the
-        constraint.
+        """Shape of the free coordinates of an array of a given shape; ValueError where no such
+        array can satisfy the constraint.
 
         >>> from vijax.constrain import positive_definite, simplex
         >>> simplex().free_shape((7, 3)), positive_definite().free_shape((4, 4))
         ((7, 2), (10,))
         """
-        return jax.eval_shape(self.free, jax.ShapeDtypeStruct(tuple(shape), jnp.result_type(float))).shape
+        return jax.eval_shape(
+            self.free, jax.ShapeDtypeStruct(tuple(shape), jnp.result_type(float))
+        ).shape

@@ -1,4 +1,5 @@
-"""Constraints of square matrices in the last two axes: positive definite ones, and factors of correlations."""
+"""Constraints of square matrices in the last two axes: positive definite ones, and factors of
+correlations."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from vijax.constrain.base import Constraint
 
 @dataclasses.dataclass(frozen=True)
 class positive_definite(Constraint):
-    """Symmetric positive definite matrices X = L L' of the last two axes, by the lower triangle of L, row by row, with
-    the logarithms of its diagonal.
+    """Symmetric positive definite matrices X = L L' of the last two axes, by the lower triangle of
+    L, row by row, with the logarithms of its diagonal.
 
-    The density is with respect to the entries of X on and below the diagonal, as a Wishart's is. Where the condition
-    number of X is beyond the precision (about 1e7 in float32), X has lost its factor: `free` does not return the
-    coordinates, and `holds` may be false. `point` and `log_det` stay finite.
+    The density is with respect to the entries of X on and below the diagonal, as a Wishart's is.
+    Where the condition number of X is beyond the precision (about 1e7 in float32), X has lost its
+    factor: `free` does not return the coordinates, and `holds` may be false. `point` and `log_det`
+    stay finite.
 
     >>> print(positive_definite().point(jnp.zeros(3)))
     [[1. 0.]
@@ -39,7 +41,8 @@ class positive_definite(Constraint):
         return factor @ factor.mT
 
     def log_det(self, free: Float[Array, "*batch D*(D+1)/2"]) -> Float[Array, ""]:
-        """sum_i log 2 + (D - i + 2) log L_ii, i = 1..D (Muirhead 1982, theorem 2.1.9; one log L_ii is that of exp)."""
+        """sum_i log 2 + (D - i + 2) log L_ii, i = 1..D (Muirhead 1982, theorem 2.1.9; one log L_ii
+        is that of exp)."""
         logs = diagonal_of(fill(free, True))
         powers = jnp.arange(logs.shape[-1] + 1, 1, -1, dtype=logs.dtype)
         return jnp.sum(math.log(2.0) + powers * logs)
@@ -50,7 +53,9 @@ class positive_definite(Constraint):
         largest = jnp.max(jnp.abs(x), (-2, -1), keepdims=True)
         is_symmetric = jnp.abs(x - x.mT) <= 1e-4 * largest
         is_definite = jnp.isfinite(jnp.linalg.cholesky(x))
-        return jnp.broadcast_to(jnp.all(is_symmetric & is_definite, (-2, -1), keepdims=True), jnp.shape(x))
+        return jnp.broadcast_to(
+            jnp.all(is_symmetric & is_definite, (-2, -1), keepdims=True), jnp.shape(x)
+        )
 
 
 def _with_diagonal(matrix: Array, diagonal: Array) -> Float[Array, "*batch D D"]:
@@ -65,11 +70,11 @@ def _unit_like(x: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class correlation_cholesky(Constraint):
-    """Lower triangular L with positive diagonal and rows of length one, so that L L' is a correlation matrix. Its
-    coordinates are the ratios L_ij / L_ii below the diagonal, row by row.
+    """Lower triangular L with positive diagonal and rows of length one, so that L L' is a
+    correlation matrix. Its coordinates are the ratios L_ij / L_ii below the diagonal, row by row.
 
-    The map is `CorrelationCholesky` of TensorFlow Probability. The density is with respect to the entries below the
-    diagonal, as in Lewandowski, Kurowicka and Joe (2009), LKJ.
+    The map is `CorrelationCholesky` of TensorFlow Probability. The density is with respect to the
+    entries below the diagonal, as in Lewandowski, Kurowicka and Joe (2009), LKJ.
 
     >>> factor = correlation_cholesky().point(jnp.array([1.0]))
     >>> print((factor @ factor.T).round(3))
@@ -109,8 +114,8 @@ def require_square(argument: str, x: Any) -> int:
 
 
 def fill(entries: Float[Array, "*batch entries"], diagonal: bool) -> Float[Array, "*batch D D"]:
-    """Lower triangular matrices of these entries, row by row, with the diagonal or without; ValueError where they fill
-    no triangle.
+    """Lower triangular matrices of these entries, row by row, with the diagonal or without;
+    ValueError where they fill no triangle.
 
     >>> print(fill(jnp.array([1.0, 2.0, 3.0]), True))
     [[1. 0.]
@@ -120,13 +125,20 @@ def fill(entries: Float[Array, "*batch entries"], diagonal: bool) -> Float[Array
     count = shape[-1] if shape else -1
     rows = (math.isqrt(8 * max(count, 0) + 1) - 1) // 2
     triangular = rows * (rows + 1) == 2 * count and count >= diagonal
-    require(triangular, "free", f"a last axis of D (D {'+' if diagonal else '-'} 1) / 2 entries", f"shape {shape}")
+    require(
+        triangular,
+        "free",
+        f"a last axis of D (D {'+' if diagonal else '-'} 1) / 2 entries",
+        f"shape {shape}",
+    )
     size = rows if diagonal else rows + 1
     zeros = jnp.zeros((*shape[:-1], size, size), entries.dtype)
     return zeros.at[..., *np.tril_indices(size, diagonal - 1)].set(entries)
 
 
-def entries_of(matrix: Float[Array, "*batch D D"], diagonal: bool) -> Float[Array, "*batch entries"]:
+def entries_of(
+    matrix: Float[Array, "*batch D D"], diagonal: bool
+) -> Float[Array, "*batch entries"]:
     """Entries of the lower triangles: the inverse of `fill`."""
     return matrix[..., *np.tril_indices(matrix.shape[-1], diagonal - 1)]
 

@@ -37,8 +37,8 @@ class real(Constraint):
 
 
 class HalfLine(Constraint):
-    """sign (x - end) > 0, by its logarithm; the end is the only field, or 0. A point that rounding would put on the end
-    is the number next to it."""
+    """sign (x - end) > 0, by its logarithm; the end is the only field, or 0. A point that rounding
+    would put on the end is the number next to it."""
 
     sign: int
 
@@ -109,8 +109,8 @@ class below(HalfLine):
 
 @dataclasses.dataclass(frozen=True)
 class interval(Constraint):
-    """low < x < high, by the logit of the position between the ends. A point that rounding would put on an end is the
-    number next to it: in float32 sigmoid(17) is 1.
+    """low < x < high, by the logit of the position between the ends. A point that rounding would
+    put on an end is the number next to it: in float32 sigmoid(17) is 1.
 
     Raises:
       ValueError: bounds that are not finite, or not in order.
@@ -133,13 +133,21 @@ class interval(Constraint):
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The point between the ends, measured from the nearer one."""
         width = self.high - self.low
-        x = jnp.where(free < 0, self.low + width * jax.nn.sigmoid(free), self.high - width * jax.nn.sigmoid(-free))
+        x = jnp.where(
+            free < 0,
+            self.low + width * jax.nn.sigmoid(free),
+            self.high - width * jax.nn.sigmoid(-free),
+        )
         least, most = next_to(self.low, 1, x.dtype), next_to(self.high, -1, x.dtype)
-        require(least <= most, "high", f"a number of {x.dtype} apart from low={self.low}", self.high)
+        require(
+            least <= most, "high", f"a number of {x.dtype} apart from low={self.low}", self.high
+        )
         return jnp.clip(x, least, most)
 
     def log_det(self, free: Float[Array, "*shape"]) -> Float[Array, ""]:
-        return jnp.sum(np.log(self.high - self.low) - jax.nn.softplus(free) - jax.nn.softplus(-free))
+        return jnp.sum(
+            np.log(self.high - self.low) - jax.nn.softplus(free) - jax.nn.softplus(-free)
+        )
 
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
         return (x > self.low) & (x < self.high)
@@ -170,4 +178,10 @@ def next_to(end: float, sign: int, dtype: Any) -> Any:
 def require_finite(**ends: float) -> None:
     """ValueError naming the first end that is no finite number."""
     for name, end in ends.items():
-        require(math.isfinite(end), name, "a finite number", end, "For an infinite end use above, below or real.")
+        require(
+            math.isfinite(end),
+            name,
+            "a finite number",
+            end,
+            "For an infinite end use above, below or real.",
+        )

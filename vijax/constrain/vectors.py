@@ -30,7 +30,8 @@ class simplex(Constraint):
         return jax.nn.softmax(_with_last(free), -1)
 
     def log_det(self, free: Float[Array, "*batch K-1"]) -> Float[Array, ""]:
-        """sum_k log x_k over all K: of the density with respect to the first K - 1, as that of a Dirichlet is."""
+        """sum_k log x_k over all K: of the density with respect to the first K - 1, as that of a
+        Dirichlet is."""
         return jnp.sum(jax.nn.log_softmax(_with_last(free), -1))
 
     def holds(self, x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
@@ -46,9 +47,11 @@ def _with_last(free: Float[Array, "*batch K-1"]) -> Float[Array, "*batch K"]:
 
 @dataclasses.dataclass(frozen=True)
 class ordered(Constraint):
-    """Numbers that increase along the last axis, by the first and the logarithms of the differences: cutpoints.
+    """Numbers that increase along the last axis, by the first and the logarithms of the
+    differences: cutpoints.
 
-    A difference below the rounding of the entries is lost: they are then equal, and `holds` is false.
+    A difference below the rounding of the entries is lost: they are then equal, and `holds` is
+    false.
 
     >>> print(ordered().point(jnp.array([-1.0, 0.0, 0.0])))
     [-1.  0.  1.]

@@ -12,23 +12,33 @@ from jaxtyping import PyTree
 
 
 def check_numbers(data: PyTree) -> None:
-    """Raises ValueError unless every leaf is an array of numbers with rows; their lengths may differ."""
+    """Raises ValueError unless every leaf is an array of numbers with rows; their lengths may
+    differ."""
     leaves = list(_named(data))
     if not leaves:
-        raise ValueError(f"data: expected an array of numbers, got {type(data).__name__} without any.")
+        raise ValueError(
+            f"data: expected an array of numbers, got {type(data).__name__} without any."
+        )
     for name, x in leaves:
         kind = np.asarray(x).dtype
         if kind.kind not in "biufcV":  # V: types of JAX's own, such as bfloat16
             first = np.ravel(np.asarray(x))[0]
             remedy = "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
-            if isinstance(first, numbers.Number):  # Decimal, Fraction, or Python's own in an array of objects
+            if isinstance(
+                first, numbers.Number
+            ):  # Decimal, Fraction, or Python's own in an array of objects
                 remedy = f"Pass numpy.asarray({name}, float)."
-            raise ValueError(f"{name}: expected an array of numbers, got {kind} values such as {first!r}. {remedy}")
+            raise ValueError(
+                f"{name}: expected an array of numbers, got {kind} values such as {first!r}. "
+                f"{remedy}"
+            )
         if np.ndim(x) == 0:
             held = "a list of numbers" if isinstance(data, list | tuple) else "a single number"
             raise ValueError(f"data: expected arrays, got {held}. Pass numpy.asarray(data).")
         if np.shape(x)[0] == 0:
-            raise ValueError(f"{name}: expected at least one row, got an array of shape {np.shape(x)}.")
+            raise ValueError(
+                f"{name}: expected at least one row, got an array of shape {np.shape(x)}."
+            )
 
 
 def check_lengths(data: PyTree) -> int:
@@ -54,13 +64,19 @@ def check_finite(data: PyTree) -> None:
             continue
         bad = np.argwhere(~np.isfinite(x))
         row, *columns = map(int, bad[0])
-        column = f", column {columns[0] if len(columns) == 1 else tuple(columns)}" if columns else ""
+        column = (
+            f", column {columns[0] if len(columns) == 1 else tuple(columns)}" if columns else ""
+        )
         raise ValueError(
-            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in row {row}{column}, counted from 0 ({len(bad)} "
+            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in row {row}{column}, "
+            f"counted from 0 ({len(bad)} "
             "such values). Remove those rows, or fill in the values."
         )
 
 
 def _named(data: PyTree) -> Iterator[tuple[str, Any]]:
     """Leaves with their names: data, data[0], data['y']."""
-    return ((f"data{jax.tree_util.keystr(path)}", x) for path, x in jax.tree_util.tree_leaves_with_path(data))
+    return (
+        (f"data{jax.tree_util.keystr(path)}", x)
+        for path, x in jax.tree_util.tree_leaves_with_path(data)
+    )

@@ -1,4 +1,5 @@
-"""Data as steps and models read them: minibatches, documents as bags of words, and the form of data of a model."""
+"""Data as steps and models read them: minibatches, documents as bags of words, and the form of data
+of a model."""
 
 from __future__ import annotations
 
@@ -23,14 +24,16 @@ class Minibatch(NamedTuple):
 
     Attributes:
       data: a pytree of arrays of fixed shapes, which the model reads.
-      num_groups: N, the number of groups in the whole data set; None where the minibatch is the whole set.
-      weights: 1 for a group, 0 for padding, where all arrays have one leading axis of groups; None where all groups
-        count, or where the data have weights of their own.
-      local: the locals from which an iterative E-step starts: those that full-data algorithms carry, or those of these
-        groups when they were last seen (`vijax.warm`); else None.
-      part: the number of this part, where the data set is cut into parts once for all (`vijax.memoized`).
-      rows: the place of each group among the N, and N for padding; for documents a tuple with an array for each of the
-        `Documents`. None where the places are not known.
+      num_groups: N, the number of groups in the whole data set; None where the minibatch is the
+          whole set.
+      weights: 1 for a group, 0 for padding, where all arrays have one leading axis of groups; None
+        where all groups count, or where the data have weights of their own.
+      local: the locals from which an iterative E-step starts: those that full-data algorithms
+        carry, or those of these groups when they were last seen (`vijax.warm`); else None.
+      part: the number of this part, where the data set is cut into parts once for all
+          (`vijax.memoized`).
+      rows: the place of each group among the N, and N for padding; for documents a tuple with an
+        array for each of the `Documents`. None where the places are not known.
     """
 
     data: PyTree
@@ -50,10 +53,12 @@ class Documents:
       words: word ids; padding slots hold 0.
       counts: how often each word occurs; 0 in padding slots.
       weights: 1 for a document, 0 for a padding row.
-      max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk over tokens).
-      covariates: numbers of each document that the model reads beside its words; 0 in padding rows. None: none.
-      codes: of each document by what it holds (`vijax.xla.content_keys.codes_of_bags`), where word ids do not say it;
-        None where they do.
+      max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk
+          over tokens).
+      covariates: numbers of each document that the model reads beside its words; 0 in padding rows.
+          None: none.
+      codes: of each document by what it holds (`vijax.xla.content_keys.codes_of_bags`), where word
+        ids do not say it; None where they do.
     """
 
     words: Int[Array, "docs slots"]
@@ -71,8 +76,8 @@ def one_group(data: PyTree) -> PyTree:
 
 
 def rows_in(data: PyTree) -> int:
-    """The number of rows of data with groups leading. Groups have rows where all arrays have as many next, and some of
-    them columns after these; else a group is a row.
+    """The number of rows of data with groups leading. Groups have rows where all arrays have as
+    many next, and some of them columns after these; else a group is a row.
 
     >>> rows_in({"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}), rows_in((np.zeros((10, 30)), np.zeros(10)))
     (300, 10)
@@ -80,11 +85,14 @@ def rows_in(data: PyTree) -> int:
     shapes = [np.shape(x) for x in jax.tree.leaves(data)]
     inside = {shape[1:2] for shape in shapes}
     has_columns = any(len(shape) > 2 for shape in shapes)
-    return shapes[0][0] * (shapes[0][1] if len(shapes) > 1 and has_columns and len(inside) == 1 else 1)
+    return shapes[0][0] * (
+        shapes[0][1] if len(shapes) > 1 and has_columns and len(inside) == 1 else 1
+    )
 
 
 def is_whole(batch: Minibatch) -> bool:
-    """True where a batch is known to hold all N groups; where N or weights are traced they are not known."""
+    """True where a batch is known to hold all N groups; where N or weights are traced they are not
+    known."""
     if batch.num_groups is None:
         return True
     is_documents = lambda x: isinstance(x, Documents)
@@ -99,7 +107,9 @@ def is_whole(batch: Minibatch) -> bool:
     return bool(size == batch.num_groups)
 
 
-def weighted_sum(weights: Float[Array, " groups"], values: Float[Array, " groups"]) -> Float[Array, ""]:
+def weighted_sum(
+    weights: Float[Array, " groups"], values: Float[Array, " groups"]
+) -> Float[Array, ""]:
     """<weights, values>, in which rows of weight 0 are left out: 0 times NaN is NaN.
 
     >>> float(weighted_sum(jnp.array([1.0, 0.0]), jnp.array([2.0, jnp.nan])))
@@ -109,9 +119,9 @@ def weighted_sum(weights: Float[Array, " groups"], values: Float[Array, " groups
 
 
 def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
-    """The data with a copy of a row that counts in the place of each row of weight 0. So no number of the padding
-    reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times -inf is NaN. Leaves without the
-    axis of groups stay as they are.
+    """The data with a copy of a row that counts in the place of each row of weight 0. So no number
+    of the padding reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times
+    -inf is NaN. Leaves without the axis of groups stay as they are.
 
     >>> print(fill_padding(jnp.array([0.0, 3.0, 4.0]), jnp.array([0.0, 1.0, 1.0])))
     [3. 3. 4.]
@@ -132,35 +142,41 @@ class OfDocuments(NamedTuple):
     """The form of data that are bags of words, which the text readers of `vijax.data` supply."""
 
     vocab_size: int  # V, which is above all ids of words
-    # The names of globals that are tables over the words, and for each the names of the hyperparameters that its store
-    # by row reads (`vijax.families.stores`); the model's prior is the value of the first, where that is a family. A
-    # batch then needs the rows of its own words only, and the bound reads these statistics. `vijax.topics.by_words`
-    # needs this. Tables are
-    #   Dirichlets of batch shape (K,), with ("eta",), the concentration (`word_concentration`, `word_prior`): the bound
-    #     reads `stats[name].log` (K, words) or `stats[name].by_word` (words, K) of any number of words;
-    #   gammas (V, K), with (shape, rate) of the prior, a number each: the bound reads log of any number of rows, and of
-    #     the values no more than sums over all rows and over columns (`vijax.families.scalar.gamma_by_row`)
+    # The names of globals that are tables over the words, and for each the names of the
+    # hyperparameters that its store by row reads (`vijax.families.stores`); the model's prior is
+    # the value of the first, where that is a family. A batch then needs the rows of its own words
+    # only, and the bound reads these statistics. `vijax.topics.by_words` needs this. Tables are
+    # Dirichlets of batch shape (K,), with ("eta",), the concentration (`word_concentration`,
+    # `word_prior`): the bound reads `stats[name].log` (K, words) or `stats[name].by_word` (words,
+    # K) of any number of words; gammas (V, K), with (shape, rate) of the prior, a number each: the
+    # bound reads log of any number of rows, and of the values no more than sums over all rows and
+    # over columns (`vijax.families.scalar.gamma_by_row`)
     by_word: Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
     # (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be left out)
     # -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound then reads
     # documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global by word are
     # those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot
     choose: Callable[..., Any] | None = None
-    # What documents and words are called, and the argument of the model that says how many words there are
+    # What documents and words are called, and the argument of the model that says how many words
+    # there are
     names: tuple[str, str, str] = ("documents", "words", "vocab_size")
-    # The words by id, of a model that is made of a corpus; None of others, which learn them from the data of a fit
+    # The words by id, of a model that is made of a corpus; None of others, which learn them from
+    # the data of a fit
     vocabulary: tuple[str, ...] | None = None
     described_by: str = ""
 
 
 class Nearby(NamedTuple):
-    """A log density that is like a model's near its mode, with other data in the place of the model's.
+    """A log density that is like a model's near its mode, with other data in the place of the
+    model's.
 
     Attributes:
       density: a log density of the same variables (`Model.log_density`).
       data: what it reads, groups leading.
-      level: the constant by which the model's log density is larger, which floats would not hold beside the rest.
-      errors: values of the variables at draws, draws leading -> the model's log density less this one, (draws,).
+      level: the constant by which the model's log density is larger, which floats would not hold
+          beside the rest.
+      errors: values of the variables at draws, draws leading -> the model's log density less this
+          one, (draws,).
       sentence: how it was made, for verdicts.
     """
 
@@ -175,22 +191,26 @@ class Nearby(NamedTuple):
 class DataForm:
     """The form of the data that a model reads."""
 
-    # Raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None: every number must be
-    # finite. A check of your own may let NaN stand for missing values
+    # Raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None:
+    # every number must be finite. A check of your own may let NaN stand for missing values
     check: Callable[[PyTree], None] | None = None
-    # "number", "index" or "mask" for each array, in the structure of the data or of their upper part
-    # (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of integers
+    # "number", "index" or "mask" for each array, in the structure of the data or of their upper
+    # part (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of
+    # integers
     kinds: PyTree = None
     documents: OfDocuments | None = None  # the form of bags of words; None for other data
     one_group: bool = False  # True where all data are one group
-    # All the data, for models that are made for given data; None for models that fit data of any size
+    # All the data, for models that are made for given data; None for models that fit data of any
+    # size
     given: PyTree = None
-    # True where the unknowns are in units of the given data: no other data will do, nor a state of others
+    # True where the unknowns are in units of the given data: no other data will do, nor a state of
+    # others
     in_units_of_given: bool = False
-    # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit asks
+    # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit
+    # asks
     enough: Callable[[PyTree], None] | None = None
-    # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None where there is none of
-    # these data. Only `vijax.auto` asks
+    # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None where
+    # there is none of these data. Only `vijax.auto` asks
     nearby: Callable[[PyTree], Nearby | None] | None = None
 
     @property
@@ -204,7 +224,8 @@ ANY_FORM = DataForm()
 
 
 def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Array, ...]:
-    """The concentration of the prior of K topics over V words, checked: a scalar, (V,), or (K, V)."""
+    """The concentration of the prior of K topics over V words, checked: a scalar, (V,), or (K,
+    V)."""
     eta = as_float(eta, "eta")
     expected = f"a scalar, shape ({vocab_size},) or ({num_topics}, {vocab_size})"
     require(eta.shape in ((), (vocab_size,), (num_topics, vocab_size)), "eta", expected, eta.shape)
@@ -212,12 +233,16 @@ def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Arra
 
 
 def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
-    """The prior of K topics over V words, or over as many words as `eta` has. The law of a batch's own words is
-    returned as it is.
+    """The prior of K topics over V words, or over as many words as `eta` has. The law of a batch's
+    own words is returned as it is.
 
     >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
     (2, 3)
     """
     if isinstance(eta, Family):
         return eta
-    return Dirichlet(jnp.broadcast_to(eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.shape(eta)[-1])))
+    return Dirichlet(
+        jnp.broadcast_to(
+            eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.shape(eta)[-1])
+        )
+    )

@@ -22,7 +22,9 @@ def of_model(model: Any) -> str:
     """Its globals and hyperparameters, one a line."""
     words = model.form.documents
     kind = "Model" if words is None else f"Model of documents over {words.vocab_size} words"
-    return _block(kind, _variables(jax.eval_shape(model.prior, dict(model.hyper))), _hyper(model.hyper))
+    return _block(
+        kind, _variables(jax.eval_shape(model.prior, dict(model.hyper))), _hyper(model.hyper)
+    )
 
 
 def of_algorithm(alg: Any) -> str:
@@ -34,7 +36,11 @@ def of_algorithm(alg: Any) -> str:
 def of_spec(spec: Any) -> str:
     """The settings that are on, and the model."""
     given = {name: value for name, value in spec._asdict().items() if name not in ("model", "name")}
-    on = {name: value for name, value in given.items() if not (value is None or value is False or value == ())}
+    on = {
+        name: value
+        for name, value in given.items()
+        if not (value is None or value is False or value == ())
+    }
     settings = _wrapped([f"{name}={setting(value)}" for name, value in on.items()])
     return "\n".join([*settings, *(f"  {line}" for line in repr(spec.model).splitlines())])
 
@@ -57,7 +63,8 @@ def _verdict(fit: Any) -> list[str]:
 
 
 def setting(value: Any) -> str:
-    """The text of a setting, without addresses: a function by its maker and the numbers that it was made with.
+    """The text of a setting, without addresses: a function by its maker and the numbers that it was
+    made with.
 
     >>> from vijax.inference.step_size import robbins_monro
     >>> setting(robbins_monro(kappa=0.6))
@@ -71,12 +78,19 @@ def setting(value: Any) -> str:
     if isinstance(value, PerVariable):
         named = [f"{name}: {setting(choice)}" for name, choice in value.named]
         return ", ".join([setting(value.default), *named])
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__dataclass_params__.repr:  # type: ignore[attr-defined]
+    is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if is_instance and type(value).__dataclass_params__.repr:  # type: ignore[attr-defined]
         given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(f'{name}={setting(x)}' for name, x in given)})"
     if isinstance(value, tuple):  # one with names is an optimiser of optax
-        return type(value).__name__ if hasattr(value, "_fields") else f"({', '.join(map(setting, value))})"
-    return re.sub(r" at 0x[0-9a-f]+", "", str(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}")
+        return (
+            type(value).__name__
+            if hasattr(value, "_fields")
+            else f"({', '.join(map(setting, value))})"
+        )
+    return re.sub(
+        r" at 0x[0-9a-f]+", "", str(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}"
+    )
 
 
 def _variables(globals_: Any) -> list[str]:
@@ -95,7 +109,8 @@ def _hyper(hyper: Mapping[str, Any]) -> list[str]:
 
 
 def _point(name: str, x: Any) -> str:
-    """The value of a scalar, the shape of an array, the count of the numbers in a tree of arrays."""
+    """The value of a scalar, the shape of an array, the count of the numbers in a tree of
+    arrays."""
     leaves = jax.tree.leaves(x)
     if len(leaves) != 1 or leaves[0] is not x:
         return f"{name} of {sum(int(np.size(leaf)) for leaf in leaves):,} numbers"

@@ -1,9 +1,9 @@
-"""The contract of E-steps, and of those for mixed membership, against which LDA and its relatives are written.
+"""The contract of E-steps, and of those for mixed membership, against which LDA and its relatives
+are written.
 
-Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word w_m ~ beta_{z_m}.
-Given beta, an E-step infers z and theta. Documents are rows of unique words with counts, in chunks that fit in cache;
-all tokens of a slot are the same word.
-"""
+Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word
+w_m ~ beta_{z_m}. Given beta, an E-step infers z and theta. Documents are rows of unique words with
+counts, in chunks that fit in cache; all tokens of a slot are the same word."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from vijax.xla.gather import AtOnce
 class Locals(NamedTuple):
     """The locals of a chunk of documents, as an E-step found them."""
 
-    # Alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an empty row
+    # Alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an
+    # empty row
     gamma: Float[Array, "docs topics"]
-    # Expected number of the tokens of each slot in each topic; sums over topics to `counts`. None in mean field, where
-    # it is a function of `gamma` and the likelihood that is never formed for a whole batch
+    # Expected number of the tokens of each slot in each topic; sums over topics to `counts`. None
+    # in mean field, where it is a function of `gamma` and the likelihood that is never formed for a
+    # whole batch
     token_topics: Float[Array, "docs slots topics"] | None
 
 
 class EStep:
-    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its base classes name the
-    problems that it solves; a model names the problem that it poses (`Model.locals.solved_by`)."""
+    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its
+    base classes name the problems that it solves; a model names the problem that it poses
+    (`Model.locals.solved_by`)."""
 
-    # True where the reported bound and the message are of the same locals, as in coordinate ascent; a sampler's are not
+    # True where the reported bound and the message are of the same locals, as in coordinate ascent;
+    # a sampler's are not
     is_ascent: ClassVar[bool] = False
     # True where it climbs to a fixed point, and can begin at locals that were found before
     goes_on: ClassVar[bool] = False
@@ -59,8 +63,8 @@ class MixedMembership(EStep, abc.ABC):
         """The locals of a chunk of documents.
 
         Args:
-          likelihood: beta_k[word], divided by its largest entry over topics and floored at 1e-30, so that no product of
-            it is denormal.
+          likelihood: beta_k[word], divided by its largest entry over topics and floored at 1e-30,
+            so that no product of it is denormal.
           counts: tokens per slot, 0 in padding.
           alpha: Dirichlet concentration of theta, positive.
           key: for E-steps that sample.
@@ -69,8 +73,9 @@ class MixedMembership(EStep, abc.ABC):
         """
 
     def over_words(self) -> AtOnce | None:
-        """The kernel that does the same for all words of a table at once (`vijax.xla.gather.sum_over_rows`), for
-        E-steps that are compiled (`vijax.xla.native`); else None."""
+        """The kernel that does the same for all words of a table at once
+        (`vijax.xla.gather.sum_over_rows`), for E-steps that are compiled (`vijax.xla.native`); else
+        None."""
         return None
 
 
@@ -82,13 +87,15 @@ def iterate_by_document(
     max_iters: int,
     tol: float,
 ) -> PyTree:
-    """The result of `improve`, one round for all documents at once, repeated until it changes no document's topic
-    counts by more than `tol` on average over topics. Every leaf keeps its shape, documents first.
+    """The result of `improve`, one round for all documents at once, repeated until it changes no
+    document's topic counts by more than `tol` on average over topics. Every leaf keeps its shape,
+    documents first.
 
-    A document that is finished stays as it is, so that its answer does not depend on its neighbours in the chunk; one
-    without tokens, by the `counts` per slot, is finished from the start.
-    """
-    settled = lambda new, old: jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
+    A document that is finished stays as it is, so that its answer does not depend on its neighbours
+    in the chunk; one without tokens, by the `counts` per slot, is finished from the start."""
+    settled = lambda new, old: (
+        jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
+    )
     return repeat_by_document(improve, start, settled, jnp.sum(counts, axis=1) > 0, max_iters)
 
 
@@ -99,14 +106,17 @@ def repeat_by_document(
     active: Bool[Array, " docs"],
     max_iters: int,
 ) -> PyTree:
-    """The result of `improve`, repeated for each active document until `settled(new, old)`, or `max_iters` times."""
+    """The result of `improve`, repeated for each active document until `settled(new, old)`, or
+    `max_iters` times."""
     unfinished = lambda carry: jnp.any(carry[1]) & (carry[2] < max_iters)
 
     def iterate(carry: tuple) -> tuple:
         old, active, iteration = carry
         new = improve(old)
         done = settled(new, old)
-        new = jax.tree.map(lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old)
+        new = jax.tree.map(
+            lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old
+        )
         return new, active & ~done, iteration + 1
 
     return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]

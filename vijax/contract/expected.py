@@ -1,10 +1,10 @@
 """The columns that the prior of a model expects, and a warning where the data lie far from it.
 
-A prior about zero and of scale one is a sensible default for columns that were brought there. For others it is wrong in
-silence: a prior mean that is worth a hundredth of a row adds mean^2 / 100 to the sum of squares of each component, and
-a prior variance of one is most of what is found in columns whose own is .01. How much is lost is measured in nats: the
-fall of the log density of a row by what the prior adds.
-"""
+A prior about zero and of scale one is a sensible default for columns that were brought there. For
+others it is wrong in silence: a prior mean that is worth a hundredth of a row adds mean^2 / 100 to
+the sum of squares of each component, and a prior variance of one is most of what is found in
+columns whose own is .01. How much is lost is measured in nats: the fall of the log density of a row
+by what the prior adds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ LEAST_BY_ROW = 0.08
 LEAST = 10.0
 """Nats of all rows that it must cost at least: small data are always a matter of the prior."""
 MOST_ROWS = 100_000
-"""Rows of which means and variances are computed, at most; of more rows evenly spaced ones are taken."""
+"""Rows of which means and variances are computed, at most; of more rows evenly spaced ones are
+taken."""
 ROUNDING = 1e-9
 """The deviation of a column, beside its mean, up to which it is a constant."""
 MOST_NAMED = 3
-STANDARDISE = "Bring columns to mean 0 and deviation 1, with the means and deviations of training also for later data."
+STANDARDISE = (
+    "Bring columns to mean 0 and deviation 1, with the means and deviations of training also for "
+    "later data."
+)
 
 
 class FarFromPriorWarning(UserWarning):
@@ -51,7 +55,9 @@ Strain = Callable[[Columns], Float[np.ndarray, " D"]]
 class Expected(NamedTuple):
     """The expectations that the prior of a model has of its data."""
 
-    columns: Callable[[Any], Float[np.ndarray, "N D"]]  # data -> the numbers that the prior is about; NaN are missing
+    columns: Callable[
+        [Any], Float[np.ndarray, "N D"]
+    ]  # data -> the numbers that the prior is about; NaN are missing
     strain: Strain
     prior: str  # the prior in words, "about 0 and of deviation 1"
     remedy: str
@@ -65,7 +71,8 @@ def expecting(model: Model, expected: Expected | None) -> Model:
 
 
 def warn_of_far_columns(model: Model, data: Any, stacklevel: int = 3) -> None:
-    """Warns where columns of the data lie so far from the prior of the model that the fit is worse for it."""
+    """Warns where columns of the data lie so far from the prior of the model that the fit is worse
+    for it."""
     expected = model.queries.get(EXPECTED)
     if expected is None:
         return
@@ -74,11 +81,15 @@ def warn_of_far_columns(model: Model, data: Any, stacklevel: int = 3) -> None:
     far = np.flatnonzero((strain > LEAST_BY_ROW) & (strain * columns.number > LEAST))
     if not len(far):
         return
-    told = [f"{d} (mean {columns.mean[d]:.3g}, deviation {np.sqrt(columns.variance[d]):.3g})" for d in far[:MOST_NAMED]]
+    told = [
+        f"{d} (mean {columns.mean[d]:.3g}, deviation {np.sqrt(columns.variance[d]):.3g})"
+        for d in far[:MOST_NAMED]
+    ]
     more = f" and {len(far) - MOST_NAMED} more" if len(far) > MOST_NAMED else ""
     which, lie = ("column", "lies") if len(far) == 1 else ("columns", "lie")
     warnings.warn(
-        f"data: {which} {', '.join(told)}{more} {lie} far from what the prior expects, numbers {expected.prior}: it "
+        f"data: {which} {', '.join(told)}{more} {lie} far from what the prior expects, numbers "
+        f"{expected.prior}: it "
         f"costs about {np.max(strain[far]):.2g} nats a row and column. {expected.remedy}",
         FarFromPriorWarning,
         stacklevel=stacklevel,
@@ -97,7 +108,7 @@ def _moments(numbers: Float[np.ndarray, "N D"]) -> Columns:
     return Columns(np.sum(np.isfinite(numbers), axis=0).astype(float), mean, variance)
 
 
-# --- columns of data --------------------------------------------------------------------------------------------------
+# --- columns of data ------------------------------------------------------------------------------
 def rows(data: Any) -> Float[np.ndarray, "N D"]:
     """Rows as they are."""
     return np.asarray(data)
@@ -109,15 +120,19 @@ def steps(data: Any) -> Float[np.ndarray, "N D"]:
     return y[mask.astype(bool)]
 
 
-# --- the cost of priors -----------------------------------------------------------------------------------------------
-def of_place_and_scale(place: Any, strength: Any, squares: Any, worth: Any, parts: int = 1) -> Strain:
-    """A normal prior of a mean, in units of the noise, with a prior of this noise: conjugate priors.
+# --- the cost of priors ---------------------------------------------------------------------------
+def of_place_and_scale(
+    place: Any, strength: Any, squares: Any, worth: Any, parts: int = 1
+) -> Strain:
+    """A normal prior of a mean, in units of the noise, with a prior of this noise: conjugate
+    priors.
 
     Args:
       place: prior mean.
       strength: rows that the prior mean is worth.
       squares: prior sum of squares about the mean.
-      worth: rows that it is worth: `squares` of columns of the variance squares / worth cost nothing.
+      worth: rows that it is worth: `squares` of columns of the variance squares / worth cost
+          nothing.
       parts: components among which rows are divided.
     """
 
@@ -135,10 +150,11 @@ USUAL_SHARED = 0.25
 
 
 def of_weights(precision: float) -> Strain:
-    """A normal prior about zero, in units of its own, of means and loadings that are as large as the columns.
+    """A normal prior about zero, in units of its own, of means and loadings that are as large as
+    the columns.
 
-    The cost is at most that of leaving them at zero, so that the noise has to explain what they would.
-    """
+    The cost is at most that of leaving them at zero, so that the noise has to explain what they
+    would."""
 
     def strain(columns: Columns) -> np.ndarray:
         share = 0.5 * precision / np.maximum(columns.number, 1.0)
@@ -150,7 +166,8 @@ def of_weights(precision: float) -> Strain:
 
 
 def of_variance(variance: float, parts: int) -> Strain:
-    """A variance that is known: columns that vary less, or so much more that no components explain it."""
+    """A variance that is known: columns that vary less, or so much more that no components explain
+    it."""
 
     def strain(columns: Columns) -> np.ndarray:
         ratio = _positive(columns.variance) / variance
@@ -173,9 +190,8 @@ def of_mean(place: Any, variance: Any, parts: int) -> Strain:
 def of_rates(rate: Any, parts: int) -> Strain:
     """A gamma prior of rates of counts, worth `rate` rows without a count.
 
-    A rate found from n rows is short by the part rate / (rate + n), which costs mean (rate / (rate + n))^2 / 2 nats a
-    row.
-    """
+    A rate found from n rows is short by the part rate / (rate + n), which costs mean (rate / (rate
+    + n))^2 / 2 nats a row."""
 
     def strain(columns: Columns) -> np.ndarray:
         share = rate / (rate + np.maximum(columns.number, 1.0) / parts)
@@ -191,7 +207,9 @@ def least(strain: Strain) -> Strain:
 
 def together(*strains: Strain) -> Strain:
     """The sum of costs."""
-    return lambda columns: np.sum(np.broadcast_arrays(*(strain(columns) for strain in strains)), axis=0)
+    return lambda columns: np.sum(
+        np.broadcast_arrays(*(strain(columns) for strain in strains)), axis=0
+    )
 
 
 def _positive(variance: np.ndarray) -> np.ndarray:

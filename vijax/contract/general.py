@@ -1,8 +1,8 @@
-"""The model of which programs are compiled: hyperparameters and priors are arguments of a program, and no part of it.
+"""The model of which programs are compiled: hyperparameters and priors are arguments of a program,
+and no part of it.
 
-Models that are made by one constructor, and differ in these values alone, share their programs: a second fit with
-another `alpha` compiles nothing.
-"""
+Models that are made by one constructor, and differ in these values alone, share their programs: a
+second fit with another `alpha` compiles nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ def constants(model: Model) -> dict[str, Any]:
 
 
 def general(model: Model) -> Model:
-    """The model with shapes in the place of hyperparameters and priors: one object for all models that differ in their
-    values alone. Its programs are given both; one that reads the model's own raises an error."""
+    """The model with shapes in the place of hyperparameters and priors: one object for all models
+    that differ in their values alone. Its programs are given both; one that reads the model's own
+    raises an error."""
     if (known := model.__dict__.get("_general")) is not None:
         return known
     shapes = jax.eval_shape(lambda: {**tree.as_arrays(model.hyper), **constants(model)})
     fields = {field.name: getattr(model, field.name) for field in dataclasses.fields(Model)}
-    fields |= {"hyper": shapes, "queries": {}, "form": dataclasses.replace(model.form, check=None, enough=None)}
+    fields |= {
+        "hyper": shapes,
+        "queries": {},
+        "form": dataclasses.replace(model.form, check=None, enough=None),
+    }
     given = model.prior.prior if isinstance(model.prior, Given) else None
     prior = model.prior if given is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
     made = Model(**{**fields, "prior": prior})
@@ -47,7 +52,8 @@ def general(model: Model) -> Model:
 
 
 def with_points(state: Any, points: Hyper) -> Any:
-    """A state, or the stacked states of several runs, with more points; each run has all of them."""
+    """A state, or the stacked states of several runs, with more points; each run has all of
+    them."""
     runs = jnp.shape(state.step)
     more = jax.tree.map(lambda x: jnp.broadcast_to(x, (*runs, *jnp.shape(x))), dict(points))
     return state._replace(hyper={**state.hyper, **more})

@@ -1,8 +1,8 @@
-"""Starting posteriors. The results of mixture models depend on the start, so it is a choice, made by name.
+"""Starting posteriors. The results of mixture models depend on the start, so it is a choice, made
+by name.
 
-An `Init` is a function (key, context) -> posterior. All but `prior` read data: they choose locals, and start at the
-globals that these imply, lambda = eta + (N/S) sum_n grad E.
-"""
+An `Init` is a function (key, context) -> posterior. All but `prior` read data: they choose locals,
+and start at the globals that these imply, lambda = eta + (N/S) sum_n grad E."""
 
 from __future__ import annotations
 
@@ -40,17 +40,24 @@ class Context(NamedTuple):
         """
         if self.batch is None:
             raise ValueError(
-                "batch: this model's start depends on the data: expected them as alg.init(key, batch), got none. "
+                "batch: this model's start depends on the data: expected them as alg.init(key, "
+                "batch), got none. "
                 "vijax.fit gives them; or choose init=vijax.init.prior()."
             )
         if self.batch.weights is None:
             return self.batch
-        return self.batch._replace(data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights)))
+        return self.batch._replace(
+            data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights))
+        )
 
     def weights(self) -> Float[Array, " groups"]:
         """Weights of the groups of `data`."""
         batch = self.data()
-        return jnp.ones(len(jax.tree.leaves(batch.data)[0])) if batch.weights is None else jnp.asarray(batch.weights)
+        return (
+            jnp.ones(len(jax.tree.leaves(batch.data)[0]))
+            if batch.weights is None
+            else jnp.asarray(batch.weights)
+        )
 
     def counts(self) -> Bool[Array, " groups"]:
         """True for the groups of `data` that are no padding."""
@@ -72,15 +79,17 @@ class Context(NamedTuple):
         return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
 
     def implied_by(self, local_stats: PyTree) -> Product:
-        """The conditional of the globals, given statistics of the locals of every group. The proper prior stands in
-        where maximum likelihood has no law, as for an empty class."""
+        """The conditional of the globals, given statistics of the locals of every group. The proper
+        prior stands in where maximum likelihood has no law, as for an empty class."""
         batch = self.data()
         proper = self.energy.prior(self.hyper)
         stats = {name: q.expected_stats() for name, q in proper.items()}
         weights = self.weights()
 
         def total(stats: PyTree) -> Float[Array, ""]:
-            each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(batch.data, local_stats)
+            each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(
+                batch.data, local_stats
+            )
             return weighted_sum(jnp.asarray(weights, each.dtype), each)
 
         scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
@@ -104,14 +113,16 @@ def prior() -> Init:
 
 @by_value
 def implied() -> Init:
-    """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is used."""
+    """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is
+    used."""
     return lambda key, context: context.implied_by(context.start_stats())
 
 
 @by_value
 def drawn(names: tuple[str, ...] | None = None) -> Init:
-    """Locals drawn from the law where E-steps start, by what each group holds, wherever it stands; the others at its
-    mean. It tells apart what the prior holds equal: classes that can be exchanged, factors about zero.
+    """Locals drawn from the law where E-steps start, by what each group holds, wherever it stands;
+    the others at its mean. It tells apart what the prior holds equal: classes that can be
+    exchanged, factors about zero.
 
     Args:
       names: the locals that are drawn; None: all.
@@ -138,11 +149,13 @@ def drawn(names: tuple[str, ...] | None = None) -> Init:
 @by_value
 @checked
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it stands: equal groups
-    have equal classes. When used, ValueError where the model has no categorical local.
+    """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it
+    stands: equal groups have equal classes. When used, ValueError where the model has no
+    categorical local.
 
     Args:
-      concentration: concentration of the symmetric Dirichlet, positive: 1 is diverse, 100 near-symmetric.
+      concentration: concentration of the symmetric Dirichlet, positive: 1 is diverse, 100
+          near-symmetric.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
@@ -150,7 +163,9 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
 
         def draw(q: Family, key: PRNGKeyArray) -> Any:
             if not isinstance(q, Categorical):
-                return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats())
+                return jax.tree.map(
+                    lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats()
+                )
             draw_one = lambda own: jax.random.loggamma(own, concentration, q.logits.shape)
             weights = jax.vmap(draw_one)(keys_of(key, codes))
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
@@ -159,23 +174,28 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
         codes = codes_of_all_digits(context.data().data)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
-        return context.implied_by({name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)})
+        return context.implied_by(
+            {name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
+        )
 
     return start
 
 
 @by_value
 def near_symmetric() -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet(100): all components are nearly alike."""
+    """Classes of each group drawn from a symmetric Dirichlet(100): all components are nearly
+    alike."""
     return random_responsibilities(100.0)
 
 
 @by_value
 @checked
-def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100) -> Init:
-    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and Vassilvitskii 2007), each the
-    best of some that are drawn, then rounds of Lloyd's algorithm until no group changes class. When used, ValueError
-    where the model has no categorical local.
+def kmeans_plus_plus(
+    features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100
+) -> Init:
+    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and
+    Vassilvitskii 2007), each the best of some that are drawn, then rounds of Lloyd's algorithm
+    until no group changes class. When used, ValueError where the model has no categorical local.
 
     Args:
       features: group -> vector in which distances are taken; by default its first array, flattened.
@@ -185,7 +205,9 @@ def kmeans_plus_plus(features: Callable[[PyTree], Array] | None = None, num_iter
     def start(key: PRNGKeyArray, context: Context) -> Product:
         name, q = _the_class(context)
         data = jax.tree.map(jnp.asarray, context.data().data)
-        points = (jax.vmap(features)(data) if features else context.vectors()).astype(jnp.result_type(float))
+        points = (jax.vmap(features)(data) if features else context.vectors()).astype(
+            jnp.result_type(float)
+        )
         codes = codes_of_all_digits(context.vectors() if features is None else points)
         labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters, codes)
         return context.implied_by({**context.start_stats(), name: q.stats(labels)})
@@ -221,9 +243,10 @@ def nearest_labels(
     num_iters: int,
     codes: UInt32[Array, " N"] | None = None,
 ) -> Int[Array, " N"]:
-    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of Lloyd's algorithm. Seeds
-    are drawn by the `codes` of points (`vijax.xla.content_keys`; None: those of the points) and by their weights: the
-    order of points does not count, and one of weight 2 is the same as two."""
+    """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of
+    Lloyd's algorithm. Seeds are drawn by the `codes` of points (`vijax.xla.content_keys`; None:
+    those of the points) and by their weights: the order of points does not count, and one of weight
+    2 is the same as two."""
     codes = codes_of_all_digits(points) if codes is None else codes
     weights = weights.astype(points.dtype)
     # About their mean, where distances by norms and products lose no digits.
@@ -250,8 +273,8 @@ def _seeds(
     num_classes: int,
     order: Int[Array, " N"],
 ) -> Float[Array, "K D"]:
-    """Centres drawn one after the other in proportion to the squared distance from the earlier ones: the best of a few
-    draws, which leaves the least distance."""
+    """Centres drawn one after the other in proportion to the squared distance from the earlier
+    ones: the best of a few draws, which leaves the least distance."""
     keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
     first = points[_drawn(keys[0], weights, order, ())]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
@@ -266,14 +289,16 @@ def _seeds(
         best = jnp.argmin(left @ weights)
         return centres.at[k].set(points[drawn[best]]), left[best]
 
-    return jax.lax.fori_loop(1, num_classes, seed, (centres, jnp.sum((points - first[None]) ** 2, 1) + tiny))[0]
+    return jax.lax.fori_loop(
+        1, num_classes, seed, (centres, jnp.sum((points - first[None]) ** 2, 1) + tiny)
+    )[0]
 
 
 def _drawn(
     key: PRNGKeyArray, chances: Float[Array, " N"], order: Int[Array, " N"], shape: tuple[int, ...]
 ) -> Int[Array, ...]:
-    """Places drawn in proportion to their chances, laid out in this order: as many numbers are drawn as places are
-    asked for, so that neither padding nor the number of rows counts."""
+    """Places drawn in proportion to their chances, laid out in this order: as many numbers are
+    drawn as places are asked for, so that neither padding nor the number of rows counts."""
     ends = jnp.cumsum(chances[order])
     at = jax.random.uniform(key, shape, chances.dtype) * ends[-1]
     within = jnp.searchsorted(ends, at, side="right")
@@ -291,5 +316,11 @@ def _the_class(context: Context) -> tuple[str, Categorical]:
     templates = context.templates()
     classes = [(name, q) for name, q in templates.items() if isinstance(q, Categorical)]
     found = {name: type(q).__name__ for name, q in templates.items()}
-    require(bool(classes), "init", "a model with a categorical local", f"locals {found}", "Use vijax.init.prior().")
+    require(
+        bool(classes),
+        "init",
+        "a model with a categorical local",
+        f"locals {found}",
+        "Use vijax.init.prior().",
+    )
     return classes[0]

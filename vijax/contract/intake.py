@@ -1,8 +1,9 @@
-"""The data on their way to a model: checked arrays, numbers as floats, indices as 32-bit integers, masks as booleans.
+"""The data on their way to a model: checked arrays, numbers as floats, indices as 32-bit integers,
+masks as booleans.
 
-A bound adds, squares and multiplies data in the type that they came in: 200 of uint8 squared is 64, and JAX reads
-3,000,000,000 of int64 as -1,294,967,296. So loaders, steps and questions to a fit all take their data by `taken`.
-"""
+A bound adds, squares and multiplies data in the type that they came in: 200 of uint8 squared is 64,
+and JAX reads 3,000,000,000 of int64 as -1,294,967,296. So loaders, steps and questions to a fit all
+take their data by `taken`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from vijax.xla.compiler import kept
 
 Kind = Literal["number", "index", "mask"]
 LOST = 0.01
-"""The largest change of a number by rounding to the model's floats, in standard deviations of its column."""
+"""The largest change of a number by rounding to the model's floats, in standard deviations of its
+column."""
 BLOCK = 1 << 22
 """The numbers of a column block that is rounded at once."""
 
@@ -29,10 +31,10 @@ BLOCK = 1 << 22
 def taken(model: Model, data: PyTree) -> PyTree:
     """Data in the types that the model reads.
 
-    Integers and booleans become floats, unless the model uses them as indices or masks: then they stay integers or
-    booleans, and floats that are whole numbers become integers. The use is found by tracing the model. Raises
-    ValueError on integers that do not fit, numbers whose digits the model's floats would lose, an index that is no
-    whole number, and a mask that is neither 0 nor 1.
+    Integers and booleans become floats, unless the model uses them as indices or masks: then they
+    stay integers or booleans, and floats that are whole numbers become integers. The use is found
+    by tracing the model. Raises ValueError on integers that do not fit, numbers whose digits the
+    model's floats would lose, an index that is no whole number, and a mask that is neither 0 nor 1.
     """
     kinds = kinds_of(model, data)
     check(kinds, data)
@@ -40,17 +42,20 @@ def taken(model: Model, data: PyTree) -> PyTree:
 
 
 def for_score(model: Model, data: PyTree) -> PyTree:
-    """As `taken`, but all digits are kept: integers become float64, and floats stay as they came, because scores are
-    computed in float64 where possible."""
+    """As `taken`, but all digits are kept: integers become float64, and floats stay as they came,
+    because scores are computed in float64 where possible."""
     kinds = kinds_of(model, data)
     check(kinds, data)
     leaves, structure = jax.tree.flatten(data)
     wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
-    taken = [wide(x) if kind == "number" else _cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
+    taken = [
+        wide(x) if kind == "number" else _cast(kind, array(x))
+        for kind, x in zip(kinds, leaves, strict=True)
+    ]
     return jax.tree.unflatten(structure, taken)
 
 
-# --- the kinds of arrays ----------------------------------------------------------------------------------------------
+# --- the kinds of arrays --------------------------------------------------------------------------
 def kinds_of(model: Model, data: PyTree) -> list[Kind]:
     """The kind of each leaf of the data."""
     if model.form.kinds is not None:
@@ -61,11 +66,14 @@ def kinds_of(model: Model, data: PyTree) -> list[Kind]:
     shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
     structure = jax.tree.structure(data)
     what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
-    return kept(model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of())))
+    return kept(
+        model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of()))
+    )
 
 
 def can_read(model: Model, data: PyTree) -> bool:
-    """Tells whether the model's bound can be traced with arrays of this structure and these shapes."""
+    """Tells whether the model's bound can be traced with arrays of this structure and these
+    shapes."""
     try:
         kinds = kinds_of(model, data)
         leaves, structure = jax.tree.flatten(data)
@@ -78,9 +86,10 @@ def can_read(model: Model, data: PyTree) -> bool:
 
 
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
-    """The kind of each leaf: a number where the function can be traced with floats in its place, else an index, or a
-    mask where it came as booleans. JAX takes no floats for indices, nor for logical operations. The shapes are those of
-    the data, as `jax.ShapeDtypeStruct`s; only integers and booleans are tried.
+    """The kind of each leaf: a number where the function can be traced with floats in its place,
+    else an index, or a mask where it came as booleans. JAX takes no floats for indices, nor for
+    logical operations. The shapes are those of the data, as `jax.ShapeDtypeStruct`s; only integers
+    and booleans are tried.
 
     >>> table = jnp.arange(5.0)
     >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.uint8)
@@ -90,18 +99,25 @@ def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
     leaves, structure = jax.tree.flatten(shapes)
     if not any(map(_is_discrete, leaves)):
         return ["number"] * len(leaves)
-    own: list[Kind] = ["number" if not _is_discrete(x) else "mask" if x.dtype == bool else "index" for x in leaves]
+    own: list[Kind] = [
+        "number" if not _is_discrete(x) else "mask" if x.dtype == bool else "index" for x in leaves
+    ]
     numbers: list[Kind] = ["number"] * len(leaves)
 
     def is_read_as(kinds: Sequence[Kind]) -> bool:
-        types = [jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype)) for kind, x in zip(kinds, leaves, strict=True)]
+        types = [
+            jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype))
+            for kind, x in zip(kinds, leaves, strict=True)
+        ]
         try:
             jax.eval_shape(read, jax.tree.unflatten(structure, types))
         except Exception:  # whatever the user's function raises
             return False
         return True
 
-    if is_read_as(numbers) or not is_read_as(own):  # where nothing can be read, the function itself raises the error
+    if is_read_as(numbers) or not is_read_as(
+        own
+    ):  # where nothing can be read, the function itself raises the error
         return numbers
     alone = [[*own[:i], "number", *own[i + 1 :]] for i in range(len(own))]
     found: list[Kind] = ["number" if is_read_as(kinds) else own[i] for i, kinds in enumerate(alone)]  # type: ignore[arg-type]
@@ -113,7 +129,9 @@ def _reading(model: Any) -> Callable[[PyTree], Any]:
     key = jax.random.key(0)
 
     def read(data: PyTree) -> Any:
-        hyper = jax.tree.map(lambda x: jnp.ones(jnp.shape(x), jnp.result_type(x)), dict(model.hyper))  # shapes count
+        hyper = jax.tree.map(
+            lambda x: jnp.ones(jnp.shape(x), jnp.result_type(x)), dict(model.hyper)
+        )  # shapes count
         stats = model.prior(hyper).sample_stats(key)
         return model.local_elbo(hyper, stats, Minibatch(data, None), key, model.estep).total
 
@@ -121,9 +139,12 @@ def _reading(model: Any) -> Callable[[PyTree], Any]:
 
 
 def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
-    """A kind for each leaf. In data of another structure all leaves are numbers: the model's own checks find them."""
+    """A kind for each leaf. In data of another structure all leaves are numbers: the model's own
+    checks find them."""
     try:
-        return jax.tree.leaves(jax.tree.map(lambda kind, part: [kind] * len(jax.tree.leaves(part)), kinds, data))
+        return jax.tree.leaves(
+            jax.tree.map(lambda kind, part: [kind] * len(jax.tree.leaves(part)), kinds, data)
+        )
     except ValueError:
         return ["number"] * len(jax.tree.leaves(data))
 
@@ -131,7 +152,12 @@ def _spread(kinds: PyTree, data: PyTree) -> list[Kind]:
 def _of_documents(part: Any) -> list[Kind]:
     if isinstance(part, Documents):
         more = jax.tree.leaves(part)[3:]  # arrays beside words, counts and weights
-        return ["index", "number", "number", *("index" if _is_discrete(array(x)) else "number" for x in more)]
+        return [
+            "index",
+            "number",
+            "number",
+            *("index" if _is_discrete(array(x)) else "number" for x in more),
+        ]
     return ["index" if _is_discrete(array(part)) else "number"]
 
 
@@ -144,11 +170,13 @@ def array(x: Any) -> Any:
     return x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 def cast(kinds: Sequence[Kind], data: PyTree) -> PyTree:
     """Data in the types of their kinds. No value is read, so that the data may be traced."""
     leaves, structure = jax.tree.flatten(data)
-    return jax.tree.unflatten(structure, [_cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)])
+    return jax.tree.unflatten(
+        structure, [_cast(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
+    )
 
 
 def _cast(kind: Kind, x: Any) -> Any:
@@ -157,18 +185,24 @@ def _cast(kind: Kind, x: Any) -> Any:
 
 
 def _dtype(kind: Kind, own: Any) -> Any:
-    """The type that a leaf of this kind and type becomes; complex numbers and keys stay as they are."""
+    """The type that a leaf of this kind and type becomes; complex numbers and keys stay as they
+    are."""
     if kind == "mask":
         return np.dtype(bool)
     if kind == "index":
         return np.dtype(np.int32)
-    is_real = np.issubdtype(own, np.bool_) or jnp.issubdtype(own, jnp.integer) or jnp.issubdtype(own, jnp.floating)
+    is_real = (
+        np.issubdtype(own, np.bool_)
+        or jnp.issubdtype(own, jnp.integer)
+        or jnp.issubdtype(own, jnp.floating)
+    )
     return jnp.result_type(float) if is_real else own
 
 
-# --- values that do not fit -------------------------------------------------------------------------------------------
+# --- values that do not fit -----------------------------------------------------------------------
 def check(kinds: Sequence[Kind], data: PyTree, argument: str = "data") -> None:
-    """ValueError at the first leaf that does not fit into the type of its kind; traced leaves pass."""
+    """ValueError at the first leaf that does not fit into the type of its kind; traced leaves
+    pass."""
     for kind, (path, x) in zip(kinds, jax.tree_util.tree_leaves_with_path(data), strict=True):
         if not isinstance(x, jax.core.Tracer):
             CHECKS[kind](f"{argument}{jax.tree_util.keystr(path)}", np.asarray(x))
@@ -180,26 +214,44 @@ def check_fits(x: np.ndarray) -> None:
     if x.dtype.kind in "iu" and own != x.dtype and x.size:
         most = np.iinfo(own)
         fits = x.min() >= most.min and x.max() <= most.max
-        require(fits, "data", f"integers from {most.min} to {most.max}", x, "Have the loader give floats.")
+        require(
+            fits,
+            "data",
+            f"integers from {most.min} to {most.max}",
+            x,
+            "Have the loader give floats.",
+        )
 
 
 def _check_index(name: str, x: np.ndarray) -> None:
     most = np.iinfo(np.int32)
     if (x.dtype.kind in "iu" and x.dtype.itemsize < 4) or x.dtype == bool:
         return
-    remedy = "The model uses them as indices. Code categories as 0, 1, 2, ...: numpy.unique(x, return_inverse=True)[1]."
+    remedy = (
+        "The model uses them as indices. Code categories as 0, 1, 2, ...: numpy.unique(x, "
+        "return_inverse=True)[1]."
+    )
     expected = f"whole numbers from {most.min} to {most.max}"
-    fits = (x >= most.min) & (x <= most.max) & (x == np.floor(x) if x.dtype.kind not in "iu" else True)
+    fits = (
+        (x >= most.min) & (x <= most.max) & (x == np.floor(x) if x.dtype.kind not in "iu" else True)
+    )
     require(fits, name, expected, x, remedy)
 
 
 def _check_mask(name: str, x: np.ndarray) -> None:
     if x.dtype != bool:
-        require((x == 0) | (x == 1), name, "a mask: true and false, or 1 and 0", x, "The model uses them as a mask.")
+        require(
+            (x == 0) | (x == 1),
+            name,
+            "a mask: true and false, or 1 and 0",
+            x,
+            "The model uses them as a mask.",
+        )
 
 
 def _check_number(name: str, x: np.ndarray) -> None:
-    """Digits that the model's floats do not hold matter where the numbers differ in those digits alone."""
+    """Digits that the model's floats do not hold matter where the numbers differ in those digits
+    alone."""
     float_type = np.dtype(jnp.result_type(float))
     if x.dtype.kind not in "iuf" or not x.size or x.dtype.itemsize < 4:
         return
@@ -218,14 +270,17 @@ def _check_number(name: str, x: np.ndarray) -> None:
         where = f" in column {column}" if x.ndim > 1 else ""
         raise ValueError(
             f"{name}: expected numbers whose differences {float_type} holds, got some near "
-            f"{columns[0, column]:.6g}{where}, of standard deviation {spread[column]:.3g}, that it rounds by up to "
-            f"{error[column]:.3g}. Subtract a constant from them (their mean, say), or work in float64: "
+            f"{columns[0, column]:.6g}{where}, of standard deviation {spread[column]:.3g}, that "
+            "it rounds by up to "
+            f"{error[column]:.3g}. Subtract a constant from them (their mean, say), or work in "
+            "float64: "
             "jax.config.update('jax_enable_x64', True)."
         )
 
 
 def _rounding(columns: np.ndarray, float_type: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The largest error of rounding and the standard deviation of each column, without NaN and infinities."""
+    """The largest error of rounding and the standard deviation of each column, without NaN and
+    infinities."""
     width = columns.shape[1]
     error, count, total, squares = (np.zeros(width) for _ in range(4))
     origin = None
@@ -238,7 +293,11 @@ def _rounding(columns: np.ndarray, float_type: np.dtype) -> tuple[np.ndarray, np
             error = np.maximum(error, np.abs(exact - exact.astype(float_type)).max(0))
         origin = exact[0] if origin is None else origin
         shifted = np.where(known, exact - origin, 0)
-        count, total, squares = count + known.sum(0), total + shifted.sum(0), squares + (shifted**2).sum(0)
+        count, total, squares = (
+            count + known.sum(0),
+            total + shifted.sum(0),
+            squares + (shifted**2).sum(0),
+        )
     count = np.maximum(count, 1)
     variance = np.maximum(squares / count - (total / count) ** 2, 0)
     return error.astype(float), np.sqrt(variance).astype(float)

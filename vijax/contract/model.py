@@ -1,12 +1,13 @@
-"""A model: global priors, and the local bound as a differentiable function of the globals' sufficient statistics.
+"""A model: global priors, and the local bound as a differentiable function of the globals'
+sufficient statistics.
 
 For a group of observations y_n with local variables z_n, `local_elbo` is
 
     l_n(s) = max over q(z_n) of  E[log p(y_n, z_n | beta) - log q(z_n)]  <=  log p(y_n | beta),
 
-written in s = t(beta), its optimised locals held constant. By the envelope theorem its gradient in s is the expected
-sufficient statistic of the group: the message of every algorithm (Hoffman and Blei 2015, eq. 4 to 6).
-"""
+written in s = t(beta), its optimised locals held constant. By the envelope theorem its gradient in
+s is the expected sufficient statistic of the group: the message of every algorithm (Hoffman and
+Blei 2015, eq. 4 to 6)."""
 
 from __future__ import annotations
 
@@ -41,13 +42,15 @@ class LocalElbo(NamedTuple):
     """The bound of a minibatch.
 
     Attributes:
-      total: sum of the groups' bounds, differentiable in the statistics and the hyperparameters. Under an E-step that
-        samples it is an estimate (`vijax.estep.gibbs`), and its gradient an estimate of the message.
+      total: sum of the groups' bounds, differentiable in the statistics and the hyperparameters.
+        Under an E-step that samples it is an estimate (`vijax.estep.gibbs`), and its gradient an
+        estimate of the message.
       num_groups: S, the number of groups in the minibatch, without padding.
       per_group: the bounds, group by group, in the layout of the batch; constants.
       local: the optimised local variables; constants.
       said: more numbers to report, by name, in `Info.said` and the trace.
-      retractions: the number of steps that the E-step cut back to keep locals in their domain; None: it never cuts.
+      retractions: the number of steps that the E-step cut back to keep locals in their domain;
+          None: it never cuts.
     """
 
     total: Float[Array, ""]
@@ -59,7 +62,8 @@ class LocalElbo(NamedTuple):
 
 
 PRIOR = "<prior>"
-"""The name under which programs are given priors that depend on no hyperparameter (`vijax.contract.general`)."""
+"""The name under which programs are given priors that depend on no hyperparameter
+(`vijax.contract.general`)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,7 +71,8 @@ class Given:
     """hyper -> the priors of the globals.
 
     Attributes:
-      prior: those that depend on no hyperparameter; in programs `hyper` holds them, under the name `PRIOR`.
+      prior: those that depend on no hyperparameter; in programs `hyper` holds them, under the name
+          `PRIOR`.
       functions: for each global None, or hyper -> its prior.
     """
 
@@ -78,12 +83,16 @@ class Given:
     def of(cls, priors: Mapping[str, Any]) -> Given:
         """From priors, or functions from hyperparameters to them, by name."""
         functions = {name: prior if callable(prior) else None for name, prior in priors.items()}
-        return cls({name: prior for name, prior in priors.items() if not callable(prior)}, functions)
+        return cls(
+            {name: prior for name, prior in priors.items() if not callable(prior)}, functions
+        )
 
     def __call__(self, hyper: Hyper) -> Product:
         """The priors."""
         known = hyper.get(PRIOR, self.prior)
-        named = {name: known[name] if of is None else of(hyper) for name, of in self.functions.items()}
+        named = {
+            name: known[name] if of is None else of(hyper) for name, of in self.functions.items()
+        }
         return Product(named) if named else Product.empty()
 
 
@@ -94,55 +103,68 @@ LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 class OfLocals:
     """The way in which a model finds its locals."""
 
-    # (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where the E-step chooses.
-    # Groups that were seen before start at `Minibatch.local`
+    # (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where
+    # the E-step chooses. Groups that were seen before start at `Minibatch.local`
     start: Callable[[Hyper, Minibatch], PyTree] | None = None
-    # True where full-data algorithms carry the locals in their state, so that coordinate ascent never loses ground;
-    # else each step finds them afresh, except under `vijax.warm`
+    # True where full-data algorithms carry the locals in their state, so that coordinate ascent
+    # never loses ground; else each step finds them afresh, except under `vijax.warm`
     carried: bool = False
-    solved_by: type[EStep] | None = None  # the kind of E-step that solves for them; None where any will do
-    # True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are updated at once, or
-    # convex in them, so that its tangents are lower bounds. Then
-    # the locals that coordinate ascent found for some globals give a lower bound for any others, and `vijax.memoized`
-    # relies on this. False is always safe
+    solved_by: type[EStep] | None = (
+        None  # the kind of E-step that solves for them; None where any will do
+    )
+    # True where, at fixed locals, `local_elbo` is linear in the statistics of globals that are
+    # updated at once, or convex in them, so that its tangents are lower bounds. Then the locals
+    # that coordinate ascent found for some globals give a lower bound for any others, and
+    # `vijax.memoized` relies on this. False is always safe
     is_linear: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ByEntry:
-    """Globals of which a batch reads some entries: the predictors of a Gaussian process at its sites."""
+    """Globals of which a batch reads some entries: the predictors of a Gaussian process at its
+    sites."""
 
-    # hyper -> the context of their families (a kernel) by name. It is computed at the start and where hyperparameters
-    # change, and kept in the posterior; `Model.prior` has no context
+    # hyper -> the context of their families (a kernel) by name. It is computed at the start and
+    # where hyperparameters change, and kept in the posterior; `Model.prior` has no context
     context: Callable[[Hyper], Mapping[str, Any]]
-    # minibatch -> the entries that the batch reads, by name. `local_elbo` is given the statistics of these entries
-    # only, as the family's `entries`
+    # minibatch -> the entries that the batch reads, by name. `local_elbo` is given the statistics
+    # of these entries only, as the family's `entries`
     reads: Callable[[Minibatch], Mapping[str, Int[Array, " entries"]]]
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # hashed by identity, so that jitted functions may take one
+@dataclasses.dataclass(
+    frozen=True, eq=False, repr=False
+)  # hashed by identity, so that jitted functions may take one
 class Model(Remade):
-    """A model in the form that every algorithm reads. A hand-written model fills the first four fields.
+    """A model in the form that every algorithm reads. A hand-written model fills the first four
+    fields.
 
     Attributes:
-      hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of a network; fixed, or
-        learnt by gradient steps in free coordinates.
+      hyper: points beside the globals, by name: hyperparameters, or pytrees such as the weights of
+        a network; fixed, or learnt by gradient steps in free coordinates.
       prior: hyper -> the prior of the globals, in the family of the posterior.
       local_elbo: (hyper, stats, minibatch, key, estep) -> `LocalElbo`.
-      init: (hyper, key, prior, minibatch) -> the starting posterior. The minibatch is None where the caller of
-        `Algorithm.init` gave no data; a model whose start depends on data raises an error then.
+      init: (hyper, key, prior, minibatch) -> the starting posterior. The minibatch is None where
+        the caller of `Algorithm.init` gave no data; a model whose start depends on data raises an
+        error then.
       estep: the default E-step, handed to `local_elbo`; None where the model has only one.
-      constraints: constraints of the points, by name (`vijax.constrain`); points without one are positive.
-      global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical priors), or None.
-      blocks: the globals' names in groups that can be updated at once, in the order of coordinate ascent; None: all
-        at once.
-      needs_prior: names of globals that data of any size leave undetermined, so that maximum likelihood is refused.
-      without_mode: names of globals whose posterior mode says nothing, so that a point of them is refused.
-      locals: the way in which it finds the locals of its groups; by default `local_elbo` finds them by itself.
+      constraints: constraints of the points, by name (`vijax.constrain`); points without one are
+          positive.
+      global_elbo: (hyper, stats) -> the part of the objective that couples globals (hierarchical
+          priors), or None.
+      blocks: the globals' names in groups that can be updated at once, in the order of coordinate
+        ascent; None: all at once.
+      needs_prior: names of globals that data of any size leave undetermined, so that maximum
+          likelihood is refused.
+      without_mode: names of globals whose posterior mode says nothing, so that a point of them is
+          refused.
+      locals: the way in which it finds the locals of its groups; by default `local_elbo` finds them
+          by itself.
       by_entry: the globals of which a batch reads some entries only; else None.
       free: its free variables; None where every global has a prior of its family.
       form: the form of its data; by default arrays of any kind, with one leading axis of groups.
-      queries: its answers to questions that not every fit answers, by name (`vijax.contract.queries.QUESTIONS`).
+      queries: its answers to questions that not every fit answers, by name
+          (`vijax.contract.queries.QUESTIONS`).
     """
 
     hyper: Hyper
@@ -178,11 +200,17 @@ class Model(Remade):
         return self.queries[question]
 
     def cannot_answer(self, question: str) -> ValueError:
-        """The error that names the question, the questions that this model answers, and the remedy."""
-        needs, remedy = QUESTIONS.get(question, ("answers it", "Give it an answer: dataclasses.replace(queries=...)."))
-        known = ", ".join(name for name in QUESTIONS if name in self.queries) or "nothing of this kind"
+        """The error that names the question, the questions that this model answers, and the
+        remedy."""
+        needs, remedy = QUESTIONS.get(
+            question, ("answers it", "Give it an answer: dataclasses.replace(queries=...).")
+        )
+        known = (
+            ", ".join(name for name in QUESTIONS if name in self.queries) or "nothing of this kind"
+        )
         return ValueError(
-            f"{question}: expected a model that {needs}, got one that does not. It can be asked for: {known}. {remedy}"
+            f"{question}: expected a model that {needs}, got one that does not. It can be asked "
+            f"for: {known}. {remedy}"
         )
 
     def __repr__(self) -> str:
@@ -201,21 +229,25 @@ def model(
     """A model from a hand-written local bound (level 3 of the design).
 
     Args:
-      prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to them.
-      local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals); with a fourth argument, (stats, data,
-        key, hyper). Integers and booleans among the data come as floats, unless it indexes with them
-        (`vijax.contract.intake`). Take `jax.lax.stop_gradient` of locals found by iteration; a maximum in closed form
-        (a logsumexp) may be differentiated as it is. Locals that a network in `hyper` gives are differentiated too:
-        that is how it learns.
-      init: (key, prior) -> starting posterior; by default the prior itself, which suits models without symmetric
-        components.
-      hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as the weights of a
-        network. `compose(learn=...)` learns them.
-      constraints: constraints of points, by name: `vijax.constrain.real()` for a network. Other points are positive.
-      sample: (values of the globals by name, group, key) -> a group like it drawn given them, for `Fit.predictive`.
+      prior: the globals' priors by name (a `Product`, or a dict), or a function from `hyper` to
+          them.
+      local_elbo: (stats, data, key) -> (bound of each group, shape (S,); locals); with a fourth
+        argument, (stats, data, key, hyper). Integers and booleans among the data come as floats,
+        unless it indexes with them (`vijax.contract.intake`). Take `jax.lax.stop_gradient` of
+        locals found by iteration; a maximum in closed form (a logsumexp) may be differentiated as
+        it is. Locals that a network in `hyper` gives are differentiated too: that is how it learns.
+      init: (key, prior) -> starting posterior; by default the prior itself, which suits models
+        without symmetric components.
+      hyper: points that `prior` and `local_elbo` read, by name: hyperparameters, or pytrees such as
+        the weights of a network. `compose(learn=...)` learns them.
+      constraints: constraints of points, by name: `vijax.constrain.real()` for a network. Other
+          points are positive.
+      sample: (values of the globals by name, group, key) -> a group like it drawn given them, for
+          `Fit.predictive`.
 
     Raises:
-      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo` without such a pair.
+      ValueError: a prior that is no mapping of families, or is improper; when used, a `local_elbo`
+          without such a pair.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -234,14 +266,32 @@ def model(
     reads_hyper = num_arguments(local_elbo) > 3
     remedy = "Write (stats, data, key, hyper): a parameter with a default is not given them."
     with_default = not reads_hyper and "hyper" in inspect.signature(local_elbo).parameters
-    require(not with_default, "local_elbo", "a parameter `hyper` without a default", "one with a default", remedy)
+    require(
+        not with_default,
+        "local_elbo",
+        "a parameter `hyper` without a default",
+        "one with a default",
+        remedy,
+    )
 
-    def bound(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+    def bound(
+        hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    ) -> LocalElbo:
+        data = (
+            batch.data
+            if batch.weights is None
+            else fill_padding(batch.data, jnp.asarray(batch.weights))
+        )
         per_group, local = _pair(local_elbo(stats, data, key, *([hyper] if reads_hyper else [])))
-        weights = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, per_group.dtype)
+        weights = (
+            jnp.ones_like(per_group)
+            if batch.weights is None
+            else jnp.asarray(batch.weights, per_group.dtype)
+        )
         expected = f"a bound of each of the {weights.size} groups"
-        require(weights.shape == per_group.shape, "local_elbo", expected, f"shape {per_group.shape}")
+        require(
+            weights.shape == per_group.shape, "local_elbo", expected, f"shape {per_group.shape}"
+        )
         constant = jax.lax.stop_gradient((per_group, local))
         return LocalElbo(weighted_sum(weights, per_group), jnp.sum(weights), *constant)
 
@@ -256,22 +306,40 @@ def model(
 
 
 def num_arguments(function: Callable) -> int:
-    """The number of arguments that a function must be given by position; parameters with a default do not count.
+    """The number of arguments that a function must be given by position; parameters with a default
+    do not count.
 
     >>> num_arguments(lambda x, data, scale=2.0: scale * x * data)
     2
     """
     given = inspect.signature(function).parameters.values()
-    required = [p for p in given if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p
+        for p in given
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     return len(required)
 
 
 def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
     """The result of a hand-written bound, checked."""
-    remedy = "Return (bounds, None) where there are no locals, and one bound for each group, not their sum."
-    kind = f"one array of shape {jnp.shape(said)}" if isinstance(said, jax.Array) else type(said).__name__
+    remedy = (
+        "Return (bounds, None) where there are no locals, and one bound for each group, not their "
+        "sum."
+    )
+    kind = (
+        f"one array of shape {jnp.shape(said)}"
+        if isinstance(said, jax.Array)
+        else type(said).__name__
+    )
     got = f"a tuple of {len(said)}" if isinstance(said, tuple) else kind
-    require(isinstance(said, tuple) and len(said) == 2, "local_elbo", "a pair (bounds, locals)", got, remedy)
+    require(
+        isinstance(said, tuple) and len(said) == 2,
+        "local_elbo",
+        "a pair (bounds, locals)",
+        got,
+        remedy,
+    )
     shape = jnp.shape(said[0])
     require(len(shape) == 1, "local_elbo", "bounds of shape (groups,)", f"shape {shape}", remedy)
     return said
@@ -279,7 +347,9 @@ def _pair(said: Any) -> tuple[Float[Array, " groups"], PyTree]:
 
 def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
     """hyper -> the prior, as a `Product`; checked once, at `hyper`."""
-    product = lambda made: Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
+    product = lambda made: (
+        Product(made) if isinstance(made, Mapping) and not isinstance(made, Product) else made
+    )
     made = product(prior(tree.as_arrays(hyper)) if callable(prior) else prior)
     require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
     require_proper("prior", made)

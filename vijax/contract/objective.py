@@ -1,23 +1,25 @@
-"""Bounds from several draws of latents: the Renyi bound (Li and Turner 2016), of which the importance-weighted one
-(Burda, Grosse and Salakhutdinov 2016) is a case.
+"""Bounds from several draws of latents: the Renyi bound (Li and Turner 2016), of which the
+importance-weighted one (Burda, Grosse and Salakhutdinov 2016) is a case.
 
-With log ratios r_k = log p(x, z_k) - log q(z_k) at draws z_1, ..., z_K of q, and w_k the softmax of (1 - alpha) r,
+With log ratios r_k = log p(x, z_k) - log q(z_k) at draws z_1, ..., z_K of q, and w_k the softmax of
+(1 - alpha) r,
 
     L = log( 1/K sum_k exp((1 - alpha) r_k) ) / (1 - alpha)          (Li and Turner 2016, section 4.1)
     grad L = sum_k w_k grad r_k.                                      (their section 4.2)
 
-At alpha = 0 this is the importance-weighted bound (Burda et al., eq. 8), whose mean rises with K to log p(x); for alpha
--> 1, or for one draw, it is the evidence lower bound.
+At alpha = 0 this is the importance-weighted bound (Burda et al., eq. 8), whose mean rises with K to
+log p(x); for alpha -> 1, or for one draw, it is the evidence lower bound.
 
-The gradient of a ratio in the parameters of q has two parts: one through the draw, and the score of q, whose mean is
-not zero under the weights. With the second part taken through the draw as well the gradient is
+The gradient of a ratio in the parameters of q has two parts: one through the draw, and the score of
+q, whose mean is not zero under the weights. With the second part taken through the draw as well the
+gradient is
 
     sum_k (alpha w_k + (1 - alpha) w_k^2) (d r_k / d z_k) (d z_k / d lambda),
 
-unbiased and without the score's noise: at alpha = 1 "sticking the landing" (Roeder, Wu and Duvenaud 2017), at alpha =
-0 the doubly reparameterised gradient (Tucker, Lawson, Gu and Maddison 2019). Proof: E[f(z) grad_lambda log q(z)] =
-E[(df/dz) (dz/dlambda)], with f = w_k, and dw_k / dr_k = (1 - alpha) w_k (1 - w_k).
-"""
+unbiased and without the score's noise: at alpha = 1 "sticking the landing" (Roeder, Wu and Duvenaud
+2017), at alpha = 0 the doubly reparameterised gradient (Tucker, Lawson, Gu and Maddison 2019).
+Proof: E[f(z) grad_lambda log q(z)] = E[(df/dz) (dz/dlambda)], with f = w_k, and dw_k / dr_k = (1 -
+alpha) w_k (1 - w_k)."""
 
 from __future__ import annotations
 
@@ -35,11 +37,13 @@ from vijax.checks import require
 class renyi:
     """The Renyi bound of order alpha.
 
-    For 0 <= alpha < 1 its mean over draws is between the evidence lower bound and log p(x), and rises with the number
-    of draws. Below 0 it may exceed log p(x) where draws are many. Above 1 it is below the evidence lower bound.
+    For 0 <= alpha < 1 its mean over draws is between the evidence lower bound and log p(x), and
+    rises with the number of draws. Below 0 it may exceed log p(x) where draws are many. Above 1 it
+    is below the evidence lower bound.
 
     Args:
-      alpha: order of the bound of several draws; 0 weighs them by importance, 1 is the evidence lower bound.
+      alpha: order of the bound of several draws; 0 weighs them by importance, 1 is the evidence
+          lower bound.
 
     >>> ratios = jnp.log(jnp.array([1.0, 3.0]))
     >>> [round(float(renyi(alpha).bound(ratios)), 4) for alpha in (0.0, 0.5, 1.0)]
@@ -49,8 +53,17 @@ class renyi:
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        known = isinstance(self.alpha, int | float) and not isinstance(self.alpha, bool) and math.isfinite(self.alpha)
-        require(known, "alpha", "a finite number, such as 0.5; 0 is the importance-weighted bound", repr(self.alpha))
+        known = (
+            isinstance(self.alpha, int | float)
+            and not isinstance(self.alpha, bool)
+            and math.isfinite(self.alpha)
+        )
+        require(
+            known,
+            "alpha",
+            "a finite number, such as 0.5; 0 is the importance-weighted bound",
+            repr(self.alpha),
+        )
 
     def bound(self, log_ratios: Float[Array, " draws"]) -> Float[Array, ""]:
         """L, from the log ratios at draws of q."""
@@ -68,8 +81,8 @@ class renyi:
 def importance_weighted() -> renyi:
     """The importance-weighted bound, log of the mean ratio: `renyi(0.0)`.
 
-    More draws bring it nearer to log p(x). But the signal in the gradient for q falls faster than its noise (Rainforth
-    et al. 2018), so that more than some tens of draws do not pay in training.
+    More draws bring it nearer to log p(x). But the signal in the gradient for q falls faster than
+    its noise (Rainforth et al. 2018), so that more than some tens of draws do not pay in training.
 
     >>> importance_weighted()
     renyi(alpha=0.0)
@@ -81,4 +94,10 @@ def check_objective(objective: object) -> None:
     """Raises ValueError unless given an objective of several draws, or None."""
     remedy = "Leave it out for the evidence lower bound."
     known = objective is None or isinstance(objective, renyi)
-    require(known, "objective", "one of vijax.objective, such as importance_weighted()", repr(objective), remedy)
+    require(
+        known,
+        "objective",
+        "one of vijax.objective, such as importance_weighted()",
+        repr(objective),
+        remedy,
+    )

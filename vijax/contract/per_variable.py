@@ -37,10 +37,13 @@ class PerVariable(Generic[T]):
         return f"{self.default!r}, {named}" if named else repr(self.default)
 
 
-def per_variable(argument: str, given: Any, default: Any, kind: type, module: str) -> PerVariable[Any]:
-    """The user's argument as a choice for each global: None, one choice for all, or choices by name are given; a
-    `PerVariable` passes. `default` serves globals without a choice, and is None where it is made later. Raises
-    ValueError on a choice that is not of the class `kind`, which `module` has.
+def per_variable(
+    argument: str, given: Any, default: Any, kind: type, module: str
+) -> PerVariable[Any]:
+    """The user's argument as a choice for each global: None, one choice for all, or choices by name
+    are given; a `PerVariable` passes. `default` serves globals without a choice, and is None where
+    it is made later. Raises ValueError on a choice that is not of the class `kind`, which `module`
+    has.
 
     >>> from vijax.inference.update import Update, kl, mirror
     >>> per_variable("update", {"rate": mirror()}, kl(), Update, "vijax.update")
@@ -59,8 +62,18 @@ def per_variable(argument: str, given: Any, default: Any, kind: type, module: st
 
 
 def _check(argument: str, choice: Any, kind: type, module: str) -> None:
-    remedy = "Call it: it makes the choice." if inspect.isclass(choice) or inspect.isfunction(choice) else ""
-    require(isinstance(choice, kind), argument, f"one of {module}, or a dict of them by name", repr(choice), remedy)
+    remedy = (
+        "Call it: it makes the choice."
+        if inspect.isclass(choice) or inspect.isfunction(choice)
+        else ""
+    )
+    require(
+        isinstance(choice, kind),
+        argument,
+        f"one of {module}, or a dict of them by name",
+        repr(choice),
+        remedy,
+    )
 
 
 def check_known(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
@@ -68,4 +81,6 @@ def check_known(argument: str, chosen: PerVariable, names: Collection[str]) -> N
     for name, _ in chosen.named:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else ""
-        require(name in names, argument, f"names among the globals {sorted(names)}", repr(name), hint)
+        require(
+            name in names, argument, f"names among the globals {sorted(names)}", repr(name), hint
+        )

@@ -1,4 +1,5 @@
-"""Questions to the fits of some models, by name, and the draws of data given values of a model's globals."""
+"""Questions to the fits of some models, by name, and the draws of data given values of a model's
+globals."""
 
 from __future__ import annotations
 
@@ -31,32 +32,48 @@ def _unchanged(stats: Any, local: Any) -> Any:
 class Generative:
     """The functions that draw data from a model."""
 
-    # like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from sizes; raises ValueError
-    # on anything else
+    # like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from
+    # sizes; raises ValueError on anything else
     layout: Callable[[Any], PyTree]
     data: Draw  # draws data of a layout
-    # (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name, drawn from their
-    # prior. None for models without locals
+    # (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name,
+    # drawn from their prior. None for models without locals
     locals: Callable[[Any, Values, PyTree, PRNGKeyArray], Values] | None = None
-    observed: Callable[[PyTree, PyTree], PyTree] = _as_floats  # (layout, data) -> the data in the form of the draws
-    # (statistics of the globals, locals as the E-step found them) -> families of the locals, by name
+    observed: Callable[[PyTree, PyTree], PyTree] = (
+        _as_floats  # (layout, data) -> the data in the form of the draws
+    )
+    # (statistics of the globals, locals as the E-step found them) -> families of the locals, by
+    # name
     found: Callable[[Any, Any], Any] = _unchanged
-    # (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout then belongs to them.
-    # None: the posterior
+    # (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout
+    # then belongs to them. None: the posterior
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
-    from_sizes: bool = True  # True where `layout` takes lists of sizes; False where whole numbers are data
-    # (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the locals in the steps
-    # after the last one of each sequence, and the layout of these steps. None for models without time
-    ahead: Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None = None
+    from_sizes: bool = (
+        True  # True where `layout` takes lists of sizes; False where whole numbers are data
+    )
+    # (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the
+    # locals in the steps after the last one of each sequence, and the layout of these steps. None
+    # for models without time
+    ahead: (
+        Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None
+    ) = None
 
 
 QUESTIONS = {
-    "score": ("defines a held-out score", "Read the bound, fit.trace['elbo'], or give vijax.energy_model(score=) one."),
-    "transform": ("gives documents shares of topics", "The locals of data are fit.locals(data, key=key)."),
+    "score": (
+        "defines a held-out score",
+        "Read the bound, fit.trace['elbo'], or give vijax.energy_model(score=) one.",
+    ),
+    "transform": (
+        "gives documents shares of topics",
+        "The locals of data are fit.locals(data, key=key).",
+    ),
     "predictive": (
         "says how data are drawn",
-        "A log density, an energy or a bound of your own needs one more function: vijax.density(..., sample=), "
-        "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A likelihood of your own needs "
+        "A log density, an energy or a bound of your own needs one more function: "
+        "vijax.density(..., sample=), "
+        "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A "
+        "likelihood of your own needs "
         "Likelihood(..., sample=), an emission Emission(..., sample=).",
     ),
     "forecast": (
@@ -65,33 +82,44 @@ QUESTIONS = {
     ),
     "predict": (
         "predicts from new inputs (gp, glm, glmm)",
-        "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are fit.locals(data, key=key).",
+        "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are "
+        "fit.locals(data, key=key).",
     ),
-    "topics": ("has a global named topics", "The locals of each row are fit.locals(data, key=key)."),
+    "topics": (
+        "has a global named topics",
+        "The locals of each row are fit.locals(data, key=key).",
+    ),
     "locals": (
         "has locals",
-        "The posterior of Gaussian predictors at all sites is fit.posterior['z']. For new inputs use "
+        "The posterior of Gaussian predictors at all sites is fit.posterior['z']. For new inputs "
+        "use "
         "fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
     ),
 }
-"""Questions by name: the ability that a model needs to answer, and the remedy without it. The answer of a model to
+"""Questions by name: the ability that a model needs to answer, and the remedy without it. The
+answer of a model to
 
-    score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better than the bound;
-    transform: (statistics of the globals, locals of one length bucket, key) -> expected topic shares of its documents;
-    predictive, forecast: the `Generative` that draws data given the globals, and continues sequences;
+    score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better
+        than the bound;
+    transform: (statistics of the globals, locals of one length bucket, key) -> expected topic
+        shares of its documents;
+    predictive, forecast: the `Generative` that draws data given the globals, and continues
+        sequences;
     predict: (fit, inputs, **how) -> predictions at new inputs;
-    schema: no function, but the `vijax.data.schema.schema.Schema` of the table of training, by which later tables are
-      read;
-    beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims` and `coords` of
-      their axes: variables of a density that were integrated out, for `Fit.to_arviz`. No question of a `Fit` method.
+    schema: no function, but the `vijax.data.schema.schema.Schema` of the table of training, by
+      which later tables are read;
+    beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims`
+      and `coords` of their axes: variables of a density that were integrated out, for
+      `Fit.to_arviz`. No question of a `Fit` method.
 
-The last two of the table need no answer: topics are a global of that name, and locals come from `Model.local_elbo`.
-Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the model
-(`vijax.models.energies.energy.energy_of`)."""
+The last two of the table need no answer: topics are a global of that name, and locals come from
+`Model.local_elbo`. Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the
+model (`vijax.models.energies.energy.energy_of`)."""
 
 
 def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:
-    """`Model.queries`: the answers that are not None. A model that draws sequences has a forecast too."""
+    """`Model.queries`: the answers that are not None. A model that draws sequences has a forecast
+    too."""
     ahead = None if predictive is None or predictive.ahead is None else predictive
     given = {"predictive": predictive, "forecast": ahead, **others}
     return {name: answer for name, answer in given.items() if answer is not None}
@@ -113,9 +141,11 @@ def is_sizes(like: Any) -> bool:
     return isinstance(like, list | tuple) and len(like) > 0 and all(map(is_size, like))
 
 
-def rows_like(check: Callable[[Any], None], example: Any, needs_data: str = "") -> Callable[[Any], Any]:
-    """The layout of a model of rows like `example`: a number of rows, or data that `check` accepts. `needs_data` is the
-    reason why the model needs data; empty where a number will do."""
+def rows_like(
+    check: Callable[[Any], None], example: Any, needs_data: str = ""
+) -> Callable[[Any], Any]:
+    """The layout of a model of rows like `example`: a number of rows, or data that `check` accepts.
+    `needs_data` is the reason why the model needs data; empty where a number will do."""
 
     def layout(like: Any) -> Any:
         if is_size(like):
@@ -147,9 +177,10 @@ def given_by_user(
     is_whole: bool = False,
     argument: str = "sample",
 ) -> Generative | None:
-    """The `Generative` of a user's functions for one group: `sample`, (values by name, group, key) -> a group with new
-    random parts, and `sample_locals`, the same for the locals by name. None where the model draws nothing. `check`
-    raises ValueError on impossible data, and `argument` is the name of `sample` in messages."""
+    """The `Generative` of a user's functions for one group: `sample`, (values by name, group, key)
+    -> a group with new random parts, and `sample_locals`, the same for the locals by name. None
+    where the model draws nothing. `check` raises ValueError on impossible data, and `argument` is
+    the name of `sample` in messages."""
     if sample is None:
         remedy = "Give both, or neither."
         require(sample_locals is None, "sample_locals", "None without sample", "a function", remedy)
@@ -166,17 +197,23 @@ def given_by_user(
         check(like)
         return jax.tree.map(on_device, like)
 
-    def data(hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray) -> PyTree:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray
+    ) -> PyTree:
         if is_whole:
             return _checked(called(values, layout, key), layout, argument)
         size = jax.tree.leaves(layout)[0].shape[0]
-        one = lambda local, group, key: _checked(called({**values, **local}, group, key), group, argument)
+        one = lambda local, group, key: _checked(
+            called({**values, **local}, group, key), group, argument
+        )
         return jax.vmap(one)(dict(local), layout, jax.random.split(key, size))
 
     def local(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:
         size = jax.tree.leaves(layout)[0].shape[0]
         drawn: Any = sample_locals
-        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(layout, jax.random.split(key, size))
+        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(
+            layout, jax.random.split(key, size)
+        )
 
     found = None if sample_locals is None else local
     return Generative(layout, data, found, lambda layout, data: layout, from_sizes=False)
@@ -187,5 +224,11 @@ def _checked(drawn: PyTree, group: PyTree, argument: str) -> PyTree:
     shapes = lambda x: jax.tree.map(jnp.shape, x)
     same = str(shapes(drawn)) == str(shapes(group))
     remedy = "Such as: {**group, 'y': drawn}."
-    require(same, argument, f"a group of shapes {shapes(group)}", f"one of shapes {shapes(drawn)}", remedy)
+    require(
+        same,
+        argument,
+        f"a group of shapes {shapes(group)}",
+        f"one of shapes {shapes(drawn)}",
+        remedy,
+    )
     return drawn

@@ -1,4 +1,5 @@
-"""Sizes that memory holds: a model says what it would take before anything of its size is allocated."""
+"""Sizes that memory holds: a model says what it would take before anything of its size is
+allocated."""
 
 from __future__ import annotations
 
@@ -29,9 +30,11 @@ COPIES = 3
 
 
 def sized(make: Make) -> Make:
-    """Decorates a constructor of a model or an emission: sizes whose parameters do not fit in free memory are refused.
+    """Decorates a constructor of a model or an emission: sizes whose parameters do not fit in free
+    memory are refused.
 
-    The number of parameters is a polynomial in each size. It is learnt from small models of the same kind.
+    The number of parameters is a polynomial in each size. It is learnt from small models of the
+    same kind.
 
     >>> from vijax.models import lda
     >>> lda(10**9, 10**6)
@@ -66,14 +69,26 @@ def require_room(argument: str, got: str, numbers: int, remedy: str = "Take fewe
     """
     needed, there = numbers * np.dtype(jax.numpy.result_type(float)).itemsize, free_bytes()
     expected = f"sizes that fit in {in_words(there)} of free memory"
-    require(needed <= there, argument, expected, f"{got}, which would take about {in_words(needed)}", remedy)
+    require(
+        needed <= there,
+        argument,
+        expected,
+        f"{got}, which would take about {in_words(needed)}",
+        remedy,
+    )
 
 
 def _sizes_among(make: Callable, given: Mapping[str, Any]) -> dict[str, int]:
     """The whole numbers, above the smallest, among the arguments that are limited to such."""
     known = arguments_of(make)
-    are_sizes = {name: value for name, value in given.items() if name in known and known[name].limit is not None}
-    is_size = lambda value: isinstance(value, int | np.integer) and not isinstance(value, bool) and value > SMALL
+    are_sizes = {
+        name: value
+        for name, value in given.items()
+        if name in known and known[name].limit is not None
+    }
+    is_size = lambda value: (
+        isinstance(value, int | np.integer) and not isinstance(value, bool) and value > SMALL
+    )
     return {name: int(value) for name, value in are_sizes.items() if is_size(value)}
 
 
@@ -87,14 +102,16 @@ def _check(make: Callable, given: Mapping[str, Any], sizes: Mapping[str, int]) -
 
 
 def _numbers_of(make: Callable, given: Mapping[str, Any], sizes: Mapping[str, int]) -> int | None:
-    """The parameters of a model of these sizes; None where small ones cannot be made, as with an array of that size
-    among the arguments, which then is in memory already."""
+    """The parameters of a model of these sizes; None where small ones cannot be made, as with an
+    array of that size among the arguments, which then is in memory already."""
     grid = itertools.product(POINTS, repeat=len(sizes))
     total = Fraction(0)
     try:
         for points in grid:
             small = make(**{**given, **dict(zip(sizes, points, strict=True))})
-            shares = [_share(point, size) for point, size in zip(points, sizes.values(), strict=True)]
+            shares = [
+                _share(point, size) for point, size in zip(points, sizes.values(), strict=True)
+            ]
             total += math.prod(shares) * _parameters(small)
     except Exception:  # the constructor itself says what is wrong
         return None
@@ -110,5 +127,9 @@ def _share(point: int, size: int) -> Fraction:
 def _parameters(made: Any) -> int:
     """The numbers in the prior of a model or an emission."""
     prior = getattr(made, "prior", None)
-    shapes = jax.eval_shape(prior, dict(made.hyper)) if callable(prior) and hasattr(made, "hyper") else prior
+    shapes = (
+        jax.eval_shape(prior, dict(made.hyper))
+        if callable(prior) and hasattr(made, "hyper")
+        else prior
+    )
     return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(shapes))

@@ -1,9 +1,9 @@
-"""Free variables: unknowns without a conjugate prior, by name, shape and support; and their free coordinates.
+"""Free variables: unknowns without a conjugate prior, by name, shape and support; and their free
+coordinates.
 
-All free variables of a model together are one vector of real numbers x, whose density a guide has. The values are a
-smooth map of x (`vijax.constrain`), and the log determinant of the map turns a density of values into one of x
-(Kucukelbir et al. 2017, section 2.3).
-"""
+All free variables of a model together are one vector of real numbers x, whose density a guide has.
+The values are a smooth map of x (`vijax.constrain`), and the log determinant of the map turns a
+density of values into one of x (Kucukelbir et al. 2017, section 2.3)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ class Law(NamedTuple):
     """The law of the free coordinates of a variable, given others."""
 
     loc: Any  # mean, of a shape that broadcasts to them
-    scale: Any  # standard deviation, that broadcasts to them; or a lower factor of the covariance over their last axis
+    # standard deviation, that broadcasts to them; or a lower factor of the covariance over their
+    # last axis
+    scale: Any
 
 
 OfOthers = str | float | Callable[[Mapping[str, Any]], Any]
-"""A number that depends on other variables: the name of one, a function of their values, or a constant."""
+"""A number that depends on other variables: the name of one, a function of their values, or a
+constant."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +103,23 @@ def free(
 
     Args:
       shape: shape of a value; () is a number.
-      support: "real", "positive", "unit interval", "simplex" (over the last axis), "ordered" (increasing over the last
-        axis), "positive definite" (over the last two), "correlation Cholesky" (the lower factor of a correlation
-        matrix), or a constraint of `vijax.constrain`, such as `vijax.constrain.interval(-1.0, 1.0)`.
-      log_prior: value -> its log density, or the log densities of its entries, which are summed; None where the model's
-        own density or energy has a term for it.
-      loc: where the law of this variable depends on others, its mean: the name of another variable, a function of the
-        values of the others, or a number (0 where only `scale` is given).
-      scale: its standard deviation likewise; or a function that returns a lower factor of the covariance of its last
-        axis. Both are of its free coordinates: of logarithms, where the support is "positive". They add no term to
-        the density, which has its prior as before: `vijax.auto` takes coordinates from them in which the posterior is
-        near a normal however little the data say (effects of groups, walks, fields). The law need not be normal.
+      support: "real", "positive", "unit interval", "simplex" (over the last axis), "ordered"
+        (increasing over the last axis), "positive definite" (over the last two), "correlation
+        Cholesky" (the lower factor of a correlation matrix), or a constraint of `vijax.constrain`,
+        such as `vijax.constrain.interval(-1.0, 1.0)`.
+      log_prior: value -> its log density, or the log densities of its entries, which are summed;
+        None where the model's own density or energy has a term for it.
+      loc: where the law of this variable depends on others, its mean: the name of another variable,
+        a function of the values of the others, or a number (0 where only `scale` is given).
+      scale: its standard deviation likewise; or a function that returns a lower factor of the
+        covariance of its last axis. Both are of its free coordinates: of logarithms, where the
+        support is "positive". They add no term to the density, which has its prior as before:
+        `vijax.auto` takes coordinates from them in which the posterior is near a normal however
+        little the data say (effects of groups, walks, fields). The law need not be normal.
 
     Raises:
-      ValueError: an unknown support, or a shape that its values cannot have; a `loc` without a `scale`.
+      ValueError: an unknown support, or a shape that its values cannot have; a `loc` without a
+          `scale`.
 
     Effects of eight groups:
 
@@ -125,11 +131,24 @@ def free(
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     require(all(isinstance(n, int) and n > 0 for n in shape), "shape", "positive integers", shape)
     known = isinstance(support, Constraint) or support in SUPPORTS
-    require(known, "support", f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain", repr(support))
-    require(loc is None or scale is not None, "scale", "one beside loc", None, "Give both, or loc alone as log_prior.")
+    require(
+        known,
+        "support",
+        f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain",
+        repr(support),
+    )
+    require(
+        loc is None or scale is not None,
+        "scale",
+        "one beside loc",
+        None,
+        "Give both, or loc alone as log_prior.",
+    )
     log_prior, loc, scale = as_it_reads(log_prior), as_it_reads(loc), as_it_reads(scale)
     law = None if scale is None else DeclaredLaw(0.0 if loc is None else loc, scale)
-    made = Free(shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law)
+    made = Free(
+        shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law
+    )
     made.free_shape  # noqa: B018  # raises where no value has this shape
     return made
 
@@ -143,14 +162,19 @@ class Variables:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Variables:
-        """The variables of a mapping of names to `free(...)`, or to trees of these; ValueError for anything else."""
+        """The variables of a mapping of names to `free(...)`, or to trees of these; ValueError for
+        anything else."""
         remedy = "Such as {'scale': vijax.free(support='positive')}."
-        named = isinstance(tree, Mapping) and bool(tree) and all(isinstance(name, str) for name in tree)
+        named = (
+            isinstance(tree, Mapping) and bool(tree) and all(isinstance(name, str) for name in tree)
+        )
         got = type(tree).__name__ if not isinstance(tree, Mapping) else list(tree)
         require(named, "variables", "a mapping of names to vijax.free(...)", got, remedy)
         leaves, structure = jax.tree.flatten(dict(tree), is_leaf=lambda x: isinstance(x, Free))
         for leaf in leaves:
-            require(isinstance(leaf, Free), "variables", "vijax.free(...) for each", repr(leaf), remedy)
+            require(
+                isinstance(leaf, Free), "variables", "vijax.free(...) for each", repr(leaf), remedy
+            )
         return cls(tuple(leaves), structure)
 
     @property
@@ -167,7 +191,10 @@ class Variables:
     def places(self) -> dict[str, list[int]]:
         """The coordinates of each variable, by its name."""
         coordinates = self.structure.unflatten(self._split(np.arange(self.dim)))
-        return {name: np.concatenate([*map(np.ravel, jax.tree.leaves(x))]).tolist() for name, x in coordinates.items()}
+        return {
+            name: np.concatenate([*map(np.ravel, jax.tree.leaves(x))]).tolist()
+            for name, x in coordinates.items()
+        }
 
     def values(self, x: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
         """The values at these coordinates, and the log determinant of the map there."""
@@ -184,36 +211,55 @@ class Variables:
         """The log density of coordinates under the variables' own priors, with the Jacobian."""
         parts = list(zip(self.leaves, self._split(x), strict=True))
         with traceable("log_prior"):
-            priors = [leaf.log_prior(leaf.support.point(part)) for leaf, part in parts if leaf.log_prior is not None]
+            priors = [
+                leaf.log_prior(leaf.support.point(part))
+                for leaf, part in parts
+                if leaf.log_prior is not None
+            ]
         own = [jnp.sum(prior) for prior in priors]
         return sum(own, self.values(x)[1])
 
     def coordinates(self, values: PyTree) -> Float[Array, " D"]:
         """The coordinates of values."""
         leaves = self.structure.flatten_up_to(dict(values))
-        parts = [leaf.support.free(jnp.asarray(x)) for leaf, x in zip(self.leaves, leaves, strict=True)]
+        parts = [
+            leaf.support.free(jnp.asarray(x)) for leaf, x in zip(self.leaves, leaves, strict=True)
+        ]
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
-    def numbers(self, x: Float[np.ndarray, "points D"]) -> tuple[list[str], Float[np.ndarray, "points M"]]:
-        """All entries of the values at points, with their names. Real variables keep every digit."""
+    def numbers(
+        self, x: Float[np.ndarray, "points D"]
+    ) -> tuple[list[str], Float[np.ndarray, "points M"]]:
+        """All entries of the values at points, with their names. Real variables keep every
+        digit."""
         names: list[str] = []
         found = []
         for name, leaf, part in zip(self._paths(), self.leaves, self._split(x), strict=True):
             if leaf.support != constrain.real():
                 free = jnp.asarray(part, jnp.result_type(float))
                 part = np.asarray(jax.vmap(leaf.support.point)(free), np.float64)
-            names += [f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(leaf.shape)]
+            names += [
+                f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(leaf.shape)
+            ]
             found.append(part.reshape(len(x), -1))
         return names, np.concatenate(found, 1)
 
     def names_at(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
         """Names of variables with a chosen coordinate."""
-        return list(dict.fromkeys(name for name, is_in in zip(self.names_of_coordinates, chosen, strict=True) if is_in))
+        return list(
+            dict.fromkeys(
+                name for name, is_in in zip(self.names_of_coordinates, chosen, strict=True) if is_in
+            )
+        )
 
     @property
     def names_of_coordinates(self) -> list[str]:
         """The name of the variable of each coordinate."""
-        return [name for name, leaf in zip(self._paths(), self.leaves, strict=True) for _ in range(leaf.size)]
+        return [
+            name
+            for name, leaf in zip(self._paths(), self.leaves, strict=True)
+            for _ in range(leaf.size)
+        ]
 
     def _paths(self) -> list[str]:
         """A name for each leaf: scale, or scale.first in a tree."""
@@ -229,7 +275,9 @@ class Variables:
         """The coordinates of each leaf, in its shape; points lead."""
         parts, start = [], 0
         for leaf in self.leaves:
-            parts.append(x[..., start : start + leaf.size].reshape((*x.shape[:-1], *leaf.free_shape)))
+            parts.append(
+                x[..., start : start + leaf.size].reshape((*x.shape[:-1], *leaf.free_shape))
+            )
             start += leaf.size
         return parts
 
@@ -239,8 +287,8 @@ ENTRY = re.compile(r"(.+)\[([\d, ]+)\]")
 
 
 def check_apart(named: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> None:
-    """Raises ValueError where two numbers would have one name in a summary, such as "a[0]" of a vector "a" and of a
-    variable that is called so.
+    """Raises ValueError where two numbers would have one name in a summary, such as "a[0]" of a
+    vector "a" and of a variable that is called so.
 
     >>> check_apart([("a", (2,)), ("a[0]", ())], "variables")
     Traceback (most recent call last):
@@ -249,7 +297,9 @@ def check_apart(named: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> 
     """
     shapes = dict(named)
     expected, remedy = "names that tell all numbers apart", "Rename one."
-    twice = sorted({name for place, (name, _) in enumerate(named) if name in [one for one, _ in named[:place]]})
+    twice = sorted(
+        {name for place, (name, _) in enumerate(named) if name in [one for one, _ in named[:place]]}
+    )
     require(not twice, argument, expected, f"{twice[0]!r} twice" if twice else "", remedy)
     for name in shapes:
         match = ENTRY.fullmatch(name)
@@ -259,8 +309,8 @@ def check_apart(named: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> 
 
 
 class FreeVariables(abc.ABC):
-    """The free variables of a model: one global, `Z`, of their coordinates. Its whole density is in the bound, which
-    reads the coordinates among the statistics and need not be linear in them."""
+    """The free variables of a model: one global, `Z`, of their coordinates. Its whole density is in
+    the bound, which reads the coordinates among the statistics and need not be linear in them."""
 
     variables: Variables  # the free variables
     # True where the model has no other variables: it is a log density of these coordinates
@@ -277,16 +327,20 @@ class FreeVariables(abc.ABC):
 
     @abc.abstractmethod
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
-        """Draws of the globals; those of free variables by the user's names, in the user's supports."""
+        """Draws of the globals; those of free variables by the user's names, in the user's
+        supports."""
 
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
         """Those of the values that users are shown."""
         return values
 
     @abc.abstractmethod
-    def given_others(self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray) -> Any:
-        """The bound as a function of the free coordinates (`vijax.verdict.target.OfFree`) at fixed q of the other
-        globals, and a tuple of its other arguments; None where the bound is known to have a limit."""
+    def given_others(
+        self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray
+    ) -> Any:
+        """The bound as a function of the free coordinates (`vijax.verdict.target.OfFree`) at fixed
+        q of the other globals, and a tuple of its other arguments; None where the bound is known to
+        have a limit."""
 
     @abc.abstractmethod
     def start_in_words(self) -> str:

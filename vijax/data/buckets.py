@@ -1,4 +1,5 @@
-"""Length buckets: documents of similar length share a padded shape, so that few slots are padding."""
+"""Length buckets: documents of similar length share a padded shape, so that few slots are
+padding."""
 
 from __future__ import annotations
 
@@ -8,11 +9,16 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Int
 
-MAX_CANDIDATES = 512  # lengths tried as edges; more make no visible difference and the search is quadratic
+MAX_CANDIDATES = (
+    512  # lengths tried as edges; more make no visible difference and the search is quadratic
+)
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
 MOST = 6  # the most buckets, where their number is not given
-PRICE = 4096  # padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
-ONCE = 64 * PRICE  # padded slots that it must save where every document is read once, and the bucket has a program
+# padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
+PRICE = 4096
+ONCE = (
+    64 * PRICE
+)  # padded slots that it must save where every document is read once, and the bucket has a program
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,9 +37,11 @@ def length_buckets(
     num_parts: int = 1,
     price: float = PRICE,
 ) -> tuple[Bucket, ...]:
-    """The buckets of the smallest padded batch, short documents first; each is dealt to `num_parts` batches.
+    """The buckets of the smallest padded batch, short documents first; each is dealt to `num_parts`
+    batches.
 
-    Without `num_buckets` there are as many as save more slots of a batch than they cost to compile, their `price`.
+    Without `num_buckets` there are as many as save more slots of a batch than they cost to compile,
+    their `price`.
 
     >>> [(b.rows.tolist(), b.slots) for b in length_buckets(np.array([3, 90, 2, 3]), np.array([5, 99, 2, 4]), 2)]
     [([0, 2, 3], 3), ([1], 90)]
@@ -41,12 +49,16 @@ def length_buckets(
     edges = bucket_edges(lengths, num_buckets or MOST, num_parts, 0.0 if num_buckets else price)
     which = np.searchsorted(edges, lengths)
     members = [np.flatnonzero(which == b) for b in range(len(edges))]
-    return tuple(Bucket(m, max(int(lengths[m].max()), 1), max(int(tokens[m].max()), 1)) for m in members)
+    return tuple(
+        Bucket(m, max(int(lengths[m].max()), 1), max(int(tokens[m].max()), 1)) for m in members
+    )
 
 
-def standard_buckets(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"]) -> Iterator[Bucket]:
-    """The buckets of documents that are read once, short ones first. Their shapes are of a short list: other documents
-    of about these lengths come in shapes that are compiled already.
+def standard_buckets(
+    lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"]
+) -> Iterator[Bucket]:
+    """The buckets of documents that are read once, short ones first. Their shapes are of a short
+    list: other documents of about these lengths come in shapes that are compiled already.
 
     >>> [(b.rows.tolist(), b.slots, b.max_tokens) for b in standard_buckets(np.array([3, 70]), np.array([9, 300]))]
     [([0, 1], 96, 384)]
@@ -61,8 +73,11 @@ def standard_buckets(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, 
             yield Bucket(rows, int(size), int(size) * int(standard_size(-(-most // size), least=1)))
 
 
-def standard_size(size: Int[np.ndarray, " sizes"] | int, least: int = 8) -> Int[np.ndarray, " sizes"]:
-    """The least size of the list that is not smaller: the powers of two, and from 64 on two in each of them.
+def standard_size(
+    size: Int[np.ndarray, " sizes"] | int, least: int = 8
+) -> Int[np.ndarray, " sizes"]:
+    """The least size of the list that is not smaller: the powers of two, and from 64 on two in each
+    of them.
 
     >>> standard_size(np.array([1, 9, 64, 65, 100, 129])).tolist()
     [8, 16, 64, 96, 128, 192]
@@ -76,9 +91,9 @@ def bucket_edges(
 ) -> Int[np.ndarray, " buckets"]:
     """Largest length of each bucket, by dynamic programming over the histogram of lengths.
 
-    A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every batch, and costs `price`
-    besides; the sum over buckets is smallest. The last buckets are left out where they save less than `WORTH` asks.
-    """
+    A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every
+    batch, and costs `price` besides; the sum over buckets is smallest. The last buckets are left
+    out where they save less than `WORTH` asks."""
     candidates, below = _candidates(np.asarray(lengths))
     cost = _bucket_costs(candidates, below, num_parts)
     best, totals, previous = cost[0], [cost[0, -1]], []
@@ -94,14 +109,18 @@ def bucket_edges(
 
 
 def _candidates(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that may end a bucket, and the number of documents up to each; the first stands for none."""
+    """Lengths that may end a bucket, and the number of documents up to each; the first stands for
+    none."""
     values, number = np.unique(lengths, return_counts=True)
-    keep = np.unique(np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).round().astype(int))
+    keep = np.unique(
+        np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).round().astype(int)
+    )
     return np.concatenate([[-1], values[keep]]), np.concatenate([[0], np.cumsum(number)[keep]])
 
 
 def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> np.ndarray:
-    """Padded slots per batch, cost[i, j], of the bucket with lengths above candidate i, up to candidate j."""
+    """Padded slots per batch, cost[i, j], of the bucket with lengths above candidate i, up to
+    candidate j."""
     number = below[None, :] - below[:, None]
     cost = -(-number // num_parts) * np.maximum(candidates, 1)[None, :].astype(float)
     return np.where(number >= 0, cost, np.inf)

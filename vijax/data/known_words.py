@@ -1,4 +1,5 @@
-"""Documents over the words that a fit was made of: by their names, whatever their order and number are in new data."""
+"""Documents over the words that a fit was made of: by their names, whatever their order and number
+are in new data."""
 
 from __future__ import annotations
 
@@ -25,21 +26,25 @@ from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
 from vijax.data.to_shards import hashed
 
 LEAST_BY_HASH = 16
-"""Places from which a vocabulary can be told to be by hash: the names of a smaller one may lie right by chance."""
+"""Places from which a vocabulary can be told to be by hash: the names of a smaller one may lie
+right by chance."""
 MOST_LOOKED_AT = 4096
 
 
-def over_words(source: Any, words: Sequence[str] | None, where: str = "documents", called: str = "words") -> Corpus:
+def over_words(
+    source: Any, words: Sequence[str] | None, where: str = "documents", called: str = "words"
+) -> Corpus:
     """Anything that `vijax.data.read` reads, over the words of a fit; `words` None: as it is read.
 
-    Texts are counted over these words. A corpus over others, or over the same in another order, is relabelled. Counts
-    without words are taken to be in the order of the fit, and stay as they are.
+    Texts are counted over these words. A corpus over others, or over the same in another order, is
+    relabelled. Counts without words are taken to be in the order of the fit, and stay as they are.
 
     Raises:
       ValueError: no word in common.
 
-    Warns of tokens that are of other words, and so left out; of texts, where none of the words of one is known, or
-    less than half of the words of all. (A fit to texts leaves rare words out, too.)
+    Warns of tokens that are of other words, and so left out; of texts, where none of the words of
+    one is known, or less than half of the words of all. (A fit to texts leaves rare words out,
+    too.)
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
     >>> over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
@@ -56,7 +61,8 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
     found = with_vocabulary(corpus, words)
     if lost := corpus.num_tokens - found.num_tokens:
         warnings.warn(
-            f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does not know: they are "
+            f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does "
+            "not know: they are "
             "left out.",
             stacklevel=4,
         )
@@ -64,14 +70,15 @@ def over_words(source: Any, words: Sequence[str] | None, where: str = "documents
 
 
 def _by_place(corpus: Corpus, where: str) -> Corpus:
-    """A table of counts for a fit that has no words, because its columns were numbers of places: columns that are
-    called so stand in their order. Warns of others, which nobody can compare."""
+    """A table of counts for a fit that has no words, because its columns were numbers of places:
+    columns that are called so stand in their order. Warns of others, which nobody can compare."""
     names = list(corpus.vocabulary or ())
     places = [str(place) for place in range(len(names))]
     if set(names) == set(places):
         return with_vocabulary(corpus, places)
     warnings.warn(
-        f"{where}: the fit was made of counts without words, so the columns {listed(names)} are taken by their place. "
+        f"{where}: the fit was made of counts without words, so the columns {listed(names)} are "
+        "taken by their place. "
         "Fit a table whose columns are the words, and they are compared.",
         stacklevel=5,
     )
@@ -79,21 +86,26 @@ def _by_place(corpus: Corpus, where: str) -> Corpus:
 
 
 def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
-    """Warns of texts of which nothing is left, and of lists of texts of which less than half is left."""
+    """Warns of texts of which nothing is left, and of lists of texts of which less than half is
+    left."""
     none_known = int(np.sum(np.diff(corpus.indptr) == 0))
     if none_known:
         warnings.warn(
-            f"{where}: {none_known:,} of {corpus.num_documents:,} texts hold no word that the fit knows: what is said "
+            f"{where}: {none_known:,} of {corpus.num_documents:,} texts hold no word that the fit "
+            "knows: what is said "
             "of them is what the fit expects of any text.",
             stacklevel=5,
         )
         return
     if not isinstance(source, Sequence | np.ndarray) or isinstance(source, str):
         return
-    known, number = _known_words([str(text) for text in source[:LOOKED_AT]], corpus.vocabulary or ())
+    known, number = _known_words(
+        [str(text) for text in source[:LOOKED_AT]], corpus.vocabulary or ()
+    )
     if known < 0.5 * number:
         warnings.warn(
-            f"{where}: {number - known:,} of {number:,} words are ones that the fit does not know: they are left out. "
+            f"{where}: {number - known:,} of {number:,} words are ones that the fit does not "
+            "know: they are left out. "
             "Are these texts of the kind, and in the language, of those that were fitted?",
             stacklevel=5,
         )
@@ -104,7 +116,8 @@ LOOKED_AT = 1000
 
 
 def _known_words(texts: Sequence[str], words: Sequence[str]) -> tuple[int, int]:
-    """The number of words in these texts that are known, and of all but stop words; phrases are not counted."""
+    """The number of words in these texts that are known, and of all but stop words; phrases are not
+    counted."""
     pairs = [(str(i), text) for i, text in enumerate(texts)]
     settings, _, _ = settled(DEFAULT_SETTINGS, pairs, words, "texts", Notes())
     analyze = analyzer(dataclasses.replace(settings, ngrams=1))
@@ -114,8 +127,8 @@ def _known_words(texts: Sequence[str], words: Sequence[str]) -> tuple[int, int]:
 
 
 def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """True where both are the same words by the same ids. Of vocabularies by hash the places count, whose names differ
-    from one to the other.
+    """True where both are the same words by the same ids. Of vocabularies by hash the places count,
+    whose names differ from one to the other.
 
     >>> are_same(("a", "b"), ["a", "b"]), are_same(("a", "b"), ("b", "a"))
     (True, False)
@@ -166,7 +179,8 @@ def _is_of_texts(source: Any) -> bool:
 
 
 def _is_by_hash(words: Sequence[str]) -> bool:
-    """True where every name lies at the place of its hash (`vijax.data.prepare`), or says that the place is empty."""
+    """True where every name lies at the place of its hash (`vijax.data.prepare`), or says that the
+    place is empty."""
     size = len(words)
     if size < LEAST_BY_HASH:
         return False

@@ -1,4 +1,5 @@
-"""Loaders of a fit's minibatches: batch t is a function of (seed, t) alone, so a run can go on at any step."""
+"""Loaders of a fit's minibatches: batch t is a function of (seed, t) alone, so a run can go on at
+any step."""
 
 from __future__ import annotations
 
@@ -34,10 +35,9 @@ from vijax.data.streams.stream import stream_loader
 class Loader(Protocol):
     """Fixed-shape minibatches of a data set.
 
-    A loader of your own may also have `contents()`: arrays that identify its data and their parts, in any order of the
-    batches. By them a fit that goes on from a state knows whether its data are the same. Without `contents` the first
-    batches are compared; with fixed parts all of them.
-    """
+    A loader of your own may also have `contents()`: arrays that identify its data and their parts,
+    in any order of the batches. By them a fit that goes on from a state knows whether its data are
+    the same. Without `contents` the first batches are compared; with fixed parts all of them."""
 
     @property
     def num_groups(self) -> int:
@@ -57,20 +57,25 @@ class Loader(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ArrayLoader(Shared):
-    """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of them.
+    """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of
+    them.
 
-    A pass is cut evenly: its batches differ by one group at most, and smaller ones are padded. A short last batch,
-    scaled by N / S like the others, would count like them, and be many times as noisy.
-    """
+    A pass is cut evenly: its batches differ by one group at most, and smaller ones are padded. A
+    short last batch, scaled by N / S like the others, would count like them, and be many times as
+    noisy."""
 
     data: PyTree
     batch_size: int
     seed: int
     num_words: None = None
     is_fixed: bool = False  # the same batches in every pass, in another order
-    kinds: tuple[intake.Kind, ...] | None = None  # conversions of the arrays; None: they stay as they are
+    kinds: tuple[intake.Kind, ...] | None = (
+        None  # conversions of the arrays; None: they stay as they are
+    )
     share: Share | None = None  # what this process reads of each batch; None: all of it
-    leaf_columns: Names | None = None  # the names of the columns of each array; None: no table is among them
+    leaf_columns: Names | None = (
+        None  # the names of the columns of each array; None: no table is among them
+    )
 
     @property
     def num_groups(self) -> int:
@@ -86,7 +91,9 @@ class ArrayLoader(Shared):
         """See `Loader`."""
         for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
             order = self._order(0 if self.is_fixed else epoch)
-            parts = order_of_parts(self.seed, epoch, self.steps_per_epoch) if self.is_fixed else None
+            parts = (
+                order_of_parts(self.seed, epoch, self.steps_per_epoch) if self.is_fixed else None
+            )
             first = epoch * self.steps_per_epoch
             for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
                 place = step - first
@@ -111,11 +118,17 @@ class ArrayLoader(Shared):
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
         first, stop = part_of_pass(self.num_groups, self.steps_per_epoch, i)
         rows = order[first:stop]
-        slots = self.batch_size if self.steps_per_epoch == 1 else -(-self.num_groups // self.steps_per_epoch)
+        slots = (
+            self.batch_size
+            if self.steps_per_epoch == 1
+            else -(-self.num_groups // self.steps_per_epoch)
+        )
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
         rows = rows if self.share is None else self.share.of(rows, self.num_groups)
         weights = (rows < self.num_groups).astype(np.float32)
-        data = jax.tree.map(lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data)
+        data = jax.tree.map(
+            lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data
+        )
         data = data if self.kinds is None else intake.cast(self.kinds, data)
         rows = rows.astype(np.int32)
         return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
@@ -158,7 +171,9 @@ class CorpusLoader(Shared):
         if self.is_fixed:
             stream, hands = self._parts()
             return (self._part(stream, hands, step) for step in range(start, stop))
-        stream = minibatches(self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start)
+        stream = minibatches(
+            self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start
+        )
         return iter(dataclasses.replace(stream, share=self.share))
 
     def contents(self) -> Iterator[Any]:
@@ -170,15 +185,16 @@ class CorpusLoader(Shared):
             yield from self._parts()[1]
 
     def _parts(self) -> tuple[Any, list[np.ndarray]]:
-        """A stream of minibatches, and the documents of each part: they depend on the corpus alone, so that a fit can
-        go on with another key."""
+        """A stream of minibatches, and the documents of each part: they depend on the corpus alone,
+        so that a fit can go on with another key."""
         from vijax.data import minibatches
 
         stream = dataclasses.replace(minibatches(self.corpus, self.batch_size, 0), share=self.share)
         return stream, stream.deal(0)
 
     def spread(self, count: int) -> Iterator[Minibatch]:
-        """At most so many batches, spread over the first pass; the documents are dealt once for all of them."""
+        """At most so many batches, spread over the first pass; the documents are dealt once for all
+        of them."""
         from vijax.data import minibatches
 
         stream = minibatches(self.corpus, self.batch_size, self.seed)
@@ -195,9 +211,10 @@ class CorpusLoader(Shared):
 USUAL = 256
 """Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
 USUAL_WORDS = 65_536
-"""Words that a step of svi sees at least, where nothing is said and half of the documents have them. Steps that see few
-words of each topic come to a worse end, which more passes do not make good: of documents of 10 words, 256 a step are .4
-nats a word behind (the same page). Draws of topics, as of ssvi_a, do not want it."""
+"""Words that a step of svi sees at least, where nothing is said and half of the documents have
+them. Steps that see few words of each topic come to a worse end, which more passes do not make
+good: of documents of 10 words, 256 a step are .4 nats a word behind (the same page). Draws of
+topics, as of ssvi_a, do not want it."""
 
 
 def usual_size(corpus: Any, num_words: int = 0) -> int:
@@ -227,22 +244,24 @@ def as_loader(
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a corpus, anything
-        that `vijax.data.read` reads, or `vijax.data.shards`, for models of documents; else `vijax.data.rows`, or a
-        pytree of arrays (tensors of other libraries are made arrays) with one leading axis of groups, for a model of
-        one group any arrays or None; None for a model that has its data.
+      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a
+        corpus, anything that `vijax.data.read` reads, or `vijax.data.shards`, for models of
+        documents; else `vijax.data.rows`, or a pytree of arrays (tensors of other libraries are
+        made arrays) with one leading axis of groups, for a model of one group any arrays or None;
+        None for a model that has its data.
       model: the model that reads the data.
-      batch_size: groups a step; None takes the whole set, or for documents `usual_size(data, usual_words)` where
-        `usual_words` is given.
+      batch_size: groups a step; None takes the whole set, or for documents `usual_size(data,
+        usual_words)` where `usual_words` is given.
       seed: seed of the order of the batches.
-      num_parts: number of fixed batches that the data are cut into; None deals them anew in every pass.
+      num_parts: number of fixed batches that the data are cut into; None deals them anew in every
+          pass.
       usual_words: words of a step of an algorithm of many small steps.
 
     Raises:
-      ValueError: a loader or a data set of another library; no arrays of numbers, leading axes that differ, an empty
-        set, numbers that are not finite (models with a check of their own decide that by it), numbers that do not fit
-        into the types that the model reads (`vijax.contract.intake`), a batch larger than the set, or more words than
-        the model has.
+      ValueError: a loader or a data set of another library; no arrays of numbers, leading axes that
+        differ, an empty set, numbers that are not finite (models with a check of their own decide
+        that by it), numbers that do not fit into the types that the model reads
+        (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
 
     Warns where documents have fewer words than the model.
     """
@@ -255,14 +274,25 @@ def as_loader(
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.form.documents)
         size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
-        size = size if num_parts is None else corpus.num_documents / num_parts  # which is dealt to any number of them
+        size = (
+            size if num_parts is None else corpus.num_documents / num_parts
+        )  # which is dealt to any number of them
         usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
         if isinstance(corpus, Shards):
             return document_loader(corpus, size or usual, seed, num_parts is not None)
         return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
     got = "documents in shards" if isinstance(data, Shards) else "a corpus"
-    remedy = "Counts are corpus.to_scipy(), and the entries that plsa reads vijax.models.plsa_entries(corpus)."
-    require(not isinstance(data, Shards | Corpus), "data", "arrays, as this model reads no documents", got, remedy)
+    remedy = (
+        "Counts are corpus.to_scipy(), and the entries that plsa reads "
+        "vijax.models.plsa_entries(corpus)."
+    )
+    require(
+        not isinstance(data, Shards | Corpus),
+        "data",
+        "arrays, as this model reads no documents",
+        got,
+        remedy,
+    )
     if isinstance(data, Rows):
         _check_batch_size(batch_size, data.num_groups)
         size = _size_of_parts(data.num_groups, num_parts, batch_size)
@@ -279,10 +309,13 @@ def as_loader(
     _check_entries(data, total, model)
     _check_batch_size(batch_size, total)
     size = _size_of_parts(total, num_parts, batch_size)
-    # Locals that are carried from step to step have a row for each group of the batch, and no padding.
+    # Locals that are carried from step to step have a row for each group of the batch, and no
+    # padding.
     whole = total if model.locals.carried else padded_size(total)
     is_fixed, names = num_parts is not None, names_of(given)
-    return ArrayLoader(data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names)
+    return ArrayLoader(
+        data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names
+    )
 
 
 def _of_stream(source: Any, model: Model) -> Loader:
@@ -298,16 +331,21 @@ def all_groups(data: Any, model: Model) -> PyTree:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of the largest array."""
+    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of
+    the largest array."""
     if not model.form.one_group:
-        return max(1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups)
+        return max(
+            1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups
+        )
     batch = next(iter(loader.batches(0, 1)))
-    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1)
+    return max(
+        1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1
+    )
 
 
 def padded_size(total: int) -> int:
-    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share a program: at most a
-    sixteenth more, and at least 32.
+    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share
+    a program: at most a sixteenth more, and at least 32.
 
     >>> [padded_size(total) for total in (31, 33, 1000, 1001, 100_000)]
     [31, 34, 1024, 1024, 102400]
@@ -317,45 +355,54 @@ def padded_size(total: int) -> int:
 
 
 def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) -> int | None:
-    """Groups in a part. Raises ValueError where there cannot be as many parts, or their size is given too."""
+    """Groups in a part. Raises ValueError where there cannot be as many parts, or their size is
+    given too."""
     if num_parts is None:
         return batch_size
     if batch_size is not None:
         raise ValueError(
-            f"batch_size: expected none, got {batch_size}: vijax.memoized(model, num_parts={num_parts}) says how many "
+            f"batch_size: expected none, got {batch_size}: vijax.memoized(model, "
+            f"num_parts={num_parts}) says how many "
             "parts the data have."
         )
     size = -(-total // num_parts)
     if -(-total // size) != num_parts:
         raise ValueError(
-            f"num_parts: expected a number of parts that {total} groups can be cut into evenly, got {num_parts}. "
+            f"num_parts: expected a number of parts that {total} groups can be cut into evenly, "
+            f"got {num_parts}. "
             f"Parts of {size} are {-(-total // size)}."
         )
     return size
 
 
 def check_given(data: PyTree, form: DataForm) -> None:
-    """Raises ValueError where a model that was made for its own data is given others: of another form or, where its
-    unknowns are in units of its own, of equal shapes with other numbers."""
+    """Raises ValueError where a model that was made for its own data is given others: of another
+    form or, where its unknowns are in units of its own, of equal shapes with other numbers."""
     given = form.given
     if given is None or data is given:
         return
-    names = lambda tree: f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
+    names = lambda tree: (
+        f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
+    )
     known: Any = jax.tree.structure(given)
     if known != jax.tree.structure(data):
         got = names(data)
-    elif form.in_units_of_given and not all(map(_are_near, jax.tree.leaves(given), jax.tree.leaves(data))):
+    elif form.in_units_of_given and not all(
+        map(_are_near, jax.tree.leaves(given), jax.tree.leaves(data))
+    ):
         got = "arrays of those names with other numbers"
     else:
         return
     raise ValueError(
-        f"data: expected none, or model.data ({names(given)}), got {got}. The model was made for its own data: leave "
+        f"data: expected none, or model.data ({names(given)}), got {got}. The model was made for "
+        "its own data: leave "
         "them out, or make the model of the others."
     )
 
 
 def _are_near(own: Any, other: Any) -> bool:
-    """True for equal arrays, and for arrays that are equal in float32, in which a fit may have read them."""
+    """True for equal arrays, and for arrays that are equal in float32, in which a fit may have read
+    them."""
     own, other = np.asarray(own), np.asarray(other)
     if own.shape != other.shape or other.dtype.kind not in "iubf":
         return False
@@ -364,10 +411,12 @@ def _are_near(own: Any, other: Any) -> bool:
 
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:
-    """Checks, for a model made for given data, that all of them are there with the entries that they name."""
+    """Checks, for a model made for given data, that all of them are there with the entries that
+    they name."""
     if model.form.num_groups not in (None, total):
         raise ValueError(
-            f"data: expected all {model.form.num_groups} groups that the model was made for, as model.data is, got "
+            f"data: expected all {model.form.num_groups} groups that the model was made for, as "
+            "model.data is, got "
             f"{total}. For some of them at a step, give batch_size."
         )
     if model.by_entry is not None:
@@ -382,13 +431,16 @@ def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
         return corpus
     known, words = form.vocabulary, data.vocabulary
     if known is not None and words is not None and not are_same(words, known):
-        remedy = "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
+        remedy = (
+            "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
+        )
         raise fail("data", "shards over the words of the model, in their order", "others", remedy)
     return data
 
 
 def words_of(loader: Any) -> tuple[str, ...] | None:
-    """The words of the documents of a loader, or of one that is wrapped; None where they are not known."""
+    """The words of the documents of a loader, or of one that is wrapped; None where they are not
+    known."""
     while loader is not None:
         words = getattr(loader, "vocabulary", None)
         if words is not None:
@@ -398,7 +450,8 @@ def words_of(loader: Any) -> tuple[str, ...] | None:
 
 
 def columns_of(loader: Any) -> Names | None:
-    """The names of the columns of a loader's tables, or of one that is wrapped; None where no table is known."""
+    """The names of the columns of a loader's tables, or of one that is wrapped; None where no table
+    is known."""
     while loader is not None:
         names = getattr(loader, "leaf_columns", None)
         if names is not None:
@@ -408,24 +461,31 @@ def columns_of(loader: Any) -> Names | None:
 
 
 def _check_words(got: int, form: OfDocuments) -> None:
-    """Checks word ids: ids beyond the model's topics would be looked up all the same, and give meaningless numbers."""
+    """Checks word ids: ids beyond the model's topics would be looked up all the same, and give
+    meaningless numbers."""
     most, (documents, words, argument) = form.vocab_size, form.names
     if got > most:
         raise ValueError(
-            f"data: expected {words} numbered below the model's {argument}={most}, got {documents} over {got} {words}. "
+            f"data: expected {words} numbered below the model's {argument}={most}, got "
+            f"{documents} over {got} {words}. "
             f"Make the model with {argument}={got}."
         )
     if got < most:
         warnings.warn(
-            f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} of the model's "
-            f"{words} never occur, but are given weight all the same. Or make the model with {argument}={got}.",
+            f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} "
+            "of the model's "
+            f"{words} never occur, but are given weight all the same. Or make the model with "
+            f"{argument}={got}.",
             stacklevel=4,
         )
 
 
 def _check_batch_size(batch_size: int | None, total: int) -> None:
-    if batch_size is not None and not (isinstance(batch_size, int | np.integer) and 1 <= batch_size <= total):
+    if batch_size is not None and not (
+        isinstance(batch_size, int | np.integer) and 1 <= batch_size <= total
+    ):
         raise ValueError(
-            f"batch_size: expected an integer from 1 to the {total} groups of the data, got {batch_size}. "
+            f"batch_size: expected an integer from 1 to the {total} groups of the data, got "
+            f"{batch_size}. "
             "Leave it out to take all the data at every step."
         )

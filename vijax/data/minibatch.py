@@ -1,9 +1,10 @@
-"""Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at any step.
+"""Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at
+any step.
 
-The documents of each length bucket are dealt again in every epoch to T = round(N / batch_size) batches. So every batch
-has the same shapes and, up to one, the same number of documents; each epoch visits each document once. The batch of
-step i is a function of (seed, i) alone, so that a run that was killed can go on as if it had not been.
-"""
+The documents of each length bucket are dealt again in every epoch to T = round(N / batch_size)
+batches. So every batch has the same shapes and, up to one, the same number of documents; each epoch
+visits each document once. The batch of step i is a function of (seed, i) alone, so that a run that
+was killed can go on as if it had not been."""
 
 from __future__ import annotations
 
@@ -25,12 +26,15 @@ from vijax.data.corpora.csr import Bags
 from vijax.data.reading.checks import fail
 
 PADDING = -1  # the "row" of a padding document
-MOST_SLOTS = 1 << 17  # padded slots of a batch that is read once: with 100 topics 50 MB, where they stand by slot
+MOST_SLOTS = (
+    1 << 17
+)  # padded slots of a batch that is read once: with 100 topics 50 MB, where they stand by slot
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The part of every batch that one of several processes reads: equal ones, one after the other, padded at the end.
+    """The part of every batch that one of several processes reads: equal ones, one after the other,
+    padded at the end.
 
     >>> [Share(process, 2, 4).of(np.arange(5), PADDING).tolist() for process in range(2)]
     [[0, 1, 2, 3], [4, -1, -1, -1]]
@@ -48,7 +52,8 @@ class Share:
 
 
 class Shared:
-    """A loader, a dataclass, with the part of each batch that this process reads as its field `share`."""
+    """A loader, a dataclass, with the part of each batch that this process reads as its field
+    `share`."""
 
     def shared(self, share: Share) -> Self:
         """The loader of a part of each batch."""
@@ -62,7 +67,8 @@ class Minibatches:
     Attributes:
       per_epoch: T, the number of steps in which every document is seen once.
       buckets: documents by padded shape.
-      share: the part of each row of document numbers that is read, where other processes read the rest.
+      share: the part of each row of document numbers that is read, where other processes read the
+          rest.
     """
 
     corpus: Corpus
@@ -82,7 +88,10 @@ class Minibatches:
 
     def __len__(self) -> int:
         if self.num_steps is None:
-            raise TypeError("an endless stream of minibatches has no length: pass num_steps, or take per_epoch of them")
+            raise TypeError(
+                "an endless stream of minibatches has no length: pass num_steps, or take "
+                "per_epoch of them"
+            )
         return self.num_steps
 
     def at(self, step: int) -> Minibatch:
@@ -91,14 +100,15 @@ class Minibatches:
         return self.gather([hand[place] for hand in self.deal(epoch)])
 
     def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
-        """The documents of an epoch: for each bucket, a row of document numbers per step, padded by -1."""
+        """The documents of an epoch: for each bucket, a row of document numbers per step, padded by
+        -1."""
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, epoch], np.uint64)))
         shuffled = [self._by_length(rng.permutation(bucket.rows)) for bucket in self.buckets]
         return _dealt(shuffled, rng.permutation(self.per_epoch))
 
     def _by_length(self, rows: np.ndarray) -> np.ndarray:
-        """The rows by quarter of the lengths, and in the order given within each: every batch gets its share of each
-        quarter, also where one bucket has them all."""
+        """The rows by quarter of the lengths, and in the order given within each: every batch gets
+        its share of each quarter, also where one bucket has them all."""
         return rows[np.argsort(self._quarters[rows], kind="stable")]
 
     def gather(self, hands: list[np.ndarray]) -> Minibatch:
@@ -124,19 +134,22 @@ def minibatches(
 
     Args:
       corpus: in memory or memory-mapped; only the documents of a batch are read for it.
-      batch_size: documents per batch S. An epoch has T = round(N / S) batches of N / T documents, up to one; give N / T
-        for exactly T batches.
+      batch_size: documents per batch S. An epoch has T = round(N / S) batches of N / T documents,
+        up to one; give N / T for exactly T batches.
       seed: 0 or more; the same seed gives the same batches.
-      start: the global step to begin at; a stream that began at 0 has the same batches from there on.
+      start: the global step to begin at; a stream that began at 0 has the same batches from there
+          on.
       num_steps: number of batches; None for an endless stream.
-      num_buckets: the most length buckets, each a padded shape to compile; None: up to six, as long as each saves more
-        than it costs to compile.
+      num_buckets: the most length buckets, each a padded shape to compile; None: up to six, as long
+        as each saves more than it costs to compile.
 
     Returns:
-      An iterable of `Minibatch`, whose data is a tuple of `Documents` (numpy arrays), one per length bucket.
+      An iterable of `Minibatch`, whose data is a tuple of `Documents` (numpy arrays), one per
+      length bucket.
 
     Raises:
-      ValueError: `batch_size` is below 1 or above the number of documents, or another argument is out of range.
+      ValueError: `batch_size` is below 1 or above the number of documents, or another argument is
+          out of range.
 
     >>> corpus = Corpus.from_counts(np.eye(5, dtype=int))
     >>> [int(sum(d.weights.sum() for d in b.data)) for b in minibatches(corpus, 2, seed=0, num_steps=2)]
@@ -148,10 +161,13 @@ def minibatches(
     return Minibatches(corpus, buckets, per_epoch, seed, start, num_steps)
 
 
-def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
+def full_batch(
+    corpus: Corpus, num_buckets: int | None = None
+) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
     """All documents as one minibatch without padding rows, and the document of each row.
 
-    `in_order(x, rows)` brings results `x` of the buckets, one after the other, into the order of the corpus.
+    `in_order(x, rows)` brings results `x` of the buckets, one after the other, into the order of
+    the corpus.
 
     >>> batch, rows = full_batch(Corpus.from_counts([[1, 1, 1], [0, 2, 0], [1, 0, 3]]), num_buckets=2)
     >>> [documents.words.shape for documents in batch.data], rows
@@ -162,13 +178,14 @@ def full_batch(corpus: Corpus, num_buckets: int | None = None) -> tuple[Minibatc
     return _minibatch(corpus, buckets, hands), np.concatenate(hands)
 
 
-def document_batches(corpus: Corpus, batch_size: int) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
+def document_batches(
+    corpus: Corpus, batch_size: int
+) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
     """Batches with every document once, each with the document of each of its rows (-1: padding).
 
-    For scores and transforms, one call after the other: each batch is of one length bucket, in one of few shapes, so
-    that few are compiled in all. It has at most `batch_size` documents, fewer where they are very long. Put results
-    back by `in_order`.
-    """
+    For scores and transforms, one call after the other: each batch is of one length bucket, in one
+    of few shapes, so that few are compiled in all. It has at most `batch_size` documents, fewer
+    where they are very long. Put results back by `in_order`."""
     _check_arguments(corpus, min(batch_size, corpus.num_documents), 0, 0, None)
     for bucket in standard_buckets(np.asarray(corpus.lengths), np.asarray(corpus.tokens)):
         most = max(1, MOST_SLOTS // bucket.slots)
@@ -179,7 +196,9 @@ def document_batches(corpus: Corpus, batch_size: int) -> Iterator[tuple[Minibatc
             yield _minibatch(corpus, (bucket,), [rows]), rows
 
 
-def in_order(results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]) -> Float[np.ndarray, "docs ..."]:
+def in_order(
+    results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, "docs ..."]:
     """Results by document from results by row: padding rows go, and document d comes at place d.
 
     >>> in_order(np.array([30.0, 10.0, 0.0, 20.0]), np.array([2, 0, -1, 1]))
@@ -191,7 +210,7 @@ def in_order(results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " row
     return ordered
 
 
-# --- dealing ----------------------------------------------------------------------------------------------------
+# --- dealing --------------------------------------------------------------------------------------
 def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
     """Deals each stack of documents to the seats in turn, each stack where the last left off.
 
@@ -211,16 +230,22 @@ def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
     return hands
 
 
-# --- padding ----------------------------------------------------------------------------------------------------
+# --- padding --------------------------------------------------------------------------------------
 def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarray]) -> Minibatch:
-    data = tuple(padded_documents(corpus, hand, b.slots, b.max_tokens) for b, hand in zip(buckets, hands, strict=True))
+    data = tuple(
+        padded_documents(corpus, hand, b.slots, b.max_tokens)
+        for b, hand in zip(buckets, hands, strict=True)
+    )
     total = corpus.num_documents
     rows = tuple(np.where(hand == PADDING, total, hand).astype(np.int32) for hand in hands)
     return Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
 
 
-def padded_documents(corpus: Corpus | Bags, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int) -> Documents:
-    """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of weight 0."""
+def padded_documents(
+    corpus: Corpus | Bags, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int
+) -> Documents:
+    """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of
+    weight 0."""
     real = rows != PADDING
     starts = np.asarray(corpus.indptr[rows])
     lengths = np.where(real, np.asarray(corpus.indptr[rows + 1]) - starts, 0)
@@ -241,12 +266,23 @@ def _slot_numbers(slots: int) -> Int[np.ndarray, " slots"]:
     return np.arange(slots)
 
 
-def _check_arguments(corpus: Corpus, batch_size: float, seed: int, start: int, num_buckets: int | None) -> None:
+def _check_arguments(
+    corpus: Corpus, batch_size: float, seed: int, start: int, num_buckets: int | None
+) -> None:
     documents = corpus.num_documents
     if not 1 <= batch_size <= documents:
         expected = f"from 1 to {documents}, the number of documents"
-        raise fail("batch_size", expected, str(batch_size), f"pass batch_size={min(max(batch_size, 1), documents)}")
-    for name, value, least in (("seed", seed, 0), ("start", start, 0), ("num_buckets", num_buckets, 1)):
+        raise fail(
+            "batch_size",
+            expected,
+            str(batch_size),
+            f"pass batch_size={min(max(batch_size, 1), documents)}",
+        )
+    for name, value, least in (
+        ("seed", seed, 0),
+        ("start", start, 0),
+        ("num_buckets", num_buckets, 1),
+    ):
         if value is not None and value < least:
             raise fail(name, f"an integer of {least} or more", str(value), f"pass {name}={least}")
 
@@ -257,8 +293,8 @@ Item = TypeVar("Item")
 def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None]:
     """The same items in the same order, up to `size` of them made ahead of time in a thread.
 
-    An exception in making an item is raised in its place. Closing the generator, or leaving it by an exception such as
-    KeyboardInterrupt, ends the thread.
+    An exception in making an item is raised in its place. Closing the generator, or leaving it by
+    an exception such as KeyboardInterrupt, ends the thread.
 
     >>> list(prefetch(range(4)))
     [0, 1, 2, 3]

@@ -22,7 +22,14 @@ from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import SHEETS, check_regular, kind_of, naming, open_bytes, read_vocabulary
+from vijax.data.reading.files import (
+    SHEETS,
+    check_regular,
+    kind_of,
+    naming,
+    open_bytes,
+    read_vocabulary,
+)
 from vijax.data.reading.store import is_address, said_of, shard_paths
 from vijax.data.reading.suited import Formats, check_suited
 from vijax.data.schema.cells import column_names, column_values, in_a_library
@@ -35,7 +42,8 @@ from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_colum
 VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 OBJECTS = (
-    "counts (documents, words), a pair (counts, vocabulary), a list of texts, a column or table of texts, or a table "
+    "counts (documents, words), a pair (counts, vocabulary), a list of texts, a column or table "
+    "of texts, or a table "
     "of counts with a column for each word"
 )
 
@@ -67,9 +75,12 @@ ENDINGS = {
     **dict.fromkeys(SHEETS, "sheet"),
 }
 KNOWN = (
-    "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per line), .jsonl, .csv, .tsv, "
-    ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz "
-    "with indptr, indices and counts; a table with columns of users and items (`vijax.data.ratings`); most also as .gz"
+    "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per "
+    "line), .jsonl, .csv, .tsv, "
+    ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), "
+    "SciPy sparse .npz, .npz "
+    "with indptr, indices and counts; a table with columns of users and items "
+    "(`vijax.data.ratings`); most also as .gz"
 )
 
 
@@ -89,28 +100,32 @@ def read(
     """A corpus from a path, a URL or an object in memory.
 
     Args:
-      source: a path or an http(s) address of one of the formats below; one of shards that
-        fsspec knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings", the corpus of
-        the docstrings of installed packages; or in memory a (documents, words) matrix of counts (NumPy or SciPy), a
-        pair (counts, vocabulary), a list of strings, a pandas, Arrow or polars column or table of texts, a table of
-        counts with a column for each word, by its name, a `Corpus`. A table with columns of users and items is read by
-        `vijax.data.ratings`.
-      vocabulary: words, or a file of one word per line. For counts, the words of the columns; for text and for a
-        corpus that has words, the words to keep, such as those of a fitted model.
-      column: the column of a table that has the text; by default the column `text`, or the only one.
-      format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci, text-folder,
-        text-lines, jsonl, csv, parquet, sheet, shards, ratings.
+      source: a path or an http(s) address of one of the formats below; one of shards that fsspec
+        knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings",
+        the corpus of the docstrings of installed packages; or in memory a (documents, words) matrix
+        of counts (NumPy or SciPy), a pair (counts, vocabulary), a list of strings, a pandas, Arrow
+        or polars column or table of texts, a table of counts with a column for each word, by its
+        name, a `Corpus`. A table with columns of users and items is read by `vijax.data.ratings`.
+      vocabulary: words, or a file of one word per line. For counts, the words of the columns; for
+        text and for a corpus that has words, the words to keep, such as those of a fitted model.
+      column: the column of a table that has the text; by default the column `text`, or the only
+          one.
+      format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci,
+        text-folder, text-lines, jsonl, csv, parquet, sheet, shards, ratings.
       encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
-      separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in its first
-        lines.
+      separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in
+        its first lines.
       sheet: the sheet of a spreadsheet; the first by default.
       text: settings by which text becomes words.
-      sha256: SHA-256 that the file at a URL must have; without it, every download must have that of the first.
-      folder: folder to write the corpus to as memory-mapped files, for a corpus larger than memory. By default files
-        above 256 MB go to a folder in the cache and are found there the next time, and smaller ones stay in memory.
+      sha256: SHA-256 that the file at a URL must have; without it, every download must have that of
+          the first.
+      folder: folder to write the corpus to as memory-mapped files, for a corpus larger than memory.
+        By default files above 256 MB go to a folder in the cache and are found there the next time,
+        and smaller ones stay in memory.
 
     Raises:
-      ValueError: naming the file and line, or the argument, what was expected, what came and what to do.
+      ValueError: naming the file and line, or the argument, what was expected, what came and what
+          to do.
 
     >>> read(["the cat sat", "the dog ran", "a cat and a dog"]).vocabulary
     ('cat', 'dog', 'ran', 'sat')
@@ -134,7 +149,15 @@ def read(
         return _read_address(str(source), vocabulary, format, folder)
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
     with naming(path):
-        return _read_path(path, vocabulary, column, format, Dialect(encoding, separator, sheet=sheet), text, folder)
+        return _read_path(
+            path,
+            vocabulary,
+            column,
+            format,
+            Dialect(encoding, separator, sheet=sheet),
+            text,
+            folder,
+        )
 
 
 def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpus:
@@ -157,14 +180,18 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
         return corpus_from_texts(texts, text, read_vocabulary(vocabulary), folder, str(path), notes)
 
     if format not in COUNT_FORMATS | TEXT_FORMATS:
-        raise fail("format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS))
+        raise fail(
+            "format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS)
+        )
     if folder is not None or sum(size for _, size, _ in _files(path)) <= IN_MEMORY_BYTES:
         return build(folder)
     key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, dialect, text)
     return cached_corpus(path.name, key, build)
 
 
-def _check_arguments(path: Path, format: str, column: str | None, dialect: Dialect, text: TextSettings) -> None:
+def _check_arguments(
+    path: Path, format: str, column: str | None, dialect: Dialect, text: TextSettings
+) -> None:
     """Raises a DataError on an argument that says how data of another format are written."""
     given = {
         "column": column is not None,
@@ -181,10 +208,15 @@ def _check_arguments(path: Path, format: str, column: str | None, dialect: Diale
 
 
 def _read_address(
-    source: str, vocabulary: str | Path | Sequence[str] | None, format: str | None, folder: Path | None
+    source: str,
+    vocabulary: str | Path | Sequence[str] | None,
+    format: str | None,
+    folder: Path | None,
 ) -> Corpus:
     if format not in (None, "shards"):
-        raise fail(source, "shards", f"the format {format!r}", "fetch the file, or prepare shards of it")
+        raise fail(
+            source, "shards", f"the format {format!r}", "fetch the file, or prepare shards of it"
+        )
     if folder is not None:
         return read_shards(source, vocabulary, folder)
     said = said_of(files_of(source))
@@ -193,8 +225,11 @@ def _read_address(
     return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
 
 
-def texts_of(source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes) -> tuple[Texts, Any]:
-    """Pairs (title, text) of a source of texts, one by one, and what tells this source from another.
+def texts_of(
+    source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes
+) -> tuple[Texts, Any]:
+    """Pairs (title, text) of a source of texts, one by one, and what tells this source from
+    another.
 
     Raises:
       DataError: it holds counts, no texts; and as `read` does.
@@ -205,13 +240,23 @@ def texts_of(source: Any, column: str | None, format: str | None, dialect: Diale
     with naming(path):
         format = format or guess_format(path, column)
         if format not in TEXT_FORMATS:
-            raise fail(source, "texts", f"the format {format!r}", f"pass format=; {nearest(format, TEXT_FORMATS)}")
-        return TEXT_FORMATS[format](path, column, dialect, notes), (_files(path), format, column, dialect)
+            raise fail(
+                source,
+                "texts",
+                f"the format {format!r}",
+                f"pass format=; {nearest(format, TEXT_FORMATS)}",
+            )
+        return TEXT_FORMATS[format](path, column, dialect, notes), (
+            _files(path),
+            format,
+            column,
+            dialect,
+        )
 
 
 def guess_format(path: Path, column: str | None = None) -> str:
-    """The format of a file or folder, by its name, the first lines of .txt, and the columns of tables. A table whose
-    `column` of texts is named is of texts.
+    """The format of a file or folder, by its name, the first lines of .txt, and the columns of
+    tables. A table whose `column` of texts is named is of texts.
 
     Raises:
       DataError: there is nothing at `path`, or its format is not known.
@@ -230,7 +275,9 @@ def guess_format(path: Path, column: str | None = None) -> str:
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
     if ending is None:
-        raise fail(path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format=")
+        raise fail(
+            path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format="
+        )
     if ending == "parquet" and holds_counts(path):
         return "shards"
     is_table = ending in ("csv", "parquet", "sheet")
@@ -240,7 +287,9 @@ def guess_format(path: Path, column: str | None = None) -> str:
 def _looks_like_uci(path: Path) -> bool:
     with open_bytes(path) as file:
         head = [file.readline().split() for _ in range(4)]
-    return [len(parts) for parts in head] == [1, 1, 1, 3] and all(part.isdigit() for parts in head for part in parts)
+    return [len(parts) for parts in head] == [1, 1, 1, 3] and all(
+        part.isdigit() for parts in head for part in parts
+    )
 
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
@@ -256,7 +305,11 @@ def _over(corpus: Corpus, words: tuple[str, ...] | None) -> Corpus:
 
 
 def _read_object(
-    source: Any, vocabulary: tuple[str, ...] | None, column: str | None, text: TextSettings, folder: Path | None
+    source: Any,
+    vocabulary: tuple[str, ...] | None,
+    column: str | None,
+    text: TextSettings,
+    folder: Path | None,
 ) -> Corpus:
     if isinstance(source, Corpus):
         return _over(source, vocabulary)
@@ -266,7 +319,9 @@ def _read_object(
         return _over(corpus_of_counts(source, words=vocabulary), vocabulary)
     if in_a_library(source):
         notes = Notes()
-        return corpus_from_texts(_table(source, column, notes), text, vocabulary, folder, notes=notes)
+        return corpus_from_texts(
+            _table(source, column, notes), text, vocabulary, folder, notes=notes
+        )
     if isinstance(source, tuple) and len(source) == 2 and getattr(source[0], "ndim", None) == 2:
         return Corpus.from_counts(source[0], tuple(source[1]))
     if getattr(source, "ndim", None) == 2:
@@ -280,7 +335,9 @@ def _read_object(
     try:
         counts = np.array(source)
     except ValueError as error:
-        raise fail("source", OBJECTS, f"rows that make no matrix ({error})", "give all rows one length") from error
+        raise fail(
+            "source", OBJECTS, f"rows that make no matrix ({error})", "give all rows one length"
+        ) from error
     return Corpus.from_counts(counts, vocabulary)
 
 
@@ -309,20 +366,26 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
 def load_bag_of_words(name: str) -> Corpus:
     """The corpus NAME of the data folder: NAME.npz, with its vocabulary in NAME.vocab.txt.
 
-    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside the project. Raises
-    DataError: there is no data folder, or no such corpus in it (the message lists those there are)."""
+    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside
+    the project. Raises DataError: there is no data folder, or no such corpus in it (the message
+    lists those there are)."""
     named = os.environ.get("VIJAX_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
     if not folder.is_dir():
         got = f"no folder at {folder}"
-        raise fail("VIJAX_DATA", "a folder with NAME.npz and NAME.vocab.txt", got, "set it to the data folder's path")
+        raise fail(
+            "VIJAX_DATA",
+            "a folder with NAME.npz and NAME.vocab.txt",
+            got,
+            "set it to the data folder's path",
+        )
     known = sorted(path.name.removesuffix(".vocab.txt") for path in folder.glob("*.vocab.txt"))
     if name not in known:
         raise fail("name", f"a corpus of {folder}", repr(name), nearest(name, known))
     return count_files.read_npz(folder / f"{name}.npz", None)
 
 
-# --- columns beside the texts ----------------------------------------------------------------------------------------
+# --- columns beside the texts ---------------------------------------------------------------------
 Beside = Mapping[str, Sequence[Any]]
 """Columns by name: a value for each document, as it is written."""
 
@@ -345,14 +408,20 @@ WRITTEN_BY_PEOPLE = ("csv", "sheet")
 """Formats that have words for missing cells."""
 
 
-def columns_beside(source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL) -> Beside:
+def columns_beside(
+    source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL
+) -> Beside:
     """The columns of a source of documents that hold neither their text nor their titles.
 
-    The arguments are those with which `read` has read it before; its mistakes are not looked for again.
-    """
+    The arguments are those with which `read` has read it before; its mistakes are not looked for
+    again."""
     if not isinstance(source, str | Path):
         names = column_names(source)
-        return {} if names is None else {name: column_values(source[name]) for name in _kept(names, column)}
+        return (
+            {}
+            if names is None
+            else {name: column_values(source[name]) for name in _kept(names, column)}
+        )
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
     if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
@@ -362,7 +431,8 @@ def columns_beside(source: Any, column: str | None, format: str | None = None, d
 
 
 def _of_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> Beside:
-    """The names of JSON lines may differ from line to line. A value that has parts is written as JSON."""
+    """The names of JSON lines may differ from line to line. A value that has parts is written as
+    JSON."""
     names, _, rows = RECORDS[kind](path, dialect)
     numbered = list(rows(_kept(names, column)))
     found = [row for *_, row in numbered]
@@ -371,7 +441,9 @@ def _of_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> 
     more = [name for row in found for name in row] if kind == "jsonl" else []
     kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
     missing = "" if kind == "csv" else None
-    plain = lambda value: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    plain = lambda value: (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    )
     columns = {name: [plain(row.get(name, missing)) for row in found] for name in kept}
     return ColumnsBeside(columns, kind, None if path.is_dir() else row_names)
 

@@ -4,9 +4,8 @@ Corpora are from latent Dirichlet allocation,
 
     topics_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ topics_{z_di}.
 
-Tokens of one topic are exchangeable, so they are drawn together: their words are multinomial, and a shuffle deals them
-to documents. That costs tens of nanoseconds per token, whatever V.
-"""
+Tokens of one topic are exchangeable, so they are drawn together: their words are multinomial, and a
+shuffle deals them to documents. That costs tens of nanoseconds per token, whatever V."""
 
 from __future__ import annotations
 
@@ -51,18 +50,25 @@ def lda_corpus(
       num_documents: D.
       num_topics: K.
       vocab_size: V; the words are called w0, w1, ...
-      document_length: mean of the Poisson lengths, where 0 becomes 1; or the length of each document.
+      document_length: mean of the Poisson lengths, where 0 becomes 1; or the length of each
+          document.
       alpha: concentration of the topic proportions.
       eta: concentration of the topics.
       seed: the same seed gives the same corpus.
-      folder: folder to write the corpus to as memory-mapped files, 20,000 documents at a time, for any size (the 3.8
-        million documents of Wikipedia, say); `theta` is not kept then.
+      folder: folder to write the corpus to as memory-mapped files, 20,000 documents at a time, for
+        any size (the 3.8 million documents of Wikipedia, say); `theta` is not kept then.
 
     >>> corpus, truth = lda_corpus(100, num_topics=5, vocab_size=50, document_length=20.0)
     >>> corpus.num_documents, truth.topics.shape, truth.theta.shape
     (100, (5, 50), (100, 5))
     """
-    _check_positive(num_documents=num_documents, num_topics=num_topics, vocab_size=vocab_size, alpha=alpha, eta=eta)
+    _check_positive(
+        num_documents=num_documents,
+        num_topics=num_topics,
+        vocab_size=vocab_size,
+        alpha=alpha,
+        eta=eta,
+    )
     topics = _generator(seed, 0).dirichlet(np.full(vocab_size, eta), num_topics)
     builder, kept = CorpusBuilder(None if folder is None else Path(folder)), []
     for chunk, first in enumerate(range(0, num_documents, CHUNK_DOCUMENTS), 1):
@@ -92,10 +98,14 @@ class MixtureTruth(NamedTuple):
 
 
 def bernoulli_mixture(
-    num_observations: int = 1000, num_components: int = 100, dim: int = 100, alpha: float = 20.0, seed: int = 0
+    num_observations: int = 1000,
+    num_components: int = 100,
+    dim: int = 100,
+    alpha: float = 20.0,
+    seed: int = 0,
 ) -> tuple[Float[np.ndarray, "N D"], MixtureTruth]:
-    """Binary vectors from the finite approximation to a Dirichlet-process mixture (Hoffman and Blei 2015, section 4.2),
-    with truth:
+    """Binary vectors from the finite approximation to a Dirichlet-process mixture (Hoffman and Blei
+    2015, section 4.2), with truth:
 
         weights ~ Dirichlet(alpha / K),  probabilities_kd ~ Beta(1, 1),  z_n ~ weights,  y_nd ~ Bernoulli(p_{z_n d})
 
@@ -110,7 +120,9 @@ def bernoulli_mixture(
     >>> y.shape, truth.probabilities.shape, truth.labels.shape
     ((50, 3), (4, 3), (50,))
     """
-    _check_positive(num_observations=num_observations, num_components=num_components, dim=dim, alpha=alpha)
+    _check_positive(
+        num_observations=num_observations, num_components=num_components, dim=dim, alpha=alpha
+    )
     rng = _generator(seed, 0)
     weights = rng.dirichlet(np.full(num_components, alpha / num_components))
     probabilities = rng.uniform(size=(num_components, dim))
@@ -139,11 +151,11 @@ def spectrogram(
     b: float = 0.2,
     seed: int = 0,
 ) -> tuple[Int[np.ndarray, "T F"], SpectrogramTruth]:
-    """A magnitude spectrogram in whole quanta, Y_tf ~ Poisson(scale sum_k W_fk H_tk), with its truth (Hoffman and Blei
-    2015, section 4.3).
+    """A magnitude spectrogram in whole quanta, Y_tf ~ Poisson(scale sum_k W_fk H_tk), with its
+    truth (Hoffman and Blei 2015, section 4.3).
 
-    Spectra are speech-like (`speech_spectra`) and of mean 1, activations Gamma(b, b), so the mean of Y is scale times
-    the number of components.
+    Spectra are speech-like (`speech_spectra`) and of mean 1, activations Gamma(b, b), so the mean
+    of Y is scale times the number of components.
 
     Args:
       num_frames: T.
@@ -157,23 +169,30 @@ def spectrogram(
     >>> y.shape, truth.dictionary.shape, truth.activations.shape
     ((20, 65), (65, 3), (20, 3))
     """
-    sizes = {"num_frames": num_frames, "num_components": num_components, "num_frequencies": num_frequencies}
+    sizes = {
+        "num_frames": num_frames,
+        "num_components": num_components,
+        "num_frequencies": num_frequencies,
+    }
     _check_positive(**sizes, scale=float(scale), b=float(b))
     rng = _generator(seed, 0)
     dictionary = speech_spectra(rng, num_components, num_frequencies)
     activations = rng.gamma(b, 1 / b, (num_frames, num_components))
-    return rng.poisson(scale * activations @ dictionary.T), SpectrogramTruth(dictionary, activations)
+    return rng.poisson(scale * activations @ dictionary.T), SpectrogramTruth(
+        dictionary, activations
+    )
 
 
 def speech_spectra(
     rng: np.random.Generator, num_components: int, num_frequencies: int, top: float = 8000.0
 ) -> Float[np.ndarray, "F K"]:
-    """Magnitude spectra of voiced sounds on a grid from 0 to `top` Hz: harmonics under formants, each of mean 1.
+    """Magnitude spectra of voiced sounds on a grid from 0 to `top` Hz: harmonics under formants,
+    each of mean 1.
 
-    A pitch log-uniform in 80 to 300 Hz; harmonics as Gaussian peaks of 25 Hz (a window of some 30 ms), over a floor of
-    a hundredth; formants, log-uniform in 250 to 900, 800 to 2500, 2200 to 3500 and 3300 to 4500 Hz, with resonances
-    1 / sqrt(1 + ((f - F) / B)^2), half-widths B of 60 to 200 Hz and levels of 0, 0 to -12, -6 to -24 and -12 to -30 dB.
-    """
+    A pitch log-uniform in 80 to 300 Hz; harmonics as Gaussian peaks of 25 Hz (a window of some 30
+    ms), over a floor of a hundredth; formants, log-uniform in 250 to 900, 800 to 2500, 2200 to 3500
+    and 3300 to 4500 Hz, with resonances 1 / sqrt(1 + ((f - F) / B)^2), half-widths B of 60 to 200
+    Hz and levels of 0, 0 to -12, -6 to -24 and -12 to -30 dB."""
     f = np.linspace(0.0, top, num_frequencies)[:, None]
     uniform = lambda low, high: rng.uniform(low, high, num_components)
     pitch = np.exp(uniform(np.log(80.0), np.log(300.0)))
@@ -197,14 +216,18 @@ def _generator(seed: int, chunk: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, chunk], np.uint64)))
 
 
-def _lengths(rng: np.random.Generator, document_length, first: int, size: int) -> Int[np.ndarray, " docs"]:
+def _lengths(
+    rng: np.random.Generator, document_length, first: int, size: int
+) -> Int[np.ndarray, " docs"]:
     if np.ndim(document_length) == 0:
         return np.maximum(rng.poisson(document_length, size), 1)
     return np.asarray(document_length)[first : first + size]
 
 
 def _bags(
-    rng: np.random.Generator, in_topic: Int[np.ndarray, "docs topics"], topics: Float[np.ndarray, "topics words"]
+    rng: np.random.Generator,
+    in_topic: Int[np.ndarray, "docs topics"],
+    topics: Float[np.ndarray, "topics words"],
 ) -> tuple[Int[np.ndarray, " docs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """Lengths, words and counts of documents with `in_topic[d, k]` tokens of topic k."""
     num_documents, vocab_size = len(in_topic), topics.shape[1]

@@ -1,14 +1,14 @@
-"""`prepare` makes Parquet shards of texts that need not fit in memory, by as many workers as there are.
+"""`prepare` makes Parquet shards of texts that need not fit in memory, by as many workers as there
+are.
 
 Two passes over blocks of documents, each a pure function that reads and writes files:
 
     count    texts of block i          -> counted-i.bags      bags over the words of the block, which it lists
     index    counted-i.bags            -> part-i.parquet      the same bags over the chosen vocabulary
 
-Between them one process adds up in how many documents each word is, and chooses the vocabulary. Memory holds the words
-seen and a few blocks, never the documents. Files are written wholly or not at all, so a run that was stopped goes on
-where it was.
-"""
+Between them one process adds up in how many documents each word is, and chooses the vocabulary.
+Memory holds the words seen and a few blocks, never the documents. Files are written wholly or not
+at all, so a run that was stopped goes on where it was."""
 
 from __future__ import annotations
 
@@ -70,13 +70,15 @@ def prepare(
     shard_characters: int = SHARD_CHARACTERS,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
-    """Makes shards of texts: `vijax.data.read(out)`, `vijax.fit(alg, out)` and `vijax fit` read them.
+    """Makes shards of texts: `vijax.data.read(out)`, `vijax.fit(alg, out)` and `vijax fit` read
+    them.
 
-    Called again with the same arguments after it was stopped, in whatever way, it goes on where it was.
+    Called again with the same arguments after it was stopped, in whatever way, it goes on where it
+    was.
 
     Args:
-      source: file, folder or address of texts, as `vijax.data.read` takes them; or pairs (title, text) one by one, in
-        the same order when it is called again.
+      source: file, folder or address of texts, as `vijax.data.read` takes them; or pairs (title,
+        text) one by one, in the same order when it is called again.
       out: folder of the shards (`vijax.data.corpora.shards` says what is in them).
       column: the column of a table that has the text.
       format: format of a file whose name does not tell it.
@@ -84,14 +86,17 @@ def prepare(
       separator: the letter between the cells of a csv.
       sheet: the sheet of a spreadsheet.
       text: settings by which text becomes words.
-      vocabulary: words to keep, or a file of them; by default chosen by `text`. "hash:2**18" keeps all words in so many
-        places, a word's being a hash of its letters, the same everywhere and always: for texts to which others will be
-        added, prepared in the same way, whose words nobody knows yet. Words that share a place are one; it is named by
-        the most frequent of a shard, and "#7" where none is.
-      executor: anything with the interface of `concurrent.futures.Executor`: processes of this machine
-        (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose machines must see `out`. None
-        works in this process. Dask gives a shard whose worker was killed to another.
-      in_flight: shards that wait or are worked on at once; by default two for each processor of this machine.
+      vocabulary: words to keep, or a file of them; by default chosen by `text`. "hash:2**18" keeps
+        all words in so many places, a word's being a hash of its letters, the same everywhere and
+        always: for texts to which others will be added, prepared in the same way, whose words
+        nobody knows yet. Words that share a place are one; it is named by the most frequent of a
+        shard, and "#7" where none is.
+      executor: anything with the interface of `concurrent.futures.Executor`: processes of this
+        machine (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose
+        machines must see `out`. None works in this process. Dask gives a shard whose worker was
+        killed to another.
+      in_flight: shards that wait or are worked on at once; by default two for each processor of
+          this machine.
       shard_characters: characters of text in a shard, at least. A worker holds one shard at a time.
       progress: function that is given a line after each shard.
 
@@ -99,8 +104,8 @@ def prepare(
       `out`.
 
     Raises:
-      ValueError: no documents, a wrong setting, `out` holds something else, or the disk is full, after which it goes on
-        where it was.
+      ValueError: no documents, a wrong setting, `out` holds something else, or the disk is full,
+        after which it goes on where it was.
 
     >>> import tempfile
     >>> folder = prepare([("a", "The cat sat."), ("b", "A dog, a cat!")], tempfile.mkdtemp() + "/shards")
@@ -112,23 +117,46 @@ def prepare(
     words = None if places else read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
     documents: Iterable[tuple[str, str]]
-    documents, key = texts_of(source, column, format, Dialect(encoding, separator, sheet=sheet), notes)
-    digest = hashlib.sha256(repr((key, text, words or places, shard_characters)).encode()).hexdigest()
+    documents, key = texts_of(
+        source, column, format, Dialect(encoding, separator, sheet=sheet), notes
+    )
+    digest = hashlib.sha256(
+        repr((key, text, words or places, shard_characters)).encode()
+    ).hexdigest()
     with _room(out):
         if _is_done(out, digest):
             _clear(out)
             return out
         text, documents, language = settled(text, documents, words, where, notes)
-        text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))  # a file is not on every machine
-        run = functools.partial(_run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None))
+        text = dataclasses.replace(
+            text, stop_words=stop_words_of(text.stop_words)
+        )  # a file is not on every machine
+        run = functools.partial(
+            _run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None)
+        )
         parts = enumerate(_shards(blocks_of(documents, text, where, notes), shard_characters))
-        number = run("counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts))
+        number = run(
+            "counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts)
+        )
         if number == 0:
-            raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
+            raise fail(
+                where,
+                "one document or more",
+                "none",
+                "check the path, the file ending and the column",
+            )
         if not (out / VOCABULARY).exists():
-            chosen = _named(out, number, places) if places else _chosen(out, number, text) if words is None else words
+            chosen = (
+                _named(out, number, places)
+                if places
+                else _chosen(out, number, text)
+                if words is None
+                else words
+            )
             write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
-        jobs = ((out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number))
+        jobs = (
+            (out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number)
+        )
         run("indexed", index_shard, jobs)
         if len(shard_paths(out)) != number:
             got, remedy = (
@@ -142,10 +170,10 @@ def prepare(
         return out
 
 
-# --- what workers do: pure functions from files to files -----------------------------------------------------------
+# --- what workers do: pure functions from files to files ------------------------------------------
 def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSettings) -> None:
-    """Counts the words of some texts, under numbers of their own; the file's metadata have the words, the texts that
-    each is in, and how often it occurs."""
+    """Counts the words of some texts, under numbers of their own; the file's metadata have the
+    words, the texts that each is in, and how often it occurs."""
     ids = numbered_as_seen()
     titles, bodies = zip(*texts, strict=True)
     lengths, words, counts = bags_of(bodies, _analyzer(settings), ids)
@@ -154,12 +182,17 @@ def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSe
         b"in_documents": np.bincount(words, minlength=len(ids)).astype(np.int64).tobytes(),
         b"total": np.bincount(words, counts, len(ids)).astype(np.int64).tobytes(),
     }
-    _write(target, (lengths, words, counts), {"title": titles, "text": list(map(snippet, bodies))}, said)
+    _write(
+        target,
+        (lengths, words, counts),
+        {"title": titles, "text": list(map(snippet, bodies))},
+        said,
+    )
 
 
 def index_shard(target: Path, counted: Path, places: int = 0) -> None:
-    """Writes the bags of a counted shard over the vocabulary that lies beside it, without other words; or over so many
-    places by hash."""
+    """Writes the bags of a counted shard over the vocabulary that lies beside it, without other
+    words; or over so many places by hash."""
     new_id = _new_ids(counted, places)
     parts: list[tuple[np.ndarray, ...]] = []
     beside: dict[str, list[str]] = {"title": [], "text": []}
@@ -192,7 +225,9 @@ def hashed(words: Iterable[str], places: int) -> np.ndarray:
     return np.array([int.from_bytes(digest, "little") % places for digest in hashes], np.int64)
 
 
-def _bags(document: np.ndarray, words: np.ndarray, counts: np.ndarray, number: int) -> tuple[np.ndarray, ...]:
+def _bags(
+    document: np.ndarray, words: np.ndarray, counts: np.ndarray, number: int
+) -> tuple[np.ndarray, ...]:
     """Bags in which each id stands once, in the order of the ids."""
     order = np.lexsort((words, document))
     document, words, counts = document[order], words[order], counts[order].astype(np.int64)
@@ -206,22 +241,33 @@ _analyzer = functools.lru_cache(maxsize=1)(analyzer)  # a worker makes it once
 
 
 def _write(
-    target: Path, bags: tuple[np.ndarray, ...], beside: Mapping[str, Sequence[str]], said: dict[bytes, bytes]
+    target: Path,
+    bags: tuple[np.ndarray, ...],
+    beside: Mapping[str, Sequence[str]],
+    said: dict[bytes, bytes],
 ) -> None:
     arrow, parquet = require_extra("pyarrow"), require_extra("pyarrow.parquet")
     offsets = np.concatenate([[0], np.cumsum(bags[0])]).astype(np.int32)
     lists = (arrow.ListArray.from_arrays(offsets, part.astype(np.int32)) for part in bags[1:])
     columns = dict(zip(("ids", "counts"), lists, strict=True))
-    columns |= {name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()}
+    columns |= {
+        name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()
+    }
     table = arrow.table(columns).replace_schema_metadata(said)
-    write_atomically(target, lambda file: parquet.write_table(table, file, write_page_checksum=True))
+    write_atomically(
+        target, lambda file: parquet.write_table(table, file, write_page_checksum=True)
+    )
 
 
 def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The words of a counted shard, the documents with each, and its occurrences."""
     said = require_extra("pyarrow.parquet").read_schema(counted).metadata
     words = said[b"words"].decode().split("\n") if said[b"words"] else []
-    return words, np.frombuffer(said[b"in_documents"], np.int64), np.frombuffer(said[b"total"], np.int64)
+    return (
+        words,
+        np.frombuffer(said[b"in_documents"], np.int64),
+        np.frombuffer(said[b"total"], np.int64),
+    )
 
 
 HASH = re.compile(r"hash:\s*(\d{1,8})\s*(?:\*\*\s*(\d{1,2}))?")
@@ -235,11 +281,16 @@ def _places(vocabulary: Any) -> int:
     number = 0 if found is None else int(found[1]) ** int(found[2] or 1)
     if not 1 <= number <= MAX_WORDS:
         expected = f"hash: and a number from 1 to {MAX_WORDS:,}"
-        raise fail("vocabulary", expected, repr(vocabulary), "give 'hash:2**18', or a file of words by its path")
+        raise fail(
+            "vocabulary",
+            expected,
+            repr(vocabulary),
+            "give 'hash:2**18', or a file of words by its path",
+        )
     return number
 
 
-# --- what one process does ----------------------------------------------------------------------------------------
+# --- what one process does ------------------------------------------------------------------------
 def _clear(out: Path) -> None:
     """Removes what is needed no more once all shards are there."""
     for path in [*out.glob("counted-*"), out / BEGUN]:
@@ -247,7 +298,8 @@ def _clear(out: Path) -> None:
 
 
 def _is_done(out: Path, digest: str) -> bool:
-    """Makes the folder, or looks at what is in it: True where all is done. DataError where it is of other arguments."""
+    """Makes the folder, or looks at what is in it: True where all is done. DataError where it is of
+    other arguments."""
     if (kind := kind_of(out)) not in ("none", "a folder"):
         raise fail(out, "a new folder", kind, "give another name")
     out.mkdir(parents=True, exist_ok=True)
@@ -258,7 +310,12 @@ def _is_done(out: Path, digest: str) -> bool:
         write_text(out / BEGUN, json.dumps({"made of": digest}))
     elif json.loads(begun.read_text(encoding="utf-8")).get("made of") != digest:
         remedy = "give a new folder, or the same texts and settings to go on"
-        raise fail(out, "shards of these texts and settings", "others, which were made or begun there", remedy)
+        raise fail(
+            out,
+            "shards of these texts and settings",
+            "others, which were made or begun there",
+            remedy,
+        )
     return begun is not None and begun.name == DONE
 
 
@@ -282,8 +339,8 @@ def _run(
     task: Callable[..., None],
     jobs: Iterable[tuple[Any, ...]],
 ) -> int:
-    """Calls a function of files for every job whose file, its first argument, is not there; returns how many jobs there
-    are. Memory holds no more jobs than are in flight."""
+    """Calls a function of files for every job whose file, its first argument, is not there; returns
+    how many jobs there are. Memory holds no more jobs than are in flight."""
     number = 0
     running: set[concurrent.futures.Future] = set()
     finished = lambda: progress(f"shards {done}: {number - len(running)}")
@@ -306,8 +363,8 @@ def _run(
 
 
 def _called(name: str, task: Callable[..., None], *job: Any) -> None:
-    """Calls a function. The name is of this call alone: Dask remembers the outcome of a call with the same arguments,
-    the death of its workers too."""
+    """Calls a function. The name is of this call alone: Dask remembers the outcome of a call with
+    the same arguments, the death of its workers too."""
     task(*job)
 
 
@@ -321,18 +378,25 @@ def _after_the_first(running: set[concurrent.futures.Future]) -> set[concurrent.
         if not _is_of_dead_workers(error):
             raise
         remedy = "run the same again: it goes on where it was; fewer workers need less memory"
-        raise fail("executor", "workers that live", "one that was killed, perhaps for memory", remedy) from error
+        raise fail(
+            "executor", "workers that live", "one that was killed, perhaps for memory", remedy
+        ) from error
     return left
 
 
 def _is_of_dead_workers(error: Exception) -> bool:
-    """Tells whether an executor has given a call up because its worker was killed. Dask does so when several were; it
-    need not be installed to be asked."""
+    """Tells whether an executor has given a call up because its worker was killed. Dask does so
+    when several were; it need not be installed to be asked."""
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__]
-    return isinstance(error, concurrent.futures.BrokenExecutor) or ("distributed", "KilledWorker") in names
+    return (
+        isinstance(error, concurrent.futures.BrokenExecutor)
+        or ("distributed", "KilledWorker") in names
+    )
 
 
-def _shards(blocks: Iterator[list[tuple[str, str]]], characters: int) -> Iterator[list[tuple[str, str]]]:
+def _shards(
+    blocks: Iterator[list[tuple[str, str]]], characters: int
+) -> Iterator[list[tuple[str, str]]]:
     """The documents in parts of at least so many characters."""
     part: list[tuple[str, str]] = []
     size = 0
@@ -367,5 +431,7 @@ def _chosen(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
         places = np.array([ids[word] for word in words], np.int64)
         totals = np.pad(totals, ((0, 0), (0, len(ids) - totals.shape[1])))
         totals[:, places] += np.stack([in_documents, total])
-        documents += require_extra("pyarrow.parquet").read_metadata(out / COUNTED.format(i)).num_rows
+        documents += (
+            require_extra("pyarrow.parquet").read_metadata(out / COUNTED.format(i)).num_rows
+        )
     return kept_words(tuple(ids), totals[0], totals[1], documents, settings)

@@ -1,8 +1,8 @@
-"""Scores: held-out probability, and coherence of topics, with standard errors; posterior predictive checks.
+"""Scores: held-out probability, and coherence of topics, with standard errors; posterior predictive
+checks.
 
-They are of data that a fit has not seen, or of topics. How far q is from the posterior is judged in `verdict` and
-`trust`.
-"""
+They are of data that a fit has not seen, or of topics. How far q is from the posterior is judged in
+`verdict` and `trust`."""
 
 from vijax.evaluate.completion import document_completion as document_completion
 from vijax.evaluate.completion import gaussian_completion as gaussian_completion

@@ -1,4 +1,5 @@
-"""metrics.jsonl: one line per step, one per held-out score; whole and in order also after a kill and a resume."""
+"""metrics.jsonl: one line per step, one per held-out score; whole and in order also after a kill
+and a resume."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
     Args:
       path: the file.
       records: one line each; numbers that are not finite, which JSON lacks, become null.
-      durably: return only once they are on the disk, so that no later checkpoint can be ahead of them.
+      durably: return only once they are on the disk, so that no later checkpoint can be ahead of
+          them.
 
     Raises:
       OSError: they could not be written.
@@ -44,7 +46,9 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
         size = file.seek(0, os.SEEK_END)
         try:
             view = memoryview(text.encode())
-            while view:  # a raw file may take only a part, as when the disk fills up; the next write raises the error
+            # a raw file may take only a part, as when the disk fills up; the next write raises the
+            # error
+            while view:
                 view = view[file.write(view) or 0 :]
             if durably:
                 os.fsync(file.fileno())
@@ -71,7 +75,8 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 yield record
                 continue
             damaged = (
-                f"{path}, line {number}: damaged: expected one step or score in JSON. Delete this line: only its point "
+                f"{path}, line {number}: damaged: expected one step or score in JSON. Delete this "
+                "line: only its point "
                 "of the curves is lost."
             )
 
@@ -86,13 +91,18 @@ def _record(line: str) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or record.get("kind") not in ("step", "held_out"):
         return None
-    values = [value for name, value in record.items() if name != "kind"]  # numbers that `append` could have written
-    numbers = all(value is None or (isinstance(value, int | float) and abs(value) < 1e300) for value in values)
+    values = [
+        value for name, value in record.items() if name != "kind"
+    ]  # numbers that `append` could have written
+    numbers = all(
+        value is None or (isinstance(value, int | float) and abs(value) < 1e300) for value in values
+    )
     return record if numbers and isinstance(record.get("step"), int) else None
 
 
 def truncate(path: Path, step: int) -> None:
-    """Drops the lines that were written after `step` steps: a resumed run takes these steps again."""
+    """Drops the lines that were written after `step` steps: a resumed run takes these steps
+    again."""
     kept = [json.dumps(record) + "\n" for record in read(path) if record["step"] <= step]
     write_atomically(path, lambda file: file.write("".join(kept).encode()))
 
@@ -108,13 +118,19 @@ def seconds(path: Path) -> float:
 
 
 def read_curves(path: Path) -> Curves:
-    """ELBO per word (or datum) of every step, and the held-out scores, against passes over the data."""
+    """ELBO per word (or datum) of every step, and the held-out scores, against passes over the
+    data."""
     records = list(read(path))
     steps = [record for record in records if record["kind"] == "step"]
     scores = [record for record in records if record["kind"] == "held_out"]
     return Curves(
         _column(steps, "epoch"),
-        _column(steps, "elbo_per_word" if any("elbo_per_word" in record for record in steps) else "elbo_per_datum"),
+        _column(
+            steps,
+            "elbo_per_word"
+            if any("elbo_per_word" in record for record in steps)
+            else "elbo_per_datum",
+        ),
         _column(scores, "epoch"),
         _column(scores, "score"),
         _column(scores, "standard_error"),
@@ -122,7 +138,8 @@ def read_curves(path: Path) -> Curves:
 
 
 def over_a_pass(curves: Curves) -> np.ndarray:
-    """The ELBO averaged over the last pass up to each step: batches differ by far more than steps do, passes do not.
+    """The ELBO averaged over the last pass up to each step: batches differ by far more than steps
+    do, passes do not.
 
     >>> epoch = np.array([0.5, 1.0, 1.5, 2.0])
     >>> over_a_pass(Curves(epoch, np.array([-9.0, -8.0, -8.0, -7.0]), *(np.zeros(0),) * 3)).tolist()
@@ -137,8 +154,8 @@ def over_a_pass(curves: Curves) -> np.ndarray:
 
 
 def lowest_shown(values: np.ndarray) -> float:
-    """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 % quantile, so that a wild
-    start does not flatten it, unless nothing else happens.
+    """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 %
+    quantile, so that a wild start does not flatten it, unless nothing else happens.
 
     >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)
@@ -148,7 +165,9 @@ def lowest_shown(values: np.ndarray) -> float:
     return float(values.min()) if flat else low
 
 
-def not_of_rounding(low: float, high: float, least: float = 1e-6, reach: float = 0.05) -> tuple[float, float]:
+def not_of_rounding(
+    low: float, high: float, least: float = 1e-6, reach: float = 0.05
+) -> tuple[float, float]:
     """The ends of an axis, moved apart where the numbers on it may differ by their rounding alone.
 
     Args:
@@ -173,7 +192,9 @@ OF_A_BOUND = 1e-4, 5e-5
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
     """The numbers of this name that can be drawn: the square of each must be finite too."""
     values = [record.get(name) for record in records]
-    return np.array([math.nan if value is None or abs(value) > 1e150 else value for value in values], float)
+    return np.array(
+        [math.nan if value is None or abs(value) > 1e150 else value for value in values], float
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Figures of fitted topics, as Matplotlib `Figure`s outside its global state: save them, show them in a notebook."""
+"""Figures of fitted topics, as Matplotlib `Figure`s outside its global state: save them, show them
+in a notebook."""
 
 from __future__ import annotations
 
@@ -34,15 +35,17 @@ def topic_words(topics: Sequence[Topic], num_words: int = 8, most: int = 24) -> 
     for topic, ax in zip(shown, axes, strict=False):
         _bars(ax, topic.probabilities[:num_words], topic.words[:num_words], 0.62, 9)
         ax.set_xticks([])
-        ax.set_title(f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK)
+        ax.set_title(
+            f"topic {topic.number} · {100 * topic.share:.1f} %", fontsize=9, loc="left", color=INK
+        )
     for ax in axes[len(shown) :]:
         figure.delaxes(ax)
     return figure
 
 
 def curves(measured: Curves, per: str = "word", score_unit: str | None = None) -> Figure:
-    """Held-out score with its standard error, and ELBO per word (or other datum), against passes over the data; the
-    score may be in another unit than nats per the same."""
+    """Held-out score with its standard error, and ELBO per word (or other datum), against passes
+    over the data; the score may be in another unit than nats per the same."""
     figure = new_figure(9.0, 3.4)
     left, right = figure.subplots(1, 2)
     left.errorbar(
@@ -50,7 +53,9 @@ def curves(measured: Curves, per: str = "word", score_unit: str | None = None) -
         color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.6,
     )  # fmt: skip
     smooth = over_a_pass(measured)
-    right.plot(measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch")
+    right.plot(
+        measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch"
+    )
     right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
     finite = smooth[np.isfinite(smooth)]
     if len(finite):
@@ -79,7 +84,9 @@ def topic_sizes(topics: Sequence[Topic], most: int = 60) -> Figure:
     return figure
 
 
-def _bars(ax: Any, widths: Sequence[float], labels: Sequence[str], height: float, fontsize: int) -> None:
+def _bars(
+    ax: Any, widths: Sequence[float], labels: Sequence[str], height: float, fontsize: int
+) -> None:
     places = np.arange(len(labels))
     ax.barh(places, widths, color=BLUE, height=height)
     ax.set_yticks(places, labels, fontsize=fontsize)
@@ -93,7 +100,14 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     ax = figure.subplots()
     x, y = np.array([topic.position for topic in topics]).T
     shares = np.array([topic.share for topic in topics])
-    ax.scatter(x, y, s=2200 * shares / max(float(shares.max()), 1e-300) + 30, color=BLUE, alpha=0.3, edgecolors=BLUE)
+    ax.scatter(
+        x,
+        y,
+        s=2200 * shares / max(float(shares.max()), 1e-300) + 30,
+        color=BLUE,
+        alpha=0.3,
+        edgecolors=BLUE,
+    )
     for topic in _plain_words(topics[:num_labels]):
         ax.annotate(topic.label, topic.position, fontsize=8, ha="center", va="center", color=INK)
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
@@ -101,9 +115,11 @@ def topic_map(topics: Sequence[Topic], num_labels: int = 25) -> Figure:
     return figure
 
 
-def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequence[Topic]) -> Figure:
-    """Heat map of distances between topics (`vijax.topics.summary.topic_distances`), in the order of a hierarchical
-    clustering; the diagonal, where there is nothing to compare, is left blank."""
+def topic_similarity(
+    distances: Float[np.ndarray, "topics topics"], topics: Sequence[Topic]
+) -> Figure:
+    """Heat map of distances between topics (`vijax.topics.summary.topic_distances`), in the order
+    of a hierarchical clustering; the diagonal, where there is nothing to compare, is left blank."""
     from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
@@ -127,8 +143,9 @@ def topic_similarity(distances: Float[np.ndarray, "topics topics"], topics: Sequ
 
 
 def predictive_check(check: Any) -> Figure:
-    """A picture of a `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and of the data. A statistic of
-    many entries is shown as intervals, one that reads the globals as points of one against the other.
+    """A picture of a `vijax.evaluate.PredictiveCheck`: the statistic of replicated data and of the
+    data. A statistic of many entries is shown as intervals, one that reads the globals as points of
+    one against the other.
 
     >>> from vijax.evaluate import PredictiveCheck
     >>> drawn = np.arange(10.0)
@@ -144,7 +161,13 @@ def predictive_check(check: Any) -> Figure:
     elif check.reads_globals:
         _against(ax, check, drawn)
     else:
-        ax.hist(drawn, bins=min(20, max(5, len(drawn) // 20)), color=BLUE, alpha=0.55, label="replicated data")
+        ax.hist(
+            drawn,
+            bins=min(20, max(5, len(drawn) // 20)),
+            color=BLUE,
+            alpha=0.55,
+            label="replicated data",
+        )
         ax.axvline(float(check.observed), color=INK, linewidth=2, label="the data")
         ax.set_xlabel(plain(check.name), fontsize=9, color=SOFT)
         ax.set_yticks([])
@@ -180,8 +203,9 @@ def _against(ax: Any, check: Any, drawn: np.ndarray) -> None:
 
 
 def plain(text: str, most: int = 60) -> str:
-    r"""Text for Matplotlib, which takes a pair of dollars for a formula and stops at half a surrogate pair; cut to
-    `most` letters, because a picture whose labels leave no room is not drawn.
+    r"""Text for Matplotlib, which takes a pair of dollars for a formula and stops at half a
+    surrogate pair; cut to `most` letters, because a picture whose labels leave no room is not
+    drawn.
 
     >>> print(plain("$100 and $200"))
     \$100 and \$200
@@ -197,7 +221,9 @@ def _plain_words(topics: Sequence[Topic]) -> list[Topic]:
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, sizes in inches."""
-    figure = require_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained", dpi=120)
+    figure = require_extra("matplotlib.figure").Figure(
+        figsize=(width, height), layout="constrained", dpi=120
+    )
     figure.set_facecolor("white")
     return figure
 

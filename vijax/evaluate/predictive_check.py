@@ -21,10 +21,11 @@ class PredictiveCheck(NamedTuple):
     """A statistic of the data beside its posterior predictive distribution.
 
     Attributes:
-      observed: statistic of the data, (*shape); if it reads the globals, at each draw of these, (draws, *shape).
+      observed: statistic of the data, (*shape); if it reads the globals, at each draw of these,
+          (draws, *shape).
       replicated: statistic of replicated data, (draws, *shape).
-      p_value: share of the draws whose statistic is at least the observed one, (*shape). Near 0 or 1 the model does
-        not make such data.
+      p_value: share of the draws whose statistic is at least the observed one, (*shape). Near 0 or
+        1 the model does not make such data.
       name: name of the statistic.
     """
 
@@ -63,10 +64,16 @@ class PredictiveCheck(NamedTuple):
     def __str__(self) -> str:
         if np.ndim(self.p_value):
             extreme = int(np.sum((self.p_value < 0.025) | (self.p_value > 0.975)))
-            return f"{self.name}: {extreme} of {self.p_value.size} entries with a p-value below 0.025 or above 0.975"
+            return (
+                f"{self.name}: {extreme} of {self.p_value.size} entries with a p-value below "
+                "0.025 or above 0.975"
+            )
         low, high = self.interval()
         observed = f"{np.mean(self.observed):.4g}" + (" on average" if self.reads_globals else "")
-        return f"{self.name}: {observed}; replicated {low:.4g} to {high:.4g} (95 %); p-value {float(self.p_value):.3f}"
+        return (
+            f"{self.name}: {observed}; replicated {low:.4g} to {high:.4g} (95 %); p-value "
+            f"{float(self.p_value):.3f}"
+        )
 
 
 def predictive_check(
@@ -79,24 +86,26 @@ def predictive_check(
     groups: Literal["new", "same"] = "same",
     name: str = "",
 ) -> PredictiveCheck:
-    """Compares a statistic of the data with those of data that the fit makes (Gelman, Meng and Stern 1996; Gabry et al.
-    2019).
+    """Compares a statistic of the data with those of data that the fit makes (Gelman, Meng and
+    Stern 1996; Gabry et al. 2019).
 
     Args:
       fit: fit of any model that draws data (`Fit.predictive`).
-      statistic: a function made of functions of jax.numpy: `statistic(y)` of one data set in the form of
-        `Fit.predictive`, a number or an array of them; or `statistic(y, values)`, which also reads the globals by name,
-        such as a sum of squared residuals (a discrepancy). Entries that are missing in the data, and padding, are NaN
-        in both: use jnp.nanmean and its like.
-      data: as `vijax.fit` takes them; for Gaussian processes and GLMs `model.data`, or a pair (inputs, y).
+      statistic: a function made of functions of jax.numpy: `statistic(y)` of one data set in the
+        form of `Fit.predictive`, a number or an array of them; or `statistic(y, values)`, which
+        also reads the globals by name, such as a sum of squared residuals (a discrepancy). Entries
+        that are missing in the data, and padding, are NaN in both: use jnp.nanmean and its like.
+      data: as `vijax.fit` takes them; for Gaussian processes and GLMs `model.data`, or a pair
+          (inputs, y).
       key: random key of the draws.
       num_draws: number of data sets. A p-value has a standard error of sqrt(p (1 - p) / num_draws).
-      groups: "same", the groups of the data once more, at their own locals; or "new", groups like them, which also
-        checks the population.
+      groups: "same", the groups of the data once more, at their own locals; or "new", groups like
+        them, which also checks the population.
       name: name of the statistic in texts and pictures; the function's name if empty.
 
     Returns:
-      A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`; a notebook shows its picture.
+      A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`; a notebook shows its
+      picture.
 
     Raises:
       ValueError: see `Fit.predictive`; a statistic that is not finite.
@@ -124,12 +133,15 @@ def predictive_check(
         remedy = "Missing entries and padding are NaN: use jnp.nanmean, jnp.nanmax and their like."
         require(np.isfinite(numbers), "statistic", f"finite numbers of {what}", numbers, remedy)
     p_value = np.mean(replicated >= here, axis=0)
-    return PredictiveCheck(found, replicated, p_value, name or getattr(statistic, "__name__", "statistic"))
+    return PredictiveCheck(
+        found, replicated, p_value, name or getattr(statistic, "__name__", "statistic")
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Compared:
-    """The statistic of replicated data, without entries that the data lack, and the statistic of the data."""
+    """The statistic of replicated data, without entries that the data lack, and the statistic of
+    the data."""
 
     statistic: Callable[..., Any]
     reads_globals: bool
@@ -137,4 +149,6 @@ class _Compared:
     def __call__(self, y: PyTree, values: Any, seen: PyTree) -> tuple[Array, Array]:
         masked = jax.tree.map(lambda new, old: jnp.where(jnp.isnan(old), old, new), y, seen)
         more = (values,) if self.reads_globals else ()
-        return jnp.asarray(self.statistic(masked, *more), float), jnp.asarray(self.statistic(seen, *more), float)
+        return jnp.asarray(self.statistic(masked, *more), float), jnp.asarray(
+            self.statistic(seen, *more), float
+        )

@@ -32,11 +32,12 @@ class Ranking(NamedTuple):
     """A score of rankings: hidden items among their first n (Jarvelin and Kekalainen 2002).
 
     Attributes:
-      mean: mean over users of NDCG at n: each hidden item at place r counts 1 / log2(r + 1), over the most there could
-        be; 0 to 1.
+      mean: mean over users of NDCG at n: each hidden item at place r counts 1 / log2(r + 1), over
+        the most there could be; 0 to 1.
       standard_error: its standard error over users; inf for a single one.
       ndcg: NDCG at n of each user that had hidden items.
-      recalls: the share of the hidden items of each that are among the first n; of n, where more were hidden.
+      recalls: the share of the hidden items of each that are among the first n; of n, where more
+          were hidden.
       users: the row of each of them.
       n: how many items are ranked.
     """
@@ -69,7 +70,8 @@ def ranked(users: Any, items: Any, taken: Any = None, n: int = 10) -> Ranked:
 
     Args:
       users: a vector u for each user, (users, K).
-      items: a vector v for each item, (items, K). Popularity is (items, 1), with ones for the users.
+      items: a vector v for each item, (items, K). Popularity is (items, 1), with ones for the
+          users.
       taken: users by items, dense or sparse: items that a user has are left out. None: none are.
       n: how many.
 
@@ -91,8 +93,8 @@ def ranking(users: Any, items: Any, taken: Any, hidden: Any, n: int = 20) -> Ran
 
     Args:
       users, items, taken: see `ranked`; items that were seen in training are `taken`.
-      hidden: users by items, dense or sparse: what they took and the ranking was not told. Users without any are left
-        out.
+      hidden: users by items, dense or sparse: what they took and the ranking was not told. Users
+        without any are left out.
       n: how many items are looked at; all of them, where there are fewer.
 
     Raises:
@@ -121,8 +123,9 @@ def ranking(users: Any, items: Any, taken: Any, hidden: Any, n: int = 20) -> Ran
 
 
 def hide(taken: Any, share: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
-    """Users by items, without a random share of the entries; and those. A user keeps at least one item, and one item is
-    hidden where a user has two or more. Which ones goes by what a user has taken, not by the user's place.
+    """Users by items, without a random share of the entries; and those. A user keeps at least one
+    item, and one item is hidden where a user has two or more. Which ones goes by what a user has
+    taken, not by the user's place.
 
     >>> kept, hidden = hide(np.ones((3, 10), int), 0.2)
     >>> kept.sum(axis=1).tolist(), hidden.sum(axis=1).tolist()
@@ -139,7 +142,9 @@ def hide(taken: Any, share: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     place[order] = np.arange(len(user)) - matrix.indptr[user]
     number = np.clip(np.round(share * lengths), 1, np.maximum(lengths - 1, 1)) * (lengths > 1)
     chosen = place < number[user]
-    part = lambda mask: scipy.sparse.csr_array((matrix.data[mask], (user[mask], matrix.indices[mask])), matrix.shape)
+    part = lambda mask: scipy.sparse.csr_array(
+        (matrix.data[mask], (user[mask], matrix.indices[mask])), matrix.shape
+    )
     return part(~chosen), part(chosen)
 
 
@@ -158,14 +163,28 @@ def _best(
 def _vectors(users: Any, items: Any, taken: Any) -> tuple[np.ndarray, np.ndarray, Any]:
     users, items = np.asarray(users, np.float32), np.asarray(items, np.float32)
     fits = users.ndim == items.ndim == 2 and users.shape[1] == items.shape[1]
-    require(fits, "items", "vectors (items, K), as long as those of users", f"{items.shape} for {users.shape}")
+    require(
+        fits,
+        "items",
+        "vectors (items, K), as long as those of users",
+        f"{items.shape} for {users.shape}",
+    )
     shape = len(users), len(items)
-    return users, items, scipy.sparse.csr_array(shape) if taken is None else _matrix(taken, "taken", shape)
+    return (
+        users,
+        items,
+        scipy.sparse.csr_array(shape) if taken is None else _matrix(taken, "taken", shape),
+    )
 
 
 def _matrix(given: Any, name: str, shape: tuple[int, int]) -> Any:
     matrix = scipy.sparse.csr_array(given.to_scipy() if hasattr(given, "to_scipy") else given)
-    require(matrix.shape == shape, name, f"a matrix of {shape[0]} users and {shape[1]} items", matrix.shape)
+    require(
+        matrix.shape == shape,
+        name,
+        f"a matrix of {shape[0]} users and {shape[1]} items",
+        matrix.shape,
+    )
     matrix.eliminate_zeros()
     return matrix
 

@@ -1,9 +1,10 @@
-"""Topics of tokens given the topics' word probabilities, theta integrated out: draws, and sweeps of Gibbs sampling.
+"""Topics of tokens given the topics' word probabilities, theta integrated out: draws, and sweeps of
+Gibbs sampling.
 
     p(z_i = k | z without i, w) = (alpha_k + n_k without i) beta_k[w_i] / normaliser
 
-Rows are independent Markov chains (documents, or particles of documents), which visit their tokens in parallel.
-"""
+Rows are independent Markov chains (documents, or particles of documents), which visit their tokens
+in parallel."""
 
 from __future__ import annotations
 
@@ -31,14 +32,18 @@ Choose = Callable[[Array, Array], Array]
 class Walk(NamedTuple):
     """The tokens of documents, as chains walk over them.
 
-    Several chains may walk over one document: their leading axes need only broadcast against those here."""
+    Several chains may walk over one document: their leading axes need only broadcast against those
+    here."""
 
-    likelihood: Float[Array, "*rows tokens K"]  # beta[word] of each token up to a factor per token, in (0, 1]
+    likelihood: Float[
+        Array, "*rows tokens K"
+    ]  # beta[word] of each token up to a factor per token, in (0, 1]
     lengths: Int[Array, "*rows"]  # tokens of each row
     alpha: Float[Array, " K"]  # concentration of theta
 
     def start(self, rows: tuple[int, ...]) -> Chains:
-        """Chains whose tokens have no topic yet: the first sweep draws each given the tokens before it."""
+        """Chains whose tokens have no topic yet: the first sweep draws each given the tokens before
+        it."""
         num_tokens, num_topics = self.likelihood.shape[-2:]
         no_topic = jnp.full((*rows, num_tokens), num_topics, jnp.int32)
         return Chains(no_topic, jnp.zeros((*rows, num_topics), self.alpha.dtype))
@@ -48,13 +53,17 @@ class Walk(NamedTuple):
         return jax.lax.dynamic_index_in_dim(self.likelihood, place, axis=-2, keepdims=False)
 
     def weights(self, chains: Chains, place: Array) -> Float[Array, "*rows K"]:
-        """Unnormalised probabilities of the topics of the token at `place`, given all others of its row."""
+        """Unnormalised probabilities of the topics of the token at `place`, given all others of its
+        row."""
         counts = chains.counts - self._one_hot(_at(chains.z, place))
         return (self.alpha + counts) * self.at(place)
 
     def visit(self, chains: Chains, place: Array, choose: Choose) -> Chains:
-        """Gives the token at `place` of each row the topic that `choose` takes from its conditional."""
-        new = jnp.where(place < self.lengths, choose(place, self.weights(chains, place)), self.alpha.shape[0])
+        """Gives the token at `place` of each row the topic that `choose` takes from its
+        conditional."""
+        new = jnp.where(
+            place < self.lengths, choose(place, self.weights(chains, place)), self.alpha.shape[0]
+        )
         counts = chains.counts - self._one_hot(_at(chains.z, place)) + self._one_hot(new)
         return Chains(jax.lax.dynamic_update_index_in_dim(chains.z, new, place, axis=-1), counts)
 
@@ -62,9 +71,15 @@ class Walk(NamedTuple):
         return jax.nn.one_hot(z, self.alpha.shape[0], dtype=self.alpha.dtype)
 
     def sweep(
-        self, chains: Chains, choose: Choose, *, stop: Array | None = None, backward: Array | bool = False
+        self,
+        chains: Chains,
+        choose: Choose,
+        *,
+        stop: Array | None = None,
+        backward: Array | bool = False,
     ) -> Chains:
-        """Visits the tokens before `stop` (all of them if None) once each, the first one first unless `backward`."""
+        """Visits the tokens before `stop` (all of them if None) once each, the first one first
+        unless `backward`."""
         stop = jnp.max(self.lengths) if stop is None else stop
 
         def body(i, chains):
@@ -78,19 +93,23 @@ def _at(z: Int[Array, "*rows tokens"], place: Array) -> Int[Array, "*rows"]:
 
 
 def draws(keys: PRNGKeyArray, chains: Chains) -> Choose:
-    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its time reversal). Each
-    row has a key of its own, (rows,); its draws at a place are the same in rows of another width."""
+    """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its
+    time reversal). Each row has a key of its own, (rows,); its draws at a place are the same in
+    rows of another width."""
     _, *within, num_tokens = chains.z.shape
     of_row = lambda key: jax.random.uniform(key, (num_tokens, *within), chains.counts.dtype)
     uniforms = jnp.moveaxis(jax.vmap(of_row)(keys), 1, 0)
     return lambda place, weights: draw_index(weights, uniforms[place])
 
 
-def draw_index(weights: Float[Array, "*rows K"], uniforms: Float[Array, "*rows"]) -> Int[Array, "*rows"]:
-    """Index k with probability weights_k / sum(weights), by inverting the cumulative sum in two levels.
+def draw_index(
+    weights: Float[Array, "*rows K"], uniforms: Float[Array, "*rows"]
+) -> Int[Array, "*rows"]:
+    """Index k with probability weights_k / sum(weights), by inverting the cumulative sum in two
+    levels.
 
-    First a block of about sqrt(K) weights, then one of its members: a cumulative sum over all K is several times slower
-    than the rest of a Gibbs update on a CPU.
+    First a block of about sqrt(K) weights, then one of its members: a cumulative sum over all K is
+    several times slower than the rest of a Gibbs update on a CPU.
 
     >>> draw_index(jnp.array([0.0, 1.0, 0.0, 3.0]), jnp.array(0.3)).item()
     3
@@ -110,5 +129,7 @@ def draw_index(weights: Float[Array, "*rows K"], uniforms: Float[Array, "*rows"]
     return jnp.minimum(block * size + member, num_topics - 1)
 
 
-def _rank(cumulative: Float[Array, "*rows n"], target: Float[Array, "*rows"]) -> Int[Array, "*rows"]:
+def _rank(
+    cumulative: Float[Array, "*rows n"], target: Float[Array, "*rows"]
+) -> Int[Array, "*rows"]:
     return jnp.sum(cumulative <= target[..., None], axis=-1, dtype=jnp.int32)

@@ -1,4 +1,5 @@
-"""Scores with standard errors: of held-out documents and observations, of topics; differences; a baseline."""
+"""Scores with standard errors: of held-out documents and observations, of topics; differences; a
+baseline."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Score(NamedTuple):
 
     Attributes:
       mean: total log probability over total tokens.
-      standard_error: standard error over documents as drawn at random (ratio estimator); inf for a single document.
+      standard_error: standard error over documents as drawn at random (ratio estimator); inf for a
+          single document.
       log_probs: log probability of each document that was scored, nats.
       num_tokens: tokens of each of them that were scored.
       rows: the row of each of them in the corpus.
@@ -49,8 +51,11 @@ class Score(NamedTuple):
     units: tuple[str, str] = ("document", "word")
 
     @classmethod
-    def of(cls, log_probs, num_tokens, rows=None, num_skipped: int = 0, units=("document", "word")) -> Score:
-        """The score of documents from the log probability and the number of scored tokens of each."""
+    def of(
+        cls, log_probs, num_tokens, rows=None, num_skipped: int = 0, units=("document", "word")
+    ) -> Score:
+        """The score of documents from the log probability and the number of scored tokens of
+        each."""
         log_probs, num_tokens = np.asarray(log_probs, np.float64), np.asarray(num_tokens, np.int64)
         rows = np.arange(len(log_probs)) if rows is None else np.asarray(rows)
         mean, standard_error = ratio_estimate(log_probs, num_tokens)
@@ -74,7 +79,8 @@ class Score(NamedTuple):
 
 
 class Coherence(NamedTuple):
-    """Coherence of topics: their mean with its standard error over topics (inf for a single one), and that of each."""
+    """Coherence of topics: their mean with its standard error over topics (inf for a single one),
+    and that of each."""
 
     mean: float
     standard_error: float
@@ -90,8 +96,11 @@ class Coherence(NamedTuple):
         return f"{self.mean:.3f} ± {self.standard_error:.3f} ({len(self.per_topic)} topics)"
 
 
-def ratio_estimate(totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """sum(totals) / sum(sizes) and its standard error when the pairs are independent draws (linearised ratio)."""
+def ratio_estimate(
+    totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n"]
+) -> tuple[float, float]:
+    """sum(totals) / sum(sizes) and its standard error when the pairs are independent draws
+    (linearised ratio)."""
     mean = totals.sum() / sizes.sum()
     if len(totals) < 2:
         return float(mean), float("inf")
@@ -101,15 +110,17 @@ def ratio_estimate(totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n
 
 
 class Agreement(NamedTuple):
-    """The agreement of two labellings of the same rows, 0 to 1, with its standard error over the rows."""
+    """The agreement of two labellings of the same rows, 0 to 1, with its standard error over the
+    rows."""
 
     mean: float
     standard_error: float
 
 
 def nmi(labels: Sequence[Any], found: Sequence[Any]) -> Agreement:
-    """The normalised mutual information of two labellings: their mutual information over the mean of their entropies;
-    1 where either says the other, about 0 where they are independent. More groups agree a little more by chance.
+    """The normalised mutual information of two labellings: their mutual information over the mean
+    of their entropies; 1 where either says the other, about 0 where they are independent. More
+    groups agree a little more by chance.
 
     Args:
       labels: the label of each row, of any kind, as a column of the data has it.
@@ -118,18 +129,23 @@ def nmi(labels: Sequence[Any], found: Sequence[Any]) -> Agreement:
     Raises:
       ValueError: the two are not of the same rows.
 
-    Source: Manning, Raghavan and Schuetze 2008, Introduction to Information Retrieval, eq. 16.2. The error is that of
-    the mean of the pointwise terms.
+    Source: Manning, Raghavan and Schuetze 2008, Introduction to Information Retrieval, eq. 16.2.
+    The error is that of the mean of the pointwise terms.
 
     >>> print(f"{nmi(['a', 'a', 'b', 'b'], [1, 1, 0, 0]).mean:.2f} {nmi(['a', 'a', 'b', 'b'], [1, 0, 1, 0]).mean:.2f}")
     1.00 0.00
     """
     if len(labels) != len(found) or not len(labels):
         raise fail(
-            "found", f"{len(labels):,} rows, as labels have, at least one", f"{len(found):,}", "pass both in order"
+            "found",
+            f"{len(labels):,} rows, as labels have, at least one",
+            f"{len(found):,}",
+            "pass both in order",
         )
     require_one_index({"labels": labels, "found": found})
-    rows, columns = (np.unique(np.asarray(x).astype(str), return_inverse=True)[1] for x in (labels, found))
+    rows, columns = (
+        np.unique(np.asarray(x).astype(str), return_inverse=True)[1] for x in (labels, found)
+    )
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1 / len(rows))
     of_rows, of_columns = table.sum(1), table.sum(0)
@@ -145,13 +161,14 @@ class HasParts(Protocol):
 
     @property
     def parts(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """The log probability of each document (row, sequence), and its number of words (rows, steps)."""
+        """The log probability of each document (row, sequence), and its number of words (rows,
+        steps)."""
         ...
 
 
 class Difference(NamedTuple):
-    """The advantage of a first score over a second one: the mean difference, in nats per word (row, step), and its
-    standard error over the documents (rows, sequences) that both share."""
+    """The advantage of a first score over a second one: the mean difference, in nats per word (row,
+    step), and its standard error over the documents (rows, sequences) that both share."""
 
     mean: float
     standard_error: float
@@ -160,8 +177,8 @@ class Difference(NamedTuple):
 def paired_difference(first: HasParts, second: HasParts) -> Difference:
     """The difference of two scores of the same documents or rows, with its standard error.
 
-    The error comes from the differences document by document; it is much smaller than the errors of the scores where
-    both find the same documents hard.
+    The error comes from the differences document by document; it is much smaller than the errors of
+    the scores where both find the same documents hard.
 
     Raises:
       ValueError: the scores are not of the same documents or rows.
@@ -173,13 +190,19 @@ def paired_difference(first: HasParts, second: HasParts) -> Difference:
     """
     (totals, sizes), (others, other_sizes) = first.parts, second.parts
     if not np.array_equal(sizes, other_sizes):
-        got = f"{len(sizes):,} of {np.sum(sizes):,.0f} in all and {len(other_sizes):,} of {np.sum(other_sizes):,.0f}"
-        raise fail("scores", "two of the same documents or rows", got, "score both on the same data")
+        got = (
+            f"{len(sizes):,} of {np.sum(sizes):,.0f} in all and {len(other_sizes):,} of "
+            f"{np.sum(other_sizes):,.0f}"
+        )
+        raise fail(
+            "scores", "two of the same documents or rows", got, "score both on the same data"
+        )
     return Difference(*ratio_estimate(totals - others, sizes))
 
 
 def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
-    """Log probability per word of the test documents under the word frequencies of the training documents.
+    """Log probability per word of the test documents under the word frequencies of the training
+    documents.
 
     Args:
       train: a `Corpus`, or anything `vijax.data.read` accepts.
@@ -216,17 +239,19 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
 
 
 def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
-    """Normalised pointwise mutual information of the leading words of each topic, averaged over pairs.
+    """Normalised pointwise mutual information of the leading words of each topic, averaged over
+    pairs.
 
         NPMI(v, w) = log(p(v, w) / (p(v) p(w))) / -log p(v, w)
 
-    with p the fraction of the documents in which a word, or both words, occur. It is 1 for words that occur together
-    only (and, by convention, for two that occur in every document), 0 for independent ones, and -1 for words that never
-    occur together.
+    with p the fraction of the documents in which a word, or both words, occur. It is 1 for words
+    that occur together only (and, by convention, for two that occur in every document), 0 for
+    independent ones, and -1 for words that never occur together.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
-      documents: the reference: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
+      documents: the reference: a `Corpus` over the same vocabulary, or anything `vijax.data.read`
+          accepts.
       num_words: number of leading words of a topic, from 2 to V.
 
     Returns:
@@ -244,14 +269,20 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
     require_integers(2, num_words=num_words)
     vocab_size = topics.shape[1]
     if num_words > vocab_size:
-        raise fail("num_words", f"at most {vocab_size}, the vocabulary", str(num_words), f"pass num_words={vocab_size}")
+        raise fail(
+            "num_words",
+            f"at most {vocab_size}, the vocabulary",
+            str(num_words),
+            f"pass num_words={vocab_size}",
+        )
     corpus = as_corpus(documents, vocab_size)
     leading = np.argsort(-np.asarray(topics), axis=1, kind="stable")[:, :num_words]
     return Coherence.of(_mean_npmi(documents_with(corpus, leading) / corpus.num_documents))
 
 
 def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
-    """The number of documents in which pairs of leading words of each topic occur; on the diagonal, single words."""
+    """The number of documents in which pairs of leading words of each topic occur; on the diagonal,
+    single words."""
     words, place = np.unique(leading, return_inverse=True)
     occurs = select_words(corpus, words).to_scipy()
     occurs.data = np.ones_like(occurs.data)
@@ -261,7 +292,8 @@ def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.nd
 
 
 def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
-    """Mean over pairs of words, from the frequencies of pairs (and of single words, on the diagonal)."""
+    """Mean over pairs of words, from the frequencies of pairs (and of single words, on the
+    diagonal)."""
     single = np.diagonal(joint, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(joint / (single[:, :, None] * single[:, None, :])) / -np.log(joint)
@@ -271,8 +303,8 @@ def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
 
 
 class HeldOut(NamedTuple):
-    """Log predictive density of held-out observations, nats per observation: the mean with its standard error (inf for
-    a single observation), and the log density of each."""
+    """Log predictive density of held-out observations, nats per observation: the mean with its
+    standard error (inf for a single observation), and the log density of each."""
 
     mean: float
     standard_error: float
@@ -292,7 +324,10 @@ class HeldOut(NamedTuple):
 
     def __str__(self) -> str:
         count = len(self.log_densities)
-        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} observations)"
+        return (
+            f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} "
+            "observations)"
+        )
 
 
 def log_predictive_density(
@@ -306,29 +341,36 @@ def log_predictive_density(
 
     Args:
       emission: a `vijax.models.emission.Emission`.
-      components: q of the components' parameters, or a `Point`; a sequence of these where some are of another kind.
+      components: q of the components' parameters, or a `Point`; a sequence of these where some are
+          of another kind.
       weights: expected weights.
       data: observations, (N, D).
-      plug_in: p(y | E_q[component k]) instead of E_q[p(y | component k)], as in eq. 36 of Blei, Kucukelbir and
-        McAuliffe 2017.
+      plug_in: p(y | E_q[component k]) instead of E_q[p(y | component k)], as in eq. 36 of Blei,
+        Kucukelbir and McAuliffe 2017.
     """
     emission.check(data)
     with enable_x64(True):
         parts = (components,) if isinstance(components, Family | Point) else tuple(components)
-        parts, weights, data = jax.tree.map(lambda x: np.asarray(x, np.float64), (parts, weights, data))
+        parts, weights, data = jax.tree.map(
+            lambda x: np.asarray(x, np.float64), (parts, weights, data)
+        )
         predictive = _plug_in if plug_in else _predictive
         densities = np.asarray(_mixed(predictive, emission, parts, weights, data))
     return HeldOut.of(densities)
 
 
-@functools.partial(once_jit, work=lambda *given: numbers_in(given[-1]) * given[-2].size, static_argnums=(0, 1))
+@functools.partial(
+    once_jit, work=lambda *given: numbers_in(given[-1]) * given[-2].size, static_argnums=(0, 1)
+)
 def _mixed(
     predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
 ) -> Float[Array, " N"]:
     return jax.nn.logsumexp(jnp.log(weights)[None] + predictive(emission, parts, data), axis=-1)
 
 
-def _predictive(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+def _predictive(
+    emission: Any, parts: tuple[Family | Point, ...], data: Array
+) -> Float[Array, "N K"]:
     return jax.vmap(lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts]))(data)
 
 

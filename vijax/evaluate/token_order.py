@@ -1,5 +1,6 @@
-"""Random orders of the tokens of documents, which belong to what a document holds: neither its place, nor the order in
-which its words came, nor other documents count. Documents that are alike have orders of their own."""
+"""Random orders of the tokens of documents, which belong to what a document holds: neither its
+place, nor the order in which its words came, nor other documents count. Documents that are alike
+have orders of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ class TokenOrder(NamedTuple):
     """The tokens of all documents, document after document, each in a random order."""
 
     entries: Int[np.ndarray, " tokens"]  # the place of each token's word among `corpus.indices`
-    codes: UInt32[np.ndarray, " docs"]  # a code of what each document holds, other ones where documents are alike
+    codes: UInt32[
+        np.ndarray, " docs"
+    ]  # a code of what each document holds, other ones where documents are alike
 
 
 def token_order(corpus: Corpus, key: PRNGKeyArray) -> TokenOrder:
@@ -37,7 +40,9 @@ def token_order(corpus: Corpus, key: PRNGKeyArray) -> TokenOrder:
     documents = document[entries]
     seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
     lots, codes = lots_of(documents, corpus.indices[entries], corpus.tokens, seed)
-    return TokenOrder(entries[np.lexsort((lots, documents))], (codes >> np.uint64(32)).astype(np.uint32))
+    return TokenOrder(
+        entries[np.lexsort((lots, documents))], (codes >> np.uint64(32)).astype(np.uint32)
+    )
 
 
 def lots_of(
@@ -47,7 +52,8 @@ def lots_of(
     seed: Sequence[int],
     values: np.ndarray | None = None,
 ) -> tuple[UInt64[np.ndarray, " tokens"], UInt64[np.ndarray, " docs"]]:
-    """A random number for each token of documents, by what its document holds; and the codes of documents.
+    """A random number for each token of documents, by what its document holds; and the codes of
+    documents.
 
     Args:
       documents: the document of each token, in order.
@@ -57,7 +63,11 @@ def lots_of(
       values: numbers that go with the tokens, and are part of what a document holds.
     """
     tokens = _mixed(_mixed(words.astype(np.uint64)) + _occurrences(documents, words))
-    held = tokens if values is None else _mixed(tokens ^ np.asarray(values, np.float64).view(np.uint64))
+    held = (
+        tokens
+        if values is None
+        else _mixed(tokens ^ np.asarray(values, np.float64).view(np.uint64))
+    )
     codes = _told_apart(_sums(held, sizes))
     return _mixed(_mixed(codes ^ _number(seed))[documents] ^ tokens), codes
 

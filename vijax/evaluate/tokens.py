@@ -1,4 +1,5 @@
-"""The inputs of evaluations: checked topics, and documents as padded rows of shuffled tokens, scored in chunks."""
+"""The inputs of evaluations: checked topics, and documents as padded rows of shuffled tokens,
+scored in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from vijax.xla import keys
 from vijax.xla.compiler import quick_jit
 from vijax.xla.content_keys import keys_of
 
-# exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products stay normal floats.
+# exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products
+# stay normal floats.
 _FLOOR = 1e-30
 
 
@@ -34,8 +36,9 @@ class Topics(NamedTuple):
 
 
 def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
-    """The inputs of an evaluation, checked. Raises ValueError: topics that are not distributions over words, an alpha
-    that is not positive, documents over another vocabulary, or with a word that has no probability in any topic."""
+    """The inputs of an evaluation, checked. Raises ValueError: topics that are not distributions
+    over words, an alpha that is not positive, documents over another vocabulary, or with a word
+    that has no probability in any topic."""
     topics = check_topics(topics)
     alpha = check_alpha(alpha, topics.shape[0]).astype(topics.dtype)
     corpus = as_corpus(documents, topics.shape[1])
@@ -52,53 +55,74 @@ def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
 
 
 def check_topics(topics: Any) -> Float[np.ndarray, "K V"]:
-    """Topics as an array of distributions over words. Raises ValueError: not a matrix, or a row that is not a
-    distribution; the message names the first such row."""
+    """Topics as an array of distributions over words. Raises ValueError: not a matrix, or a row
+    that is not a distribution; the message names the first such row."""
     topics = np.asarray(topics)
     topics = topics.astype(jnp.result_type(topics))  # float32, unless JAX works in float64
     remedy = "pass probabilities with one row per topic, such as fit.posterior['topics'].mean()"
     if topics.ndim != 2 or 0 in topics.shape:
         raise fail("topics", "a matrix (topics, words)", f"shape {topics.shape}", remedy)
-    topics = topics if jnp.issubdtype(topics.dtype, jnp.floating) else topics.astype(jnp.result_type(float))
+    topics = (
+        topics
+        if jnp.issubdtype(topics.dtype, jnp.floating)
+        else topics.astype(jnp.result_type(float))
+    )
     sums, least = np.asarray(topics.sum(axis=1), np.float64), np.asarray(topics.min(axis=1))
     bad = ~(np.abs(sums - 1) < 1e-3) | ~(least >= 0)  # written so that NaN fails
     if bad.any():
         k = int(np.flatnonzero(bad)[0])
-        got = f"row {k} with sum {sums[k]:.6g} and least entry {least[k]:.3g} ({int(bad.sum())} such)"
+        got = (
+            f"row {k} with sum {sums[k]:.6g} and least entry {least[k]:.3g} ({int(bad.sum())} such)"
+        )
         raise fail("topics", "rows of probabilities that sum to one", got, remedy)
     return topics / topics.sum(axis=1, keepdims=True)
 
 
 def check_alpha(alpha: Any, size: int, name: str = "alpha") -> Float[np.ndarray, " size"]:
-    """A Dirichlet concentration as one positive number per entry. Raises ValueError: another shape, or not positive and
-    finite."""
+    """A Dirichlet concentration as one positive number per entry. Raises ValueError: another shape,
+    or not positive and finite."""
     alpha = np.asarray(alpha, jnp.result_type(float))
     if alpha.shape not in ((), (size,)):
-        raise fail(name, f"a scalar or shape ({size},)", f"shape {alpha.shape}", "pass one number for all, or one each")
+        raise fail(
+            name,
+            f"a scalar or shape ({size},)",
+            f"shape {alpha.shape}",
+            "pass one number for all, or one each",
+        )
     if not positive_and_finite(alpha).all():
         raise fail(name, "positive finite numbers", str(alpha), "pass a concentration such as 0.1")
     return np.broadcast_to(alpha, (size,))
 
 
 def as_corpus(documents: Any, vocab_size: int | None = None) -> Corpus:
-    """A corpus from anything that `vijax.data.read` accepts, its words numbered below `vocab_size`. Raises ValueError:
-    it cannot be read, it is over another vocabulary, or all its documents are empty."""
+    """A corpus from anything that `vijax.data.read` accepts, its words numbered below `vocab_size`.
+    Raises ValueError: it cannot be read, it is over another vocabulary, or all its documents are
+    empty."""
     corpus = documents
     if not isinstance(documents, Corpus):
         from vijax.data import read  # a reader imports its own packages; a Corpus needs none
 
         corpus = read(documents)
     if vocab_size is not None and corpus.vocab_size != vocab_size:
-        remedy = "read the documents with the vocabulary of the fit (vijax.data.with_vocabulary does it)"
+        remedy = (
+            "read the documents with the vocabulary of the fit (vijax.data.with_vocabulary does it)"
+        )
         expected = f"a vocabulary of {vocab_size} words, as the topics have"
         raise fail("documents", expected, str(corpus.vocab_size), remedy)
     if corpus.num_tokens == 0:
-        raise fail("documents", "documents with words", f"{corpus.num_documents} empty ones", "pass other documents")
+        raise fail(
+            "documents",
+            "documents with words",
+            f"{corpus.num_documents} empty ones",
+            "pass other documents",
+        )
     return corpus
 
 
 _MAX_ELEMENTS = 1 << 24  # numbers in the largest array of a chunk: 64 MB of float32
-_PRICE = 16384  # tokens of padding that a further shape must save, because compiling it takes as long as running these
+# tokens of padding that a further shape must save, because compiling it takes as long as running
+# these
+_PRICE = 16384
 
 
 class TokenRows(NamedTuple):
@@ -116,7 +140,8 @@ def per_document(
 
     Args:
       fn: a jitted function; it is given a handful of shapes.
-      corpus: the documents; the order of the tokens of each depends on the key, and on what it holds.
+      corpus: the documents; the order of the tokens of each depends on the key, and on what it
+          holds.
       elements_per_token: numbers that `fn` holds per token of a row; chunks are sized by it.
       key: shuffles the tokens, and makes the key of each row.
     """
@@ -132,7 +157,8 @@ _keys_of_rows = quick_jit(keys_of)
 def token_rows(
     corpus: Corpus, key: PRNGKeyArray, elements_per_token: int
 ) -> Iterator[tuple[TokenRows, Int[np.ndarray, " rows"]]]:
-    """The documents as padded rows of tokens, and their rows in the corpus; padding rows come last."""
+    """The documents as padded rows of tokens, and their rows in the corpus; padding rows come
+    last."""
     shuffle_key, draws_key = keys.two(key)
     order = token_order(corpus, shuffle_key)
     words = corpus.indices[order.entries]
@@ -148,7 +174,14 @@ def token_rows(
             real = np.arange(width) < lengths[:, None]
             places = np.where(real, begins[:, None] + np.arange(width), 0)
             of_rows = _keys_of_rows(draws_key, codes)
-            yield TokenRows(np.where(real, words[places], 0).astype(np.int32), lengths.astype(np.int32), of_rows), rows
+            yield (
+                TokenRows(
+                    np.where(real, words[places], 0).astype(np.int32),
+                    lengths.astype(np.int32),
+                    of_rows,
+                ),
+                rows,
+            )
 
 
 def walk_over(topics: Topics, tokens: TokenRows) -> Walk:

@@ -1,4 +1,5 @@
-"""Words of topics for readers: frequent and exclusive ones, and how exclusive and coherent the leading words are."""
+"""Words of topics for readers: frequent and exclusive ones, and how exclusive and coherent the
+leading words are."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from vijax.evaluate.tokens import as_corpus, check_topics
 
 
 def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
-    """Scores from 0 to 1, high for words both frequent and exclusive in a topic: the harmonic mean of ranks by beta_kv
-    and by beta_kv / sum_j beta_jv, each as a share of the words (Bischof and Airoldi 2012, section 2.3).
+    """Scores from 0 to 1, high for words both frequent and exclusive in a topic: the harmonic mean
+    of ranks by beta_kv and by beta_kv / sum_j beta_jv, each as a share of the words (Bischof and
+    Airoldi 2012, section 2.3).
 
     Args:
       topics: probabilities of words by topic, (K, V).
@@ -26,7 +28,9 @@ def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
     """
     require(0 <= weight <= 1, "weight", "from 0 to 1", weight)
     topics = np.asarray(check_topics(topics), np.float64)
-    share = lambda x: np.array([np.searchsorted(np.sort(row), row, "right") for row in x]) / x.shape[1]
+    share = lambda x: (
+        np.array([np.searchsorted(np.sort(row), row, "right") for row in x]) / x.shape[1]
+    )
     exclusive = topics / np.maximum(topics.sum(0, keepdims=True), 1e-300)
     return 1.0 / (weight / share(exclusive) + (1.0 - weight) / share(topics))
 
@@ -42,9 +46,9 @@ def exclusivity(topics: Any, *, num_words: int = 10, weight: float = 0.7) -> Coh
 
 
 def semantic_coherence(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
-    """Mean of log (D(v, w) + 1) / D(w) over pairs of the most probable words of each topic, w more probable than v and
-    D the number of documents with a word or both: near 0 where they occur together (Mimno et al. 2011, eq. 1, there the
-    sum).
+    """Mean of log (D(v, w) + 1) / D(w) over pairs of the most probable words of each topic, w more
+    probable than v and D the number of documents with a word or both: near 0 where they occur
+    together (Mimno et al. 2011, eq. 1, there the sum).
 
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.4, 0.4, 0.1, 0.1], [0.1, 0.4, 0.4, 0.1]])
@@ -62,5 +66,10 @@ def semantic_coherence(topics: Any, documents: Any, *, num_words: int = 10) -> C
 def _leading(topics: Any, num_words: int) -> np.ndarray:
     require_integers(2, num_words=num_words)
     topics = np.asarray(check_topics(topics))
-    require(num_words <= topics.shape[1], "num_words", f"at most {topics.shape[1]}, the vocabulary", num_words)
+    require(
+        num_words <= topics.shape[1],
+        "num_words",
+        f"at most {topics.shape[1]}, the vocabulary",
+        num_words,
+    )
     return np.argsort(-topics, axis=1, kind="stable")[:, :num_words]

@@ -1,12 +1,16 @@
-"""The unit of a held-out score, as its own text says it: nats per word, row or step, or a measure of rankings."""
+"""The unit of a held-out score, as its own text says it: nats per word, row or step, or a measure
+of rankings."""
 
 from __future__ import annotations
 
 import re
 
-A_NAT = "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
+A_NAT = (
+    "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
+)
 OF_RANKINGS = (
-    "NDCG is 1 where all that was hidden of what a user took stands first among the recommended items, 0 where none "
+    "NDCG is 1 where all that was hidden of what a user took stands first among the recommended "
+    "items, 0 where none "
     "of it is among them; places further down count less."
 )
 _NUMBERS = re.compile(r"^\S+(?: ± \S+)? ")

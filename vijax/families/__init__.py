@@ -1,12 +1,13 @@
 """Exponential families as pytrees of natural parameters.
 
-A family is a law with natural parameters, its sufficient statistics and its draws; it knows no model and no step. Maps
-between points and free coordinates are in `constrain`.
-"""
+A family is a law with natural parameters, its sufficient statistics and its draws; it knows no
+model and no step. Maps between points and free coordinates are in `constrain`."""
 
 from vijax.families.base import Family as Family
 from vijax.families.chain.linear_gaussian_chain import LinearGaussianChain as LinearGaussianChain
-from vijax.families.chain.linear_gaussian_chain import LinearGaussianChainStats as LinearGaussianChainStats
+from vijax.families.chain.linear_gaussian_chain import (
+    LinearGaussianChainStats as LinearGaussianChainStats,
+)
 from vijax.families.chain.markov_chain import MarkovChain as MarkovChain
 from vijax.families.chain.markov_chain import MarkovChainStats as MarkovChainStats
 from vijax.families.discrete.categorical import Categorical as Categorical
@@ -40,13 +41,23 @@ from vijax.families.scalar.truncated_normal import TruncatedNormalStats as Trunc
 from vijax.families.vector.inverse_wishart import InverseWishart as InverseWishart
 from vijax.families.vector.inverse_wishart import InverseWishartStats as InverseWishartStats
 from vijax.families.vector.matrix_normal_wishart import MatrixNormalWishart as MatrixNormalWishart
-from vijax.families.vector.matrix_normal_wishart import MatrixNormalWishartStats as MatrixNormalWishartStats
+from vijax.families.vector.matrix_normal_wishart import (
+    MatrixNormalWishartStats as MatrixNormalWishartStats,
+)
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision as MatrixPrecision
 from vijax.families.vector.multivariate_normal import MultivariateNormal as MultivariateNormal
-from vijax.families.vector.multivariate_normal import MultivariateNormalStats as MultivariateNormalStats
-from vijax.families.vector.multivariate_normal_gamma import CoefficientsPrecision as CoefficientsPrecision
-from vijax.families.vector.multivariate_normal_gamma import MultivariateNormalGamma as MultivariateNormalGamma
-from vijax.families.vector.multivariate_normal_gamma import MultivariateNormalGammaStats as MultivariateNormalGammaStats
+from vijax.families.vector.multivariate_normal import (
+    MultivariateNormalStats as MultivariateNormalStats,
+)
+from vijax.families.vector.multivariate_normal_gamma import (
+    CoefficientsPrecision as CoefficientsPrecision,
+)
+from vijax.families.vector.multivariate_normal_gamma import (
+    MultivariateNormalGamma as MultivariateNormalGamma,
+)
+from vijax.families.vector.multivariate_normal_gamma import (
+    MultivariateNormalGammaStats as MultivariateNormalGammaStats,
+)
 from vijax.families.vector.normal_wishart import NormalsWishart as NormalsWishart
 from vijax.families.vector.normal_wishart import NormalsWishartStats as NormalsWishartStats
 from vijax.families.vector.normal_wishart import NormalWishart as NormalWishart

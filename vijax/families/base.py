@@ -3,11 +3,11 @@
     q(x; lambda) = h(x) exp{<lambda, t(x)> - A(lambda)}
     mu = E_q[t(x)] = grad A(lambda),   F(lambda) = grad^2 A(lambda)
 
-A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its sufficient statistics
-are a NamedTuple with one field per natural parameter, in the same order and of the same shape. The two types differ, so
-that adding one to the other fails loudly, and the gradient of any function of the statistics *is* a natural parameter
-(`with_naturals`). Blei, Kucukelbir and McAuliffe 2017, section 4.1.
-"""
+A family is a frozen dataclass whose fields are the natural parameters, batch axes leading. Its
+sufficient statistics are a NamedTuple with one field per natural parameter, in the same order and
+of the same shape. The two types differ, so that adding one to the other fails loudly, and the
+gradient of any function of the statistics *is* a natural parameter (`with_naturals`). Blei,
+Kucukelbir and McAuliffe 2017, section 4.1."""
 
 from __future__ import annotations
 
@@ -32,12 +32,21 @@ F = TypeVar("F", bound="Family")
 Statistics = Any
 """A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
 
-OF_VALUES = {"dot", "log_prob", "log_prob_of_stats", "log_base_measure", "energy_term", "sample", "sample_stats"}
+OF_VALUES = {
+    "dot",
+    "log_prob",
+    "log_prob_of_stats",
+    "log_base_measure",
+    "energy_term",
+    "sample",
+    "sample_stats",
+}
 """Methods of a family whose values may have axes before those of the natural parameters."""
 
 
 def broadcasting(method: Callable) -> Callable:
-    """The method, which broadcasts by NumPy's rules also where jax_numpy_rank_promotion forbids that to the program."""
+    """The method, which broadcasts by NumPy's rules also where jax_numpy_rank_promotion forbids
+    that to the program."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -49,20 +58,23 @@ def broadcasting(method: Callable) -> Callable:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def family(cls: type[F]) -> type[F]:
-    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural parameters."""
+    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural
+    parameters."""
     for name in OF_VALUES & set(vars(cls)):
         setattr(cls, name, broadcasting(vars(cls)[name]))
     return register(dataclasses.dataclass(frozen=True)(cls))
 
 
 def static_field() -> Any:
-    """A hashable field of a family that is no natural parameter (a multinomial's total); it follows the parameters."""
+    """A hashable field of a family that is no natural parameter (a multinomial's total); it follows
+    the parameters."""
     return dataclasses.field(metadata={"static": True})
 
 
 def context_field() -> Any:
-    """A field of a family for arrays that are no natural parameters (a kernel, a mask), which arithmetic leaves alone.
-    It follows the parameters; None stands for a context that is given later (`Family.with_context`)."""
+    """A field of a family for arrays that are no natural parameters (a kernel, a mask), which
+    arithmetic leaves alone. It follows the parameters; None stands for a context that is given
+    later (`Family.with_context`)."""
     return dataclasses.field(default=None, metadata={"context": True})
 
 
@@ -73,8 +85,9 @@ def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
 
 
 def _dot(x: Array, y: Array, event_ndim: int) -> Array:
-    """<x, y> over the trailing axes, as a matrix product. XLA's CPU backend (jaxlib 0.10.2) miscompiles `jnp.sum(x * y,
-    axis=-1)` in float32 where one has more axes than the other (some 5,000 draws) and the last axis is small."""
+    """<x, y> over the trailing axes, as a matrix product. XLA's CPU backend (jaxlib 0.10.2)
+    miscompiles `jnp.sum(x * y, axis=-1)` in float32 where one has more axes than the other (some
+    5,000 draws) and the last axis is small."""
     if event_ndim == 0:
         return x * y
     flat = lambda z: jnp.reshape(z, (*jnp.shape(z)[: jnp.ndim(z) - event_ndim], -1))
@@ -82,34 +95,39 @@ def _dot(x: Array, y: Array, event_ndim: int) -> Array:
 
 
 class Family(abc.ABC):
-    """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`, `sample`, `mean`, `mode`,
-    `in_domain`, and `flat` where h is not constant. All else follows from A by automatic differentiation, and is
-    overridden only where a closed form is faster or more accurate."""
+    """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`,
+    `sample`, `mean`, `mode`, `in_domain`, and `flat` where h is not constant. All else follows from
+    A by automatic differentiation, and is overridden only where a closed form is faster or more
+    accurate."""
 
     Stats: ClassVar[type[tuple]]
-    """NamedTuple of the sufficient statistics, one field per natural parameter, in the same order."""
+    """NamedTuple of the sufficient statistics, one field per natural parameter, in the same
+    order."""
     event_ndims: ClassVar[tuple[int, ...]]
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
     """True where x is discrete, so that no pathwise derivative exists."""
     exponential: ClassVar[bool] = True
-    """True where the leaves are natural parameters; otherwise only an optimiser moves the family (`stationary`)."""
+    """True where the leaves are natural parameters; otherwise only an optimiser moves the family
+    (`stationary`)."""
     closed_entropy: ClassVar[bool] = True
-    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone (`ByDraws`)."""
+    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone
+    (`ByDraws`)."""
 
-    # --- written by every family ------------------------------------------------------------------------------
+    # --- written by every family ------------------------------------------------------------------
     @abc.abstractmethod
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A(lambda), of shape `batch_shape`."""
 
     @abc.abstractmethod
     def stats(self, x: Any) -> Statistics:
-        """Sufficient statistics t(x) of a value. Of logarithms, that of 0 is floored at the log of the smallest normal
-        number (-87.3 in float32)."""
+        """Sufficient statistics t(x) of a value. Of logarithms, that of 0 is floored at the log of
+        the smallest normal number (-87.3 in float32)."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
-        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; the axes of `shape` lead."""
+        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; the axes of `shape`
+        lead."""
 
     @abc.abstractmethod
     def mean(self) -> Any:
@@ -121,28 +139,31 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def in_domain(self) -> Self:
-        """The valid natural parameters: booleans in the structure of `self`, each broadcastable to its leaf."""
+        """The valid natural parameters: booleans in the structure of `self`, each broadcastable to
+        its leaf."""
 
     def flat(self) -> Self:
-        """The natural parameters, of this shape, of the (usually improper) density that is constant in x: zeros, where
-        h is constant.
+        """The natural parameters, of this shape, of the (usually improper) density that is constant
+        in x: zeros, where h is constant.
 
         Raises:
           NotImplementedError: log h is not linear in the statistics: there is no such member.
         """
         if type(self).log_base_measure is not Family.log_base_measure:
             raise NotImplementedError(
-                f"no {type(self).__name__} is constant in x, because log h(x) is not linear in its statistics: maximum "
+                f"no {type(self).__name__} is constant in x, because log h(x) is not linear in "
+                "its statistics: maximum "
                 "likelihood has no flat prior. Use vijax.map."
             )
         return tree.apply(jnp.zeros_like, self)
 
-    # --- for reports ------------------------------------------------------------------------------------------
+    # --- for reports ------------------------------------------------------------------------------
     def marginal_laws(self) -> Any:
-        """The law of each number of x alone, in the structure of `mean()`: `vijax.families.laws.Law`. Raises
-        NotImplementedError where these have no closed form."""
+        """The law of each number of x alone, in the structure of `mean()`:
+        `vijax.families.laws.Law`. Raises NotImplementedError where these have no closed form."""
         raise NotImplementedError(
-            f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw from it, as in "
+            f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw "
+            "from it, as in "
             "np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
         )
 
@@ -155,7 +176,8 @@ class Family(abc.ABC):
         return jax.tree.map(jnp.sqrt, self.variance())
 
     def cdf(self, x: Any) -> Any:
-        """P(X <= x) of each number of x alone; `x` in the structure of `mean()`. Not differentiable."""
+        """P(X <= x) of each number of x alone; `x` in the structure of `mean()`. Not
+        differentiable."""
         return over_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
 
     def quantile(self, p: Any) -> Any:
@@ -172,8 +194,8 @@ class Family(abc.ABC):
         return over_laws(lambda law: law.quantile(p), self.marginal_laws())
 
     def interval(self, mass: Any = 0.95) -> Interval:
-        """The central interval of each number of x alone that holds `mass` of its probability: `low` and `high`, in the
-        structure of `mean()`. Raises as `quantile` does.
+        """The central interval of each number of x alone that holds `mass` of its probability:
+        `low` and `high`, in the structure of `mean()`. Raises as `quantile` does.
 
         >>> from vijax.families import Normal
         >>> low, high = Normal.from_mean_variance(1.0, 4.0).interval(0.9)
@@ -183,7 +205,7 @@ class Family(abc.ABC):
         both = self.quantile(ends_of(mass))
         return Interval(*(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)))
 
-    # --- derived ----------------------------------------------------------------------------------------------
+    # --- derived ----------------------------------------------------------------------------------
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of a scalar such as A(lambda): the leading axes of every natural parameter."""
@@ -191,17 +213,19 @@ class Family(abc.ABC):
         return leaf[: len(leaf) - self.event_ndims[0]]
 
     def with_naturals(self, leaves: PyTree) -> Self:
-        """Any tree with one leaf per natural parameter, such as a gradient in the statistics, as natural parameters of
-        this family; its context stays."""
+        """Any tree with one leaf per natural parameter, such as a gradient in the statistics, as
+        natural parameters of this family; its context stays."""
         return tree.with_parameters(self, tree.parameters(leaves))
 
     def with_context(self, context: Any) -> Self:
-        """This law with its natural parameters in another context; a family without a context returns itself."""
+        """This law with its natural parameters in another context; a family without a context
+        returns itself."""
         names = [field.name for field in dataclasses.fields(self) if field.metadata.get("context")]  # type: ignore[arg-type]
         return dataclasses.replace(self, **dict.fromkeys(names, context)) if names else self  # type: ignore[type-var]
 
     def as_stats(self, leaves: PyTree) -> Statistics:
-        """Any tree with one leaf per natural parameter as sufficient statistics: the inverse of `with_naturals`."""
+        """Any tree with one leaf per natural parameter as sufficient statistics: the inverse of
+        `with_naturals`."""
         return self.Stats(*tree.parameters(leaves))
 
     @broadcasting
@@ -212,8 +236,9 @@ class Family(abc.ABC):
     def log_base_measure(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log h(x), from the statistics of x.
 
-        Where it is linear in them, it is E_q[log h(x)] at mean statistics. Where it is not (log x! of counts), it must
-        not be given mean statistics, and `expected_log_base_measure` is overridden."""
+        Where it is linear in them, it is E_q[log h(x)] at mean statistics. Where it is not (log x!
+        of counts), it must not be given mean statistics, and `expected_log_base_measure` is
+        overridden."""
         return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
 
     def expected_log_base_measure(self) -> Float[Array, "*batch"]:
@@ -242,8 +267,8 @@ class Family(abc.ABC):
 
     @broadcasting
     def energy_term(self, stats: Statistics) -> Float[Array, "*batch"]:
-        """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of this law in an energy
-        (`vijax.energy_model`), which leaves out the base measure h.
+        """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of
+        this law in an energy (`vijax.energy_model`), which leaves out the base measure h.
 
         >>> from vijax.families import Gamma
         >>> q = Gamma.from_shape_rate(2.0, 3.0)
@@ -262,13 +287,15 @@ class Family(abc.ABC):
         return self.negative_conjugate(self.expected_stats()) - self.expected_log_base_measure()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same family."""
+        """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same
+        family."""
         mu = self.expected_stats()
         there = self.with_naturals(other)  # in the same context
         return tree.subtract(self, other).dot(mu) - self.log_normalizer() + there.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """KL(self || prior) as a step evaluates it: cheaper where a family can reuse parts of the step."""
+        """KL(self || prior) as a step evaluates it: cheaper where a family can reuse parts of the
+        step."""
         return self.kl(prior)
 
     def plain(self) -> Family:
@@ -276,23 +303,25 @@ class Family(abc.ABC):
         return self
 
     def prepared(self, means: bool = True) -> Self:
-        """This law with its expensive parts (and the mean parameters, with `means`) computed once for a step. Most
-        families have no such parts."""
+        """This law with its expensive parts (and the mean parameters, with `means`) computed once
+        for a step. Most families have no such parts."""
         return self
 
     def retreat(self, target: Self) -> Self:
-        """The target in the place of a `target` that leads out of the domain, asked of a prior. By default it is the
-        prior itself, a step without a message, which is safe at any step size."""
+        """The target in the place of a `target` that leads out of the domain, asked of a prior. By
+        default it is the prior itself, a step without a message, which is safe at any step size."""
         return self
 
     def fisher_product(self, tangent: Self) -> Statistics:
-        """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward derivative)."""
+        """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward
+        derivative)."""
         means = lambda naturals: self.with_naturals(naturals).expected_stats()
         return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
 
     def stationary(self) -> Self:
-        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). In an exponential
-        family these are the natural parameters, because -F lambda is the gradient of the entropy."""
+        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). In
+        an exponential family these are the natural parameters, because -F lambda is the gradient of
+        the entropy."""
         return self
 
     def slope(self, stats: Statistics, prior: Self) -> Statistics:
@@ -300,8 +329,8 @@ class Family(abc.ABC):
         return self.as_stats(tree.subtract(self, prior))
 
     def fisher_solve(self, cotangent: Statistics) -> Self:
-        """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event: override it
-        wherever the structure gives a closed form."""
+        """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event:
+        override it wherever the structure gives a closed form."""
 
         def solve_one(q: Self, g: Statistics) -> Self:
             flat, unravel = ravel_pytree(q)
@@ -311,39 +340,50 @@ class Family(abc.ABC):
         return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI, J the derivative of
-        the statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and 22). E[V] = I on the span of the
-        statistics.
+        """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI,
+        J the derivative of the statistics in lambda at fixed u (Hoffman and Blei 2015, eq. 8 and
+        22). E[V] = I on the span of the statistics.
 
         Raises:
           NotImplementedError: x is discrete.
         """
         if self.discrete:
             raise NotImplementedError(
-                f"{type(self).__name__} is discrete: its draws have no derivative in the natural parameters, so "
-                "structured SVI (message V eta) does not apply; use ssvi_a or svi for this variable."
+                f"{type(self).__name__} is discrete: its draws have no derivative in the natural "
+                "parameters, so "
+                "structured SVI (message V eta) does not apply; use ssvi_a or svi for this "
+                "variable."
             )
         return self._pathwise(lambda q: q.sample_stats(key))
 
     @property
     def noise_size(self) -> int:
-        """The number of standard normal numbers that `from_noise` needs for a draw; ValueError where draws are made of
-        no normal noise."""
+        """The number of standard normal numbers that `from_noise` needs for a draw; ValueError
+        where draws are made of no normal noise."""
         raise ValueError(
-            f"quasi: expected a normal global, or a mixture or flow of such, got a {type(self).__name__}. Leave quasi "
-            "out for it, such as by estimator={'free': vijax.estimator.reparameterised(8, quasi=True)}."
+            "quasi: expected a normal global, or a mixture or flow of such, got a "
+            f"{type(self).__name__}. Leave quasi "
+            "out for it, such as by estimator={'free': vijax.estimator.reparameterised(8, "
+            "quasi=True)}."
         )
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Any:
-        """The draw that this noise makes, pathwise differentiable; independent standard normals make a draw of q."""
+        """The draw that this noise makes, pathwise differentiable; independent standard normals
+        make a draw of q."""
         raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
 
-    def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[Statistics, Callable[[Statistics], Self]]:
+    def pathwise_at(
+        self, noise: Float[Array, " noise"]
+    ) -> tuple[Statistics, Callable[[Statistics], Self]]:
         """The statistics and the map of `pathwise_sample`, for the draw `from_noise(noise)`."""
         return self._pathwise(lambda q: q.stats(q.from_noise(noise)))
 
-    def _pathwise(self, draw: Callable[[Self], Statistics]) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        t, pullback = jax.vjp(lambda naturals: draw(self.with_naturals(naturals)), tree.parameters(self))
+    def _pathwise(
+        self, draw: Callable[[Self], Statistics]
+    ) -> tuple[Statistics, Callable[[Statistics], Self]]:
+        t, pullback = jax.vjp(
+            lambda naturals: draw(self.with_naturals(naturals)), tree.parameters(self)
+        )
         return t, lambda eta: self.fisher_solve(self.as_stats(pullback(self.as_stats(eta))[0]))
 
 
@@ -355,13 +395,14 @@ def over_batch(f: Callable, batch_ndim: int) -> Callable:
 
 
 def as_float(x: Any, argument: str = "parameter") -> Float[Array, ...]:
-    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on and `x` has it.
-    Raises ValueError, naming the argument, where `x` is not made of numbers."""
+    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on
+    and `x` has it. Raises ValueError, naming the argument, where `x` is not made of numbers."""
     return as_floats(x, argument=argument)[0]
 
 
 def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ...]]:
-    """Arrays of one common float dtype, never weakly typed; Python numbers adopt the dtype of the arrays.
+    """Arrays of one common float dtype, never weakly typed; Python numbers adopt the dtype of the
+    arrays.
 
     >>> as_floats(1.0, "2")
     Traceback (most recent call last):
@@ -371,18 +412,23 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
     require_numbers(argument, *values)
     known = [x if isinstance(x, int | float) else as_array(x) for x in values]
     dtype = jnp.result_type(float, *known)
-    return [jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known]
+    return [
+        jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known
+    ]
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if traced. Types that
-    JAX does not have, long doubles and other orders of bytes, become those that it has."""
+    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if
+    traced. Types that JAX does not have, long doubles and other orders of bytes, become those that
+    it has."""
     if isinstance(x, np.ndarray | np.generic):
         own = x.dtype if x.dtype.kind != "f" or x.dtype.itemsize <= 8 else np.dtype(np.float64)
         return x.astype(own.newbyteorder("="), copy=False)
     if hasattr(x, "dtype"):
         return x
-    return (jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np).asarray(x)
+    return (
+        jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np
+    ).asarray(x)
 
 
 def finite(x: Any) -> Any:

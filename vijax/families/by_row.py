@@ -1,9 +1,9 @@
-"""Storage of tables row by row (words, items), so that a step costs no more than the rows that it touches.
+"""Storage of tables row by row (words, items), so that a step costs no more than the rows that it
+touches.
 
-Natural parameters of the rows are eta + S a. A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves
-the form as it is: S' = (1 - rho) S, and a changes only where the message m is not zero. What a batch needs to know of
-all other rows is the family's own matter.
-"""
+Natural parameters of the rows are eta + S a. A natural-gradient step lambda' = (1 - rho) lambda +
+rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a changes only where the message m is
+not zero. What a batch needs to know of all other rows is the family's own matter."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class StoredByRow(Family):
         Args:
           words: as in `columns`.
           to: the columns after the step.
-          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other rows; 1 where it was not taken.
+          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other rows; 1 where
+              it was not taken.
           ok: True where the step was taken.
         """
 
@@ -72,8 +73,8 @@ class StoredByRow(Family):
         return self.dense()
 
     def _shrunk(self, kept: Float[Array, ""], tables: Any) -> tuple[Any, Array]:
-        """Tables that S scales, and S, after a step; S is folded into them, at most once, by a loop, because that keeps
-        their arrays in place."""
+        """Tables that S scales, and S, after a step; S is folded into them, at most once, by a
+        loop, because that keeps their arrays in place."""
         fold = lambda x: (jax.tree.map(lambda table: table * x[1], x[0]), jnp.ones_like(x[1]))
         return jax.lax.while_loop(lambda x: x[1] < FOLD_BELOW, fold, (tables, self.scale * kept))
 

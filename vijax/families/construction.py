@@ -1,11 +1,12 @@
-"""Constructors of families and their checks. Concrete numbers are handled in NumPy, because a compiled program for each
-operation would cost more. `require_proper` checks a family that was passed in: raw constructors check nothing.
+"""Constructors of families and their checks. Concrete numbers are handled in NumPy, because a
+compiled program for each operation would cost more. `require_proper` checks a family that was
+passed in: raw constructors check nothing.
 
-The information form stores precision @ mean beside the precision, and location^2 beside the spread. The parameters of
-the law are a difference or an inverse of these, so the condition number and (mean / standard deviation)^2 of a law cost
-digits: float32 has seven. By `require_held` constructors compute in float64 the law that the stored numbers stand for,
-and raise where more than `LIMIT` of it is lost. Traced values have no numbers yet, and pass.
-"""
+The information form stores precision @ mean beside the precision, and location^2 beside the spread.
+The parameters of the law are a difference or an inverse of these, so the condition number and (mean
+/ standard deviation)^2 of a law cost digits: float32 has seven. By `require_held` constructors
+compute in float64 the law that the stored numbers stand for, and raise where more than `LIMIT` of
+it is lost. Traced values have no numbers yet, and pass."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from vijax.xla.compiler import quick_jit
 
 Make = TypeVar("Make", bound=Callable)
 LIMIT = 1e-3
-"""Largest accepted loss: relative for rates and for variances in any direction, in standard deviations for means."""
+"""Largest accepted loss: relative for rates and for variances in any direction, in standard
+deviations for means."""
 
 _DOUBLE = "work in float64: jax.config.update('jax_enable_x64', True)"
 CENTRE = f"Centre the data (subtract the location from them), or {_DOUBLE}."
@@ -36,7 +38,8 @@ RESCALE = f"Measure each coordinate in units of its own spread, or {_DOUBLE}."
 
 
 def on_host(*values: Any) -> tuple[Any, ...]:
-    """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is traced.
+    """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is
+    traced.
 
     >>> xp, x = on_host(jnp.ones(3))
     >>> xp.sum(x)
@@ -48,8 +51,8 @@ def on_host(*values: Any) -> tuple[Any, ...]:
 
 
 def constructor(make: Make) -> Make:
-    """Decorator of a function that makes a family `on_host`: the arrays become JAX's and, as in JAX, overflow gives no
-    warning."""
+    """Decorator of a function that makes a family `on_host`: the arrays become JAX's and, as in
+    JAX, overflow gives no warning."""
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -64,10 +67,13 @@ def _unchanged(q: Any, x: Any) -> Any:
 
 
 def through(
-    name: str, law: Callable[[Any], Family], give: Callable = _unchanged, take: Callable = _unchanged
+    name: str,
+    law: Callable[[Any], Family],
+    give: Callable = _unchanged,
+    take: Callable = _unchanged,
 ) -> Callable[..., Any]:
-    """The method `name` of another law of q, `law(q)`: q's arguments x go there as `take(q, x)`, and results y come
-    back as `give(q, y)`."""
+    """The method `name` of another law of q, `law(q)`: q's arguments x go there as `take(q, x)`,
+    and results y come back as `give(q, y)`."""
 
     @functools.wraps(getattr(Family, name), updated=())  # without the mark of abstract methods
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,8 +84,8 @@ def through(
 
 
 def require_proper(argument: str, q: Any) -> None:
-    """Raises ValueError unless the natural parameters of a family are arrays inside their domain. Each family of a
-    mapping is checked; traced values pass, and values that are no `Family`.
+    """Raises ValueError unless the natural parameters of a family are arrays inside their domain.
+    Each family of a mapping is checked; traced values pass, and values that are no `Family`.
 
     >>> from vijax.families import Normal
     >>> require_proper("prior", Normal(0.0, 1.0))
@@ -89,7 +95,11 @@ def require_proper(argument: str, q: Any) -> None:
 Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natural parameters.
     """
     if isinstance(q, Mapping):
-        known = {name: factor for name, factor in q.items() if _is_concrete(factor) and _holds_arrays(factor)}
+        known = {
+            name: factor
+            for name, factor in q.items()
+            if _is_concrete(factor) and _holds_arrays(factor)
+        }
         if known and bool(_all_proper(list(known.values()))):  # one program for all of them
             q = {name: factor for name, factor in q.items() if name not in known}
         for name, factor in q.items():
@@ -100,7 +110,9 @@ Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natu
     arrays = _holds_arrays(q)
     if arrays and bool(_all_proper([q])):
         return
-    expected = "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
+    expected = (
+        "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
+    )
     shown = f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"
     raise ValueError(
         f"{argument}: expected {expected}, got {shown}. Did you mean {_meant(q)}? "
@@ -114,11 +126,16 @@ def is_proper(q: Family) -> Bool[Array, ""]:
 
 
 def _is_concrete(q: Any) -> bool:
-    return isinstance(q, Family) and not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q))
+    return isinstance(q, Family) and not any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(q)
+    )
 
 
 def _holds_arrays(q: Family) -> bool:
-    return all(isinstance(x, jax.Array | np.ndarray | np.generic | int | float) for x in _values(q, static=False))
+    return all(
+        isinstance(x, jax.Array | np.ndarray | np.generic | int | float)
+        for x in _values(q, static=False)
+    )
 
 
 @quick_jit
@@ -146,8 +163,13 @@ def _meant(q: Family) -> str:
     fitting = {name: list(inspect.signature(getattr(type(q), name)).parameters) for name in makers}
     same = {name: names for name, names in fitting.items() if len(names) == len(values)} or fitting
     short = all(len(value) <= 30 for value in values)
-    shown = {name: values if short and len(names) == len(values) else names for name, names in same.items()}
-    return " or ".join(f"{type(q).__name__}.{name}({', '.join(given)})" for name, given in shown.items())
+    shown = {
+        name: values if short and len(names) == len(values) else names
+        for name, names in same.items()
+    }
+    return " or ".join(
+        f"{type(q).__name__}.{name}({', '.join(given)})" for name, given in shown.items()
+    )
 
 
 def require_held(name: str, lost: Callable[..., Any], *arrays: Any, remedy: str) -> None:
@@ -164,7 +186,9 @@ jax.config.update('jax_enable_x64', True).
         return
     with np.errstate(all="ignore"):
         worst = float(np.max(lost(*(np.asarray(x, np.float64) for x in arrays)), initial=0.0))
-    expected = f"a value that rounding the natural parameters changes by less than {100 * LIMIT:g} %"
+    expected = (
+        f"a value that rounding the natural parameters changes by less than {100 * LIMIT:g} %"
+    )
     got = f"one that it changes by {100 * worst:.3g} %"
     require(worst <= LIMIT, name, expected, got, remedy)
 
@@ -175,17 +199,20 @@ def lost_rate(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 
 def lost_spread(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, in any direction; 1 where cov is
-    singular."""
+    """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, in any direction;
+    1 where cov is singular."""
     try:
         root = np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:
         return np.ones(cov.shape[:-2])
-    return np.linalg.norm(root.swapaxes(-1, -2) @ precision @ root - np.eye(cov.shape[-1]), axis=(-2, -1))
+    return np.linalg.norm(
+        root.swapaxes(-1, -2) @ precision @ root - np.eye(cov.shape[-1]), axis=(-2, -1)
+    )
 
 
 def lost_mean(linear: np.ndarray, precision: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """The distance of P^-1 linear from the mean, in standard deviations: |F^-1 (linear - P mean)|, P = F F'."""
+    """The distance of P^-1 linear from the mean, in standard deviations: |F^-1 (linear - P mean)|,
+    P = F F'."""
     try:
         root = np.linalg.cholesky(precision)
     except np.linalg.LinAlgError:

@@ -1,9 +1,9 @@
 """Laws of single numbers: mean, variance, distribution function, quantiles, intervals.
 
-A family names the law of each number of x (`Family.marginal_laws`). Distribution functions and their inverses are
-SciPy's, in float64 on the host: JAX's lose all digits in float32 where shapes are large (for a gamma of shape 1e6 a
-third of a standard deviation). Under `jit` the host is called back; they are not differentiable.
-"""
+A family names the law of each number of x (`Family.marginal_laws`). Distribution functions and
+their inverses are SciPy's, in float64 on the host: JAX's lose all digits in float32 where shapes
+are large (for a gamma of shape 1e6 a third of a standard deviation). Under `jit` the host is called
+back; they are not differentiable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ L = TypeVar("L", bound="Law")
 
 
 class Interval(NamedTuple):
-    """The ends of a central interval: half of the probability outside lies below `low`, half above `high`."""
+    """The ends of a central interval: half of the probability outside lies below `low`, half above
+    `high`."""
 
     low: Any
     high: Any
@@ -59,8 +60,8 @@ class Law(abc.ABC):
         return jnp.sqrt(self.variance())
 
     def quantile(self, p: Any) -> Array:
-        """The smallest x with P(X <= x) >= p. The axes of p lead those of the batch; ValueError unless all lie strictly
-        between 0 and 1.
+        """The smallest x with P(X <= x) >= p. The axes of p lead those of the batch; ValueError
+        unless all lie strictly between 0 and 1.
 
         >>> at = NormalLaw(jnp.array([0.0, 1.0]), jnp.array([1.0, 2.0])).quantile([0.5, 0.975])
         >>> print(*(f"{x:.2f}" for x in at.ravel()), at.shape)
@@ -98,8 +99,8 @@ def over_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
 
 
 def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
-    """An elementwise function of SciPy's, applied to arrays that broadcast, in the working precision. A result that is
-    too large is infinite, without a warning."""
+    """An elementwise function of SciPy's, applied to arrays that broadcast, in the working
+    precision. A result that is too large is infinite, without a warning."""
     dtype = jnp.result_type(float)
 
     def there(*values: Any) -> np.ndarray:
@@ -110,7 +111,9 @@ def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]
         return jnp.asarray(there(*args))
     shape = jnp.broadcast_shapes(*map(jnp.shape, args))
     whole = jnp.broadcast_arrays(*map(jnp.asarray, args))
-    return jax.pure_callback(there, jax.ShapeDtypeStruct(shape, dtype), *whole, vmap_method="broadcast_all")
+    return jax.pure_callback(
+        there, jax.ShapeDtypeStruct(shape, dtype), *whole, vmap_method="broadcast_all"
+    )
 
 
 @dataclass_transform(frozen_default=True)
@@ -196,7 +199,9 @@ class InverseGammaLaw(Law):
     def variance(self) -> Float[Array, "*batch"]:
         return _where_above(self.shape, 2.0, lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0))
 
-    _cdf = staticmethod(lambda x, a, b: np.where(x > 0, special.gammaincc(a, b / np.where(x > 0, x, 1)), 0))
+    _cdf = staticmethod(
+        lambda x, a, b: np.where(x > 0, special.gammaincc(a, b / np.where(x > 0, x, 1)), 0)
+    )
     _inverse = staticmethod(lambda p, a, b: b / special.gammainccinv(a, p))
 
 
@@ -274,7 +279,9 @@ class PoissonLaw(Law):
     def variance(self) -> Float[Array, "*batch"]:
         return self.rate
 
-    _cdf = staticmethod(lambda x, m: np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), m), 0))
+    _cdf = staticmethod(
+        lambda x, m: np.where(x >= 0, special.pdtr(np.maximum(np.floor(x), 0), m), 0)
+    )
 
     @staticmethod
     def _inverse(p: np.ndarray, m: np.ndarray) -> np.ndarray:
@@ -299,11 +306,18 @@ class BinomialLaw(Law):
         return self.mean() * self.complement
 
     @staticmethod
-    def _cdf(x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray) -> np.ndarray:
-        """The distribution function; for probabilities above a half by the failures, n - x or more."""
+    def _cdf(
+        x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray
+    ) -> np.ndarray:
+        """The distribution function; for probabilities above a half by the failures, n - x or
+        more."""
         known = np.clip(np.floor(x), 0, total)
-        failures = np.where(known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0)
-        return np.where(x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0)
+        failures = np.where(
+            known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0
+        )
+        return np.where(
+            x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0
+        )
 
     @staticmethod
     def _inverse(p: np.ndarray, total: np.ndarray, *probs: np.ndarray) -> np.ndarray:

@@ -17,8 +17,9 @@ from vijax.families.base import Family
 @tree.register
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The mode of `law`, as EM and MAP find it. The mean of `law` is not the estimate under a flat prior, and no
-    distribution was inferred: code that reads a posterior's means, as held-out scores do, gets the point.
+    """The mode of `law`, as EM and MAP find it. The mean of `law` is not the estimate under a flat
+    prior, and no distribution was inferred: code that reads a posterior's means, as held-out scores
+    do, gets the point.
 
     >>> from vijax.families import Gamma
     >>> point = Point(Gamma.from_shape_rate(3.0, 2.0))
@@ -44,9 +45,9 @@ class Point:
 def log_predictive(
     log_likelihood: Callable[[Any, Any], Float[Array, " K"]], q: Family | Point, y: Any
 ) -> Float[Array, " K"]:
-    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every conjugate pair (Pei
-    2019, section on predictive distributions). It is a difference of large numbers: evaluate it in float64. For a
-    `Point` it is log p(y | component k) there."""
+    """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every
+    conjugate pair (Pei 2019, section on predictive distributions). It is a difference of large
+    numbers: evaluate it in float64. For a `Point` it is log p(y | component k) there."""
     if isinstance(q, Point):
         return log_likelihood(q.expected_stats(), y)
     zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())

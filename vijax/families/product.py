@@ -1,8 +1,9 @@
-"""A mapping of named, independent families that is itself a family: q(x) = prod_i q_i(x_i; lambda_i).
+"""A mapping of named, independent families that is itself a family: q(x) = prod_i q_i(x_i;
+lambda_i).
 
-Statistics, values, means and modes are dictionaries of those of the factors; natural parameters are again a `Product`;
-log-normalisers, entropies and divergences are sums. Blei, Kucukelbir and McAuliffe 2017, section 4.1.
-"""
+Statistics, values, means and modes are dictionaries of those of the factors; natural parameters are
+again a `Product`; log-normalisers, entropies and divergences are sums. Blei, Kucukelbir and
+McAuliffe 2017, section 4.1."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ P = TypeVar("P", bound="Product")
 
 
 def _of_factors(name: str, joined: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
-    """A method of all factors. Its argument, if any, is a mapping with a value for each; `joined` joins the results."""
+    """A method of all factors. Its argument, if any, is a mapping with a value for each; `joined`
+    joins the results."""
     signature = inspect.signature(getattr(Family, name))
 
     @functools.wraps(getattr(Family, name), updated=())  # not the mark of abstract methods
@@ -45,7 +47,8 @@ def _as_product(q: Product, found: dict[str, Any]) -> Product:
 
 
 def _total(q: Product, terms: dict[str, Any]) -> Float[Array, "*batch"]:
-    """The sum over factors of a term per batch element, each summed over the batch axes that are not shared."""
+    """The sum over factors of a term per batch element, each summed over the batch axes that are
+    not shared."""
     extra = {name: len(factor.batch_shape) - q.batch_ndim for name, factor in q.items()}
     sums = [jnp.sum(terms[name], tuple(range(-n, 0))) for name, n in extra.items()]
     return functools.reduce(jnp.add, sums) if sums else jnp.zeros(())
@@ -58,12 +61,13 @@ class Product(Family, Mapping[str, Family]):
 
     Args:
       factors: the families by name. Their batch axes may differ.
-      batch_ndim: number of leading batch axes that factors share and scalars keep. A factor's further batch axes are
-        independent copies of it, over which log-normalisers, entropies and the like are summed; with the default 0
-        these are scalars.
+      batch_ndim: number of leading batch axes that factors share and scalars keep. A factor's
+        further batch axes are independent copies of it, over which log-normalisers, entropies and
+        the like are summed; with the default 0 these are scalars.
 
     Raises:
-      ValueError: there is no factor, a factor is no family, or its batch axes do not start with the shared ones.
+      ValueError: there is no factor, a factor is no family, or its batch axes do not start with the
+          shared ones.
       KeyError: on `q[name]` of an unknown name; the message names the nearest known one.
 
     >>> from vijax.families import Dirichlet, Normal
@@ -83,12 +87,21 @@ class Product(Family, Mapping[str, Family]):
         require(named, "factors", "a mapping of named families", self.factors)
         for name, q in self.factors.items():
             require(isinstance(name, str), "factors", "names that are strings", repr(name))
-            require(isinstance(q, Family), f"factors[{name!r}]", "a family (vijax.families)", type(q).__name__)
-        object.__setattr__(self, "factors", {name: self.factors[name] for name in sorted(self.factors)})
+            require(
+                isinstance(q, Family),
+                f"factors[{name!r}]",
+                "a family (vijax.families)",
+                type(q).__name__,
+            )
+        object.__setattr__(
+            self, "factors", {name: self.factors[name] for name in sorted(self.factors)}
+        )
         shared = {q.batch_shape[: self.batch_ndim] for q in self.values()}
         ok = len(shared) == 1 and all(len(s) == self.batch_ndim for s in shared)
         shapes = {name: q.batch_shape for name, q in self.items()}
-        require(ok, "factors", f"batch shapes that agree in their first {self.batch_ndim} axes", shapes)
+        require(
+            ok, "factors", f"batch shapes that agree in their first {self.batch_ndim} axes", shapes
+        )
 
     @classmethod
     def empty(cls) -> Self:
@@ -157,10 +170,13 @@ class Product(Family, Mapping[str, Family]):
         return self._map(lambda q, k: q.sample(k, shape), key=self._keys(key))
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, tuple]:
-        """Each factor's statistics of an independent draw, the draw that `sample` makes with this key."""
+        """Each factor's statistics of an independent draw, the draw that `sample` makes with this
+        key."""
         return self._map(lambda q, k: q.sample_stats(k, shape), key=self._keys(key))
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[dict[str, tuple], Callable[[Mapping[str, tuple]], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[dict[str, tuple], Callable[[Mapping[str, tuple]], Self]]:
         """A draw's statistics and V, block diagonal: each factor applies its own."""
         draws = self._map(lambda q, k: q.pathwise_sample(k), key=self._keys(key))
 
@@ -185,13 +201,16 @@ class Product(Family, Mapping[str, Family]):
     def with_context(self, context: Mapping[str, Any]) -> Self:
         """The factors named in their contexts, the others as they are."""
         require(set(context) <= set(self), "context", f"names among {list(self)}", list(context))
-        return self.replace({name: self[name].with_context(value) for name, value in context.items()})
+        return self.replace(
+            {name: self[name].with_context(value) for name, value in context.items()}
+        )
 
     def _keys(self, key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
         return dict(zip(self, jax.random.split(key, len(self)), strict=True))
 
     def _map(self, f: Callable, **trees: Mapping[str, Any]) -> dict[str, Any]:
-        """f(factor, *parts) by name; a tree that lacks a name or has one too many is an error naming it."""
+        """f(factor, *parts) by name; a tree that lacks a name or has one too many is an error
+        naming it."""
         for argument, parts in trees.items():
             require(set(parts) == set(self), argument, f"the names {list(self)}", list(parts))
         return {name: f(q, *(parts[name] for parts in trees.values())) for name, q in self.items()}

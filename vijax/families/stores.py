@@ -12,11 +12,13 @@ from vijax.families.scalar.gamma import Gamma
 from vijax.families.scalar.gamma_by_row import GammaByRow
 
 STORES: dict[type[Family], Any] = {Dirichlet: DirichletByWord, Gamma: GammaByRow}
-"""A family may be stored row by row where it is here: topics are Dirichlets, items of factorisations gammas."""
+"""A family may be stored row by row where it is here: topics are Dirichlets, items of
+factorisations gammas."""
 
 
 def by_row(q: Family, *base: Any) -> StoredByRow:
-    """A table stored row by row; `base` are the parameters of its prior that the store reads (`OfDocuments.by_word`).
+    """A table stored row by row; `base` are the parameters of its prior that the store reads
+    (`OfDocuments.by_word`).
 
     >>> import jax.numpy as jnp
     >>> type(by_row(Dirichlet(jnp.ones((2, 5))), jnp.asarray(0.5))).__name__

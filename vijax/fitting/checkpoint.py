@@ -1,12 +1,13 @@
-"""Checkpoints of any pytree: one .npz each, written atomically, verified when read, the last few kept.
+"""Checkpoints of any pytree: one .npz each, written atomically, verified when read, the last few
+kept.
 
     step_00000120.npz   leaf/0, leaf/1, ...   the arrays of the tree
                         meta                  JSON: step, configuration, path, type and sha256 of each leaf
     step_00000120.rows/                       tables whose rows lie with several processes (vijax/scale/stored.py)
 
-A file appears under its name only once it is whole and on the disk (temporary file, fsync, rename, fsync of the
-folder), so that a kill at any moment leaves the previous checkpoints as they were. Tables by row are written before it.
-"""
+A file appears under its name only once it is whole and on the disk (temporary file, fsync, rename,
+fsync of the folder), so that a kill at any moment leaves the previous checkpoints as they were.
+Tables by row are written before it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ FORMAT = 1
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that could not be written or read; the message says which, why, and what can be done."""
+    """A checkpoint that could not be written or read; the message says which, why, and what can be
+    done."""
 
 
 class OtherTreeError(CheckpointError):
@@ -52,11 +54,14 @@ class Checkpoint(NamedTuple):
     path: Path  # the file
 
 
-def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | None = None, keep: int = 3) -> Path:
+def save(
+    folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | None = None, keep: int = 3
+) -> Path:
     """Writes a checkpoint of `tree` at `step`, then removes all but the newest `keep`.
 
-    Of a tree with tables by row that lie with several processes (the `whole` of a callback's `Progress`), all processes
-    call it together: each writes its own rows, in a folder that all see, and process 0 the rest.
+    Of a tree with tables by row that lie with several processes (the `whole` of a callback's
+    `Progress`), all processes call it together: each writes its own rows, in a folder that all see,
+    and process 0 the rest.
 
     Args:
       folder: the folder, made if it is missing.
@@ -96,24 +101,28 @@ def save(folder: str | Path, step: int, tree: Any, config: Mapping[str, Any] | N
 
 
 def with_stored_rows(folder: str | Path, step: int, tree: Tree) -> Tree:
-    """A tree for `save` by process 0 alone: the rows that lie with several processes are written. All call it."""
+    """A tree for `save` by process 0 alone: the rows that lie with several processes are written.
+    All call it."""
     return stored(Path(folder) / f"step_{step:08d}.rows", tree)
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
-    return sorted(Path(folder).glob("step_*.npz"), key=lambda path: (len(path.name), path.name), reverse=True)
+    return sorted(
+        Path(folder).glob("step_*.npz"), key=lambda path: (len(path.name), path.name), reverse=True
+    )
 
 
 def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Checkpoint:
-    """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape` gives). Tables that
-    several processes have written are read where they are asked for: by `vijax.fit(state=)`, by `numpy.asarray`.
+    """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape`
+    gives). Tables that several processes have written are read where they are asked for: by
+    `vijax.fit(state=)`, by `numpy.asarray`.
 
     Args:
       path: the file.
       like: a tree of the structure that the file should hold.
-      check: called with the configuration of the run that wrote it, before its tree is compared with `like`; may
-        raise an error of its own.
+      check: called with the configuration of the run that wrote it, before its tree is compared
+        with `like`; may raise an error of its own.
 
     Raises:
       CheckpointError: the file is truncated or altered, or of another format.
@@ -127,26 +136,38 @@ def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Ch
 def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
     """Step, configuration, and the leaves with their descriptions."""
     try:
-        if not zipfile.is_zipfile(path):  # for other files NumPy says that the reader should trust them
-            raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)")
+        if not zipfile.is_zipfile(
+            path
+        ):  # for other files NumPy says that the reader should trust them
+            raise CheckpointError(
+                f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)"
+            )
         with path.open("rb") as raw:
             check_declared_sizes(raw)
             with np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != FORMAT:
-            raise CheckpointError(f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}")
+            raise CheckpointError(
+                f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}"
+            )
         rows = path.with_suffix(".rows")
         leaves = [
-            StoredRows.found(rows, leaf["rows"]) if "rows" in leaf else _verified(arrays[f"leaf/{i}"], leaf)
+            StoredRows.found(rows, leaf["rows"])
+            if "rows" in leaf
+            else _verified(arrays[f"leaf/{i}"], leaf)
             for i, leaf in enumerate(meta["leaves"])
         ]
         return int(meta["step"]), dict(meta["config"]), meta["leaves"], leaves
     except CheckpointError:
         raise
-    except Exception as error:  # a damaged file makes zip, zlib, NumPy and JSON raise errors of some twenty types
+    except (
+        Exception
+    ) as error:  # a damaged file makes zip, zlib, NumPy and JSON raise errors of some twenty types
         reason = str(error) or type(error).__name__
-        raise CheckpointError(f"{path}: the checkpoint is truncated or corrupt ({reason})") from error
+        raise CheckpointError(
+            f"{path}: the checkpoint is truncated or corrupt ({reason})"
+        ) from error
 
 
 def latest(
@@ -155,8 +176,9 @@ def latest(
     warn: Callable[[str], None] = lambda message: None,
     check: Check = lambda config: None,
 ) -> Checkpoint:
-    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and skipped. Raises
-    CheckpointError: there is none; or the newest whole one holds another tree than `like`. See `load` for `check`."""
+    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and
+    skipped. Raises CheckpointError: there is none; or the newest whole one holds another tree than
+    `like`. See `load` for `check`."""
     files = checkpoint_files(folder)
     for path in files:
         try:
@@ -166,9 +188,12 @@ def latest(
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     if not files:
-        raise CheckpointError(f"{folder}: no checkpoint to go on from: there is none; start again with `vijax fit`")
+        raise CheckpointError(
+            f"{folder}: no checkpoint to go on from: there is none; start again with `vijax fit`"
+        )
     raise CheckpointError(
-        f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; remove {folder}, and "
+        f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; "
+        f"remove {folder}, and "
         f"begin again (of a run: vijax resume {Path(folder).parent})"
     )
 
@@ -182,24 +207,30 @@ def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
 
 
 def latest_places(folder: str | Path) -> tuple[str, ...]:
-    """The places of the arrays in the tree of the newest whole checkpoint, such as `.posterior['z'].linear`; none where
-    there is no checkpoint."""
+    """The places of the arrays in the tree of the newest whole checkpoint, such as
+    `.posterior['z'].linear`; none where there is no checkpoint."""
     for path in checkpoint_files(folder):
         with contextlib.suppress(CheckpointError):
             return tuple(str(leaf["path"]) for leaf in _read(path)[2])
     return ()
 
 
-# --- files --------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 def _unwritable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{path}: the disk is full; the checkpoint was not written, earlier ones are kept: free some space"
+        return (
+            f"{path}: the disk is full; the checkpoint was not written, earlier ones are kept: "
+            "free some space"
+        )
     return f"{path}: the checkpoint could not be written ({error}); earlier ones are kept"
 
 
-# --- trees --------------------------------------------------------------------------------------------------------
+# --- trees ----------------------------------------------------------------------------------------
 def _paths(tree: Any) -> Iterator[tuple[str, Any]]:
-    return ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0])
+    return (
+        (jax.tree_util.keystr(path), leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    )
 
 
 def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -210,12 +241,15 @@ def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
             continue
         array, kind = _to_array(leaf)
         arrays[f"leaf/{i}"] = array.view(storable(array.dtype))
-        meta["leaves"].append({"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": checksum(array)})
+        meta["leaves"].append(
+            {"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": checksum(array)}
+        )
     return arrays | {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
 
 
 def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
-    """A leaf as an array, and its kind: a typed key by its implementation, a Python number, an array."""
+    """A leaf as an array, and its kind: a typed key by its implementation, a Python number, an
+    array."""
     if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return np.array(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
     return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
@@ -239,7 +273,8 @@ def _into(like: Any, meta: list[dict[str, Any]], leaves: list[Any], path: str | 
         if expected.get(name) != found.get(name):
             raise OtherTreeError(
                 f"{path}: the checkpoint is of another model, or of another version of vijax: "
-                f"{name or 'the tree'} should be {expected.get(name, 'absent')} and is {found.get(name, 'absent')}. "
+                f"{name or 'the tree'} should be {expected.get(name, 'absent')} and is "
+                f"{found.get(name, 'absent')}. "
                 "Fit again, or go on with the version that wrote it"
             )
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

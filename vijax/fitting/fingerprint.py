@@ -1,4 +1,5 @@
-"""A fingerprint of the data of a fit, 128 bits, by which a fit that goes on from a state recognises its data."""
+"""A fingerprint of the data of a fit, 128 bits, by which a fit that goes on from a state recognises
+its data."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ UNKNOWN = np.zeros(4, np.uint32)
 BLOCK = 1 << 22
 """Bytes that are read at once."""
 SAMPLE = 1 << 26
-"""Bytes of each array that are read where steps are of minibatches and nothing is remembered of each part of the data.
-They are spread evenly over the array; shorter arrays are read whole."""
+"""Bytes of each array that are read where steps are of minibatches and nothing is remembered of
+each part of the data. They are spread evenly over the array; shorter arrays are read whole."""
 WITH_WORDS = 0x5657
 """The sign of a mark that has words in it."""
 BATCHES = 8
@@ -32,8 +33,9 @@ BATCHES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """The mark of the data of a run in its state: 128 bits of the data; where the words of documents or the names of
-    columns are known, 64 bits of the data, 48 of these names, and a sign that says so.
+    """The mark of the data of a run in its state: 128 bits of the data; where the words of
+    documents or the names of columns are known, 64 bits of the data, 48 of these names, and a sign
+    that says so.
 
     Attributes:
       data: 128 bits of the data.
@@ -52,7 +54,8 @@ class Mark:
         return np.array([*self.data[:2], first, (second & 0xFFFF) | WITH_WORDS << 16], np.uint32)
 
     def is_of(self, stored: np.ndarray) -> bool:
-        """True where a state is of these data; earlier releases stored no words, and arrays have no names."""
+        """True where a state is of these data; earlier releases stored no words, and arrays have no
+        names."""
         if self.words is None and _has_words(stored):
             return np.array_equal(stored[:2], self.data[:2])
         return np.array_equal(stored, self.stored) or np.array_equal(stored, self.data)
@@ -85,8 +88,9 @@ def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
 
 
 def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:
-    """The fingerprint of the data of a run, of their parts, and of the E-step; where messages are remembered, which
-    hold at fixed hyperparameters, of these too. It depends neither on the order of the batches nor on their size."""
+    """The fingerprint of the data of a run, of their parts, and of the E-step; where messages are
+    remembered, which hold at fixed hyperparameters, of these too. It depends neither on the order
+    of the batches nor on their size."""
     is_cut = spec.messages.num_parts is not None
     digest = hashlib.blake2b(digest_size=UNKNOWN.nbytes)
     most = None if is_cut or loader.steps_per_epoch == 1 else SAMPLE

@@ -1,4 +1,5 @@
-"""The fitting loop: chunks of compiled steps; progress, held-out scores, stopping and callbacks between them."""
+"""The fitting loop: chunks of compiled steps; progress, held-out scores, stopping and callbacks
+between them."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Progress(NamedTuple):
       step: steps done, since the state was made.
       num_steps: steps of the whole run.
       steps_per_epoch: steps in one pass over the data.
-      state: the present state (of several restarts, the best's); *donated* to the next chunk, so copy what you keep.
+      state: the present state (of several restarts, the best's); *donated* to the next chunk, so
+          copy what you keep.
       trace: named arrays, one entry for each step since the last call.
       num_groups_seen: groups read by this call of `fit`.
       num_words_seen: words read by it, or None.
@@ -70,9 +72,10 @@ class Progress(NamedTuple):
       num_words: words in it, or None.
       alg: the algorithm.
       stopping: this is the last call: the run ends here, for whatever reason.
-      whole: the argument with which `vijax.fit(..., state=)` goes on: `state`, or the states of all restarts.
-      gain: the remaining gain of the objective, relative to itself, as it is compared with `tol`; infinite where it has
-        not been judged yet, None without `tol`.
+      whole: the argument with which `vijax.fit(..., state=)` goes on: `state`, or the states of all
+          restarts.
+      gain: the remaining gain of the objective, relative to itself, as it is compared with `tol`;
+        infinite where it has not been judged yet, None without `tol`.
     """
 
     step: int
@@ -121,29 +124,32 @@ def fit(
 
     Args:
       alg: an algorithm, as `vijax.svi` and its relatives return.
-      data: a corpus, or anything `vijax.data.read` reads, or documents in Parquet files (`vijax.data.shards`), for
-        models of documents; else a pytree of arrays with one leading axis of groups, or rows of Parquet files
-        (`vijax.data.rows`); or batches from elsewhere (`vijax.data.stream`), or a `Loader` of your own. None for a
-        density that reads none.
+      data: a corpus, or anything `vijax.data.read` reads, or documents in Parquet files
+        (`vijax.data.shards`), for models of documents; else a pytree of arrays with one leading
+        axis of groups, or rows of Parquet files (`vijax.data.rows`); or batches from elsewhere
+        (`vijax.data.stream`), or a `Loader` of your own. None for a density that reads none.
       key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data. Give this or `num_steps`.
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
-      batch_size: groups a step at most. None takes the whole data set at every step, but of documents 256 under rows
-        of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short ones under `svi`: 65,536 words, or half of the
-        documents (`vijax.data.loader.usual_size`). A pass is cut evenly, into ceil(N / batch_size) batches that
-        differ by one group at most (of documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
-      state: the state to go on from (with restarts: a callback's `Progress.whole`); None starts afresh. With the same
-        key and arguments, a run in two parts equals a run in one, bit for bit. With other data the fit goes on from its
-        posterior, and its memory of the old data is begun anew (`docs/how-to/resume.md`).
-      hyper: values of some of the model's points (`Model.hyper`) instead of its own, of the same shapes: one compiled
-        program serves all values.
-      restarts: number of runs from different starts, side by side on the same batches. The run with the best objective
-        is returned (callbacks see the best so far); `fit.trace["restart_elbo"]` has the objectives of all, of shape
-        (steps, restarts). Memory grows with this number.
+      batch_size: groups a step at most. None takes the whole data set at every step, but of
+        documents 256 under rows of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short
+        ones under `svi`: 65,536 words, or half of the documents (`vijax.data.loader.usual_size`). A
+        pass is cut evenly, into ceil(N / batch_size) batches that differ by one group at most (of
+        documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
+      state: the state to go on from (with restarts: a callback's `Progress.whole`); None starts
+        afresh. With the same key and arguments, a run in two parts equals a run in one, bit for
+        bit. With other data the fit goes on from its posterior, and its memory of the old data is
+        begun anew (`docs/how-to/resume.md`).
+      hyper: values of some of the model's points (`Model.hyper`) instead of its own, of the same
+        shapes: one compiled program serves all values.
+      restarts: number of runs from different starts, side by side on the same batches. The run with
+        the best objective is returned (callbacks see the best so far); `fit.trace["restart_elbo"]`
+        has the objectives of all, of shape (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
-      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on full data and 10 on
-        minibatches; up to 500, and 50 of small arrays, where they are fast and there are no callbacks. It cannot change
-        the posterior. (The reported objective may change in its last digit, because another number is another program.)
+      steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on
+        full data and 10 on minibatches; up to 500, and 50 of small arrays, where they are fast and
+        there are no callbacks. It cannot change the posterior. (The reported objective may change
+        in its last digit, because another number is another program.)
       tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
         converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
         objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150,
@@ -154,33 +160,38 @@ def fit(
         passes of more than 200 in parts). Where the noise of these averages is far above `tol` the fit runs to its last
         step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
-      throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the bound of a log density
-        is seen to grow without limit; otherwise `fit.status` and `fit.verdict` say so. `fit.verdict` also says whether
-        to trust a fit that has finished.
-      mesh: devices (`vijax.scale.mesh(8)`), along one axis, of this process or of all (`vijax.scale.initialize`). Each
-        batch is split over them by groups; batches that they do not divide are padded, and padding weighs nothing. The
-        fit is that of one device up to rounding, and its result lies on one. Locals that are drawn are drawn by group,
-        the same on any number of devices, one included; without a mesh they are others (`docs/how-to/devices.md`).
+      throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the
+        bound of a log density is seen to grow without limit; otherwise `fit.status` and
+        `fit.verdict` say so. `fit.verdict` also says whether to trust a fit that has finished.
+      mesh: devices (`vijax.scale.mesh(8)`), along one axis, of this process or of all
+        (`vijax.scale.initialize`). Each batch is split over them by groups; batches that they do
+        not divide are padded, and padding weighs nothing. The fit is that of one device up to
+        rounding, and its result lies on one. Locals that are drawn are drawn by group, the same on
+        any number of devices, one included; without a mesh they are others
+        (`docs/how-to/devices.md`).
 
-    Steps whose value or gradient is not finite are skipped: the state stays as it was. `fit.num_skipped` counts them.
+    Steps whose value or gradient is not finite are skipped: the state stays as it was.
+    `fit.num_skipped` counts them.
 
-    `svi` and `ssvi_a` of topics take steps by words (`vijax.topics.by_words`) where batches hold less than half of a
-    large vocabulary and nothing else is said: the same steps, or the same in law. `fit.alg` and `print(fit)` say so.
-    It is decided once, from the first pass; a fit that goes on from `state` keeps its form.
+    `svi` and `ssvi_a` of topics take steps by words (`vijax.topics.by_words`) where batches hold
+    less than half of a large vocabulary and nothing else is said: the same steps, or the same in
+    law. `fit.alg` and `print(fit)` say so. It is decided once, from the first pass; a fit that goes
+    on from `state` keeps its form.
 
     Returns:
       A `Fit`.
 
     Raises:
-      ValueError: an argument that makes no sense; a state that was fitted to other words; data that are not finite;
-        minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`, which `alg.init` and `alg.step` are
-        made for.
+      ValueError: an argument that makes no sense; a state that was fitted to other words; data that
+        are not finite; minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`,
+        which `alg.init` and `alg.step` are made for.
       DivergedError: see `throw`.
       RuntimeError: the process was forked from one that had fitted something; XLA would hang.
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
-      FarFromPriorWarning: columns lie so far from the place or the scale of the model's prior that the fit is worse.
+      FarFromPriorWarning: columns lie so far from the place or the scale of the model's prior that
+          the fit is worse.
       ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
 
     >>> import vijax as vi
@@ -194,10 +205,13 @@ def fit(
     """
     if not isinstance(alg, Algorithm):
         raise ValueError(
-            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: vijax.fit(vijax.svi(model), ...)."
+            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: "
+            "vijax.fit(vijax.svi(model), ...)."
         )
     check_not_forked()
-    require_on_host("vijax.fit", data, key, state, hyper, alg.spec.model.hyper, alg.spec.model.form.given)
+    require_on_host(
+        "vijax.fit", data, key, state, hyper, alg.spec.model.hyper, alg.spec.model.form.given
+    )
     check_key(key)
     check_whole(alg)
     if mesh is None:
@@ -207,7 +221,9 @@ def fit(
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
     with failing_together(is_shared(mesh)):
-        loader = source = as_loader(data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg))
+        loader = source = as_loader(
+            data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg)
+        )
         check_enough(spec.model, loader)
         check_room(spec.model, loader)
         if state is None:
@@ -220,7 +236,10 @@ def fit(
         check_hyper(hyper, spec.model, state)
         check_batches(alg, loader, total)
         shared, more = of_general(alg)
-        runs, points = shared if restarts == 1 else many(shared, restarts), {**spec.model.hyper, **(hyper or {})}
+        runs, points = (
+            shared if restarts == 1 else many(shared, restarts),
+            {**spec.model.hyper, **(hyper or {})},
+        )
         is_new = state is None
         begin = begun if is_new else functools.partial(gone_on, state=state)
         state = begin(runs, loader, key_init, tree.as_arrays(points), more)
@@ -230,27 +249,43 @@ def fit(
         window = window_of(loader.steps_per_epoch) if is_noisy else 0
         state = _watching(state, window) if window and tol is not None else state
     where = place(mesh, state, loader)
-    is_seen = bool(callbacks) or where.is_shared  # chunks are then told to somebody: they have one length
+    is_seen = (
+        bool(callbacks) or where.is_shared
+    )  # chunks are then told to somebody: they have one length
     usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
     length = min(steps_per_chunk or usual, max(total, usual))
-    rule = None if tol is None else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    rule = (
+        None
+        if tol is None
+        else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
+    )
     with naming_the_lost(where.is_shared):
         where.require_alike_streams(loader)
         state = where.shared(
-            state, key=jax.random.key_data(key), steps=total, batches=loader.steps_per_epoch, chunk=length
+            state,
+            key=jax.random.key_data(key),
+            steps=total,
+            batches=loader.steps_per_epoch,
+            chunk=length,
         )
         there = where.algorithm(shared, loader)
         steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
-        advance = functools.partial(run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps)
+        advance = functools.partial(
+            run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps
+        )
         chunks = _Chunks(alg, advance, loader, length, total, rule, where)
         if steps_per_chunk is None:
             chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
         status, traces = _run(chunks, state, callbacks, max_bad_steps)
         alone, trace = _view(where.plain(chunks.state), _joined(traces))
-    is_judged = spec.model.free is not None and not hasattr(loader, "is_stream")  # which cannot be read again
+    is_judged = spec.model.free is not None and not hasattr(
+        loader, "is_stream"
+    )  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
     words, names = words_of(source), names_of(data, source)
-    made = Fit(alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words, columns=names)
+    made = Fit(
+        alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words, columns=names
+    )
     result = _judged(made, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
@@ -259,9 +294,12 @@ def fit(
 
 
 def _after_skips(status: Status, state: State) -> Status:
-    """The status after skips: a run that skipped more steps than it took has not finished, however short it was."""
+    """The status after skips: a run that skipped more steps than it took has not finished, however
+    short it was."""
     whole = status in (Status.FINISHED, Status.CONVERGED)
-    return Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
+    return (
+        Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
+    )
 
 
 def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
@@ -270,7 +308,9 @@ def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
     stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
     if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
         return fit
-    report = report_of_improper(spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key)
+    report = report_of_improper(
+        spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key
+    )
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 
@@ -289,9 +329,10 @@ def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np
     return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
 
 
-# --- convergence --------------------------------------------------------------------------------------------------
+# --- convergence ----------------------------------------------------------------------------------
 class _Rule(NamedTuple):
-    """The rule of convergence. It reads only the state, so that a resumed run ends where the unbroken one does."""
+    """The rule of convergence. It reads only the state, so that a resumed run ends where the
+    unbroken one does."""
 
     tol: float
     window: int
@@ -312,7 +353,9 @@ class _Rule(NamedTuple):
 
     def gain(self, state: State | Many) -> float:
         """The remaining relative gain of the objective: the largest of all restarts."""
-        gains = np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
+        gains = (
+            np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
+        )
         return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
 
     def is_met(self, state: State | Many) -> bool:
@@ -327,18 +370,21 @@ def _watching(state: State | Many, window: int) -> Any:
     if np.all(np.asarray(state.watch.window) == window):
         return state
     fresh, runs = watch(window, state.watch.gain.dtype), np.shape(state.watch.gain)
-    own = lambda x: jnp.array(jnp.broadcast_to(x, (*runs, *x.shape)), copy=True)  # no two leaves share a buffer
+    own = lambda x: jnp.array(
+        jnp.broadcast_to(x, (*runs, *x.shape)), copy=True
+    )  # no two leaves share a buffer
     return in_runs(state, lambda state: state._replace(watch=jax.tree.map(own, fresh)))
 
 
-# --- the loop -----------------------------------------------------------------------------------------------------
+# --- the loop -------------------------------------------------------------------------------------
 SHORT_S = 0.05
-"""Where no callback sees chunks, one that took less time than this is followed by one of four times as many steps, so
-that what a chunk costs is little and Ctrl-C is heard soon."""
+"""Where no callback sees chunks, one that took less time than this is followed by one of four times
+as many steps, so that what a chunk costs is little and Ctrl-C is heard soon."""
 
 
 class _Chunks:
-    """Runs chunks one after the other; holds the one live state (each chunk consumes the state of the chunk before)."""
+    """Runs chunks one after the other; holds the one live state (each chunk consumes the state of
+    the chunk before)."""
 
     def __init__(
         self,
@@ -353,7 +399,10 @@ class _Chunks:
         self.alg, self.advance, self.loader = alg, advance, where.loader(loader)
         self.length, self.total, self.where = length, total, where
         self.rule = rule  # a chunk ends where convergence is judged
-        self.pace, self.grows = length, False  # steps of the next chunk; and whether it may take more, up to `length`
+        self.pace, self.grows = (
+            length,
+            False,
+        )  # steps of the next chunk; and whether it may take more, up to `length`
         self.look = look_every(self.loader.steps_per_epoch == 1)
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
@@ -366,7 +415,9 @@ class _Chunks:
         if is_fixed:  # nothing to fetch, and a thread would cost time
             source = inputs
         else:
-            source = self.where.in_step(_prefetched(inputs), done, self.length, self.total, self.loader)
+            source = self.where.in_step(
+                _prefetched(inputs), done, self.length, self.total, self.loader
+            )
         with contextlib.closing(source):
             for batches, count, _ in source:
                 there, began = self.where.state(self.state), time.perf_counter()
@@ -383,8 +434,8 @@ class _Chunks:
         self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
 
     def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:
-        """Stacked batches of each chunk, their number, and with its first what other processes hear of the chunk; full
-        data are put on the device once."""
+        """Stacked batches of each chunk, their number, and with its first what other processes hear
+        of the chunk; full data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
             fixed = self.where.batches(stacked(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
@@ -395,14 +446,21 @@ class _Chunks:
             chunk, told = self.where.told(itertools.islice(batches, count), start, count)
             start += count
             for alike in runs_of_one_shape(chunk):
-                yield self.where.batches(stacked(iter(alike), self.length, len(alike))), len(alike), told
+                yield (
+                    self.where.batches(stacked(iter(alike), self.length, len(alike))),
+                    len(alike),
+                    told,
+                )
                 told = None
 
     def _counts(self, first: int) -> Iterator[int]:
         """The number of steps of each chunk."""
         while first < self.total:
-            # A chunk that may grow ends where any other would, so that time cannot decide where a bad run ends.
-            count = min(self.pace - (first + self.pace) % self.look * self.grows, self.total - first)
+            # A chunk that may grow ends where any other would, so that time cannot decide where a
+            # bad run ends.
+            count = min(
+                self.pace - (first + self.pace) % self.look * self.grows, self.total - first
+            )
             count = count if self.rule is None else min(count, self.rule.next(first) - first)
             yield count
             first += count
@@ -411,7 +469,11 @@ class _Chunks:
         info = jax.device_get(told).infos()
         numbers = {"elbo": info.elbo, **info._asdict(), **info.said}
         # Copies: a view would keep the device's buffers of every chunk alive.
-        trace = {name: np.array(x[:count]) for name, x in numbers.items() if name not in ("bound", "said", "per_group")}
+        trace = {
+            name: np.array(x[:count])
+            for name, x in numbers.items()
+            if name not in ("bound", "said", "per_group")
+        }
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
         self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0
@@ -425,9 +487,9 @@ def _prefetched(inputs: Iterator) -> Generator:
 
 
 def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
-    """Items computed in the given precision: `with enable_x64()` holds in one thread only, and the data are put on
-    the device in another. It is left before each item is handed on: a generator that is closed early would leave it in
-    the thread that closes it."""
+    """Items computed in the given precision: `with enable_x64()` holds in one thread only, and the
+    data are put on the device in another. It is left before each item is handed on: a generator
+    that is closed early would leave it in the thread that closes it."""
     while True:
         with enable_x64(x64):
             item = next(inputs, None)
@@ -453,7 +515,9 @@ def _run(
             if len(traces) - joined == 512:
                 traces[joined:] = [_joined(traces[joined:])]
                 joined += 1
-            status = _verdict(chunks.state, rule, max_bad_steps, chunks.where.agreed(interrupted.is_set()))
+            status = _verdict(
+                chunks.state, rule, max_bad_steps, chunks.where.agreed(interrupted.is_set())
+            )
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
             asked = [callback(seen) for callback in callbacks]
@@ -465,7 +529,9 @@ def _run(
     return status, traces
 
 
-def _verdict(state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool) -> Status:
+def _verdict(
+    state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool
+) -> Status:
     if int(state.bad_steps) >= max_bad_steps:
         return Status.DIVERGED
     if interrupted:

@@ -26,13 +26,14 @@ _process: int | None = None  # process of the first fit
 
 
 def check_not_forked() -> None:
-    """Raises RuntimeError in a child forked from a process that has fitted something: it has none of the threads that
-    XLA started there, and would wait for them for ever."""
+    """Raises RuntimeError in a child forked from a process that has fitted something: it has none
+    of the threads that XLA started there, and would wait for them for ever."""
     global _process
     _process = _process or os.getpid()
     if _process != os.getpid():
         raise RuntimeError(
-            "vijax.fit: this process was forked from one that had fitted something. XLA may wait there for ever. "
+            "vijax.fit: this process was forked from one that had fitted something. XLA may wait "
+            "there for ever. "
             "Start processes by multiprocessing.get_context('spawn'), or fork before the first fit."
         )
 
@@ -43,7 +44,8 @@ def warn_of_many_devices(data: Any) -> None:
     most = max(map(len, spread), default=1)
     if most > 1:
         warnings.warn(
-            f"data: they are split over {most} devices, and vijax.fit computes on one; they are copied. To use "
+            f"data: they are split over {most} devices, and vijax.fit computes on one; they are "
+            "copied. To use "
             f"all {most}: vijax.fit(..., mesh=vijax.scale.mesh({most})) (docs/how-to/devices.md).",
             UserWarning,
             stacklevel=3,
@@ -57,17 +59,23 @@ def check_enough(model: Model, loader: Any) -> None:
 
 
 def warn_of_far_prior(spec: Spec, loader: Any) -> None:
-    """Warns where arrays lie far from what the prior of the model expects, unless no prior is used."""
+    """Warns where arrays lie far from what the prior of the model expects, unless no prior is
+    used."""
     has_prior = not all(estimand.forgets_prior for estimand in spec.estimand.choices())
     if has_prior and isinstance(loader, ArrayLoader):
         warn_of_far_columns(spec.model, loader.data, stacklevel=4)
 
 
 def usual_words(alg: Algorithm) -> int | None:
-    """Number of words that a step should see of documents, for an algorithm of many small steps (not all data at once,
-    and steps that decrease). None for other algorithms; 0 for those that draw."""
+    """Number of words that a step should see of documents, for an algorithm of many small steps
+    (not all data at once, and steps that decrease). None for other algorithms; 0 for those that
+    draw."""
     spec = alg.spec
-    if takes_all(alg) or spec.messages.num_parts is not None or isinstance(spec.step_size, backtracking | by_share):
+    if (
+        takes_all(alg)
+        or spec.messages.num_parts is not None
+        or isinstance(spec.step_size, backtracking | by_share)
+    ):
         return None
     if spec.step_size(np.asarray(1_000_000, np.int32)) >= 1:  # type: ignore[arg-type]
         return None
@@ -75,7 +83,8 @@ def usual_words(alg: Algorithm) -> int | None:
 
 
 def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
-    """Raises ValueError on minibatches under steps that stay at size one: these forget every batch but the last."""
+    """Raises ValueError on minibatches under steps that stay at size one: these forget every batch
+    but the last."""
     spec = alg.spec
     if (num_parts := spec.messages.num_parts) is not None:
         _check_parts(num_parts, loader)
@@ -87,42 +96,56 @@ def check_batches(alg: Algorithm, loader: Loader, total: int) -> None:
     last = np.asarray(max(total - 1, 1), np.int32)  # not the first: every schedule may begin with 1
     if spec.step_size(last) >= 1:  # type: ignore[arg-type]
         raise ValueError(
-            f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} batches a pass. "
-            "Steps of size one, as of cavi, em and map, forget every batch but the last. For minibatches use "
-            "vijax.svi(model), or decreasing steps: em(model, step_size=vijax.step_size.robbins_monro()) is online EM."
+            f"batch_size: expected the whole data set at every step, got {loader.steps_per_epoch} "
+            "batches a pass. "
+            "Steps of size one, as of cavi, em and map, forget every batch but the last. For "
+            "minibatches use "
+            "vijax.svi(model), or decreasing steps: em(model, "
+            "step_size=vijax.step_size.robbins_monro()) is online EM."
         )
 
 
 def _check_parts(num_parts: int, loader: Loader) -> None:
-    """Raises ValueError where a loader's batches are not the parts whose messages are remembered."""
+    """Raises ValueError where a loader's batches are not the parts whose messages are
+    remembered."""
     fixed = getattr(loader, "is_fixed", False) and loader.steps_per_epoch == num_parts
-    expected = f"a loader with is_fixed=True of {num_parts} batches a pass, whose Minibatch.part says which each is"
+    expected = (
+        f"a loader with is_fixed=True of {num_parts} batches a pass, whose Minibatch.part says "
+        "which each is"
+    )
     remedy = "Give the data themselves, which vijax.fit cuts into parts."
     require(fixed, "data", expected, f"{type(loader).__name__} of {loader.steps_per_epoch}", remedy)
 
 
 def check_whole(alg: Algorithm) -> None:
-    """Raises ValueError at an algorithm whose steps take batches in parts: a fit gives them whole ones."""
+    """Raises ValueError at an algorithm whose steps take batches in parts: a fit gives them whole
+    ones."""
     split = [own for own in alg.wrappers if own.splits_batch]
-    remedy = "Leave over_axis (axis) out, and give mesh=; or call its step in jax.shard_map in a loop of your own."
+    remedy = (
+        "Leave over_axis (axis) out, and give mesh=; or call its step in jax.shard_map in a loop "
+        "of your own."
+    )
     require(not split, "alg", "an algorithm whose step takes a whole batch", split, remedy)
 
 
 def check_restarts(restarts: int, state: Any) -> None:
-    """Raises ValueError where the number of restarts is not that of the state that a run goes on from."""
+    """Raises ValueError where the number of restarts is not that of the state that a run goes on
+    from."""
     require_integers(restarts=restarts)
     if state is None or restarts == (len(state.recent) if isinstance(state, Many) else 1):
         return
     if isinstance(state, Many):
         raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
     raise ValueError(
-        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of them out, or give the "
+        f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of "
+        "them out, or give the "
         "`whole` of a callback's last Progress."
     )
 
 
 def check_hyper(hyper: Any, model: Model, state: Any) -> None:
-    """Raises ValueError on an unknown point of the model, or another shape; and where a state has its own."""
+    """Raises ValueError on an unknown point of the model, or another shape; and where a state has
+    its own."""
     if hyper is None:
         return
     remedy = "They are in state.hyper."
@@ -135,7 +158,8 @@ def check_hyper(hyper: Any, model: Model, state: Any) -> None:
 
 
 def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader) -> int:
-    """Steps of a run, by passes or by number. Raises ValueError unless one of the two is given and makes sense."""
+    """Steps of a run, by passes or by number. Raises ValueError unless one of the two is given and
+    makes sense."""
     if (num_epochs is None) == (num_steps is None):
         raise ValueError("num_epochs, num_steps: expected exactly one of the two.")
     if num_steps is not None:
@@ -145,8 +169,20 @@ def num_steps_of(num_epochs: float | None, num_steps: int | None, loader: Loader
         real = isinstance(num_epochs, int | float | np.number) and math.isfinite(num_epochs)
         require(real, "num_epochs", "a positive number of passes", num_epochs)
         remedy = "Nobody knows how long a pass of this source is."
-        require(loader.num_groups is not None, "num_epochs", "num_steps in its place", num_epochs, remedy)
+        require(
+            loader.num_groups is not None,
+            "num_epochs",
+            "num_steps in its place",
+            num_epochs,
+            remedy,
+        )
         total = round(float(num_epochs) * loader.steps_per_epoch)  # type: ignore[arg-type]
     most = int(np.iinfo(np.int32).max)
-    require(1 <= total <= most, "num_epochs, num_steps", f"1 to {most} steps", total, "Steps are counted in 32 bits.")
+    require(
+        1 <= total <= most,
+        "num_epochs, num_steps",
+        f"1 to {most} steps",
+        total,
+        "Steps are counted in 32 bits.",
+    )
     return total

@@ -1,11 +1,11 @@
-"""Ctrl-C: the first lets the steps under way finish, the second stops at once; both are answered while XLA is busy.
+"""Ctrl-C: the first lets the steps under way finish, the second stops at once; both are answered
+while XLA is busy.
 
-Python runs its signal handlers between its own instructions, so none runs while XLA compiles or computes. The program
-`vijax` therefore also listens on the file descriptor to which Python writes every signal as it comes
-(`signal.set_wakeup_fd`); inside another program, which may need that descriptor itself, it does not. Once the program
-has its exit code it ignores further Ctrl-C. Until its modules are imported, Ctrl-C is Python's own: nothing has begun
-then.
-"""
+Python runs its signal handlers between its own instructions, so none runs while XLA compiles or
+computes. The program `vijax` therefore also listens on the file descriptor to which Python writes
+every signal as it comes (`signal.set_wakeup_fd`); inside another program, which may need that
+descriptor itself, it does not. Once the program has its exit code it ignores further Ctrl-C. Until
+its modules are imported, Ctrl-C is Python's own: nothing has begun then."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 FINISHING = "interrupted: finishing what is under way; press again to stop at once"
-BUSY = "interrupted: XLA is compiling (or computing); the run stops when that is done; press again to stop at once"
+BUSY = (
+    "interrupted: XLA is compiling (or computing); the run stops when that is done; press again "
+    "to stop at once"
+)
 STOPPED_AT_ONCE = 130
 
 
 def say_at_once(line: str) -> None:
-    """Writes to standard error by the bare system call: a signal may come in the middle of a print, which cannot be
-    entered again."""
+    """Writes to standard error by the bare system call: a signal may come in the middle of a print,
+    which cannot be entered again."""
     with contextlib.suppress(OSError):
         number = _stderr()
         start = "\n" if os.isatty(number) else ""  # below a progress bar
@@ -40,7 +43,8 @@ def _stderr() -> int:
 
 
 class Interrupt:
-    """A handler of SIGINT: the first sets `asked` and prints a message, later ones go to the handler before it."""
+    """A handler of SIGINT: the first sets `asked` and prints a message, later ones go to the
+    handler before it."""
 
     def __init__(self, before: Any):
         self.asked = threading.Event()
@@ -59,7 +63,8 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """A flag that the first Ctrl-C sets; a second one interrupts at once. Outside the main thread it is never set."""
+    """A flag that the first Ctrl-C sets; a second one interrupts at once. Outside the main thread
+    it is never set."""
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
         return
@@ -73,17 +78,19 @@ def interrupt_flag() -> Iterator[threading.Event]:
 
 
 def ignore_from_now_on() -> None:
-    """Ignores Ctrl-C in a program that has finished its task, or said that it stopped: only the end of the process
-    remains, a second or so in which Python removes its handlers. A Ctrl-C would then end it without a message and with
-    another exit code (-2 for 130)."""
+    """Ignores Ctrl-C in a program that has finished its task, or said that it stopped: only the end
+    of the process remains, a second or so in which Python removes its handlers. A Ctrl-C would then
+    end it without a message and with another exit code (-2 for 130)."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
-def heard_while_busy(grace_s: float = 0.5, leave: Callable[[int], Any] = os._exit) -> Iterator[None]:
-    """Answers Ctrl-C also while Python cannot: says that XLA is busy, and at the second one ends the process, from
-    which a run recovers as from a power cut.
+def heard_while_busy(
+    grace_s: float = 0.5, leave: Callable[[int], Any] = os._exit
+) -> Iterator[None]:
+    """Answers Ctrl-C also while Python cannot: says that XLA is busy, and at the second one ends
+    the process, from which a run recovers as from a power cut.
 
     Args:
       grace_s: time for Python to answer by itself.
@@ -109,7 +116,9 @@ def heard_while_busy(grace_s: float = 0.5, leave: Callable[[int], Any] = os._exi
         os.close(writable)
 
 
-def _listen(readable: int, over: threading.Event, grace_s: float, leave: Callable[[int], Any]) -> None:
+def _listen(
+    readable: int, over: threading.Event, grace_s: float, leave: Callable[[int], Any]
+) -> None:
     presses = 0
     while not over.is_set():
         if os.read(readable, 1) != bytes([signal.SIGINT]):

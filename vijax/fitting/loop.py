@@ -26,7 +26,8 @@ from vijax.xla.compiler import kept, numbers_in, step_jit, training_jit
 from vijax.xla.random_bits import in_one_piece
 
 NETWORK = 1 << 17
-"""Numbers that the optimiser of learnt points keeps, from which these are networks: Adam keeps two for each weight."""
+"""Numbers that the optimiser of learnt points keeps, from which these are networks: Adam keeps two
+for each weight."""
 
 
 SMALL = 1 << 16
@@ -46,29 +47,36 @@ def run_chunk(
 ) -> tuple[State, Told]:
     """`num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
-    The trip count is dynamic, so chunks of any number of steps share one executable: nothing recompiles at the end of a
-    run, and where a run is stopped and goes on cannot change its numbers.
+    The trip count is dynamic, so chunks of any number of steps share one executable: nothing
+    recompiles at the end of a run, and where a run is stopped and goes on cannot change its
+    numbers.
 
     Args:
-      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as this function.
+      step: an `Algorithm.step`: one algorithm, one executable, which lives as long as this
+          function.
       length: capacity of the chunk.
       key: random key of the run.
-      points: more points that the step reads, and the state does not hold (`vijax.contract.general.constants`).
+      points: more points that the step reads, and the state does not hold
+          (`vijax.contract.general.constants`).
       state: the state, which is donated.
-      batches: stacked along a leading axis of `length`; or of 1, when every step reads the same data.
+      batches: stacked along a leading axis of `length`; or of 1, when every step reads the same
+          data.
       num_steps: number of steps to run.
       is_watched: the state's `watch` is shown the objective of every step.
-      max_bad_steps: skipped steps in a row with which the chunk ends before its time, at a step that is a multiple of
-        `look_every`: so a long chunk ends where short ones do.
+      max_bad_steps: skipped steps in a row with which the chunk ends before its time, at a step
+        that is a multiple of `look_every`: so a long chunk ends where short ones do.
 
     Returns:
-      The state after the steps, and their infos, valid up to `num_steps`; without the groups' own bounds.
+      The state after the steps, and their infos, valid up to `num_steps`; without the groups' own
+      bounds.
     """
     learnt = getattr(state, "states", state).opt_state  # of restarts those of all
     compiled = training_jit if numbers_in(learnt) >= NETWORK else step_jit
     make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 6), donate_argnums=3)
     program = kept(step, ("chunk", compiled), make)
-    return program(length, key, points, state, batches, num_steps, is_watched, np.int32(max_bad_steps))
+    return program(
+        length, key, points, state, batches, num_steps, is_watched, np.int32(max_bad_steps)
+    )
 
 
 def _chunk(
@@ -95,7 +103,9 @@ def _chunk(
 
     def goes_on(carry: tuple[Array, Any, Told]) -> Array:
         i, state, _ = carry
-        return (i < num_steps) & ((i == 0) | (state.step % look != 0) | (state.bad_steps < max_bad_steps))
+        return (i < num_steps) & (
+            (i == 0) | (state.step % look != 0) | (state.bad_steps < max_bad_steps)
+        )
 
     def body(carry: tuple[Array, Any, Told]) -> tuple[Array, Any, Told]:
         i, state, told = carry
@@ -108,39 +118,48 @@ def _chunk(
 
 
 def look_every(is_whole: bool) -> int:
-    """Steps after which a run of many skipped steps is looked for, on all data and on minibatches."""
+    """Steps after which a run of many skipped steps is looked for, on all data and on
+    minibatches."""
     return CHECK_EVERY if is_whole else 10
 
 
 def most_steps(loader: Loader, is_seen: bool) -> int:
-    """The capacity of a chunk where none is given: few steps of minibatches, which take memory, if callbacks see them
-    or they are not small arrays."""
+    """The capacity of a chunk where none is given: few steps of minibatches, which take memory, if
+    callbacks see them or they are not small arrays."""
     if loader.steps_per_epoch == 1:
         return 500
-    small = isinstance(loader, ArrayLoader) and numbers_in(loader.data) < SMALL * loader.steps_per_epoch
+    small = (
+        isinstance(loader, ArrayLoader) and numbers_in(loader.data) < SMALL * loader.steps_per_epoch
+    )
     return 50 if small and not is_seen else look_every(False)
 
 
 def _watched(state: Any, elbo: Array, num_steps: Array) -> Any:
-    """The state with the objectives seen by its watch. (Not done in the step: a second use of the objective inside it
-    would compile to another rounding of the reported one.)"""
+    """The state with the objectives seen by its watch. (Not done in the step: a second use of the
+    objective inside it would compile to another rounding of the reported one.)"""
     see = observed if elbo.ndim == 1 else jax.vmap(observed)
 
     def change(runs: State) -> State:
-        return runs._replace(watch=jax.lax.fori_loop(0, num_steps, lambda i, seen: see(seen, elbo[i]), runs.watch))
+        return runs._replace(
+            watch=jax.lax.fori_loop(0, num_steps, lambda i, seen: see(seen, elbo[i]), runs.watch)
+        )
 
     return in_runs(state, change)
 
 
 def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]:
     """Batches in their order, with consecutive ones of one shape together."""
-    shape = lambda batch: (jax.tree.structure(batch), [np.shape(leaf) for leaf in jax.tree.leaves(batch)])
+    shape = lambda batch: (
+        jax.tree.structure(batch),
+        [np.shape(leaf) for leaf in jax.tree.leaves(batch)],
+    )
     for _, alike in itertools.groupby(batches, shape):
         yield list(alike)
 
 
 def stacked(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:
-    """`count` batches stacked along a leading axis of `length`, the rest zeros that no step reads."""
+    """`count` batches stacked along a leading axis of `length`, the rest zeros that no step
+    reads."""
     parts = [next(batches) for _ in range(count)]
 
     def stack(*xs: Any) -> np.ndarray:

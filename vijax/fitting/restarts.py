@@ -1,8 +1,8 @@
-"""Several runs of one algorithm from different starts, side by side in one program; the best by its objective is kept.
+"""Several runs of one algorithm from different starts, side by side in one program; the best by its
+objective is kept.
 
-The objective of a mixture has many optima (Blei, Kucukelbir and McAuliffe 2017, section 2.5); restarts are the
-customary remedy.
-"""
+The objective of a mixture has many optima (Blei, Kucukelbir and McAuliffe 2017, section 2.5);
+restarts are the customary remedy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from vijax.inference.stopping import UNSEEN, Watch
 from vijax.xla.compiler import kept, quick_jit
 
 WINDOW = 10
-"""The objective, an estimate where batches are parts of the data, is averaged over the last so many steps."""
+"""The objective, an estimate where batches are parts of the data, is averaged over the last so many
+steps."""
 MOST_COMPARED = 1 << 24
 """The most numbers of one array of all starts that are compared."""
 
 
 class Many(NamedTuple):
-    """States of several runs, stacked along a leading axis, their common step, and the objective of each at the last
-    steps, latest last and +inf before, by which the best run is chosen, also after a resume."""
+    """States of several runs, stacked along a leading axis, their common step, and the objective of
+    each at the last steps, latest last and +inf before, by which the best run is chosen, also after
+    a resume."""
 
     states: State
     step: Int[Array, ""]
@@ -56,9 +58,10 @@ def in_runs(state: Any, change: Callable[[State], State]) -> Any:
 
 
 def many(alg: Algorithm, restarts: int) -> Algorithm:
-    """`restarts` copies of an algorithm, on the same batches, each with its own randomness. The state is a `Many`, and
-    infos have a trailing axis of restarts. For one algorithm the copies are made once, so that they are compiled once;
-    they refer to it weakly, so hold it while they are used."""
+    """`restarts` copies of an algorithm, on the same batches, each with its own randomness. The
+    state is a `Many`, and infos have a trailing axis of restarts. For one algorithm the copies are
+    made once, so that they are compiled once; they refer to it weakly, so hold it while they are
+    used."""
     init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
     step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
     return Algorithm(init, step, alg.spec, alg.wrappers)
@@ -78,7 +81,9 @@ def _steps(one: weakref.ref[Callable], restarts: int) -> Callable[..., tuple[Man
         alone: Any = one()
         keys = jax.random.split(key, restarts)
         states, info = jax.vmap(alone, in_axes=(0, 0, None))(keys, state.states, batch)
-        recent = jnp.concatenate([state.recent[:, 1:], info.elbo[:, None].astype(state.recent.dtype)], axis=1)
+        recent = jnp.concatenate(
+            [state.recent[:, 1:], info.elbo[:, None].astype(state.recent.dtype)], axis=1
+        )
         return Many(states, state.step + 1, recent), info
 
     return step
@@ -103,22 +108,30 @@ class EqualStartsWarning(UserWarning):
 
 
 def warn_of_equal_starts(state: State | Many) -> None:
-    """Warns where all of several runs begin at the same place: without randomness in the steps they are one run."""
+    """Warns where all of several runs begin at the same place: without randomness in the steps they
+    are one run."""
     if not isinstance(state, Many):
         return
     leaves = jax.tree.leaves((state.states.posterior, state.states.local))
     if any(leaf.size > MOST_COMPARED for leaf in leaves):
         return
-    if all(np.array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape)) for leaf in map(np.asarray, leaves)):
+    if all(
+        np.array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape))
+        for leaf in map(np.asarray, leaves)
+    ):
         warnings.warn(
-            f"restarts: all {len(state.recent)} runs begin at the same place, for the model's start draws nothing, and "
-            "so they are one run. Choose a start that draws, such as init=vijax.init.drawn(), or leave restarts out.",
+            f"restarts: all {len(state.recent)} runs begin at the same place, for the model's "
+            "start draws nothing, and "
+            "so they are one run. Choose a start that draws, such as init=vijax.init.drawn(), or "
+            "leave restarts out.",
             EqualStartsWarning,
             stacklevel=4,
         )
 
 
-def of_run(i: int, state: Many, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+def of_run(
+    i: int, state: Many, trace: dict[str, np.ndarray]
+) -> tuple[State, dict[str, np.ndarray]]:
     """State and trace of one run, as if it had been alone."""
     alone = {name: x if name == "step" else x[:, i] for name, x in trace.items()}
     return _run(state.states, i), alone

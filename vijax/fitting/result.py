@@ -36,14 +36,15 @@ class Fit(NamedTuple):
     Attributes:
       alg: the algorithm.
       state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
-      trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`, `retractions`, ...
+      trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`,
+          `retractions`, ...
       status: why it stopped.
       report: how far to trust a fit by `vijax.auto` or `vijax.dadvi`; else None.
       judge: data and key by which a fit of free variables by steps is judged (`judged`); else None.
-      vocabulary: the words of the documents that it was made of, by id (of `hpf` the items): new documents are read by
-        them. None for other models, and where only ids were known.
-      columns: the names of the columns of the tables in memory that it was made of: new tables are read by them. None
-        where it was made of arrays.
+      vocabulary: the words of the documents that it was made of, by id (of `hpf` the items): new
+        documents are read by them. None for other models, and where only ids were known.
+      columns: the names of the columns of the tables in memory that it was made of: new tables are
+        read by them. None where it was made of arrays.
     """
 
     alg: Algorithm
@@ -63,8 +64,8 @@ class Fit(NamedTuple):
 
     @property
     def schema(self) -> Schema | None:
-        """The columns of the table that the model was made of, and what each was taken for: later tables are read by
-        it. None for models of arrays."""
+        """The columns of the table that the model was made of, and what each was taken for: later
+        tables are read by it. None for models of arrays."""
         return self.alg.spec.model.queries.get("schema")
 
     @property
@@ -79,7 +80,8 @@ class Fit(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The status, with the number of skipped steps if there are any; by `vijax.auto` and `vijax.dadvi` the end."""
+        """The status, with the number of skipped steps if there are any; by `vijax.auto` and
+        `vijax.dadvi` the end."""
         if self.report is not None:
             return self.report.ended
         skipped = skipped_text(self.num_skipped, int(self.state.step), self.skipped_of)
@@ -88,11 +90,16 @@ class Fit(NamedTuple):
     @property
     def skipped_of(self) -> list[str]:
         """Globals whose gradient was not finite where steps were skipped."""
-        return bad_variables(self.trace["bad_variable"], list(self.posterior)) if "bad_variable" in self.trace else []
+        return (
+            bad_variables(self.trace["bad_variable"], list(self.posterior))
+            if "bad_variable" in self.trace
+            else []
+        )
 
     @property
     def average(self) -> Product:
-        """The mean of the posteriors, in natural parameters, since step `after` of `vijax.averaged(alg, after)`.
+        """The mean of the posteriors, in natural parameters, since step `after` of
+        `vijax.averaged(alg, after)`.
 
         Raises:
           ValueError: the algorithm keeps no average.
@@ -103,9 +110,10 @@ class Fit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A few plain sentences on whether to trust the fit. They stand in the `report`, if there is one. A fit of free
-        variables by steps is judged on draws of q when this is first asked for (`judged` says at what cost). For other
-        fits they say how they ended, what was not checked, and how to check it."""
+        """A few plain sentences on whether to trust the fit. They stand in the `report`, if there
+        is one. A fit of free variables by steps is judged on draws of q when this is first asked
+        for (`judged` says at what cost). For other fits they say how they ended, what was not
+        checked, and how to check it."""
         return judge.verdict_of(self)
 
     @property
@@ -115,35 +123,42 @@ class Fit(NamedTuple):
 
     @property
     def elbo(self) -> Any:
-        """The bound with its standard error where there is a `report`, else the objective at the last step."""
+        """The bound with its standard error where there is a `report`, else the objective at the
+        last step."""
         return float(self.trace["elbo"][-1]) if self.report is None else self.report.elbo
 
     @property
     def khat(self) -> float:
-        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the posterior. A fit of free
-        variables by steps is judged for it (`judged`). NaN where it is not known."""
+        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the
+        posterior. A fit of free variables by steps is judged for it (`judged`). NaN where it is not
+        known."""
         return judge.khat_of(self)
 
-    def judged(self, data: Any = None, *, key: PRNGKeyArray | None = None, num_draws: int | None = None) -> Any:
-        """Judges a fit of free variables by steps (`vijax.advi`, `ngvi`, `bam`, `bbvi`, `compose`, ...) on draws of q.
+    def judged(
+        self, data: Any = None, *, key: PRNGKeyArray | None = None, num_draws: int | None = None
+    ) -> Any:
+        """Judges a fit of free variables by steps (`vijax.advi`, `ngvi`, `bam`, `bbvi`, `compose`,
+        ...) on draws of q.
 
-        It costs one evaluation of the log density, without its gradient, for each draw: 512 of them, or down to 128
-        where draws times groups are more than 2^26. Beyond 2 million groups it is not done unless `num_draws` is given.
-        The judgement without arguments is kept with the fit, and `fit.verdict`, `fit.khat` and `repr(fit)` show it.
+        It costs one evaluation of the log density, without its gradient, for each draw: 512 of
+        them, or down to 128 where draws times groups are more than 2^26. Beyond 2 million groups it
+        is not done unless `num_draws` is given. The judgement without arguments is kept with the
+        fit, and `fit.verdict`, `fit.khat` and `repr(fit)` show it.
 
         Args:
           data: data to judge it on, as `vijax.fit` takes them; None takes those of the fit.
-          key: random key of the draws; None takes one of the run's own. Needed for a fit that was read from a file.
+          key: random key of the draws; None takes one of the run's own. Needed for a fit that was
+              read from a file.
           num_draws: number of draws.
 
         Returns:
-          A `vijax.verdict.on_draws.Judgement`: `elbo` with its standard error, `gap` (a lower bound on KL(q || p)),
-          `khat`, `shift` (how far means begin to move towards the posterior, in sds of q), `drift` of the last steps,
-          `verdict`, `usable`. Other modes are not looked for.
+          A `vijax.verdict.on_draws.Judgement`: `elbo` with its standard error, `gap` (a lower bound
+          on KL(q || p)), `khat`, `shift` (how far means begin to move towards the posterior, in sds
+          of q), `drift` of the last steps, `verdict`, `usable`. Other modes are not looked for.
 
         Raises:
-          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data so large that
-            `num_draws` has to be given.
+          ValueError: a fit without free variables, or whose E-step draws; data or key missing; data
+            so large that `num_draws` has to be given.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.density({"x": vi.free(2)}, lambda v: -0.5 * jnp.sum((v["x"] - 3.0) ** 2))
@@ -160,8 +175,9 @@ class Fit(NamedTuple):
 
     @property
     def estimates(self) -> dict[str, Family | Point]:
-        """Estimates of the globals by name: q, or a `Point` where the algorithm finds no more (`em`, `map`, `points`).
-        `fit.estimates[name].mean()` is the number to report in either case."""
+        """Estimates of the globals by name: q, or a `Point` where the algorithm finds no more
+        (`em`, `map`, `points`). `fit.estimates[name].mean()` is the number to report in either
+        case."""
         is_point = self.alg.spec.is_point
         return {name: Point(q) if is_point(name) else q for name, q in self.posterior.items()}
 
@@ -174,8 +190,8 @@ class Fit(NamedTuple):
           locals_of: data, as `fit.locals` takes them, whose local variables are drawn too.
 
         Returns:
-          Values by name, in their support: arrays with a leading axis of draws, locals with one of groups after it. A
-          global of which only a point was found is that point each time.
+          Values by name, in their support: arrays with a leading axis of draws, locals with one of
+          groups after it. A global of which only a point was found is that point each time.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -186,23 +202,28 @@ class Fit(NamedTuple):
         check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
         key_globals, key_found, key_locals = keys.several(key, 3)
-        draws = predictive.of_globals(self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws)
+        draws = predictive.of_globals(
+            self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws
+        )
         if locals_of is None:
             return draws
-        return draws | predictive.of_locals(self.locals(locals_of, key=key_found), key_locals, num_draws)
+        return draws | predictive.of_locals(
+            self.locals(locals_of, key=key_found), key_locals, num_draws
+        )
 
     def summary(
         self, *, level: float = 0.9, num_draws: int | None = None, key: PRNGKeyArray | None = None
     ) -> summaries.Summary:
         """Mean, sd and central interval of every number of the posterior, by name and coordinate.
 
-        It is by draws of q, so the error of a mean is sd / sqrt(num_draws). A point has an sd of zero. Printed it is a
-        table; `to_frame()` is one of pandas.
+        It is by draws of q, so the error of a mean is sd / sqrt(num_draws). A point has an sd of
+        zero. Printed it is a table; `to_frame()` is one of pandas.
 
         Args:
           level: probability of the intervals.
           num_draws: number of draws; None takes 4,000, or fewer of many numbers.
-          key: random key of the draws; None takes the same draws each time, so that equal fits have equal tables.
+          key: random key of the draws; None takes the same draws each time, so that equal fits have
+              equal tables.
 
         Raises:
           ValueError: a posterior of more than 131,072 numbers.
@@ -221,30 +242,37 @@ class Fit(NamedTuple):
         return summaries.of_draws(self.sample(key, num_draws), level)
 
     def predictive(
-        self, key: PRNGKeyArray, num_draws: int, like: Any, *, groups: Literal["new", "same"] = "new"
+        self,
+        key: PRNGKeyArray,
+        num_draws: int,
+        like: Any,
+        *,
+        groups: Literal["new", "same"] = "new",
     ) -> PyTree:
-        """Draws of data from the posterior predictive distribution. For each draw, globals are drawn from their
-        posterior (or are their points), then locals, then observations.
+        """Draws of data from the posterior predictive distribution. For each draw, globals are
+        drawn from their posterior (or are their points), then locals, then observations.
 
         Args:
           key: random key of the draws.
           num_draws: number of data sets.
-          like: data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes alone: a number of
-            rows (mixtures, factor analysis, NMF, autoencoders), a list of lengths (documents, sequences) or of numbers
-            of nodes (graphs). For Gaussian processes and GLMs: inputs, a pair (inputs, y), or `model.data`.
-          groups: "new" for groups not seen, whose locals are drawn from their prior given the globals; or "same" for
-            the groups of `like` once more, whose locals are drawn from q given `like`: replicated data, which posterior
-            predictive checks compare with the data.
+          like: data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes
+            alone: a number of rows (mixtures, factor analysis, NMF, autoencoders), a list of
+            lengths (documents, sequences) or of numbers of nodes (graphs). For Gaussian processes
+            and GLMs: inputs, a pair (inputs, y), or `model.data`.
+          groups: "new" for groups not seen, whose locals are drawn from their prior given the
+            globals; or "same" for the groups of `like` once more, whose locals are drawn from q
+            given `like`: replicated data, which posterior predictive checks compare with the data.
 
         Returns:
-          The random part of the data, draws leading: rows (num_draws, N, D), responses of regressions, sequences
-          (num_draws, N, T, D), groups (num_draws, J, n), with NaN in padding; tables of counts of documents,
-          (num_draws, documents, words); graphs (num_draws, graphs, N, N); for models of your own the result of
-          `sample`. Missing entries are drawn too. `forecast` continues sequences.
+          The random part of the data, draws leading: rows (num_draws, N, D), responses of
+          regressions, sequences (num_draws, N, T, D), groups (num_draws, J, n), with NaN in
+          padding; tables of counts of documents, (num_draws, documents, words); graphs (num_draws,
+          graphs, N, N); for models of your own the result of `sample`. Missing entries are drawn
+          too. `forecast` continues sequences.
 
         Raises:
-          ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not fit in memory; a
-            model that does not say how data are drawn.
+          ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not
+            fit in memory; a model that does not say how data are drawn.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -252,25 +280,28 @@ class Fit(NamedTuple):
         >>> fit.predictive(jax.random.key(1), 100, like=7).shape
         (100, 7, 1)
         """
-        return predictive.drawn(self, key, num_draws, in_order_of(self.columns, like, "like"), groups)
+        return predictive.drawn(
+            self, key, num_draws, in_order_of(self.columns, like, "like"), groups
+        )
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
         """Draws of the next observations of sequences, from their predictive distribution.
 
-        For each draw, globals are drawn from their posterior (or are their points), the state at the end of a sequence
-        from q given the sequence, then state after state and observation after observation.
+        For each draw, globals are drawn from their posterior (or are their points), the state at
+        the end of a sequence from q given the sequence, then state after state and observation
+        after observation.
 
         Args:
           key: random key of the draws.
           num_draws: number of draws.
-          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One without steps is begun
-            anew.
+          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One without
+            steps is begun anew.
           num_steps: number of observations that follow each sequence.
 
         Returns:
-          (num_draws, N, num_steps, D). Their means, quantiles and shares are forecasts with their uncertainty:
-          `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals (`emission.categorical`) have the
-          total of the last step.
+          (num_draws, N, num_steps, D). Their means, quantiles and shares are forecasts with their
+          uncertainty: `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals
+          (`emission.categorical`) have the total of the last step.
 
         Raises:
           ValueError: a model or data without sequences; draws that do not fit in memory.
@@ -295,13 +326,14 @@ class Fit(NamedTuple):
         num_draws: int = 1000,
         groups: Literal["new", "same"] = "new",
     ) -> tuple[PyTree, PyTree]:
-        """Central intervals of each observation, from draws of `predictive`: low and high ends, each like one draw.
+        """Central intervals of each observation, from draws of `predictive`: low and high ends,
+        each like one draw.
 
         Args:
           key, like, groups: see `predictive`.
           level: probability of the intervals.
-          num_draws: number of draws, whose quantiles the ends are. With 1,000, those of a 90 % interval have 5 ± 0.7 %
-            beyond them.
+          num_draws: number of draws, whose quantiles the ends are. With 1,000, those of a 90 %
+            interval have 5 ± 0.7 % beyond them.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=1))
@@ -316,25 +348,37 @@ class Fit(NamedTuple):
         both = jax.tree.map(ends, draws)
         return jax.tree.map(lambda x: x[0], both), jax.tree.map(lambda x: x[1], both)
 
-    def to_arviz(self, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
-        """Independent draws of the posterior for ArviZ: plots, summaries, files (Kumar et al. 2019).
+    def to_arviz(
+        self,
+        key: PRNGKeyArray,
+        num_draws: int = 1000,
+        *,
+        data: Any = None,
+        predictive_of: Any = None,
+    ) -> Any:
+        """Independent draws of the posterior for ArviZ: plots, summaries, files (Kumar et al.
+        2019).
 
-        They are draws of q, so diagnostics of Markov chains (R-hat, effective sample sizes) are always good, and say
-        nothing of q.
+        They are draws of q, so diagnostics of Markov chains (R-hat, effective sample sizes) are
+        always good, and say nothing of q.
 
         Args:
           key: random key of the draws.
           num_draws: number of draws, as one chain.
-          data: data that a density was fitted to, if it reads any: without them its `lp` is not known.
-          predictive_of: data to replicate (`predictive` with groups="same"), for ArviZ's posterior predictive checks:
-            they add the groups `posterior_predictive`, with as many draws of data, and `observed_data`.
+          data: data that a density was fitted to, if it reads any: without them its `lp` is not
+              known.
+          predictive_of: data to replicate (`predictive` with groups="same"), for ArviZ's posterior
+              predictive checks:
+            they add the groups `posterior_predictive`, with as many draws of data, and
+            `observed_data`.
 
         Returns:
-          `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior` has each variable as
-          (1, num_draws, *shape); parts of a variable that is a tree are named `variable.part`. Of a `vijax.glmm` it
-          has the effects of groups, by Bambi's names ("1|g", along "g__factor_dim"). A density has a group
-          `sample_stats`: `lq`, log q of the free coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`).
-          Attributes name version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
+          `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior`
+          has each variable as (1, num_draws, *shape); parts of a variable that is a tree are named
+          `variable.part`. Of a `vijax.glmm` it has the effects of groups, by Bambi's names ("1|g",
+          along "g__factor_dim"). A density has a group `sample_stats`: `lq`, log q of the free
+          coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`). Attributes name
+          version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 
         Raises:
           ValueError: no draw is asked for; data for a model that is no density.
@@ -349,7 +393,9 @@ class Fit(NamedTuple):
         """
         return to_arviz(self, key, num_draws, data=data, predictive_of=predictive_of)
 
-    def topics(self, vocabulary: Sequence[str] | None = None, num_words: int = 10) -> list[list[str]]:
+    def topics(
+        self, vocabulary: Sequence[str] | None = None, num_words: int = 10
+    ) -> list[list[str]]:
         """The most probable words of each topic, best first.
 
         Args:
@@ -357,20 +403,34 @@ class Fit(NamedTuple):
           num_words: how many.
 
         Raises:
-          ValueError: the model has no topics, or the vocabulary has another length, or the fit's words in another
-            order; None, and the fit knows ids alone.
+          ValueError: the model has no topics, or the vocabulary has another length, or the fit's
+            words in another order; None, and the fit knows ids alone.
         """
         if vocabulary is None:
             remedy = "Pass the words by id, as corpus.vocabulary."
-            require(self.vocabulary is not None, "vocabulary", "words", "none, and data without words", remedy)
+            require(
+                self.vocabulary is not None,
+                "vocabulary",
+                "words",
+                "none, and data without words",
+                remedy,
+            )
             vocabulary = self.vocabulary or ()
         probabilities = np.asarray(self._topics().mean())
         num_known = probabilities.shape[1]
         require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
         if self.vocabulary is not None and vocabulary is not self.vocabulary:
-            is_moved = tuple(vocabulary) != self.vocabulary and sorted(vocabulary) == sorted(self.vocabulary)
+            is_moved = tuple(vocabulary) != self.vocabulary and sorted(vocabulary) == sorted(
+                self.vocabulary
+            )
             remedy = "Leave it out, or pass that of the data of the fit."
-            require(not is_moved, "vocabulary", "the words of the fit in their order", "another order", remedy)
+            require(
+                not is_moved,
+                "vocabulary",
+                "the words of the fit in their order",
+                "another order",
+                remedy,
+            )
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
 
@@ -385,14 +445,16 @@ class Fit(NamedTuple):
         """Expected topic proportions of documents, in their order, at the posterior.
 
         Args:
-          documents: anything `vijax.data.read` reads. Words are those of the fit, by their names; others are left out,
-            with a warning. Counts without words are over those of the fit, in their order.
+          documents: anything `vijax.data.read` reads. Words are those of the fit, by their names;
+            others are left out, with a warning. Counts without words are over those of the fit, in
+            their order.
           key: random key of an E-step that draws.
           batch_size: documents at a time.
           progress: called after each batch with the number of documents that are done.
 
         Raises:
-          ValueError: the model has no topics, or the documents have no word of the fit, or counts of others.
+          ValueError: the model has no topics, or the documents have no word of the fit, or counts
+              of others.
         """
         spec = self.alg.spec
         spec.model.answer("transform")
@@ -404,9 +466,10 @@ class Fit(NamedTuple):
         return inferred_of_documents(shares_of, spec, *at, corpus, key, batch_size, progress)
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
-        """The optimised locals of data at the posterior: for models made by `energy_model` their factors by name, one
-        for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's responsibilities). Under a Gibbs E-step,
-        locals that depend on each other are the conditionals of its last sweep, not marginals.
+        """The optimised locals of data at the posterior: for models made by `energy_model` their
+        factors by name, one for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's
+        responsibilities). Under a Gibbs E-step, locals that depend on each other are the
+        conditionals of its last sweep, not marginals.
 
         Args:
           data: data as `vijax.fit` takes them (arrays with one leading axis of groups).
@@ -422,7 +485,8 @@ class Fit(NamedTuple):
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
-        """Held-out score with its standard error, by the usual measure of such models: document completion for LDA.
+        """Held-out score with its standard error, by the usual measure of such models: document
+        completion for LDA.
 
         Raises:
           ValueError: the model has no such measure.
@@ -437,11 +501,12 @@ class Fit(NamedTuple):
         return score(self.state.hyper, self.estimates, data, key)
 
     def predict(self, inputs: Any, **how: Any) -> Any:
-        """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new inputs; of a regression
-        by a formula its `Prediction` of new rows.
+        """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new
+        inputs; of a regression by a formula its `Prediction` of new rows.
 
         Args:
-          inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior, inputs, y)`.
+          inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior,
+              inputs, y)`.
           **how: for a regression by a formula the key and the level, as `Glmm.predict` has them.
 
         Raises:
@@ -456,7 +521,8 @@ class Fit(NamedTuple):
         return self.alg.spec.model.answer("predict")(self, inputs, **how)
 
     def in_words(self, documents: Any, where: str = "documents") -> Any:
-        """Documents (of `hpf` users) over the words of the fit, a `vijax.data.Corpus`: see `transform`.
+        """Documents (of `hpf` users) over the words of the fit, a `vijax.data.Corpus`: see
+        `transform`.
 
         Args:
           documents: anything `vijax.data.read` reads.

@@ -13,14 +13,18 @@ from vijax.data.loader import Loader
 from vijax.tree import as_arrays
 
 NUMBERS = 1 << 28
-"""The numbers of the longest axis of the globals for each group of a batch, up to which nothing is asked."""
+"""The numbers of the longest axis of the globals for each group of a batch, up to which nothing is
+asked."""
 
 
 def check_room(model: Model, loader: Loader) -> None:
-    """Raises ValueError where the locals of a batch, such as the probabilities of all components in each row, do not
-    fit in free memory. It is asked of models whose axes are long beside that, and costs a trace."""
+    """Raises ValueError where the locals of a batch, such as the probabilities of all components in
+    each row, do not fit in free memory. It is asked of models whose axes are long beside that, and
+    costs a trace."""
     has_locals = model.by_entry is None and model.free is None
-    if not has_locals or not loader.num_groups or not loader.steps_per_epoch:  # the length of a stream is not known
+    if (
+        not has_locals or not loader.num_groups or not loader.steps_per_epoch
+    ):  # the length of a stream is not known
         return
     groups = -(-loader.num_groups // loader.steps_per_epoch)
     prior = jax.eval_shape(model.prior, as_arrays(dict(model.hyper)))
@@ -29,7 +33,9 @@ def check_room(model: Model, loader: Loader) -> None:
         return
     numbers = _numbers_of_locals(model, next(iter(loader.batches(0, 1))))
     what = f"{groups:,} groups at each step of a model whose longest axis is {longest:,}"
-    require_room("batch_size", what, numbers, "Take smaller batches, or fewer components, states or topics.")
+    require_room(
+        "batch_size", what, numbers, "Take smaller batches, or fewer components, states or topics."
+    )
 
 
 def _numbers_of_locals(model: Model, batch: Any) -> int:

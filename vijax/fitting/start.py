@@ -1,4 +1,5 @@
-"""The state that a run begins with, made by one program, which is compiled quickly for it runs once."""
+"""The state that a run begins with, made by one program, which is compiled quickly for it runs
+once."""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ READS_VALUES = (
 
 
 def copied(state: Any) -> Any:
-    """A copy of a state that chunks may consume: the caller keeps the original, and no two leaves share a buffer.
-    Tables in files stay there."""
+    """A copy of a state that chunks may consume: the caller keeps the original, and no two leaves
+    share a buffer. Tables in files stay there."""
     leaves, structure = jax.tree.flatten(state)
     copies = iter(_copied([x for x in leaves if not isinstance(x, StoredRows)]))
-    return jax.tree.unflatten(structure, [x if isinstance(x, StoredRows) else next(copies) for x in leaves])
+    return jax.tree.unflatten(
+        structure, [x if isinstance(x, StoredRows) else next(copies) for x in leaves]
+    )
 
 
 @quick_jit
@@ -42,12 +45,16 @@ def _copied(leaves: list[Any]) -> list[Any]:
 
 
 def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more: Hyper) -> Any:
-    """The state of step 0, to be consumed. The first batch serves models whose start depends on the data; `hyper` are
-    the values of all points, and `more` those that the state does not hold (`vijax.contract.general.constants`)."""
+    """The state of step 0, to be consumed. The first batch serves models whose start depends on the
+    data; `hyper` are the values of all points, and `more` those that the state does not hold
+    (`vijax.contract.general.constants`)."""
     batch = next(iter(loader.batches(0, 1)))
     known = None
     if isinstance(batch, Minibatch) and any(own.of_groups for own in alg.wrappers):
-        known, batch = float(batch.num_groups or loader.num_groups), batch._replace(num_groups=None)  # a shape
+        known, batch = (
+            float(batch.num_groups or loader.num_groups),
+            batch._replace(num_groups=None),
+        )  # a shape
     elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which states this, also where it is traced
     model = alg.spec.model

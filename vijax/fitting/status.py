@@ -15,15 +15,18 @@ class Status(enum.StrEnum):
     STOPPED = "stopped by a callback"
     INTERRUPTED = "interrupted; go on with vijax.fit(..., state=fit.state)"
     DIVERGED = (
-        "diverged: too many steps in a row were not finite and were skipped; the last good state is kept. "
+        "diverged: too many steps in a row were not finite and were skipped; the last good state "
+        "is kept. "
         "Try smaller steps, a ramp, or check the data for extreme values"
     )
     MOSTLY_SKIPPED = (
-        "failed: most steps were not finite and were skipped; the posterior rests on the others alone. "
+        "failed: most steps were not finite and were skipped; the posterior rests on the others "
+        "alone. "
         "Try smaller steps, a ramp, or check the data for extreme values"
     )
     UNBOUNDED = (
-        "unbounded: the bound grows without limit, for the density is improper. Give every variable a proper prior"
+        "unbounded: the bound grows without limit, for the density is improper. Give every "
+        "variable a proper prior"
     )
 
 
@@ -36,12 +39,13 @@ class SkippedStepsWarning(UserWarning):
 
 
 class ForgottenWarning(UserWarning):
-    """The memory of a state was of other data than the fit that goes on from it, and was begun anew."""
+    """The memory of a state was of other data than the fit that goes on from it, and was begun
+    anew."""
 
 
 class DivergedError(ArithmeticError):
-    """A fit whose steps were not finite, too many in a row or most of them, or whose bound grows without limit; `fit`
-    holds the last good state."""
+    """A fit whose steps were not finite, too many in a row or most of them, or whose bound grows
+    without limit; `fit` holds the last good state."""
 
     def __init__(self, fit: Any):
         super().__init__(fit.verdict)
@@ -49,7 +53,8 @@ class DivergedError(ArithmeticError):
 
 
 def skipped_text(num_skipped: int, num_steps: int, names: Sequence[str] = ()) -> str:
-    """The number of skipped steps, in words, and the globals that caused them; empty where none were skipped.
+    """The number of skipped steps, in words, and the globals that caused them; empty where none
+    were skipped.
 
     >>> skipped_text(3, 125)
     '3 of 125 steps were not finite and were skipped'
@@ -57,4 +62,8 @@ def skipped_text(num_skipped: int, num_steps: int, names: Sequence[str] = ()) ->
     '1 of 9 steps were not finite and were skipped, in gradients of rate and scale'
     """
     of = f", in gradients of {' and '.join(names)}" if names else ""
-    return f"{num_skipped} of {num_steps} steps were not finite and were skipped{of}" if num_skipped else ""
+    return (
+        f"{num_skipped} of {num_steps} steps were not finite and were skipped{of}"
+        if num_skipped
+        else ""
+    )

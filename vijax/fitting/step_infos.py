@@ -18,9 +18,9 @@ Kind = tuple[tuple[int, ...], np.dtype]
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """Infos of many steps, those of one shape and dtype in one table. A small step is some dozens of calls of a
-    fraction of a microsecond, to which a separate column for each number would add a fifth; and few arrays come to the
-    host sooner than many.
+    """Infos of many steps, those of one shape and dtype in one table. A small step is some dozens
+    of calls of a fraction of a microsecond, to which a separate column for each number would add a
+    fifth; and few arrays come to the host sooner than many.
 
     >>> told = Told.empty(5, {"a": 1.0, "b": 2, "c": 3.0}).with_row(4, {"a": 7.0, "b": 8, "c": 9.0})
     >>> {name: np.asarray(column).tolist()[-2:] for name, column in told.infos().items()}
@@ -36,7 +36,10 @@ class Told:
         """A table with rows of zeros for infos like this one."""
         leaves, structure = jax.tree.flatten(info)
         kinds = tuple((np.shape(x), np.dtype(jnp.result_type(x))) for x in leaves)
-        tables = (jnp.zeros((length, kinds.count((shape, d)), *shape), d) for shape, d in dict.fromkeys(kinds))
+        tables = (
+            jnp.zeros((length, kinds.count((shape, d)), *shape), d)
+            for shape, d in dict.fromkeys(kinds)
+        )
         return cls(tuple(tables), kinds, structure)
 
     def with_row(self, i: Int[Array, ""] | int, info: Any) -> Self:
@@ -51,7 +54,9 @@ class Told:
         """Each number along a leading axis of steps; views, where the tables are NumPy arrays."""
         tables = dict(zip(dict.fromkeys(self.kinds), self.tables, strict=True))
         columns = {kind: iter(range(table.shape[1])) for kind, table in tables.items()}
-        return jax.tree.unflatten(self.structure, [tables[kind][:, next(columns[kind])] for kind in self.kinds])
+        return jax.tree.unflatten(
+            self.structure, [tables[kind][:, next(columns[kind])] for kind in self.kinds]
+        )
 
     def tree_flatten(self) -> tuple[tuple, tuple]:
         """The tables are its children."""

@@ -22,7 +22,14 @@ from vijax.xla.compiler import kept, quick_jit
 Named = dict[str, np.ndarray]
 
 
-def to_arviz(fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = None, predictive_of: Any = None) -> Any:
+def to_arviz(
+    fit: Any,
+    key: PRNGKeyArray,
+    num_draws: int = 1000,
+    *,
+    data: Any = None,
+    predictive_of: Any = None,
+) -> Any:
     """See `vijax.Fit.to_arviz`."""
     require_integers(num_draws=num_draws)
     arviz = load()
@@ -42,7 +49,9 @@ def to_arviz(fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, data: Any = 
         made, seen = replicated(fit, keys.fold_in(key, 1), num_draws, predictive_of)
         groups |= {"posterior_predictive": _one_chain(made), "observed_data": seen}
     given = {name: group for name, group in groups.items() if group}
-    is_tree = int(arviz.__version__.partition(".")[0]) >= 1  # from 1.0 on it keeps groups in an xarray.DataTree
+    is_tree = (
+        int(arviz.__version__.partition(".")[0]) >= 1
+    )  # from 1.0 on it keeps groups in an xarray.DataTree
     tree = arviz.from_dict(given, **axes) if is_tree else arviz.from_dict(**given, **axes)
     for name in given:
         tree[name].attrs.update(_attributes(fit))
@@ -59,11 +68,15 @@ def load() -> Any:
     """Imports ArviZ."""
     try:
         return require_extra("arviz", "arviz")
-    except FileNotFoundError:  # 0.23 loses a file where two processes first import it on one day; the second time works
+    except (
+        FileNotFoundError
+    ):  # 0.23 loses a file where two processes first import it on one day; the second time works
         return require_extra("arviz", "arviz")
 
 
-def draws_of_density(fit: Any, model: Model, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[dict, Named]:
+def draws_of_density(
+    fit: Any, model: Model, key: PRNGKeyArray, num_draws: int, data: Any
+) -> tuple[dict, Named]:
     """Draws of the variables, with known log p and log q at their free coordinates."""
     q, density = fit.posterior[Z], model.log_density
     z = coordinates(q, key, num_draws)
@@ -91,7 +104,9 @@ def _at(of: Callable[[], Any]) -> Callable[..., Any]:
 def _by_path(draws: Mapping[str, PyTree]) -> Named:
     """The arrays of trees, each by the name of its tree and its place in it."""
     paths, _ = jax.tree_util.tree_flatten_with_path(dict(draws))
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in paths}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in paths
+    }
 
 
 def _one_chain(draws: Named) -> Named:
@@ -101,9 +116,17 @@ def _one_chain(draws: Named) -> Named:
 def _attributes(fit: Any) -> dict[str, Any]:
     from vijax import __version__
 
-    said = {"inference_library": "vijax", "inference_library_version": __version__, "algorithm": fit.alg.spec.name}
+    said = {
+        "inference_library": "vijax",
+        "inference_library_version": __version__,
+        "algorithm": fit.alg.spec.name,
+    }
     if fit.report is None:
         return said
     report = fit.report
-    bound = {"elbo": report.elbo.value, "elbo_standard_error": report.elbo.standard_error, "gap": report.gap}
+    bound = {
+        "elbo": report.elbo.value,
+        "elbo_standard_error": report.elbo.standard_error,
+        "gap": report.gap,
+    }
     return {**said, "verdict": report.verdict, "khat": report.khat, **bound}

@@ -1,10 +1,9 @@
 """Births and merges of topics (after Hughes, Kim and Sudderth 2015).
 
-A birth divides the words that documents have of one topic: a document of these words alone, weighted by the share of
-the topic in each, is data for a small model, whose topics take the place of that one. So it does with the words of
-several topics that documents have together: where pieces of two topics have grown into one, no merge of two and no
-division of one can mend it.
-"""
+A birth divides the words that documents have of one topic: a document of these words alone,
+weighted by the share of the topic in each, is data for a small model, whose topics take the place
+of that one. So it does with the words of several topics that documents have together: where pieces
+of two topics have grown into one, no merge of two and no division of one can mend it."""
 
 from __future__ import annotations
 
@@ -61,25 +60,32 @@ def divided(
       batches: all documents, along a leading axis, and the words of each topic that they have.
       key: random key of the start of the small model.
       slots: 1 at these topics, 0 at others.
-      alone: at the start one document, drawn by its words of them, is alone in a topic of the small model, and all
-        others are in another; else the small model starts by itself.
+      alone: at the start one document, drawn by its words of them, is alone in a topic of the small
+        model, and all others are in another; else the small model starts by itself.
       most: laps at most.
 
     Returns:
       The posterior of the small model, and the size of each of its topics.
     """
-    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(q, batches.local)
+    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(
+        q, batches.local
+    )
     make = lambda step: step_jit(functools.partial(_words_of_topics, step, small.init))
     words = q[TOPICS].expected_stats().log
     given = words, shares, batches, key, jnp.asarray(slots, words.dtype), alone
     start, batch = kept(small.step, "words of topics", make)(*given)
     found = climb(small, start, batch, key, -jnp.inf, most).posterior
-    return found, counted(axes, found, small.spec.model.prior(tree.as_arrays(small.spec.model.hyper)))
+    return found, counted(
+        axes, found, small.spec.model.prior(tree.as_arrays(small.spec.model.hyper))
+    )
 
 
 def merge_terms(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, "K K"]:
-    """The gain of documents' bounds if topic b is merged into topic a, at [a, b]: without what words lose by it."""
-    return kept(alg.step, "merge terms", lambda step: step_jit(functools.partial(_merge_terms, step)))(q, batches)
+    """The gain of documents' bounds if topic b is merged into topic a, at [a, b]: without what
+    words lose by it."""
+    return kept(
+        alg.step, "merge terms", lambda step: step_jit(functools.partial(_merge_terms, step))
+    )(q, batches)
 
 
 def _merge_terms(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
@@ -114,7 +120,9 @@ def nearness(batches: Minibatch) -> Float[Array, "K K"]:
 
 def moved(local: Any, change: Float[np.ndarray, "L K"]) -> Any:
     """The words that documents have of each topic after a map of slots; None of other models."""
-    along = lambda words: jnp.tensordot(words, jnp.asarray(change, words.dtype), axes=(-1, 1), precision="highest")
+    along = lambda words: jnp.tensordot(
+        words, jnp.asarray(change, words.dtype), axes=(-1, 1), precision="highest"
+    )
     return jax.tree.map(along, local)
 
 
@@ -148,14 +156,17 @@ def _words_of_topics(
     data = tuple(of_topics(docs, flat(x)) for docs, x in zip(one.data, shares, strict=True))
     batch = one._replace(data=data)
     start = jax.lax.cond(
-        alone, lambda: _of_one(init(key, batch).posterior, model, key, batch), lambda: init(key, batch).posterior
+        alone,
+        lambda: _of_one(init(key, batch).posterior, model, key, batch),
+        lambda: init(key, batch).posterior,
     )
     batch = jax.tree.map(lambda x: x[None], batch)
     return start, batch._replace(local=first_words(model, batch))
 
 
 def _of_one(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Product:
-    """The start q, its last topic of the words of one document, its first of those of all others."""
+    """The start q, its last topic of the words of one document, its first of those of all
+    others."""
     topics: Any = model.prior(tree.as_arrays(model.hyper))[TOPICS]
     weights = jnp.concatenate([docs.weights * jnp.sum(docs.counts, 1) for docs in batch.data])
     chosen, begin = jax.random.categorical(key, jnp.log(weights)), 0
@@ -163,7 +174,9 @@ def _of_one(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Prod
     for docs in batch.data:
         is_one = jnp.arange(begin, begin + len(docs.words)) == chosen
         for i, rows in enumerate((~is_one, is_one)):
-            words = words.at[i, docs.words].add(docs.counts * jnp.where(rows, docs.weights, 0.0)[:, None])
+            words = words.at[i, docs.words].add(
+                docs.counts * jnp.where(rows, docs.weights, 0.0)[:, None]
+            )
         begin += len(docs.words)
     message = jnp.zeros_like(topics.concentration).at[jnp.array([0, -1])].add(words)
     return q.replace({TOPICS: type(topics)(topics.concentration + message)})

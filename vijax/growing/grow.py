@@ -1,5 +1,5 @@
-"""The loop of births, merges and deletes, each accepted by the exact bound (Hughes and Sudderth 2013; Hughes, Kim and
-Sudderth 2015)."""
+"""The loop of births, merges and deletes, each accepted by the exact bound (Hughes and Sudderth
+2013; Hughes, Kim and Sudderth 2015)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ HELD = 0.5
 """Observations from which a slot counts as in use."""
 LEAST_SLOTS = 8
 FEW, MANY = 2, 8
-"""Components into which a birth divides one; many where few have not helped, then twice as many, and so on."""
+"""Components into which a birth divides one; many where few have not helped, then twice as many,
+and so on."""
 NEAR = 5.0
-"""Merges of topics are tried that may lose less than this many nats: what a stick saves is not counted."""
+"""Merges of topics are tried that may lose less than this many nats: what a stick saves is not
+counted."""
 HOPELESS = 20.0
-"""A birth that loses more nats than this before any lap is not followed: its laps seldom make that good."""
+"""A birth that loses more nats than this before any lap is not followed: its laps seldom make that
+good."""
 
 
 def grow(
@@ -58,46 +61,52 @@ def grow(
     trim: bool = False,
     callbacks: Sequence[Callable[[Proposal], Any]] = (),
 ) -> Fit:
-    """Fits a model of as many components as the data ask for: births, merges and deletes (Hughes and Sudderth 2013).
+    """Fits a model of as many components as the data ask for: births, merges and deletes (Hughes
+    and Sudderth 2013).
 
-    A merge adds one component's data to another's; a delete hands a component's data to all others; a birth divides
-    the data of one, by a small model of its own: into two, and where nothing else has helped into more; and then the
-    words of several topics, which documents have together. Of states, transitions that no path has are tried again.
-    A candidate is given laps of the algorithm, and is accepted
-    where its bound is above that of the present fit after equally many laps. So the bound never falls. Moves go on in
-    rounds, until `patience` rounds one after the other have accepted none.
+    A merge adds one component's data to another's; a delete hands a component's data to all others;
+    a birth divides the data of one, by a small model of its own: into two, and where nothing else
+    has helped into more; and then the words of several topics, which documents have together. Of
+    states, transitions that no path has are tried again. A candidate is given laps of the
+    algorithm, and is accepted where its bound is above that of the present fit after equally many
+    laps. So the bound never falls. Moves go on in rounds, until `patience` rounds one after the
+    other have accepted none.
 
-    The model has a fixed number of slots for components. Where they are full it is doubled, and the programs are
-    compiled for the new number.
+    The model has a fixed number of slots for components. Where they are full it is doubled, and the
+    programs are compiled for the new number.
 
     Args:
-      make: number of slots -> model, such as `lambda k: vijax.models.dp_mixture(emission.full_gaussian(k, 2))`: a
-        mixture of a Dirichlet process, or a finite one, a hidden Markov model (`vijax.models.hmm`), or topics of a
-        hierarchical Dirichlet process (`vijax.models.hdp`). Where its prior
-        of the slots in use depends on their number, as that of transitions does, the bound changes when they are
-        doubled.
+      make: number of slots -> model, such as `lambda k:
+        vijax.models.dp_mixture(emission.full_gaussian(k, 2))`: a mixture of a Dirichlet process, or
+        a finite one, a hidden Markov model (`vijax.models.hmm`), or topics of a hierarchical
+        Dirichlet process (`vijax.models.hdp`). Where its prior of the slots in use depends on their
+        number, as that of transitions does, the bound changes when they are doubled.
       data: data of the model, in memory.
       key: random key of the start and of births.
       start: number of components at the start, by the model's own start.
-      algorithm: model -> the algorithm of laps, `vijax.cavi` or `lambda model: vijax.memoized(model, num_parts=10)`.
-      slots: number of slots at the start; unset: the least power of two with room for twice the components, and 8 at
-        least.
+      algorithm: model -> the algorithm of laps, `vijax.cavi` or `lambda model:
+          vijax.memoized(model, num_parts=10)`.
+      slots: number of slots at the start; unset: the least power of two with room for twice the
+        components, and 8 at least.
       most: number of slots that is not exceeded; births that have no room are not tried.
-      patience: rounds without an accepted move after which it ends. The first divides components in two, the second
-        also into eight, the third into sixteen, and so on: more find many small components. Of topics, four
-        together are divided into eight, then eight into sixteen.
+      patience: rounds without an accepted move after which it ends. The first divides components in
+        two, the second also into eight, the third into sixteen, and so on: more find many small
+        components. Of topics, four together are divided into eight, then eight into sixteen.
       laps_each: laps at most that a candidate, or the fit between moves, is given.
-      trim: at the end, a model of only as many slots as hold data (two at least), in which the fit settles again.
+      trim: at the end, a model of only as many slots as hold data (two at least), in which the fit
+          settles again.
       callbacks: called with each `Proposal`; one that returns true stops the run.
 
     Returns:
-      A `Fit` of the model of so many slots; components are in order of their sizes, empty slots last. Its trace has an
-      entry for each move that was tried, in the fields of `vijax.growing.Proposal`; the first is the start, the last
-      the end. `fit.trace["in_use"][-1]` is the number of components that hold data. A Ctrl-C lets the move under way
-      finish; the fit is then of what was accepted before, and `fit.status` says that it was interrupted.
+      A `Fit` of the model of so many slots; components are in order of their sizes, empty slots
+      last. Its trace has an entry for each move that was tried, in the fields of
+      `vijax.growing.Proposal`; the first is the start, the last the end. `fit.trace["in_use"][-1]`
+      is the number of components that hold data. A Ctrl-C lets the move under way finish; the fit
+      is then of what was accepted before, and `fit.status` says that it was interrupted.
 
     Raises:
-      ValueError: an algorithm other than these; more components at the start than `most`; a model without slots.
+      ValueError: an algorithm other than these; more components at the start than `most`; a model
+          without slots.
 
     >>> import numpy as np, vijax as vi
     >>> y = np.random.default_rng(0).normal(size=(90, 1)) + np.repeat([-9.0, 0.0, 9.0], 30)[:, None]
@@ -111,7 +120,13 @@ def grow(
     require_integers(start=start, most=most, patience=patience, laps_each=laps_each)
     size = max(LEAST_SLOTS, 1 << (2 * start - 1).bit_length()) if slots is None else slots
     size = min(size, most)
-    require(start <= size, "start", f"at most the number of slots, {size}", start, "Raise most, or slots.")
+    require(
+        start <= size,
+        "start",
+        f"at most the number of slots, {size}",
+        start,
+        "Raise most, or slots.",
+    )
     with interrupt_flag() as interrupted:
         growth = _Growth(make, algorithm, data, size, most, laps_each, callbacks, interrupted)
         key_start, key_rounds = jax.random.split(key)
@@ -146,7 +161,12 @@ class _Growth:
         callbacks: Sequence[Callable[[Proposal], Any]],
         interrupted: threading.Event | None = None,
     ):
-        self.make, self.algorithm, self.most, self.laps_each = functools.cache(make), algorithm, most, laps_each
+        self.make, self.algorithm, self.most, self.laps_each = (
+            functools.cache(make),
+            algorithm,
+            most,
+            laps_each,
+        )
         self.callbacks, self.is_told_to_stop, self.accepted = callbacks, False, 0
         self.interrupted = interrupted or threading.Event()
         self.proposals: list[Proposal] = []
@@ -154,14 +174,18 @@ class _Growth:
         loader = as_loader(data, self.alg.spec.model, None, 0, self.alg.spec.messages.num_parts)
         self.vocabulary = words_of(loader)
         count = loader.steps_per_epoch
-        self.batches = jax.tree.map(jax.device_put, stacked(iter(loader.batches(0, count)), count, count))
+        self.batches = jax.tree.map(
+            jax.device_put, stacked(iter(loader.batches(0, count)), count, count)
+        )
         self.key = jax.random.key(0)  # no step of these algorithms draws
         self.prior = self._prior(self.alg)
         self.axes = axes_of(self.prior, self._prior(self._small(FEW + (size == FEW))))
         self.of_documents = self.alg.spec.model.form.documents is not None
         self.is_chain = not self.of_documents and self._check_slots(size)
         self.q: Product
-        self.local = restarts.first_words(self.alg.spec.model, self.batches) if self.of_documents else None
+        self.local = (
+            restarts.first_words(self.alg.spec.model, self.batches) if self.of_documents else None
+        )
         self.elbo = -np.inf
 
     @property
@@ -169,7 +193,7 @@ class _Growth:
         """True where no more moves are wanted: a callback or a Ctrl-C said so."""
         return self.is_told_to_stop or self.interrupted.is_set()
 
-    # --- the start and the end ------------------------------------------------------------------------------------
+    # --- the start and the end --------------------------------------------------------------------
     def begin(self, key: PRNGKeyArray, start: int) -> None:
         """The first fit, of so many components."""
         alone = start == 1
@@ -207,9 +231,10 @@ class _Growth:
             state = state._replace(data=jnp.asarray(of_words(self.vocabulary)))
         return Fit(alg, state, {"step": steps, **trace}, status, vocabulary=self.vocabulary)
 
-    # --- moves ----------------------------------------------------------------------------------------------------
+    # --- moves ------------------------------------------------------------------------------------
     def sort(self) -> None:
-        """Components in order of their sizes, which sticks like best, where laps have changed it."""
+        """Components in order of their sizes, which sticks like best, where laps have changed
+        it."""
         _, change = self._sorted(np.eye(self.num_slots))
         if np.any(np.diff(self.counts) > HELD):
             self._try_change("sort", (), change)
@@ -220,7 +245,9 @@ class _Growth:
         while not self.stopped:
             gains = self._merge_gains()
             sizes = self.counts.round(2)
-            pairs = [p for p in pairs_to_merge(gains, self.used) if tuple(sizes[list(p)]) not in rejected]
+            pairs = [
+                p for p in pairs_to_merge(gains, self.used) if tuple(sizes[list(p)]) not in rejected
+            ]
             if not pairs:
                 return
             together = apart(pairs)
@@ -247,15 +274,16 @@ class _Growth:
         better = self.is_chain
         while better and not self.stopped:
             q = entered(self.axes, self.q, jnp.asarray(self.counts >= HELD, float))
-            # The weights at the top follow the entries, and the rows of states not in use follow these, a lap later.
+            # The weights at the top follow the entries, and the rows of states not in use follow
+            # these, a lap later.
             better = self._try("entries", (), q, np.eye(self.num_slots), laps.LEAST + 1)
 
     def births(self, key: PRNGKeyArray, quiet: int) -> None:
         """Births in each component that holds two observations or more, the largest first.
 
-        Each is divided in two, by the small model's own start, and from one observation alone, that which is explained
-        worst. After quiet rounds also into many, a topic with those near it, and from an observation at random.
-        """
+        Each is divided in two, by the small model's own start, and from one observation alone, that
+        which is explained worst. After quiet rounds also into many, a topic with those near it, and
+        from an observation at random."""
         left, number = [int(k) for k in self.used if self.counts[k] >= 2], 0
         ways = [
             (FEW, False),
@@ -302,21 +330,38 @@ class _Growth:
 
     def _row_of(self, key: PRNGKeyArray, slot: int, at_random: bool) -> int:
         """An observation of a slot."""
-        inside, bound = np.asarray(self.rows.slot).ravel() == slot, np.asarray(self.rows.bound).ravel()
+        inside, bound = (
+            np.asarray(self.rows.slot).ravel() == slot,
+            np.asarray(self.rows.bound).ravel(),
+        )
         if not at_random or not inside.any():
             return int(np.argmin(np.where(inside, bound, np.inf)))
         return int(np.flatnonzero(inside)[int(jax.random.randint(key, (), 0, inside.sum()))])
 
     def _birth(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
         """The new places of the old slots, where it is accepted."""
-        weights, small = jnp.where(self.rows.slot == slot, self.rows.share, 0.0), self._small(pieces)
+        weights, small = (
+            jnp.where(self.rows.slot == slot, self.rows.share, 0.0),
+            self._small(pieces),
+        )
         found = laps.divided(small, self.axes, key, self.batches, weights, seed, self.laps_each)
         return self._put(
-            np.array([slot]), pieces, found.posterior, np.asarray(found.sizes), small, float(found.entropy)
+            np.array([slot]),
+            pieces,
+            found.posterior,
+            np.asarray(found.sizes),
+            small,
+            float(found.entropy),
         )
 
     def _put(
-        self, slots: np.ndarray, pieces: int, found: Product, sizes: np.ndarray, small: Algorithm, entropy: float
+        self,
+        slots: np.ndarray,
+        pieces: int,
+        found: Product,
+        sizes: np.ndarray,
+        small: Algorithm,
+        entropy: float,
     ) -> np.ndarray | None:
         """Tries the pieces of some slots, of the small model, in these and in free slots."""
         held = np.argsort(-sizes)[: np.sum(sizes >= HELD)]
@@ -339,20 +384,35 @@ class _Growth:
             return None
         return order if self._try("birth", slots, q, shared) else None
 
-    def _birth_of_topics(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
-        """As `_birth`, of a topic and those nearest it, half as many as pieces; from one document where `seed` is not
-        below zero."""
+    def _birth_of_topics(
+        self, key: PRNGKeyArray, slot: int, pieces: int, seed: int
+    ) -> np.ndarray | None:
+        """As `_birth`, of a topic and those nearest it, half as many as pieces; from one document
+        where `seed` is not below zero."""
         small, alone = self._small(pieces), seed >= 0
         near = np.asarray(documents.nearness(self._data))[slot]
         far = np.where(self.used == slot, -np.inf, -near[self.used])
         slots = self.used[np.argsort(far, kind="stable")[: pieces // 2]]
-        given = self.axes, self.q, self._data, key, np.isin(np.arange(self.num_slots), slots), alone, self.laps_each
+        given = (
+            self.axes,
+            self.q,
+            self._data,
+            key,
+            np.isin(np.arange(self.num_slots), slots),
+            alone,
+            self.laps_each,
+        )
         found, sizes = documents.divided(self.alg, small, *given)
         return self._put(slots, pieces, found, np.asarray(sizes), small, 0.0)
 
-    def _birth_of_states(self, key: PRNGKeyArray, slot: int, pieces: int, seed: int) -> np.ndarray | None:
-        """As `_birth`, of a state of a chain; from one stretch of steps where `seed` is not below zero."""
-        if (pieces > FEW and self.num_slots - len(self.used) < pieces) or not self._make_room(pieces - 1):
+    def _birth_of_states(
+        self, key: PRNGKeyArray, slot: int, pieces: int, seed: int
+    ) -> np.ndarray | None:
+        """As `_birth`, of a state of a chain; from one stretch of steps where `seed` is not below
+        zero."""
+        if (pieces > FEW and self.num_slots - len(self.used) < pieces) or not self._make_room(
+            pieces - 1
+        ):
             return None
         free = np.setdiff1d(np.arange(self.num_slots), self.used)
         places = jnp.asarray(np.append(slot, free[: pieces - 1]))
@@ -361,7 +421,9 @@ class _Growth:
         sizes = np.asarray(laps.counted(self.axes, q, self.prior), float)
         if np.sum(sizes[np.asarray(places)] >= HELD) < 2:
             return None
-        if float(gain) < -HOPELESS and seed < 0:  # a stretch is seldom all of one state before any lap
+        if (
+            float(gain) < -HOPELESS and seed < 0
+        ):  # a stretch is seldom all of one state before any lap
             self._note("birth", (slot,), float(gain), False, 0)
             return None
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
@@ -381,10 +443,14 @@ class _Growth:
         q = laps.changed(self.axes, self.q, self.prior, jnp.asarray(change), self.prior)
         return self._try(move, components, q, change)
 
-    def _try(self, move: str, components: Any, q: Product, change: np.ndarray, least: int = laps.LEAST) -> bool:
-        """Takes a candidate that is better than the present fit after equally many laps; true where it did. The words
-        that documents have of each topic follow a map of slots."""
-        found = self._climb(q, documents.moved(self.local, change), self.elbo, self.laps_each, least)
+    def _try(
+        self, move: str, components: Any, q: Product, change: np.ndarray, least: int = laps.LEAST
+    ) -> bool:
+        """Takes a candidate that is better than the present fit after equally many laps; true where
+        it did. The words that documents have of each topic follow a map of slots."""
+        found = self._climb(
+            q, documents.moved(self.local, change), self.elbo, self.laps_each, least
+        )
         taken, better = int(found.laps), float(found.elbo) > self.elbo
         if better:
             ours = self._climb(self.q, self.local, -np.inf, taken, taken)
@@ -399,13 +465,17 @@ class _Growth:
         self._note(move, tuple(map(int, components)), gain, better, taken)
         return better
 
-    def _climb(self, q: Product, local: Any, target: float, most: int, least: int = laps.LEAST) -> laps.Climbed:
-        return laps.climb(self.alg, q, self.batches._replace(local=local), self.key, target, most, least)
+    def _climb(
+        self, q: Product, local: Any, target: float, most: int, least: int = laps.LEAST
+    ) -> laps.Climbed:
+        return laps.climb(
+            self.alg, q, self.batches._replace(local=local), self.key, target, most, least
+        )
 
     def _take(self, found: laps.Climbed) -> None:
         self.q, self.local, self.elbo = found.posterior, found.local, float(found.elbo)
 
-    # --- what they share ------------------------------------------------------------------------------------------
+    # --- what they share --------------------------------------------------------------------------
     @property
     def num_slots(self) -> int:
         """K."""
@@ -429,7 +499,9 @@ class _Growth:
 
     @functools.cached_property
     def _counts_of(self) -> tuple[Any, np.ndarray]:
-        if self.is_chain and STICKS in self.q:  # transitions have what sticks add, sticks no more than tables
+        if (
+            self.is_chain and STICKS in self.q
+        ):  # transitions have what sticks add, sticks no more than tables
             return self.q, np.asarray(laps.steps_in(self.alg, self.q, self.batches), float)
         return self.q, np.asarray(laps.counted(self.axes, self.q, self.prior), float)
 
@@ -445,8 +517,11 @@ class _Growth:
         """Slots that hold observations, in their order."""
         return np.flatnonzero(self.counts >= HELD)
 
-    def _sorted(self, change: np.ndarray, more: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """The place of each slot in order of sizes after a change, and the change with that order after it."""
+    def _sorted(
+        self, change: np.ndarray, more: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each slot in order of sizes after a change, and the change with that order
+        after it."""
         sizes = change @ self.counts + more
         order = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
         return order, _permuted(order) @ change
@@ -475,7 +550,9 @@ class _Growth:
 
     def _note(self, *said: Any) -> None:
         move, components, gain, accepted, taken = said
-        proposal = Proposal(move, components, gain, accepted, self.elbo, len(self.used), self.num_slots, taken)
+        proposal = Proposal(
+            move, components, gain, accepted, self.elbo, len(self.used), self.num_slots, taken
+        )
         self.proposals.append(proposal)
         asked = [callback(proposal) for callback in self.callbacks]
         self.is_told_to_stop |= any(asked)
@@ -486,19 +563,45 @@ class _Growth:
         remedy = "Such as algorithm=lambda model: vijax.memoized(model, num_parts=10)."
         wrapped = any(not isinstance(wrapper, Sized) for wrapper in alg.wrappers)
         is_process = spec.model.form.documents is None or STICKS in self._prior(alg)
-        require(is_process, "make", "a model of rows, or vijax.models.hdp", "another model of documents")
+        require(
+            is_process, "make", "a model of rows, or vijax.models.hdp", "another model of documents"
+        )
         known = spec.name in ("cavi", "memoized") and not wrapped and not spec.learn
-        require(known, "algorithm", "vijax.cavi or vijax.memoized, which learn no hyperparameters", spec.name, remedy)
+        require(
+            known,
+            "algorithm",
+            "vijax.cavi or vijax.memoized, which learn no hyperparameters",
+            spec.name,
+            remedy,
+        )
         exact = isinstance(spec.estep, EStep) and spec.estep.is_ascent
-        require(exact, "algorithm", "an E-step that ascends, whose bound is exact", repr(spec.estep))
+        require(
+            exact, "algorithm", "an E-step that ascends, whose bound is exact", repr(spec.estep)
+        )
         return of_spec(spec)
 
     def _check_slots(self, size: int) -> bool:
         """True where slots are the states of a chain."""
-        law = laps.classes_of(self.alg, self.prior, self.batches) if has_counts(self.axes, self.prior) else None
-        found = 0 if law is None else law.num_states if isinstance(law, MarkovChain) else law.num_classes
+        law = (
+            laps.classes_of(self.alg, self.prior, self.batches)
+            if has_counts(self.axes, self.prior)
+            else None
+        )
+        found = (
+            0
+            if law is None
+            else law.num_states
+            if isinstance(law, MarkovChain)
+            else law.num_classes
+        )
         expected = f"a model of {size} classes of observations, whose weights have a posterior"
-        require(found - size in (0, 1), "make", expected, "another", "Such as vijax.models.dp_mixture or mixture.")
+        require(
+            found - size in (0, 1),
+            "make",
+            expected,
+            "another",
+            "Such as vijax.models.dp_mixture or mixture.",
+        )
         return isinstance(law, MarkovChain)
 
     def _small(self, size: int) -> Algorithm:

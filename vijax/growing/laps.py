@@ -1,4 +1,5 @@
-"""Programs over data: laps of an algorithm from a posterior, the shares of slots, and the division of some."""
+"""Programs over data: laps of an algorithm from a posterior, the shares of slots, and the division
+of some."""
 
 from __future__ import annotations
 
@@ -25,11 +26,13 @@ LEAST = 2
 HOPE = 10
 """A candidate goes on while so many laps like its last would bring it level."""
 SETTLED = 1e-7
-"""A gain of a lap, relative to the bound, below which it has settled; in float32 four units in the last place."""
+"""A gain of a lap, relative to the bound, below which it has settled; in float32 four units in the
+last place."""
 
 
 def _work_of_laps(*args: Any) -> int:
-    """The work of all laps of a program, for `once_jit`: there are some thousand until growth ends."""
+    """The work of all laps of a program, for `once_jit`: there are some thousand until growth
+    ends."""
     return 1000 * numbers_in(args)
 
 
@@ -50,25 +53,40 @@ class Climbed(NamedTuple):
 
 
 def climb(
-    alg: Algorithm, q: Product, batches: Minibatch, key: PRNGKeyArray, target: float, most: int, least: int = LEAST
+    alg: Algorithm,
+    q: Product,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    target: float,
+    most: int,
+    least: int = LEAST,
 ) -> Climbed:
     """Laps of an algorithm over all data, from a posterior, until the bound has settled.
 
     Args:
       alg: the algorithm, whose bound after a lap is exact.
       q: where it starts; what the algorithm remembers is begun anew.
-      batches: the batches of a lap, along a leading axis; of documents with the words of each topic as `local`.
+      batches: the batches of a lap, along a leading axis; of documents with the words of each topic
+          as `local`.
       key: random key.
       target: it also ends where there is no hope to come up to this.
       most: laps at most.
       least: laps in any case.
     """
-    program = kept(alg.step, "climb", lambda step: once_jit(functools.partial(_climb, step), _work_of_laps))
+    program = kept(
+        alg.step, "climb", lambda step: once_jit(functools.partial(_climb, step), _work_of_laps)
+    )
     return program(q, batches, key, target, most, least)
 
 
 def _climb(
-    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, target: Any, most: Any, least: Any
+    step_of: weakref.ref,
+    q: Product,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    target: Any,
+    most: Any,
+    least: Any,
 ) -> Climbed:
     step: Any = step_of()
     spec = step.spec
@@ -105,7 +123,8 @@ def settled(elbo: Any) -> Any:
 
 
 class Rows(NamedTuple):
-    """Observations by their likeliest slot, each of shape (B, S); of sequences (B, S, T), but for the bounds.
+    """Observations by their likeliest slot, each of shape (B, S); of sequences (B, S, T), but for
+    the bounds.
 
     Attributes:
       slot: the likeliest slot; -1 of padding.
@@ -134,14 +153,18 @@ def _rows(step_of: weakref.ref, q: Product, batches: Minibatch) -> Rows:
         is_row = jnp.sum(probs, -1) > 0.5  # not of padded steps
         if batch.weights is not None:
             is_row &= jnp.expand_dims(batch.weights > 0, range(1, is_row.ndim))
-        return Rows(jnp.where(is_row, jnp.argmax(probs, -1), -1), jnp.max(probs, -1), found.per_group)
+        return Rows(
+            jnp.where(is_row, jnp.argmax(probs, -1), -1), jnp.max(probs, -1), found.per_group
+        )
 
     return jax.lax.map(of, batches)
 
 
 def steps_in(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, " K"]:
     """The expected number of steps in each state of a chain."""
-    return kept(alg.step, "steps", lambda step: step_jit(functools.partial(_steps_in, step)))(q, batches)
+    return kept(alg.step, "steps", lambda step: step_jit(functools.partial(_steps_in, step)))(
+        q, batches
+    )
 
 
 def _steps_in(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
@@ -158,11 +181,13 @@ def _steps_in(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
 
 
 def classes_of(alg: Algorithm, q: Product, batches: Minibatch) -> Any:
-    """The law of the one class of an observation, or of the states of a sequence, as shapes; None where its locals are
-    others."""
+    """The law of the one class of an observation, or of the states of a sequence, as shapes; None
+    where its locals are others."""
     spec, batch = alg.spec, jax.tree.map(lambda x: x[0], batches)
     hyper = tree.as_arrays(spec.model.hyper)
-    bound = lambda: spec.model.local_elbo(hyper, spec.point(q), batch, jax.random.key(0), spec.estep).local
+    bound = lambda: (
+        spec.model.local_elbo(hyper, spec.point(q), batch, jax.random.key(0), spec.estep).local
+    )
     local = jax.eval_shape(bound)
     known = isinstance(local, dict) and len(local) == 1
     law = next(iter(local.values())) if known else None
@@ -200,16 +225,25 @@ def divided(
       key: random key of the start.
       batches: all data, as `climb` has them.
       weights: the weight of each observation.
-      seed: the place of one observation, which at the start is alone in its component, all others in another; below
-        zero the model starts by itself.
+      seed: the place of one observation, which at the start is alone in its component, all others
+        in another; below zero the model starts by itself.
       most: laps at most.
     """
-    make = lambda step: once_jit(functools.partial(_divided, step, alg.init), _work_of_laps, static_argnums=0)
+    make = lambda step: once_jit(
+        functools.partial(_divided, step, alg.init), _work_of_laps, static_argnums=0
+    )
     return kept(alg.step, "divided", make)(axes, key, batches, weights, seed, most)
 
 
 def _divided(
-    step_of: weakref.ref, init: Any, axes: Axes, key: Any, batches: Minibatch, weights: Array, seed: Any, most: Any
+    step_of: weakref.ref,
+    init: Any,
+    axes: Axes,
+    key: Any,
+    batches: Minibatch,
+    weights: Array,
+    seed: Any,
+    most: Any,
 ) -> Division:
     step: Any = step_of()
     model = step.spec.model
@@ -231,12 +265,14 @@ def _divided(
     start = jax.lax.cond(seed >= 0, alone, usual) if is_row else usual()
     one = jax.tree.map(lambda x: x[None], batch)
     found = _climb(step_of, start, one, key, -jnp.inf, most, LEAST)
-    classes = model.local_elbo(hyper, step.spec.point(found.posterior), batch, key, step.spec.estep).local
+    classes = model.local_elbo(
+        hyper, step.spec.point(found.posterior), batch, key, step.spec.estep
+    ).local
     entropy = weighted_sum(flat(weights), next(iter(classes.values())).entropy())
     return Division(found.posterior, counts_of(axes, found.posterior, prior), entropy)
 
 
-# --- programs of posteriors alone ---------------------------------------------------------------------------------
+# --- programs of posteriors alone -----------------------------------------------------------------
 @functools.partial(once_jit, static_argnums=0)
 def changed(axes: Axes, q: Product, prior: Product, change: Array, new: Product) -> Product:
     """`slots.mapped`, compiled."""
@@ -245,14 +281,22 @@ def changed(axes: Axes, q: Product, prior: Product, change: Array, new: Product)
 
 @functools.partial(once_jit, static_argnums=0)
 def filled(
-    axes: Axes, q: Product, prior: Product, change: Array, small: Product, small_prior: Product, places: Array
+    axes: Axes,
+    q: Product,
+    prior: Product,
+    change: Array,
+    small: Product,
+    small_prior: Product,
+    places: Array,
 ) -> tuple[Product, Float[Array, ""]]:
-    """`changed`, and the components of a small posterior added in the places that a map from its slots names; and what
-    `slots.scored` gains by it, beside all of them in one place."""
+    """`changed`, and the components of a small posterior added in the places that a map from its
+    slots names; and what `slots.scored` gains by it, beside all of them in one place."""
     named = Product({name: prior[name] for name in small})
     ours = tuple((name, where) for name, where in axes if name in small)
     left = mapped(axes, q, prior, change, prior)
-    added = lambda places: joined(axes, left, mapped(ours, small, small_prior, places, named), prior)
+    added = lambda places: joined(
+        axes, left, mapped(ours, small, small_prior, places, named), prior
+    )
     together = jnp.zeros_like(places).at[jnp.argmax(places[:, 0])].set(1.0)
     return added(places), scored(added(places), prior) - scored(added(together), prior)
 

@@ -1,11 +1,10 @@
-"""Laps of topics whose documents keep the words that they have of each topic, and are begun anew where that is better
-(after Hughes, Kim and Sudderth 2015, section 3.3).
+"""Laps of topics whose documents keep the words that they have of each topic, and are begun anew
+where that is better (after Hughes, Kim and Sudderth 2015, section 3.3).
 
-The bound of a document has many optima. So a lap evaluates each document from three starts, at the same globals: from
-where it was; from an even start; and from where it was without one of its topics, which takes turns lap after lap. It
-keeps the one whose bound is highest. The first is never below the document's bound of the lap before. So no lap lowers
-the bound.
-"""
+The bound of a document has many optima. So a lap evaluates each document from three starts, at the
+same globals: from where it was; from an even start; and from where it was without one of its
+topics, which takes turns lap after lap. It keeps the one whose bound is highest. The first is never
+below the document's bound of the lap before. So no lap lowers the bound."""
 
 from __future__ import annotations
 
@@ -33,7 +32,8 @@ FEWEST = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Onward(MixedMembership):
-    """Begins at the given locals as they are: the model's own coordinate ascent goes on from there."""
+    """Begins at the given locals as they are: the model's own coordinate ascent goes on from
+    there."""
 
     is_ascent: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
@@ -55,7 +55,13 @@ class Onward(MixedMembership):
         return self.usual.docs_per_chunk(num_slots, num_topics)
 
     def mixed_membership(
-        self, likelihood: Array, counts: Array, alpha: Array, key: Any, max_tokens: int, start: Array | None = None
+        self,
+        likelihood: Array,
+        counts: Array,
+        alpha: Array,
+        key: Any,
+        max_tokens: int,
+        start: Array | None = None,
     ) -> Locals:
         """The start itself."""
         assert start is not None
@@ -78,10 +84,15 @@ def step_from(
     best = best_of_starts(spec, state.hyper, stats, batch, key, turn)
     onward = of_spec(spec._replace(estep=Onward(spec.estep))).step
     after, info = onward(key, state._replace(local=best.local), batch)
-    return after._replace(local=None), (info, words_of(after.local, Shared.of(state.hyper, stats).x))
+    return after._replace(local=None), (
+        info,
+        words_of(after.local, Shared.of(state.hyper, stats).x),
+    )
 
 
-def best_of_starts(spec: Any, hyper: Any, stats: Any, batch: Minibatch, key: PRNGKeyArray, turn: Any) -> LocalElbo:
+def best_of_starts(
+    spec: Any, hyper: Any, stats: Any, batch: Minibatch, key: PRNGKeyArray, turn: Any
+) -> LocalElbo:
     """The bounds and locals of documents, each from the best of its starts; see `step_from`."""
     x, onward = Shared.of(hyper, stats).x, Onward(spec.estep)
 
@@ -93,7 +104,9 @@ def best_of_starts(spec: Any, hyper: Any, stats: Any, batch: Minibatch, key: PRN
     fewer = tuple(without_one(n, turn) for n in words_of(now.local, x))
     best = better(now, found(fewer, onward))
     # By far the dearest of the starts
-    return jax.lax.cond(turn % EVERY == 0, lambda: better(best, found(None, spec.estep)), lambda: best)
+    return jax.lax.cond(
+        turn % EVERY == 0, lambda: better(best, found(None, spec.estep)), lambda: best
+    )
 
 
 def words_of(local: Any, x: Float[Array, " K"]) -> Any:
@@ -105,13 +118,17 @@ def better(one: LocalElbo, other: LocalElbo) -> LocalElbo:
     """Each document's bound and locals where its bound is higher."""
     wins = tuple(b > a for a, b in zip(one.per_group, other.per_group, strict=True))
     pick = lambda a, b: tuple(
-        jnp.where(jnp.expand_dims(w, range(1, x.ndim)), y, x) for w, x, y in zip(wins, a, b, strict=True)
+        jnp.where(jnp.expand_dims(w, range(1, x.ndim)), y, x)
+        for w, x, y in zip(wins, a, b, strict=True)
     )
-    return one._replace(per_group=pick(one.per_group, other.per_group), local=pick(one.local, other.local))
+    return one._replace(
+        per_group=pick(one.per_group, other.per_group), local=pick(one.local, other.local)
+    )
 
 
 def without_one(words: Float[Array, "D K"], turn: Any) -> Float[Array, "D K"]:
-    """The words of each topic but for one that each document has words of: the smallest first, by turns.
+    """The words of each topic but for one that each document has words of: the smallest first, by
+    turns.
 
     >>> without_one(jnp.array([[7.0, 0.1, 3.0], [0.0, 9.0, 0.0]]), 1).tolist()
     [[0.0, 0.10000000149011612, 3.0], [0.0, 0.0, 0.0]]

@@ -1,11 +1,12 @@
 """Moves of hidden Markov models.
 
-Births divide the steps of one state among several (Hughes, Stephenson and Sudderth 2015). The likeliest state of each
-step is relabelled where it is the one to be divided: by k-means on the observations, or a stretch of a sequence becomes
-a state of its own. The paths that result give the globals, transitions included.
+Births divide the steps of one state among several (Hughes, Stephenson and Sudderth 2015). The
+likeliest state of each step is relabelled where it is the one to be divided: by k-means on the
+observations, or a stretch of a sequence becomes a state of its own. The paths that result give the
+globals, transitions included.
 
-Entries bring back transitions that laps cannot. Where no path has one, E log pi is psi of a concentration near zero,
-some -1,000: paths go another way, and the optimum is one of paths that do.
+Entries bring back transitions that laps cannot. Where no path has one, E log pi is psi of a
+concentration near zero, some -1,000: paths go another way, and the optimum is one of paths that do.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def relabelled(
     places: Int[Array, " J"],
     by_stretch: bool = False,
 ) -> tuple[Product, Float[Array, ""]]:
-    """The globals of the likeliest paths in which the steps of a state are divided; the gain of `slots.scored` by it.
+    """The globals of the likeliest paths in which the steps of a state are divided; the gain of
+    `slots.scored` by it.
 
     Args:
       alg: an algorithm of the model.
@@ -51,15 +53,21 @@ def relabelled(
       key: random key of k-means, or of the stretch.
       slot: the state that is divided.
       places: the slots of its pieces.
-      by_stretch: the steps of a stretch, drawn by its length and by the step in its middle, are the second piece, and
-        all others the first.
+      by_stretch: the steps of a stretch, drawn by its length and by the step in its middle, are the
+        second piece, and all others the first.
     """
     make = lambda step: step_jit(functools.partial(_relabelled, step))
     return kept(alg.step, "relabelled", make)(q, batches, key, slot, places, by_stretch)
 
 
 def _relabelled(
-    step_of: weakref.ref, q: Product, batches: Minibatch, key: PRNGKeyArray, slot: Any, places: Array, by_stretch: Any
+    step_of: weakref.ref,
+    q: Product,
+    batches: Minibatch,
+    key: PRNGKeyArray,
+    slot: Any,
+    places: Array,
+    by_stretch: Any,
 ) -> tuple[Product, Array]:
     step: Any = step_of()
     spec = step.spec
@@ -70,7 +78,9 @@ def _relabelled(
     batch = Minibatch(jax.tree.map(flat, batches.data), None, flat(batches.weights))
     ((name, chain),) = model.local_elbo(hyper, spec.point(q), batch, key, spec.estep).local.items()
     path = jnp.argmax(chain.probs, -1)
-    inside = (path == slot) & (jnp.sum(chain.probs, -1) > 0.5) & (flat(batches.weights)[:, None] > 0)
+    inside = (
+        (path == slot) & (jnp.sum(chain.probs, -1) > 0.5) & (flat(batches.weights)[:, None] > 0)
+    )
     y = jax.tree.leaves(batch.data)[0]
     points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
     seen = ~jnp.isnan(points).any(axis=-1)
@@ -79,16 +89,23 @@ def _relabelled(
     labels = jax.lax.cond(
         by_stretch,
         lambda: stretch(key, inside).astype(jnp.int32),
-        lambda: nearest_labels(key, points, weights, len(places), ROUNDS).reshape(path.shape).astype(jnp.int32),
+        lambda: (
+            nearest_labels(key, points, weights, len(places), ROUNDS)
+            .reshape(path.shape)
+            .astype(jnp.int32)
+        ),
     )
     context = Context(energy, hyper, prior, batch)
-    of_path = lambda path: context.implied_by({name: jax.vmap(lambda q, z: q.stats(z))(chain, path)})
+    of_path = lambda path: context.implied_by(
+        {name: jax.vmap(lambda q, z: q.stats(z))(chain, path)}
+    )
     before, after = of_path(path), of_path(jnp.where(inside, places[labels], path))
     return after, scored(after, prior) - scored(before, prior)
 
 
 def stretch(key: PRNGKeyArray, inside: Bool[Array, "N T"]) -> Bool[Array, "N T"]:
-    """Steps about one that is drawn of those inside, in its sequence: a stretch of a length that is drawn too.
+    """Steps about one that is drawn of those inside, in its sequence: a stretch of a length that is
+    drawn too.
 
     >>> drawn = stretch(jax.random.key(0), jnp.arange(300).reshape(3, 100) >= 100)
     >>> int(jnp.sum(jnp.any(drawn, 1))), int(jnp.sum(drawn[0]))
@@ -104,7 +121,8 @@ def stretch(key: PRNGKeyArray, inside: Bool[Array, "N T"]) -> Bool[Array, "N T"]
 
 @functools.partial(step_jit, static_argnums=0)
 def entered(axes: Axes, q: Product, used: Float[Array, " K"]) -> Product:
-    """The posterior with one transition more from each state in use to each, and one start more in each.
+    """The posterior with one transition more from each state in use to each, and one start more in
+    each.
 
     Args:
       axes: see `slots.axes_of`.

@@ -1,4 +1,5 @@
-"""The bound of a batch, scaled to all groups; the entries that the batch reads; the first group that is not finite."""
+"""The bound of a batch, scaled to all groups; the entries that the batch reads; the first group
+that is not finite."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from vijax.inference.state import State
 
 
 def scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray) -> Callable:
-    """(stats, theta) -> the bound of all data, or of the part whose message is remembered; and what the model said."""
+    """(stats, theta) -> the bound of all data, or of the part whose message is remembered; and what
+    the model said."""
 
     def bound(stats: PyTree, theta: PyTree) -> tuple[Float[Array, ""], LocalElbo]:
         hyper = with_points(spec.model, state.hyper, theta)
@@ -46,12 +48,18 @@ def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
 
 def in_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """The posterior with the context that belongs to these hyperparameters."""
-    return posterior if model.by_entry is None else posterior.with_context(model.by_entry.context(hyper))
+    return (
+        posterior
+        if model.by_entry is None
+        else posterior.with_context(model.by_entry.context(hyper))
+    )
 
 
-def gradient_through_context(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> PyTree:
-    """The objective's gradient in the points that are learnt, at fixed natural parameters, which are relative to a
-    context that depends on these points."""
+def gradient_through_context(
+    spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree
+) -> PyTree:
+    """The objective's gradient in the points that are learnt, at fixed natural parameters, which
+    are relative to a context that depends on these points."""
     estimators, reads = spec.estimators(state.posterior), reads_of(spec, state, batch)
     key_global, key_local = jax.random.split(key)
     bound = scaled_bound(spec, state, batch, key_local)
@@ -66,9 +74,11 @@ def gradient_through_context(spec: Spec, key: PRNGKeyArray, state: State, batch:
     return jax.grad(objective)(theta)
 
 
-def first_bad(per_group: PyTree, weights: Any, reads: Mapping[str, Reads] = NOTHING) -> Int[Array, ""]:
-    """The place in the batch of the first group whose bound is not finite, or the entry that it reads; -1 if there is
-    none, or if the bounds are not in one array."""
+def first_bad(
+    per_group: PyTree, weights: Any, reads: Mapping[str, Reads] = NOTHING
+) -> Int[Array, ""]:
+    """The place in the batch of the first group whose bound is not finite, or the entry that it
+    reads; -1 if there is none, or if the bounds are not in one array."""
     if not isinstance(per_group, jax.Array) or per_group.ndim != 1:
         return jnp.full((), -1, jnp.int32)
     bad = ~jnp.isfinite(per_group)

@@ -1,10 +1,10 @@
-"""One step, composed of choices made for each global: E-step, estimand, estimator, update, step size.
+"""One step, composed of choices made for each global: E-step, estimand, estimator, update, step
+size.
 
     lambda <- update(lambda, eta + (N_t / S) sum_n m_n)
 
-`compose` is the only place where an algorithm is built; the names of the literature are rows of arguments to it
-(`vijax.algorithms`).
-"""
+`compose` is the only place where an algorithm is built; the names of the literature are rows of
+arguments to it (`vijax.algorithms`)."""
 
 from __future__ import annotations
 
@@ -54,26 +54,36 @@ WRAPPED = {
 }
 MOVED = {
     "hyper_optimizer": "It goes with the points: learn=vijax.learn('alpha', optimizer=...).",
-    "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for all at once.",
+    "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for "
+    "all at once.",
     "num_parts": "Give messages=vijax.messages.by_part(n), or take vijax.memoized(model, n).",
-    **{name: f"Wrap the algorithm: vijax.{how}. The rows, as vijax.svi, take it." for name, how in WRAPPED.items()},
+    **{
+        name: f"Wrap the algorithm: vijax.{how}. The rows, as vijax.svi, take it."
+        for name, how in WRAPPED.items()
+    },
 }
-"""Arguments that `compose` once took, and what to write now; to be dropped after the next release."""
+"""Arguments that `compose` once took, and what to write now; to be dropped after the next
+release."""
 GIVE_SIZE = (
-    "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or vijax.whole(alg) "
+    "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or "
+    "vijax.whole(alg) "
     "where the data are all there are. The rows take num_groups=N."
 )
-DEAL = "vijax.data.minibatches(corpus, batch_size, seed) deals batches of documents; vijax.fit deals them by itself."
+DEAL = (
+    "vijax.data.minibatches(corpus, batch_size, seed) deals batches of documents; vijax.fit deals "
+    "them by itself."
+)
 
 
 class Algorithm(NamedTuple):
     """A pure algorithm: jit, scan, vmap or shard its functions as you like.
 
     Attributes:
-      init: (key, batch=None, hyper=None) -> `State`; the batch (as in `step`) is needed by models whose start depends
-        on data; values of points in `hyper` stand in the place of the model's own.
-      step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the algorithm takes
-        the whole set (`vijax.whole`) or knows N (`vijax.part_of`).
+      init: (key, batch=None, hyper=None) -> `State`; the batch (as in `step`) is needed by models
+        whose start depends on data; values of points in `hyper` stand in the place of the model's
+        own.
+      step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the
+        algorithm takes the whole set (`vijax.whole`) or knows N (`vijax.part_of`).
       spec: its choices.
       wrappers: the wrappers around them (`vijax.inference.wrappers.wrapper`), the innermost first.
     """
@@ -105,39 +115,47 @@ def compose(
 ) -> Algorithm:
     """An algorithm for a model, from one choice for each part of the step.
 
-    Estimand, estimator and update are chosen once for all globals, or for some by name: `update={"topics":
-    vi.update.kl(), "rate": vi.update.descend(optax.adam(0.01))}`.
+    Estimand, estimator and update are chosen once for all globals, or for some by name:
+    `update={"topics": vi.update.kl(), "rate": vi.update.descend(optax.adam(0.01))}`.
 
     Args:
       model: the model.
-      estimand: the aim for a global (`vijax.estimand`); None, also for globals that a dict does not name, is a
-        distribution.
-      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None is `mean_field()`,
-        and for free variables `least_squares()`.
-      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, and for free variables
-        `within(1.0)`. Free variables whose guide is no exponential family get `reparameterised()` and `descend()`.
-      step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or `vijax.step_size.backtracking()`,
-        for full data.
-      estep: how the model treats its local variables (`vijax.estep`); None takes the model's default.
+      estimand: the aim for a global (`vijax.estimand`); None, also for globals that a dict does not
+        name, is a distribution.
+      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None
+        is `mean_field()`, and for free variables `least_squares()`.
+      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, and
+        for free variables `within(1.0)`. Free variables whose guide is no exponential family get
+        `reparameterised()` and `descend()`.
+      step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or
+        `vijax.step_size.backtracking()`, for full data.
+      estep: how the model treats its local variables (`vijax.estep`); None takes the model's
+          default.
       ramp: N_t (`vijax.step_size`); None is N.
-      learn: names of `model.hyper` to learn, by gradient steps on the objective in free coordinates: logarithms, unless
-        `model.constraints` says otherwise. A step to infinity, or of a positive point to zero, is skipped. The steps
-        are Adam's at rate 0.01; `vijax.learn("alpha", optimizer=...)` names another optimiser of optax.
-      messages: how a batch's message becomes that of all data (`vijax.messages`): None scales it up,
-        `by_part(n)` remembers one for each of so many parts of the data (`vijax.memoized`, which says more).
-      blocks: names of the globals in groups that are updated one after the other, each at the others' latest values,
-        as coordinate ascent must where the joint density couples them (`model.blocks`). None updates all at once.
-      penalty_every: evaluate the penalty of the reported objective every so many steps: no step needs it, and for a
-        large posterior it costs as much as drawing from it. None, and always where points are learnt, is every step.
+      learn: names of `model.hyper` to learn, by gradient steps on the objective in free
+        coordinates: logarithms, unless `model.constraints` says otherwise. A step to infinity, or
+        of a positive point to zero, is skipped. The steps are Adam's at rate 0.01;
+        `vijax.learn("alpha", optimizer=...)` names another optimiser of optax.
+      messages: how a batch's message becomes that of all data (`vijax.messages`): None scales it
+        up, `by_part(n)` remembers one for each of so many parts of the data (`vijax.memoized`,
+        which says more).
+      blocks: names of the globals in groups that are updated one after the other, each at the
+        others' latest values, as coordinate ascent must where the joint density couples them
+        (`model.blocks`). None updates all at once.
+      penalty_every: evaluate the penalty of the reported objective every so many steps: no step
+        needs it, and for a large posterior it costs as much as drawing from it. None, and always
+        where points are learnt, is every step.
       name: name of the algorithm.
 
     Raises:
-      TypeError: an argument that `compose` does not have, or has no more; the message says what to write.
-      ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no global, `estep` is
-        not of the kind that the model reads, `step_size` is no schedule, `learn` names no point of the model or one
-        that does not satisfy its constraint, `blocks` are not all the globals, `penalty_every` is below 1, draws or
-        a point are asked of the predictors of a GP or GLM, or maximum likelihood is asked of a model whose globals have
-        priors that depend on each other, or of globals that it does not determine (`Model.needs_prior`).
+      TypeError: an argument that `compose` does not have, or has no more; the message says what to
+          write.
+      ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no
+        global, `estep` is not of the kind that the model reads, `step_size` is no schedule, `learn`
+        names no point of the model or one that does not satisfy its constraint, `blocks` are not
+        all the globals, `penalty_every` is below 1, draws or a point are asked of the predictors of
+        a GP or GLM, or maximum likelihood is asked of a model whose globals have priors that depend
+        on each other, or of globals that it does not determine (`Model.needs_prior`).
     """
     compatibility.check_model(model)
     compatibility.check_estep(model, model.estep if estep is None else estep)
@@ -189,7 +207,8 @@ def of_spec(spec: Spec) -> Algorithm:
 
 @dataclasses.dataclass(frozen=True)
 class _OfChoices:
-    """A function of an algorithm. Equal choices for one model share one object, also where it comes out of a pickle."""
+    """A function of an algorithm. Equal choices for one model share one object, also where it comes
+    out of a pickle."""
 
     spec: Spec
 
@@ -197,18 +216,33 @@ class _OfChoices:
         return _of_choices, (type(self), self.spec)
 
     def _batch(self, batch: Any) -> Minibatch:
-        """The batch as the model reads it. Its N is known where the model knows it: it may hold some groups alone."""
+        """The batch as the model reads it. Its N is known where the model knows it: it may hold
+        some groups alone."""
         model = self.spec.model
         total = None if model.form.num_groups is None else float(model.form.num_groups)
         if not isinstance(batch, Minibatch):
             expected = "a vijax.Minibatch, which knows the size N of the whole data set"
-            require(model.form.one_group or total is not None, "batch", expected, "bare data", GIVE_SIZE)
+            require(
+                model.form.one_group or total is not None, "batch", expected, "bare data", GIVE_SIZE
+            )
             batch = Minibatch(one_group(batch) if model.form.one_group else batch, total)
         wanted, got = getattr(batch.data, "read_by", None), type(batch.data).__name__
-        require(wanted is None, "batch", "data as the model reads them", got, f"They are for {wanted}.")
+        require(
+            wanted is None, "batch", "data as the model reads them", got, f"They are for {wanted}."
+        )
         if model.form.documents is not None:
-            got = f"an array of shape {jnp.shape(batch.data)}" if hasattr(batch.data, "shape") else got
-            require(isinstance(batch.data, tuple | list), "batch", "a tuple of vijax.Documents", got, DEAL)
+            got = (
+                f"an array of shape {jnp.shape(batch.data)}"
+                if hasattr(batch.data, "shape")
+                else got
+            )
+            require(
+                isinstance(batch.data, tuple | list),
+                "batch",
+                "a tuple of vijax.Documents",
+                got,
+                DEAL,
+            )
         size = total if batch.num_groups is None else batch.num_groups
         return batch._replace(data=taken(model, batch.data), num_groups=size)
 
@@ -224,7 +258,9 @@ class _Init(_OfChoices):
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays({**model.hyper, **(hyper or {})})
-        return state_at(spec, hyper, in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch)))
+        return state_at(
+            spec, hyper, in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
+        )
 
 
 def state_at(spec: Spec, hyper: Hyper, posterior: Product) -> State:
@@ -272,9 +308,13 @@ class _Step(_OfChoices):
             moved = moved._replace(posterior=in_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & ~too_far & tree.all_finite((moved.posterior, hyper))
-        bad_group = first_bad(moved.message.aux.per_group, batch.weights, reads_of(spec, state, batch))
+        bad_group = first_bad(
+            moved.message.aux.per_group, batch.weights, reads_of(spec, state, batch)
+        )
         said: LocalElbo = moved.message.aux
-        retractions = moved.retractions if said.retractions is None else moved.retractions + said.retractions
+        retractions = (
+            moved.retractions if said.retractions is None else moved.retractions + said.retractions
+        )
         info = Info(
             bound=moved.message.value,
             local_elbo=said.total,
@@ -300,7 +340,9 @@ class _Step(_OfChoices):
         ), info
 
 
-def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree) -> State:
+def _advance(
+    ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree
+) -> State:
     """The new state, or the last good one."""
     new = state._replace(
         posterior=moved.posterior,
@@ -312,4 +354,6 @@ def _advance(ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_
         step_size=moved.next_size,
     )
     # The memory of wrappers stays as it was: it may be large, and is neither copied nor compared.
-    return ordering.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(beside=state.beside)
+    return ordering.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(
+        beside=state.beside
+    )

@@ -1,9 +1,9 @@
-"""Estimands, the aims of inference for a global: a distribution, a posterior mode, a maximum of the likelihood.
+"""Estimands, the aims of inference for a global: a distribution, a posterior mode, a maximum of the
+likelihood.
 
-An estimand says what a step pulls towards (its prior), what the objective subtracts (its penalty), and at which
-statistics a model is evaluated without noise (its point). It is chosen for each global on its own: variational EM has
-points beside distributions (Hoffman and Blei 2015, section 2.5).
-"""
+An estimand says what a step pulls towards (its prior), what the objective subtracts (its penalty),
+and at which statistics a model is evaluated without noise (its point). It is chosen for each global
+on its own: variational EM has points beside distributions (Hoffman and Blei 2015, section 2.5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class Estimand(abc.ABC):
 
     is_point: ClassVar[bool] = False  # True for a point
     forgets_prior: ClassVar[bool] = False  # True where it is found without the prior
-    is_flat: ClassVar[bool] = False  # True where a step pulls towards a flat density, which is no place to retreat to
+    is_flat: ClassVar[bool] = (
+        False  # True where a step pulls towards a flat density, which is no place to retreat to
+    )
 
     def prior(self, prior: Family) -> Family:
         """The natural parameters towards which a step pulls."""
@@ -37,16 +39,19 @@ class Estimand(abc.ABC):
 
     @abc.abstractmethod
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """The number that the objective subtracts from the bound of the data; `prior` is the model's."""
+        """The number that the objective subtracts from the bound of the data; `prior` is the
+        model's."""
 
     def point(self, q: Family) -> PyTree:
-        """Statistics at which a model is evaluated without noise: mean statistics, or t(mode of q) for a point."""
+        """Statistics at which a model is evaluated without noise: mean statistics, or t(mode of q)
+        for a point."""
         return q.stats(q.mode()) if self.is_point else q.expected_stats()
 
 
 @dataclasses.dataclass(frozen=True)
 class distribution(Estimand):
-    """The whole distribution q; the penalty is KL(q || prior) (Blei, Kucukelbir and McAuliffe 2017, eq. 13)."""
+    """The whole distribution q; the penalty is KL(q || prior) (Blei, Kucukelbir and McAuliffe 2017,
+    eq. 13)."""
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
         return jnp.sum(q.kl_to_prior(prior))
@@ -56,9 +61,8 @@ class distribution(Estimand):
 class free_form(Estimand):
     """A distribution whose prior is a term of the energy: the penalty is minus the entropy of q.
 
-    The model's prior of this global says only which family q has, and where it starts. Its flat member is what a step
-    pulls towards.
-    """
+    The model's prior of this global says only which family q has, and where it starts. Its flat
+    member is what a step pulls towards."""
 
     is_flat: ClassVar[bool] = True
 
@@ -72,15 +76,22 @@ class free_form(Estimand):
 
 @dataclasses.dataclass(frozen=True)
 class draw(Estimand):
-    """The present draw of a Markov chain over the simplex, a point; the penalty is minus its log prior
-    (`vijax.sgrld`)."""
+    """The present draw of a Markov chain over the simplex, a point; the penalty is minus its log
+    prior (`vijax.sgrld`)."""
 
     is_point: ClassVar[bool] = True
 
     def prior(self, prior: Family) -> Family:
-        """The concentrations of a Dirichlet, as those of `ExpandedMean`. Raises ValueError: it is no Dirichlet."""
+        """The concentrations of a Dirichlet, as those of `ExpandedMean`. Raises ValueError: it is
+        no Dirichlet."""
         remedy = "Of other globals use vijax.ssvi, or vijax.reference for a sampler."
-        require(isinstance(prior, Dirichlet), "estimand", "Dirichlet globals for draw()", type(prior).__name__, remedy)
+        require(
+            isinstance(prior, Dirichlet),
+            "estimand",
+            "Dirichlet globals for draw()",
+            type(prior).__name__,
+            remedy,
+        )
         return ExpandedMean(*jax.tree.leaves(prior))
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
@@ -91,16 +102,18 @@ class draw(Estimand):
 class mode(Estimand):
     """The posterior mode, with respect to Lebesgue measure on the mean-value scale of the variable.
 
-    The state is lambda as ever, prior plus (running) expected statistics; the point is its mode. With full data and
-    step size one that is EM, with minibatches and decreasing steps online EM (Pei 2019, sections 2 to 5).
-    """
+    The state is lambda as ever, prior plus (running) expected statistics; the point is its mode.
+    With full data and step size one that is EM, with minibatches and decreasing steps online EM
+    (Pei 2019, sections 2 to 5)."""
 
     is_point: ClassVar[bool] = True
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
         at = q.mode()
         log_prob, floored = prior.log_prob(at), prior.log_prob_of_stats(prior.stats(at))
-        return -jnp.sum(jnp.where(jnp.isinf(log_prob), floored, log_prob))  # finite for a mode at the edge
+        return -jnp.sum(
+            jnp.where(jnp.isinf(log_prob), floored, log_prob)
+        )  # finite for a mode at the edge
 
 
 @dataclasses.dataclass(frozen=True)

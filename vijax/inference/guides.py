@@ -1,9 +1,9 @@
 """Guides: the densities that free variables are fitted with, in free coordinates.
 
-A guide names a family. `mean_field`, `full_rank` and `block` are exponential families, so that every estimator and
-update of the engine serves them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and
-triangle), `low_rank`, `mixture` and `flow` are not, and an optimiser moves them (`vijax.advi`).
-"""
+A guide names a family. `mean_field`, `full_rank` and `block` are exponential families, so that
+every estimator and update of the engine serves them, natural gradients above all. `triangular` (the
+densities of `full_rank`, by mean and triangle), `low_rank`, `mixture` and `flow` are not, and an
+optimiser moves them (`vijax.advi`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Guide(abc.ABC):
 
     # True where it has the covariances of all pairs, so that a frame of its own has them too
     is_correlated: ClassVar[bool] = False
-    # True where its entropy has no closed form, so that gradients are those of "sticking the landing"
+    # True where its entropy has no closed form, so that gradients are those of "sticking the
+    # landing"
     sticks: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -53,7 +54,8 @@ class Guide(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class mean_field(Guide):
-    """Independent normal coordinates: 2 D numbers. Variances come out too small where coordinates are correlated."""
+    """Independent normal coordinates: 2 D numbers. Variances come out too small where coordinates
+    are correlated."""
 
     @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
@@ -81,8 +83,9 @@ class full_rank(Guide):
 
 @dataclasses.dataclass(frozen=True)
 class triangular(Guide):
-    """The same densities as `full_rank`, by their mean and the lower factor of their covariance: for optimisers only,
-    whose steps then take D^2 operations. `vijax.advi` uses it where `full_rank` is asked for."""
+    """The same densities as `full_rank`, by their mean and the lower factor of their covariance:
+    for optimisers only, whose steps then take D^2 operations. `vijax.advi` uses it where
+    `full_rank` is asked for."""
 
     def at(self, mean: Float[Array, " D"], sd: float) -> TriangularNormal:
         return TriangularNormal(mean, jnp.log(sd) * jnp.eye(mean.size, dtype=mean.dtype))
@@ -91,11 +94,13 @@ class triangular(Guide):
 @checked
 @dataclasses.dataclass(frozen=True)
 class low_rank(Guide):
-    """A normal of covariance diag(sd^2) + U U' with U of `rank` columns (Ong, Nott and Smith 2018): D (rank + 2)
-    numbers and O(D rank^2) operations a step, for thousands of variables with a few directions of strong dependence.
+    """A normal of covariance diag(sd^2) + U U' with U of `rank` columns (Ong, Nott and Smith 2018):
+    D (rank + 2) numbers and O(D rank^2) operations a step, for thousands of variables with a few
+    directions of strong dependence.
 
-    Its variances are right along those directions alone. It is no exponential family, so that natural gradients do not
-    apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean, log sd and U by an optimiser.
+    Its variances are right along those directions alone. It is no exponential family, so that
+    natural gradients do not apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean,
+    log sd and U by an optimiser.
 
     Args:
       rank: columns of the factor U.
@@ -110,10 +115,20 @@ class low_rank(Guide):
     rank: Size = 10
 
     def at(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
-        """See `Guide`; the columns of U are cosines of a tenth of this size, because at zero they would not move."""
+        """See `Guide`; the columns of U are cosines of a tenth of this size, because at zero they
+        would not move."""
         remedy = "Use vijax.guides.full_rank()."
-        require(self.rank <= mean.size, "rank", f"at most {mean.size}, the coordinates", self.rank, remedy)
-        place, wave = jnp.arange(mean.size, dtype=float)[:, None], jnp.arange(1.0, self.rank + 1)[None]
+        require(
+            self.rank <= mean.size,
+            "rank",
+            f"at most {mean.size}, the coordinates",
+            self.rank,
+            remedy,
+        )
+        place, wave = (
+            jnp.arange(mean.size, dtype=float)[:, None],
+            jnp.arange(1.0, self.rank + 1)[None],
+        )
         phases = jnp.pi * (place + 0.5) * wave / mean.size
         factor = 0.1 * sd / self.rank**0.5 * jnp.cos(phases).astype(mean.dtype)
         return LowRankNormal(mean, jnp.full_like(mean, jnp.log(sd)), factor)
@@ -121,18 +136,21 @@ class low_rank(Guide):
 
 @dataclasses.dataclass(frozen=True)
 class block(Guide):
-    """A multivariate normal within each block of variables, independent between blocks: it keeps the covariances that
-    matter, where a full covariance is too large. A block of d coordinates takes d^2 numbers and d^3 operations a step.
+    """A multivariate normal within each block of variables, independent between blocks: it keeps
+    the covariances that matter, where a full covariance is too large. A block of d coordinates
+    takes d^2 numbers and d^3 operations a step.
 
     Every algorithm takes it: `vijax.ngvi(model, guide=vijax.guides.block([("a", "b")]))`.
 
     Args:
-      groups: names of variables that share a block, for each such group. A variable in no group is a block of its own;
-        so without any group each variable is a block.
-      by_triangle: True where blocks are given by mean and triangle, for optimisers; `vijax.advi` sets it.
+      groups: names of variables that share a block, for each such group. A variable in no group is
+        a block of its own; so without any group each variable is a block.
+      by_triangle: True where blocks are given by mean and triangle, for optimisers; `vijax.advi`
+          sets it.
 
     Raises:
-      ValueError: a group that is no sequence of names, a name in two groups; when used, one that no variable has.
+      ValueError: a group that is no sequence of names, a name in two groups; when used, one that no
+          variable has.
 
     >>> import jax.numpy as jnp
     >>> guide = block([("a", "b")]).over({"a": [0, 1], "b": [2], "c": [3]})
@@ -146,9 +164,15 @@ class block(Guide):
 
     def __post_init__(self) -> None:
         known = not isinstance(self.groups, str) and all(
-            not isinstance(group, str) and all(isinstance(name, str) for name in group) for group in self.groups
+            not isinstance(group, str) and all(isinstance(name, str) for name in group)
+            for group in self.groups
         )
-        require(known, "groups", "sequences of names, such as [('slope', 'intercept')]", repr(self.groups))
+        require(
+            known,
+            "groups",
+            "sequences of names, such as [('slope', 'intercept')]",
+            repr(self.groups),
+        )
         groups = tuple(tuple(group) for group in self.groups)
         names = [name for group in groups for name in group]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -157,15 +181,26 @@ class block(Guide):
 
     def at(self, mean: Float[Array, " D"], sd: float) -> Family:
         """Raises an error: it has to know the variables first (`over`)."""
-        require(False, "guide", "one that knows the variables", "block()", "Give it to a model with free variables.")
+        require(
+            False,
+            "guide",
+            "one that knows the variables",
+            "block()",
+            "Give it to a model with free variables.",
+        )
         raise AssertionError
 
     def over(self, places: Mapping[str, Sequence[int]]) -> Guide:
         named = [name for group in self.groups for name in group]
         unknown = [name for name in named if name not in places]
         require(not unknown, "groups", f"names among the free variables {list(places)}", unknown)
-        groups = [*(group for group in self.groups if group), *((name,) for name in places if name not in named)]
-        coordinates = {"+".join(group): tuple(i for name in group for i in places[name]) for group in groups}
+        groups = [
+            *(group for group in self.groups if group),
+            *((name,) for name in places if name not in named),
+        ]
+        coordinates = {
+            "+".join(group): tuple(i for name in group for i in places[name]) for group in groups
+        }
         each = triangular() if self.by_triangle else full_rank()
         return _Placed(tuple(sorted(coordinates.items())), each)
 
@@ -189,13 +224,13 @@ class _Placed(Guide):
 @checked
 @dataclasses.dataclass(frozen=True)
 class mixture(Guide):
-    """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for posteriors that are
-    skewed, bent, heavy-tailed or have several modes.
+    """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for
+    posteriors that are skewed, bent, heavy-tailed or have several modes.
 
-    `vijax.auto` adds its components one by one where it sees a need, and finds modes by itself: try that first. In
-    `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all of it, by draws that are differentiable in
-    the weights too (Figurnov, Mohamed and Mnih 2018). There components begin side by side, and a mode far from every
-    start is not found.
+    `vijax.auto` adds its components one by one where it sees a need, and finds modes by itself: try
+    that first. In `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all of it,
+    by draws that are differentiable in the weights too (Figurnov, Mohamed and Mnih 2018). There
+    components begin side by side, and a mode far from every start is not found.
 
     Args:
       components: K, how many normals.
@@ -228,14 +263,17 @@ def _side_by_side(mean: Float[Array, " D"], sd: Any, components: int) -> NormalM
 @checked
 @dataclasses.dataclass(frozen=True)
 class flow(Guide):
-    """A flow of affine coupling layers (real NVP), for posteriors of any smooth shape. It needs `flowjax`.
+    """A flow of affine coupling layers (real NVP), for posteriors of any smooth shape. It needs
+    `flowjax`.
 
-    Agrawal and Domke 2024 (arXiv:2412.08824) recommend high capacity, the evidence lower bound, gradients that stick
-    the landing (which `vijax.advi` takes), many draws a step, Adam at a small constant rate, and many steps:
+    Agrawal and Domke 2024 (arXiv:2412.08824) recommend high capacity, the evidence lower bound,
+    gradients that stick the landing (which `vijax.advi` takes), many draws a step, Adam at a small
+    constant rate, and many steps:
 
         vijax.advi(model, guide=vijax.guides.flow(), num_samples=256, optimizer=optax.adam(1e-3))
 
-    These are hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, needs some ten thousand.
+    These are hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, needs
+    some ten thousand.
 
     Args:
       layers: coupling layers.

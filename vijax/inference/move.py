@@ -1,4 +1,5 @@
-"""The move of a step: the globals, block after block, each by its update and kept inside its domain."""
+"""The move of a step: the globals, block after block, each by its update and kept inside its
+domain."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from vijax.inference.update import retract
 
 
 class Moved(NamedTuple):
-    """The end of a step, before it is accepted; `message` is the first block's, of the state as it was."""
+    """The end of a step, before it is accepted; `message` is the first block's, of the state as it
+    was."""
 
     posterior: Product
     memory: PyTree
@@ -60,7 +62,12 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
     else:  # in the precision of the state: a float32 state stays one under x64
         rho = jnp.asarray(rule(state.step), state.step_size.dtype)
     damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    posterior, memory, remembered, local = state.posterior, dict(state.memory), state.messages, state.local
+    posterior, memory, remembered, local = (
+        state.posterior,
+        dict(state.memory),
+        state.messages,
+        state.local,
+    )
     messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
     non_finite = none
     bad: Any = np.int32(-1)
@@ -84,7 +91,9 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
             again = Again(spec, q, reads, lambda stats: bound(stats, theta)[0])
             return _trial(spec, q, prior, message.natural, size, old, again)
 
-        def objective(q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound) -> Float[Array, ""]:
+        def objective(
+            q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound
+        ) -> Float[Array, ""]:
             q = q.prepared()
             said = value(estimators, key, q, prior, damped, bound, theta, reads)
             return said - spec.penalty(q, state.hyper)
@@ -102,7 +111,8 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
 
 
 def _first_not_finite(known: Any, messages: Product, names: Sequence[str]) -> Int[Array, ""]:
-    """The place that is known; else that of the first of these messages with an entry that is not finite; else -1."""
+    """The place that is known; else that of the first of these messages with an entry that is not
+    finite; else -1."""
     for name, message in messages.items():
         is_new = (known < 0) & (tree.count_non_finite(message) > 0)
         known = jnp.where(is_new, jnp.int32(names.index(name)), known)
@@ -113,12 +123,15 @@ def _check_families(posterior: Product, prior: Product) -> None:
     """Raises ValueError at a state in which a global is not of the family of its prior."""
     for name, q in posterior.items():
         expected = f"a {type(prior[name]).__name__} of {name!r}, as its prior is"
-        remedy = "Begin by alg.init, or convert it: state._replace(posterior=state.posterior.plain())."
+        remedy = (
+            "Begin by alg.init, or convert it: state._replace(posterior=state.posterior.plain())."
+        )
         require(type(q) is type(prior[name]), "state", expected, f"a {type(q).__name__}", remedy)
 
 
 def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
-    """The rule for step sizes, by the share of the data that a batch can hold: a matter of shapes."""
+    """The rule for step sizes, by the share of the data that a batch can hold: a matter of
+    shapes."""
     if not isinstance(spec.step_size, by_share):
         return spec.step_size
     total, remedy = spec.model.form.num_groups, "Give a schedule."
@@ -141,15 +154,17 @@ def _sized(
     start = objective(stay.posterior)
 
     def serves(trial: Trial) -> Bool[Array, ""]:
-        near = True if rule.max_nats is None else trial.posterior.kl(stay.posterior) <= rule.max_nats
+        near = (
+            True if rule.max_nats is None else trial.posterior.kl(stay.posterior) <= rule.max_nats
+        )
         return no_lower(objective(trial.posterior), start) & near
 
     return rule.search(step, serves, stay, rho)
 
 
 class Again(NamedTuple):
-    """The bound (stats -> its scaled value) where the globals stand, for updates that ask for its gradient anew
-    (`Update.asks_again`); `reads` says which of their entries the batch reads."""
+    """The bound (stats -> its scaled value) where the globals stand, for updates that ask for its
+    gradient anew (`Update.asks_again`); `reads` says which of their entries the batch reads."""
 
     spec: Spec
     q: Product
@@ -157,13 +172,20 @@ class Again(NamedTuple):
     bound: Callable[[Any], Array]
 
     def slope(self, name: str) -> Callable[[Any], Any]:
-        """A function of the statistics of one global: the gradient in them of the batch's bound, unscaled."""
+        """A function of the statistics of one global: the gradient in them of the batch's bound,
+        unscaled."""
         stats, scale = self.spec.point(self.q, self.reads), self.reads[name].scale
         return jax.grad(lambda s: self.bound({**stats, name: s}) / scale)
 
 
 def _trial(
-    spec: Spec, q: Product, prior: Product, natural: Product, size: Array, memory: PyTree, again: Again
+    spec: Spec,
+    q: Product,
+    prior: Product,
+    natural: Product,
+    size: Array,
+    memory: PyTree,
+    again: Again,
 ) -> Trial:
     """The globals that have a message, moved by their updates and kept inside the domain."""
     old, base = q.only(natural), prior.only(natural)
@@ -177,7 +199,9 @@ def _trial(
                 f"one that can move a {type(q[name]).__name__}",
             )
             require(name in again.reads, "update", expected, repr(update), remedy)
-            target = new[name] = update.propose_from(old[name], again.reads[name], again.slope(name), size)
+            target = new[name] = update.propose_from(
+                old[name], again.reads[name], again.slope(name), size
+            )
         else:
             new[name], kept[name] = update.propose(old[name], target, size, memory[name])
         targets[name] = target
@@ -186,8 +210,11 @@ def _trial(
 
 
 def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Product:
-    """The prior, or a better member that the family knows. Globals whose prior is flat, which is no place to retreat
-    to, retreat to where they are: under maximum likelihood an empty class stays."""
+    """The prior, or a better member that the family knows. Globals whose prior is flat, which is no
+    place to retreat to, retreat to where they are: under maximum likelihood an empty class
+    stays."""
     base = base.retreat(targets)
     lost = [name for name in old if spec.estimand.of(name).is_flat]
-    return base.replace({name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost})
+    return base.replace(
+        {name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost}
+    )

@@ -56,7 +56,11 @@ class Spec(NamedTuple):
         """True where the objective has the noise of draws, on the same data too."""
         names = list(jax.eval_shape(self.model.prior, dict(self.model.hyper)))
         drawn = any(estimator.draws for estimator in self.estimators(names).values())
-        return drawn or isinstance(self.estep, Sampled) or (isinstance(self.estep, EStep) and self.estep.draws)
+        return (
+            drawn
+            or isinstance(self.estep, Sampled)
+            or (isinstance(self.estep, EStep) and self.estep.draws)
+        )
 
     def prior(self, hyper: Hyper) -> Product:
         """The distributions towards which a step pulls."""
@@ -75,12 +79,16 @@ class Spec(NamedTuple):
         return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
-        """Statistics at which the model is evaluated without noise; only some entries of globals in `reads`."""
-        point = lambda name, q: q.entries(reads[name].rows) if name in reads else self.estimand.of(name).point(q)
+        """Statistics at which the model is evaluated without noise; only some entries of globals in
+        `reads`."""
+        point = lambda name, q: (
+            q.entries(reads[name].rows) if name in reads else self.estimand.of(name).point(q)
+        )
         return {name: point(name, q) for name, q in posterior.items()}
 
     def estimators(self, names: Any) -> dict[str, Estimator]:
-        """The estimator of each global: at a point where no more is sought, but for those that move points."""
+        """The estimator of each global: at a point where no more is sought, but for those that move
+        points."""
 
         def rule(name: str) -> Estimator:
             chosen = self.estimator.of(name)

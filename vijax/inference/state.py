@@ -32,17 +32,20 @@ class State(NamedTuple):
       opt_state: state of the optimiser of the points that are learnt.
       step_size: rho of the last step, or where backtracking starts next.
       penalty: the objective's penalty when it was last evaluated.
-      local: the locals of full-data algorithms whose E-step goes on from where it was (`Model.locals.carried`), else
-        None.
-      messages: the messages of the parts of the data, where the algorithm remembers them (`vijax.memoized`), else None.
+      local: the locals of full-data algorithms whose E-step goes on from where it was
+        (`Model.locals.carried`), else None.
+      messages: the messages of the parts of the data, where the algorithm remembers them
+          (`vijax.memoized`), else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
-      checked: the objective at the last three steps that are multiples of `vijax.inference.stopping.CHECK_EVERY`, the
-        latest last; +inf before. `vijax.fit` fills it in.
-      watch: averages of a noisy objective (`vijax.inference.stopping`). `vijax.fit` fills them in where it is to stop
-        by them.
-      data: mark of the data (`vijax.fitting.fingerprint`), which `vijax.fit` notes; zeros in a loop of your own.
+      checked: the objective at the last three steps that are multiples of
+        `vijax.inference.stopping.CHECK_EVERY`, the latest last; +inf before. `vijax.fit` fills it
+        in.
+      watch: averages of a noisy objective (`vijax.inference.stopping`). `vijax.fit` fills them in
+        where it is to stop by them.
+      data: mark of the data (`vijax.fitting.fingerprint`), which `vijax.fit` notes; zeros in a loop
+          of your own.
       beside: memory of the wrappers (`vijax.inference.wrappers.wrapper`), by their names.
     """
 
@@ -71,28 +74,30 @@ class Info(NamedTuple):
     """Diagnostics of a step, all of the state *before* it.
 
     Attributes:
-      bound: (N_t/S) sum of the groups' bounds, plus the term that couples the globals. The objective, `elbo`, is this
-        minus the penalty.
-      local_elbo: sum of the batch's bounds, unscaled; under `vijax.memoized` at globals ahead of those of the state.
+      bound: (N_t/S) sum of the groups' bounds, plus the term that couples the globals. The
+        objective, `elbo`, is this minus the penalty.
+      local_elbo: sum of the batch's bounds, unscaled; under `vijax.memoized` at globals ahead of
+          those of the state.
       per_group: the same bounds group by group, in the layout of the batch.
       num_groups: S, groups in the batch.
-      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. It is the value
-        of the last step at which `compose(penalty_every=...)` had it evaluated.
+      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. It
+        is the value of the last step at which `compose(penalty_every=...)` had it evaluated.
       step_size: rho_t, or beta_t; after backtracking, the smallest of any block.
-      retractions: natural parameters brought back into their domain, and steps that the E-step cut back for theirs;
-        0 of a skipped step.
+      retractions: natural parameters brought back into their domain, and steps that the E-step cut
+        back for theirs; 0 of a skipped step.
       backtracks: trials of a smaller step.
-      non_finite: entries of the objective's value and of its gradient (messages of the globals, learnt
-        hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
-      bad_group: the first group of the batch whose bound is not finite, by its place in the batch, or its site where
-        the batch says which it is; -1 if there is none, or the batch is of documents.
-      bad_variable: the first global, by its place among the posterior's names, whose message is not finite; -1 if there
-        is none.
+      non_finite: entries of the objective's value and of its gradient (messages of the globals,
+        learnt hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
+      bad_group: the first group of the batch whose bound is not finite, by its place in the batch,
+        or its site where the batch says which it is; -1 if there is none, or the batch is of
+        documents.
+      bad_variable: the first global, by its place among the posterior's names, whose message is not
+        finite; -1 if there is none.
       result: a `Result` code.
-      said: further numbers of the model by name (`LocalElbo.said`). Models of documents give `num_words`, the tokens in
-        the batch; under `vijax.topics.by_words(active=...)` also `left_out`, the share of them that a first
-        round gave to topics which the step then left out, and `active_topics`, how many topics documents were let use,
-        on average.
+      said: further numbers of the model by name (`LocalElbo.said`). Models of documents give
+        `num_words`, the tokens in the batch; under `vijax.topics.by_words(active=...)` also
+        `left_out`, the share of them that a first round gave to topics which the step then left
+        out, and `active_topics`, how many topics documents were let use, on average.
     """
 
     bound: Float[Array, ""]
@@ -111,8 +116,8 @@ class Info(NamedTuple):
 
     @property
     def elbo(self) -> Float[Array, ""]:
-        """The objective, which is maximised. Exact for mean field on full data, else an unbiased estimate; under an
-        E-step that samples, `vijax.estep.gibbs` says of what."""
+        """The objective, which is maximised. Exact for mean field on full data, else an unbiased
+        estimate; under an E-step that samples, `vijax.estep.gibbs` says of what."""
         return self.bound - self.penalty
 
 
@@ -126,7 +131,8 @@ def bad_variables(places: Int[np.ndarray, " steps"], names: Sequence[str]) -> li
 
 
 def check_state(key: Any, state: Any, kind: type) -> None:
-    """Raises ValueError where arguments of a step are not what they should be, the first two swapped above all."""
+    """Raises ValueError where arguments of a step are not what they should be, the first two
+    swapped above all."""
     swapped = isinstance(key, kind)
     expected = f"(key, state, batch), state a {kind.__name__} as alg.init gives it"
     got = "state and key swapped" if swapped else type(state).__name__

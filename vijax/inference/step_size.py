@@ -1,12 +1,12 @@
-"""Step sizes rho_t and data-set ramps N_t, as functions of the step t = 0, 1, 2, ... (Hoffman and Blei 2015, Algorithm
-1).
+"""Step sizes rho_t and data-set ramps N_t, as functions of the step t = 0, 1, 2, ... (Hoffman and
+Blei 2015, Algorithm 1).
 
-How small a step may be is a matter of precision. A step changes a natural parameter by rho times what it lacks, and a
-change below half a unit of its last digit is lost. So in float32 a parameter stops within 2e-7 / rho of where it should
-be, relatively: 2e-4 at rho = 1e-3, 2e-3 at rho = 1e-4 (in float64 4e-16 / rho). The noise of minibatches carries it
-further, as dither does; but where steps fall below 1e-4, as (t + 1)^-0.9 does at t = 30,000, and means are wanted to
-more than three digits, use float64.
-"""
+How small a step may be is a matter of precision. A step changes a natural parameter by rho times
+what it lacks, and a change below half a unit of its last digit is lost. So in float32 a parameter
+stops within 2e-7 / rho of where it should be, relatively: 2e-4 at rho = 1e-3, 2e-3 at rho = 1e-4
+(in float64 4e-16 / rho). The noise of minibatches carries it further, as dither does; but where
+steps fall below 1e-4, as (t + 1)^-0.9 does at t = 30,000, and means are wanted to more than three
+digits, use float64."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Arra
 
 
 def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
-    """Raises ValueError at a step size that is no function of the step number, such as a bare number; and at a first
-    step above 1, unless all updates that read it read a beta (`vijax.update.Update.size`)."""
+    """Raises ValueError at a step size that is no function of the step number, such as a bare
+    number; and at a first step above 1, unless all updates that read it read a beta
+    (`vijax.update.Update.size`)."""
     remedy = "vijax.step_size.constant(rho) holds it at rho."
     require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
     first = step_size(0)
@@ -59,11 +60,12 @@ class constant:
 @checked
 @dataclasses.dataclass(frozen=True)
 class beta:
-    """beta_t = scale schedule(t): for updates whose step size is beta, which may exceed 1 (`vijax.update`).
+    """beta_t = scale schedule(t): for updates whose step size is beta, which may exceed 1
+    (`vijax.update`).
 
     Args:
-      scale: a positive number. A full step of `symmetric_kl` is 2; `euclidean` and `mirror` want the order of
-        1 / F, for Dirichlet counts of a thousand some thousand.
+      scale: a positive number. A full step of `symmetric_kl` is 2; `euclidean` and `mirror` want
+        the order of 1 / F, for Dirichlet counts of a thousand some thousand.
       schedule: how it changes, a schedule of this module; None holds it at `scale`.
 
     >>> [round(float(beta(1000.0, robbins_monro(kappa=1.0))(t)), 1) for t in (0, 1, 9)]
@@ -85,7 +87,8 @@ class robbins_monro:
     Args:
       scale: factor s of s (t + tau)^-kappa.
       offset: tau, which damps the first steps.
-      kappa: the power; 0.5 to 1. That is for almost-sure convergence: smaller values are allowed and forget faster.
+      kappa: the power; 0.5 to 1. That is for almost-sure convergence: smaller values are allowed
+          and forget faster.
 
     >>> rho = robbins_monro(kappa=0.75)
     >>> [round(float(rho(t)), 4) for t in (0, 1, 15)]
@@ -104,7 +107,8 @@ class robbins_monro:
 @checked
 @dataclasses.dataclass(frozen=True)
 class by_odds:
-    """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al. 2024, section 5).
+    """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al.
+    2024, section 5).
 
     Args:
       first: l at the first step, a positive number.
@@ -123,7 +127,8 @@ class by_odds:
 @checked
 @dataclasses.dataclass(frozen=True)
 class hold_then_decay:
-    """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large first steps.
+    """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large
+    first steps.
 
     Args:
       hold: steps at rho before the decay.
@@ -144,8 +149,8 @@ class hold_then_decay:
 
 
 def _real(t: Any) -> Float[Array, ""]:
-    """The step number in the working precision, float64 where x64 is on: a schedule rounded to float32 would move the
-    fixed point of float64 steps by 1e-7."""
+    """The step number in the working precision, float64 where x64 is on: a schedule rounded to
+    float32 would move the fixed point of float64 steps by 1e-7."""
     return t.astype(jnp.result_type(float))
 
 
@@ -160,8 +165,8 @@ class no_ramp:
 @checked
 @dataclasses.dataclass(frozen=True)
 class ramp:
-    """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of Hoffman and Blei 2015,
-    Algorithm 1.
+    """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of
+    Hoffman and Blei 2015, Algorithm 1.
 
     Args:
       sweeps: passes over the data until N_t = N.
@@ -176,14 +181,15 @@ class ramp:
 @checked
 @dataclasses.dataclass(frozen=True)
 class proximal:
-    """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq. 9), for KL
-    updates.
+    """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq.
+    9), for KL updates.
 
-    Proposition 1 takes beta = alpha / L, for a divergence of strong convexity alpha and an f whose gradient has
-    Lipschitz constant L.
+    Proposition 1 takes beta = alpha / L, for a divergence of strong convexity alpha and an f whose
+    gradient has Lipschitz constant L.
 
     Args:
-      beta: step size of the proximal step, rho = beta / (1 + beta). A positive number, or a schedule of them.
+      beta: step size of the proximal step, rho = beta / (1 + beta). A positive number, or a
+          schedule of them.
 
     >>> float(proximal(3.0)(0))
     0.75
@@ -199,18 +205,20 @@ class proximal:
 @checked
 @dataclasses.dataclass(frozen=True)
 class backtracking:
-    """A step size found by trying. Starts from the last step's size, enlarged if its first trial served, and shrinks
-    until the ELBO does not fall.
+    """A step size found by trying. Starts from the last step's size, enlarged if its first trial
+    served, and shrinks until the ELBO does not fall.
 
-    On full data with an exact expectation the ELBO never decreases. With minibatches, or draws under the step's one
-    key, it is the step's own estimate of the ELBO that must not. Each trial costs one more E-step.
+    On full data with an exact expectation the ELBO never decreases. With minibatches, or draws
+    under the step's one key, it is the step's own estimate of the ELBO that must not. Each trial
+    costs one more E-step.
 
     Args:
       initial: rho of the first trial.
       shrink: factor on beta = rho / (1 - rho) after a failed trial.
       grow: factor on beta after a step whose first trial served.
       max_trials: after so many trials the step is not taken.
-      max_nats: radius of a trust region: a trial that goes further than KL(q' || q) = `max_nats` shrinks too.
+      max_nats: radius of a trust region: a trial that goes further than KL(q' || q) = `max_nats`
+          shrinks too.
     """
 
     initial: Annotated[float, inside("(0, 1)")] = 0.5
@@ -224,11 +232,16 @@ class backtracking:
         return jnp.where(step == 0, jnp.asarray(self.initial, last.dtype), last)
 
     def next(self, used: Float[Array, ""], refused: Int[Array, ""]) -> Float[Array, ""]:
-        """The size with which the next search starts, after a step of this size and so many refused trials."""
+        """The size with which the next search starts, after a step of this size and so many refused
+        trials."""
         return jnp.where(refused == 0, jnp.minimum(scale_beta(used, self.grow), 1.0 - 1e-6), used)
 
     def search(
-        self, step: Callable[[Array], T], serves: Callable[[T], Bool[Array, ""]], stay: T, rho: Float[Array, ""]
+        self,
+        step: Callable[[Array], T],
+        serves: Callable[[T], Bool[Array, ""]],
+        stay: T,
+        rho: Float[Array, ""],
     ) -> tuple[T, Float[Array, ""], Int[Array, ""]]:
         """Shrinks a step until it serves; in the end, no step.
 
@@ -249,18 +262,22 @@ class backtracking:
             return trial, rho, ~serves(trial), count + 1
 
         carry = (stay, rho, jnp.array(True), jnp.int32(-1))
-        trial, rho, refused, count = jax.lax.while_loop(lambda c: c[2] & (c[3] < self.max_trials), attempt, carry)
+        trial, rho, refused, count = jax.lax.while_loop(
+            lambda c: c[2] & (c[3] < self.max_trials), attempt, carry
+        )
         return tree.select(refused, stay, trial), rho, count
 
 
 def no_lower(value: Float[Array, ""], start: Float[Array, ""]) -> Bool[Array, ""]:
-    """True where an objective is not below its start by more than rounding; false where it is NaN."""
+    """True where an objective is not below its start by more than rounding; false where it is
+    NaN."""
     return value >= start - 8 * jnp.finfo(start.dtype).eps * jnp.abs(start)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class by_share:
-    """A rule for steps that read all the data, and another, made for the share that they read, for those that do not.
+    """A rule for steps that read all the data, and another, made for the share that they read, for
+    those that do not.
 
     Args:
       whole: for all of the data.
@@ -281,8 +298,8 @@ class by_share:
 
 @dataclasses.dataclass(frozen=True)
 class third_of_the_way:
-    """rho_t = share (1 + share t)^-0.6 / 3, share t being passes over the data: moves the sites of each batch a third
-    of the way to messages that are scaled by 1 / share."""
+    """rho_t = share (1 + share t)^-0.6 / 3, share t being passes over the data: moves the sites of
+    each batch a third of the way to messages that are scaled by 1 / share."""
 
     share: float
 

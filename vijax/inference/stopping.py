@@ -1,26 +1,30 @@
-"""When a fit has converged: one rule for objectives without noise, one for those of minibatches and draws.
+"""When a fit has converged: one rule for objectives without noise, one for those of minibatches and
+draws.
 
-**With noise** (`Watch`). Averages of the objective over windows of equal length (a pass over the data, where that is no
-more than some hundreds of steps) are kept in a ring of `ROOM` places; where it is full, pairs are merged, and windows
-are twice as long. After 16, 24, 32, 48, 64, 96, ... of the first windows a straight line is fitted to the last half of
-the averages. With its slope b over h of them, and the standard error s of b,
+**With noise** (`Watch`). Averages of the objective over windows of equal length (a pass over the
+data, where that is no more than some hundreds of steps) are kept in a ring of `ROOM` places; where
+it is full, pairs are merged, and windows are twice as long. After 16, 24, 32, 48, 64, 96, ... of
+the first windows a straight line is fitted to the last half of the averages. With its slope b over
+h of them, and the standard error s of b,
 
     gain = h (b + t s sqrt((1 + r) / (1 - r)))
 
-is the most that another h windows would bring, at 95 %: t is Student's quantile for h - 2 degrees of freedom, and r the
-correlation of neighbours in the residuals, corrected for its bias and between 0 and 0.9. A fit has
-converged where that is below tol x |objective|. All of it is a pure function that may run inside `jax.jit`.
+is the most that another h windows would bring, at 95 %: t is Student's quantile for h - 2 degrees
+of freedom, and r the correlation of neighbours in the residuals, corrected for its bias and between
+0 and 0.9. A fit has converged where that is below tol x |objective|. All of it is a pure function
+that may run inside `jax.jit`.
 
-How often it errs, of 2,000 traces of each kind, up to 512 windows (`tests/inference/test_stopping.py` draws 500 of
-each). It stops where another h windows would bring more than twice tol: with noise up to tol at most 3 %, and that for
-straight lines at correlation .9 of neighbouring windows; with noise of three times tol 1 % of curves, up to 12 % of
-straight lines. It does not stop although the objective is flat: up to 1.4 % and 16 %; after an approach of some 20
-windows up to 2.3 % (34 % at correlation .9), and 58 %. No rule can see a plateau longer than the run so far.
+How often it errs, of 2,000 traces of each kind, up to 512 windows
+(`tests/inference/test_stopping.py` draws 500 of each). It stops where another h windows would bring
+more than twice tol: with noise up to tol at most 3 %, and that for straight lines at correlation .9
+of neighbouring windows; with noise of three times tol 1 % of curves, up to 12 % of straight lines.
+It does not stop although the objective is flat: up to 1.4 % and 16 %; after an approach of some 20
+windows up to 2.3 % (34 % at correlation .9), and 58 %. No rule can see a plateau longer than the
+run so far.
 
-**Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and so is the sum of
-later changes, if they shrink as the last one did. On a slow ascent each change may be below tol, and that sum far
-above.
-"""
+**Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and
+so is the sum of later changes, if they shrink as the last one did. On a slow ascent each change may
+be below tol, and that sum far above."""
 
 from __future__ import annotations
 
@@ -40,11 +44,15 @@ ROOM, FIRST = 64, 16
 FEWEST_STEPS, MOST_STEPS = 10, 200
 """Steps of a window, as long as it is not merged."""
 CHECK_EVERY = 50
-"""Convergence without noise is judged by the objective at steps that are multiples of this: a matter of the step's
-number alone, so that it depends neither on where a run was cut into chunks nor on where it was stopped and resumed."""
+"""Convergence without noise is judged by the objective at steps that are multiples of this: a
+matter of the step's number alone, so that it depends neither on where a run was cut into chunks nor
+on where it was stopped and resumed."""
 UNSEEN = np.inf
-"""An objective that was not evaluated yet. It is not NaN, which jax_debug_nans would take for a mistake."""
-STUDENT = np.concatenate([np.full(3, np.inf), special.stdtrit(np.arange(1, ROOM - 1), 0.95)]).astype(np.float32)
+"""An objective that was not evaluated yet. It is not NaN, which jax_debug_nans would take for a
+mistake."""
+STUDENT = np.concatenate(
+    [np.full(3, np.inf), special.stdtrit(np.arange(1, ROOM - 1), 0.95)]
+).astype(np.float32)
 """The 95 % quantile for a line through so many points."""
 
 
@@ -58,8 +66,8 @@ class Watch(NamedTuple):
     steps: Int[Array, ""]  # number of steps in that window
     merged: Int[Array, ""]  # number of first windows in one average
     window: Int[Array, ""]  # steps of a first window
-    # The most that another h windows would bring, relative to the objective, h being the number of windows in the
-    # fitted line; as of the last look, infinite before
+    # The most that another h windows would bring, relative to the objective, h being the number of
+    # windows in the fitted line; as of the last look, infinite before
     gain: Float[Array, ""]
 
     @property
@@ -84,11 +92,14 @@ def watch(window: int | Array = 0, dtype: Any = None) -> Watch:
     """
     zero, none = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
     size = jnp.asarray(window, jnp.int32)
-    return Watch(jnp.zeros(ROOM, dtype), none, zero, zero, none, none + 1, size, jnp.full((), jnp.inf, dtype))
+    return Watch(
+        jnp.zeros(ROOM, dtype), none, zero, zero, none, none + 1, size, jnp.full((), jnp.inf, dtype)
+    )
 
 
 def window_of(steps_per_epoch: int) -> int:
-    """Steps of a first window: whole passes of `FEWEST_STEPS` at least, or an even part of one of `MOST_STEPS` at most.
+    """Steps of a first window: whole passes of `FEWEST_STEPS` at least, or an even part of one of
+    `MOST_STEPS` at most.
 
     >>> window_of(1), window_of(7), window_of(23), window_of(1000)
     (10, 14, 23, 200)
@@ -100,8 +111,8 @@ def window_of(steps_per_epoch: int) -> int:
 
 @jax.jit
 def observed(seen: Watch, objective: Float[Array, ""]) -> Watch:
-    """The watch after one step more. An objective that is not finite makes an average that is not finite, and no fit
-    with one among its averages has converged."""
+    """The watch after one step more. An objective that is not finite makes an average that is not
+    finite, and no fit with one among its averages has converged."""
     value = jnp.asarray(objective, seen.total.dtype) - seen.rest
     total = seen.total + value
     seen = seen._replace(total=total, rest=(total - seen.total) - value, steps=seen.steps + 1)
@@ -110,7 +121,8 @@ def observed(seen: Watch, objective: Float[Array, ""]) -> Watch:
 
 
 def _closed(seen: Watch) -> Watch:
-    """The watch with the full window among its averages, whose pairs are merged where there is no room for more."""
+    """The watch with the full window among its averages, whose pairs are merged where there is no
+    room for more."""
     mean = seen.total / seen.steps.astype(seen.total.dtype)
     means = jnp.where(jnp.arange(ROOM) == seen.filled, mean, seen.means)
     is_all = seen.filled + 1 == ROOM
@@ -123,7 +135,9 @@ def _closed(seen: Watch) -> Watch:
         rest=jnp.zeros_like(seen.rest),
         steps=jnp.zeros_like(seen.steps),
     )
-    looks = jnp.array([FIRST, FIRST * 3 // 2, FIRST * 2, FIRST * 3])  # 64 averages are 32 of twice the length
+    looks = jnp.array(
+        [FIRST, FIRST * 3 // 2, FIRST * 2, FIRST * 3]
+    )  # 64 averages are 32 of twice the length
     return seen._replace(gain=jnp.where(jnp.any(seen.filled == looks), _gain(seen), seen.gain))
 
 
@@ -133,7 +147,9 @@ def _gain(seen: Watch) -> Float[Array, ""]:
     places = jnp.arange(ROOM)
     inside = (places >= seen.filled - half) & (places < seen.filled)
     count = jnp.maximum(half, 3).astype(seen.means.dtype)
-    time = jnp.where(inside, (places - (seen.filled - half)).astype(count.dtype) - (count - 1) / 2, 0.0)
+    time = jnp.where(
+        inside, (places - (seen.filled - half)).astype(count.dtype) - (count - 1) / 2, 0.0
+    )
     level = jnp.sum(jnp.where(inside, seen.means, 0.0)) / count
     apart = jnp.where(inside, seen.means - level, 0.0)
     spread = jnp.sum(time**2)
@@ -153,15 +169,17 @@ def next_look(steps: int, window: int) -> int:
     >>> [next_look(steps, 10) for steps in (0, 160, 239, 240, 320, 480, 640)]
     [160, 240, 240, 320, 480, 640, 960]
     """
-    looks = (windows * window for k in itertools.count() for windows in (FIRST << k, FIRST * 3 // 2 << k))
+    looks = (
+        windows * window for k in itertools.count() for windows in (FIRST << k, FIRST * 3 // 2 << k)
+    )
     return next(look for look in looks if look > steps)
 
 
-# --- without noise ------------------------------------------------------------------------------------------------
+# --- without noise --------------------------------------------------------------------------------
 def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]:
-    """The gain that an objective still has to come, relative to itself, by its values at three checks, the latest last:
-    its last change, or the sum of later changes that shrink as the last one did, if that is more. A change of the last
-    digit is none.
+    """The gain that an objective still has to come, relative to itself, by its values at three
+    checks, the latest last: its last change, or the sum of later changes that shrink as the last
+    one did, if that is more. A change of the last digit is none.
 
     >>> left_of(np.array([[-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0], [-8.0, -8.0, -8.0], [np.inf, -8.0, -7.9]])).tolist()
     [1.0, inf, 0.0, inf]
@@ -178,8 +196,8 @@ def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]
 
 
 def recorded(checked: Any, objective: Float[np.ndarray, " steps *runs"], done: int) -> Any:
-    """The last three objectives at steps that are multiples of `CHECK_EVERY`, with those of the last steps, up to step
-    `done`, among them.
+    """The last three objectives at steps that are multiples of `CHECK_EVERY`, with those of the
+    last steps, up to step `done`, among them.
 
     >>> recorded(np.array([-9.0, -7.0, -5.0], np.float32), np.arange(20.0), 110).tolist()
     [-7.0, -5.0, 9.0]

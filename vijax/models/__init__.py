@@ -1,8 +1,7 @@
 """Ready models: each a function that returns a `vijax.Model`.
 
-Each folder has kindred models. A model says its prior, its bound and what may be asked of it; steps are in
-`vijax.inference`, and nothing here fits.
-"""
+Each folder has kindred models. A model says its prior, its bound and what may be asked of it; steps
+are in `vijax.inference`, and nothing here fits."""
 
 from vijax.models import emission
 from vijax.models.documents.ctm import ctm

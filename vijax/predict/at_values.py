@@ -1,4 +1,5 @@
-"""A model at given values of its globals, before, after or without any fit: log likelihood, locals, log prior."""
+"""A model at given values of its globals, before, after or without any fit: log likelihood, locals,
+log prior."""
 
 from __future__ import annotations
 
@@ -35,18 +36,21 @@ class At:
     estep: Any
 
     def log_likelihood(self, data: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """log p(data | parameters), the locals summed or integrated out, in nats: exact where the E-step is (no two
-        locals of a group depend on each other), else a lower bound; under an E-step that draws an estimate of one.
-        Differentiable in the parameters and the hyperparameters.
+        """log p(data | parameters), the locals summed or integrated out, in nats: exact where the
+        E-step is (no two locals of a group depend on each other), else a lower bound; under an
+        E-step that draws an estimate of one. Differentiable in the parameters and the
+        hyperparameters.
 
         Args:
-          data: as `vijax.fit` takes it: arrays with one leading axis of groups, a `Minibatch`, or documents.
+          data: as `vijax.fit` takes it: arrays with one leading axis of groups, a `Minibatch`, or
+              documents.
           key: random key of the E-step's draws, where it samples.
         """
         return self._said(self._batch(data)[0], key).total
 
     def per_group(self, data: Any, *, key: PRNGKeyArray) -> Float[Array, " groups"]:
-        """The log likelihood of each group, in the order of the data; constants, which are not differentiated."""
+        """The log likelihood of each group, in the order of the data; constants, which are not
+        differentiated."""
         batch, order = self._batch(data)
         bounds = self._said(batch, key).per_group
         if order is None:
@@ -56,12 +60,13 @@ class At:
         return jnp.asarray(in_order(np.concatenate([np.asarray(bound) for bound in bounds]), order))
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
-        """The locals. A model made by `energy_model` gives the posterior of each by name, one for each group (the
-        mean-field factors, where locals are coupled)."""
+        """The locals. A model made by `energy_model` gives the posterior of each by name, one for
+        each group (the mean-field factors, where locals are coupled)."""
         return self._said(self._batch(data)[0], key).local
 
     def log_prior(self) -> Float[Array, ""]:
-        """log p(parameters), in nats, with the terms that couple the globals of a hierarchy. Differentiable too."""
+        """log p(parameters), in nats, with the terms that couple the globals of a hierarchy.
+        Differentiable too."""
         prior = self.model.prior(self.hyper)
         coupling = self.model.global_elbo
         own = prior.log_prob(self.parameters)
@@ -71,11 +76,15 @@ class At:
         def bind(of: weakref.ref[Model]) -> Callable[..., LocalElbo]:
             def said(estep, hyper, parameters, batch, key):
                 model = of()
-                return model.local_elbo(hyper, model.prior(hyper).stats(parameters), batch, key, estep)
+                return model.local_elbo(
+                    hyper, model.prior(hyper).stats(parameters), batch, key, estep
+                )
 
             return step_jit(said, static_argnums=(0,))
 
-        return kept(self.model, "at", bind)(self.estep, self.hyper, dict(self.parameters), batch, key)
+        return kept(self.model, "at", bind)(
+            self.estep, self.hyper, dict(self.parameters), batch, key
+        )
 
     def _batch(self, data: Any) -> tuple[Minibatch, Any]:
         """Data as one batch, and the rows of documents, which are sorted by length."""
@@ -92,18 +101,25 @@ class At:
         return Minibatch(taken(self.model, data), None), None
 
 
-def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | None = None, estep: Any = None) -> At:
-    """A model at given values of its globals: its log likelihood there, of each group too, and the locals.
+def at(
+    model: Model,
+    parameters: Mapping[str, Any],
+    hyper: Mapping[str, Any] | None = None,
+    estep: Any = None,
+) -> At:
+    """A model at given values of its globals: its log likelihood there, of each group too, and the
+    locals.
 
-    Nothing is fitted, so that what other programs found can be judged by the model, or a likelihood handed to an
-    optimiser or sampler of one's own: it works under `jax.jit` and `jax.grad`.
+    Nothing is fitted, so that what other programs found can be judged by the model, or a likelihood
+    handed to an optimiser or sampler of one's own: it works under `jax.jit` and `jax.grad`.
 
     Args:
-      model: any `vijax.Model` whose globals have densities of their own: ready, an energy, or with a bound of its own;
-        not a Gaussian process or GLM, whose predictors have their prior for a base measure.
-      parameters: a value for each global by name, in the shape of its draws (`model.prior(model.hyper).sample(key)`
-        shows one), such as `fit.posterior.mean()`. Values that are tuples (a mean and a precision) may be given as
-        tuples or mappings.
+      model: any `vijax.Model` whose globals have densities of their own: ready, an energy, or with
+        a bound of its own; not a Gaussian process or GLM, whose predictors have their prior for a
+        base measure.
+      parameters: a value for each global by name, in the shape of its draws
+        (`model.prior(model.hyper).sample(key)` shows one), such as `fit.posterior.mean()`. Values
+        that are tuples (a mean and a precision) may be given as tuples or mappings.
       hyper: hyperparameters that replace the model's, such as those of a fit (`fit.state.hyper`).
       estep: the E-step, which finds the locals; the model's own by default.
 
@@ -111,7 +127,8 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
       `At`: `.log_likelihood(data, key=key)`, `.per_group(...)`, `.locals(...)`, `.log_prior()`.
 
     Raises:
-      ValueError: a name that is missing or unknown, a value of another shape, not finite or outside of the support.
+      ValueError: a name that is missing or unknown, a value of another shape, not finite or outside
+          of the support.
       TypeError: `model` is no `vijax.Model`.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
@@ -126,8 +143,17 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
     """
     if not isinstance(model, Model):
         raise TypeError(f"model: expected a vijax.Model, got {type(model).__name__}.")
-    remedy = "Of a GP or GLM, one observation: model.likelihood(hyper, statistics of others).log_prob(y, z)."
-    require(model.by_entry is None, "model", "a model whose globals have densities of their own", "sites", remedy)
+    remedy = (
+        "Of a GP or GLM, one observation: model.likelihood(hyper, statistics of "
+        "others).log_prob(y, z)."
+    )
+    require(
+        model.by_entry is None,
+        "model",
+        "a model whose globals have densities of their own",
+        "sites",
+        remedy,
+    )
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:
         require(name in model.hyper, "hyper", f"names among {list(model.hyper)}", name)
@@ -138,13 +164,21 @@ def at(model: Model, parameters: Mapping[str, Any], hyper: Mapping[str, Any] | N
 
 def _checked(prior: Product, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The values, in the structure and precision of draws."""
-    require(isinstance(parameters, Mapping), "parameters", "a mapping of named values", type(parameters).__name__)
+    require(
+        isinstance(parameters, Mapping),
+        "parameters",
+        "a mapping of named values",
+        type(parameters).__name__,
+    )
     for name in parameters:
         require(name in prior, "parameters", "names of globals", unknown_name(name, prior))
     missing = [name for name in prior if name not in parameters]
     require(not missing, "parameters", f"a value for each of {list(prior)}", f"none for {missing}")
     shapes = jax.eval_shape(lambda: prior.sample(jax.random.key(0)))
-    return {name: _value(f"parameters[{name!r}]", q, shapes[name], parameters[name]) for name, q in prior.items()}
+    return {
+        name: _value(f"parameters[{name!r}]", q, shapes[name], parameters[name])
+        for name, q in prior.items()
+    }
 
 
 def _value(argument: str, q: Family, shapes: Any, given: Any) -> Any:
@@ -152,32 +186,49 @@ def _value(argument: str, q: Family, shapes: Any, given: Any) -> Any:
     fields = getattr(shapes, "_fields", None)
     if fields is not None:
         named = isinstance(given, Mapping)
-        fits = set(given) == set(fields) if named else isinstance(given, tuple) and len(given) == len(fields)
+        fits = (
+            set(given) == set(fields)
+            if named
+            else isinstance(given, tuple) and len(given) == len(fields)
+        )
         got = list(given) if named else f"a {type(given).__name__}"
         require(fits, argument, f"a tuple or mapping of {list(fields)}", got)
         given = [given[f] for f in fields] if named else given
         parts = zip(fields, shapes, given, strict=True)
-        value: Any = type(shapes)(*(_array(f"{argument}.{f}", shape, x, q.discrete) for f, shape, x in parts))
+        value: Any = type(shapes)(
+            *(_array(f"{argument}.{f}", shape, x, q.discrete) for f, shape, x in parts)
+        )
     else:
         value = _array(argument, shapes, given, q.discrete)
     if not _traced((q, value)):
         density = np.asarray(_within_edges(q).log_prob(value))
         support = SUPPORTS.get(type(q).__name__, f"that of a {type(q).__name__}")
-        shown = value if fields is None else str({f: np.asarray(x).tolist() for f, x in value._asdict().items()})
-        require(density > -np.inf, argument, f"values in its support, {support}", shown)  # NaN is not
+        shown = (
+            value
+            if fields is None
+            else str({f: np.asarray(x).tolist() for f, x in value._asdict().items()})
+        )
+        require(
+            density > -np.inf, argument, f"values in its support, {support}", shown
+        )  # NaN is not
     return value
 
 
 def _array(argument: str, shape: Any, given: Any, discrete: bool) -> Array:
     value = jnp.asarray(given) if discrete else as_floats(given, argument=argument)[0]
     require(value.shape == shape.shape, argument, f"shape {shape.shape}", f"shape {value.shape}")
-    require(True if isinstance(value, jax.core.Tracer) else jnp.isfinite(value), argument, "finite numbers", value)
+    require(
+        True if isinstance(value, jax.core.Tracer) else jnp.isfinite(value),
+        argument,
+        "finite numbers",
+        value,
+    )
     return value
 
 
 def _within_edges(q: Family) -> Family:
-    """A member of the family whose density is positive at the edges of its support: a maximum of the likelihood may lie
-    there, a probability of zero."""
+    """A member of the family whose density is positive at the edges of its support: a maximum of
+    the likelihood may lie there, a probability of zero."""
     if isinstance(q, Dirichlet):
         return Dirichlet(jnp.ones_like(q.concentration))
     if isinstance(q, Beta):

@@ -1,4 +1,5 @@
-"""Draws from what was fitted: of globals, of locals, and of data (the posterior predictive distribution)."""
+"""Draws from what was fitted: of globals, of locals, and of data (the posterior predictive
+distribution)."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ from vijax.xla.precision import enable_x64
 
 Groups = Literal["new", "same"]
 Read = Callable[[PyTree, dict[str, Any], Any], Any]
-"""(data, values of the globals, a further argument) -> the part of a draw that is kept; equal ones are compiled
-once."""
+"""(data, values of the globals, a further argument) -> the part of a draw that is kept; equal ones
+are compiled once."""
 AT_ONCE = 1 << 20
 """Numbers of the draws that are made at once."""
 
@@ -38,25 +39,38 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
     return data
 
 
-def of_globals(spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+def of_globals(
+    spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int
+) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
     points = tuple(name for name in posterior if spec.is_point(name))
-    is_traced = isinstance(key, jax.core.Tracer)  # within a program of the caller's, which has one precision
+    is_traced = isinstance(
+        key, jax.core.Tracer
+    )  # within a program of the caller's, which has one precision
     if getattr(getattr(spec.model.free, "derived", None), "in_float64", False) and not is_traced:
         return _of_globals_in_float64(spec.model, num_draws, points, hyper, posterior, key)
-    make = lambda of: quick_jit(lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1))
+    make = lambda of: quick_jit(
+        lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1)
+    )
     return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
 
 
 def _of_globals_in_float64(
-    model: Model, num_draws: int, points: tuple[str, ...], hyper: Hyper, posterior: Product, key: PRNGKeyArray
+    model: Model,
+    num_draws: int,
+    points: tuple[str, ...],
+    hyper: Hyper,
+    posterior: Product,
+    key: PRNGKeyArray,
 ) -> dict[str, np.ndarray]:
-    """The same draws, whose values are computed in float64 where they are derived so: far from zero, and of columns far
-    from zero, float32 keeps too few digits of them."""
+    """The same draws, whose values are computed in float64 where they are derived so: far from
+    zero, and of columns far from zero, float32 keeps too few digits of them."""
     draw = kept(model, "coordinates", lambda of: quick_jit(_draws_of, static_argnums=(0, 1)))
     drawn = draw(num_draws, points, posterior, key)
     with enable_x64(True):
-        make = lambda of: quick_jit(lambda hyper, drawn: of().free.shown(dict(of().free.values(hyper, drawn))))
+        make = lambda of: quick_jit(
+            lambda hyper, drawn: of().free.shown(dict(of().free.values(hyper, drawn)))
+        )
         values = kept(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
         return jax.tree.map(np.asarray, values)
 
@@ -77,11 +91,14 @@ def _coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
 
 
 def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
-    """Values of each local by name: draws leading, then groups. Raises ValueError: they are no families by name."""
+    """Values of each local by name: draws leading, then groups. Raises ValueError: they are no
+    families by name."""
     if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
         raise ValueError(
-            "locals_of: expected a model whose locals are families by name (vijax.energy_model, and the ready models "
-            "made by it), got one whose locals are arrays of its own. See fit.locals(data, key=key)."
+            "locals_of: expected a model whose locals are families by name (vijax.energy_model, "
+            "and the ready models "
+            "made by it), got one whose locals are arrays of its own. See fit.locals(data, "
+            "key=key)."
         )
     keys = dict(zip(factors, jax.random.split(key, len(factors)), strict=True))
     return {name: q.sample(keys[name], (num_draws,)) for name, q in factors.items()}
@@ -97,8 +114,8 @@ def drawn(
     given: Any = None,
     ahead: int = 0,
 ) -> Any:
-    """Data drawn from a fit, draws leading, or the parts of them that `read` keeps. See `Fit.predictive`, and for steps
-    `ahead` `Fit.forecast`."""
+    """Data drawn from a fit, draws leading, or the parts of them that `read` keeps. See
+    `Fit.predictive`, and for steps `ahead` `Fit.forecast`."""
     check_key(key, "It is the first argument.")
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
@@ -107,7 +124,9 @@ def drawn(
     like = _read(fit, like)
     layout = how.layout(like)
     key_found, key_draws = jax.random.split(key)
-    local = _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
+    local = (
+        _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
+    )
     points = tuple(name for name in fit.posterior if fit.alg.spec.is_point(name))
     q, posterior = how.globals, fit.posterior
     laws, sizes = (posterior, layout) if q is None else (q(state.hyper, posterior, layout), None)
@@ -122,7 +141,13 @@ def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: 
     """Draws of the steps that follow sequences. See `Fit.forecast`."""
     require_integers(num_steps=num_steps)
     fit.alg.spec.model.answer("forecast")
-    require(not is_size(data) and not is_sizes(data), "data", "sequences (y, mask)", data, "See vijax.models.pad.")
+    require(
+        not is_size(data) and not is_sizes(data),
+        "data",
+        "sequences (y, mask)",
+        data,
+        "See vijax.models.pad.",
+    )
     return drawn(fit, key, num_draws, data, "same", ahead=num_steps)
 
 
@@ -134,7 +159,8 @@ def observed(fit: Any, data: Any) -> PyTree:
 
 
 def _read(fit: Any, like: Any) -> Any:
-    """Data as the model reads them: documents over the words of the fit; sizes and inputs of predictors as they are."""
+    """Data as the model reads them: documents over the words of the fit; sizes and inputs of
+    predictors as they are."""
     model = fit.alg.spec.model
     are_sizes = is_size(like) or (model.answer("predictive").from_sizes and is_sizes(like))
     if are_sizes or model.by_entry is not None:
@@ -149,11 +175,17 @@ def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
 
         def one(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
-            values = jax.tree.map(lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals))
+            values = jax.tree.map(
+                lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals)
+            )
             inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
             if ahead:
-                inside, where = how.ahead(hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1))
-            return read(how.data(hyper, values, inside, where, key_data), _shown(model, values), given)
+                inside, where = how.ahead(
+                    hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1)
+                )
+            return read(
+                how.data(hyper, values, inside, where, key_data), _shown(model, values), given
+            )
 
         sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
         return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))
@@ -162,7 +194,8 @@ def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
 
 
 def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -> Any:
-    """`one` of each key, some at once; the last of them made up to as many, so that it is compiled once."""
+    """`one` of each key, some at once; the last of them made up to as many, so that it is compiled
+    once."""
     num_draws = len(keys)
     if num_draws <= at_once:
         return jax.vmap(one)(keys)
@@ -172,18 +205,27 @@ def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -
 
 
 def _values(
-    model: Any, num_draws: int, points: tuple[str, ...], hyper: Hyper, laws: Mapping[str, Any], key: PRNGKeyArray
+    model: Any,
+    num_draws: int,
+    points: tuple[str, ...],
+    hyper: Hyper,
+    laws: Mapping[str, Any],
+    key: PRNGKeyArray,
 ) -> dict[str, Any]:
     """Draws of the globals, as the model's user calls them, and what is not shown."""
     drawn = _draws_of(num_draws, points, laws, key)
     return drawn if model.free is None else dict(model.free.values(hyper, drawn))
 
 
-def _draws_of(num_draws: int, points: tuple[str, ...], laws: Mapping[str, Any], key: PRNGKeyArray) -> dict[str, Any]:
+def _draws_of(
+    num_draws: int, points: tuple[str, ...], laws: Mapping[str, Any], key: PRNGKeyArray
+) -> dict[str, Any]:
     """Draws of the globals by name; of points the same each time."""
     each = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
     repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
-    one = lambda name, q: jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
+    one = lambda name, q: (
+        jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
+    )
     return {name: one(name, law) for name, law in laws.items()}
 
 
@@ -191,7 +233,9 @@ def _shown(model: Any, values: dict[str, Any]) -> dict[str, Any]:
     return values if model.free is None else model.free.shown(values)
 
 
-def _locals(how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray) -> Any:
+def _locals(
+    how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray
+) -> Any:
     if local is None:
         return {} if how.locals is None else how.locals(hyper, values, layout, key)
     each = jax.random.split(key, len(local))
@@ -212,12 +256,25 @@ def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
 
 def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
     found = model.answer("predictive").found
-    return found(stats, said.local) if model.form.documents is None else [found(stats, x) for x in said.local]
+    return (
+        found(stats, said.local)
+        if model.form.documents is None
+        else [found(stats, x) for x in said.local]
+    )
 
 
 def _check_memory(one: PyTree, num_draws: int) -> None:
     """Raises ValueError before an allocation that cannot succeed."""
     size = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(one)) * num_draws
     there = 0.5 * total_memory()
-    remedy = "Take fewer draws or rows, or vijax.evaluate.predictive_check, which keeps a statistic of each draw alone."
-    require(size <= there, "num_draws", f"draws that fit in {there / 1e9:.3g} GB", f"{size / 1e9:.3g} GB", remedy)
+    remedy = (
+        "Take fewer draws or rows, or vijax.evaluate.predictive_check, which keeps a statistic of "
+        "each draw alone."
+    )
+    require(
+        size <= there,
+        "num_draws",
+        f"draws that fit in {there / 1e9:.3g} GB",
+        f"{size / 1e9:.3g} GB",
+        remedy,
+    )

@@ -1,4 +1,5 @@
-"""Inference about data at a fitted posterior: locals, bounds, topic shares. XLA drops the rest of the computation."""
+"""Inference about data at a fitted posterior: locals, bounds, topic shares. XLA drops the rest of
+the computation."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
 
 
 FEW = 1 << 16
-"""Numbers of all the data below which their locals are found before a fast program of it would be compiled: of the
-correlated topic model, whose E-step is the dearest, 400 documents of 80 words."""
+"""Numbers of all the data below which their locals are found before a fast program of it would be
+compiled: of the correlated topic model, whose E-step is the dearest, 400 documents of 80 words."""
 
 
 def inferred(
@@ -37,7 +38,8 @@ def inferred(
     key: PRNGKeyArray,
     size: int | None = None,
 ) -> Any:
-    """The answer that `read` takes from the local bound of a batch, with the globals as they are fitted.
+    """The answer that `read` takes from the local bound of a batch, with the globals as they are
+    fitted.
 
     Args:
       size: numbers of all the data, where there are more batches than this one.
@@ -69,13 +71,15 @@ def inferred_of_documents(
     batch_size: int = 1024,
     progress: Callable[[int], Any] | None = None,
 ) -> Any:
-    """The answers that `read` takes for each document of a corpus, in their order; `read` gives one tree for each
-    length bucket. `progress` is called after each batch with the number of documents that are done."""
+    """The answers that `read` takes for each document of a corpus, in their order; `read` gives one
+    tree for each length bucket. `progress` is called after each batch with the number of documents
+    that are done."""
     from vijax.data import document_batches, in_order
 
     parts, rows, size = [], [], len(corpus.indices)
     for batch, order in document_batches(corpus, batch_size):
-        # One key for all batches, so that no answer depends on the batch in which its document comes.
+        # One key for all batches, so that no answer depends on the batch in which its document
+        # comes.
         found = inferred(read, spec, hyper, posterior, batch, key, max(size, numbers_in(batch)))
         parts += jax.tree.map(np.asarray, found)
         rows.append(order)
@@ -97,12 +101,14 @@ def bounds_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -
 
 @dataclasses.dataclass(frozen=True)
 class SharesBy:
-    """Reads expected topic shares by a model's own answer. It asks the model nothing, so that models which were made
-    again with equal settings share its program."""
+    """Reads expected topic shares by a model's own answer. It asks the model nothing, so that
+    models which were made again with equal settings share its program."""
 
     answer: Callable[..., Array]
 
-    def __call__(self, model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+    def __call__(
+        self, model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray
+    ) -> list[Array]:
         """One array of shares for each length bucket."""
         return [self.answer(stats, local, key) for local in said.local]
 

@@ -1,4 +1,5 @@
-"""A table of a posterior: mean, standard deviation and interval of every number, by name and coordinate."""
+"""A table of a posterior: mean, standard deviation and interval of every number, by name and
+coordinate."""
 
 from __future__ import annotations
 
@@ -42,10 +43,13 @@ class Summary:
     def columns(self) -> dict[str, np.ndarray]:
         """Returns the columns of the table by name, without the names of the rows."""
         ends = [f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1)]
-        return dict(zip(["mean", "sd", *ends], [self.mean, self.sd, self.low, self.high], strict=True))
+        return dict(
+            zip(["mean", "sd", *ends], [self.mean, self.sd, self.low, self.high], strict=True)
+        )
 
     def to_frame(self) -> Any:
-        """Returns a `pandas.DataFrame`, its index the names; ImportError where pandas is not installed."""
+        """Returns a `pandas.DataFrame`, its index the names; ImportError where pandas is not
+        installed."""
         from vijax.extras import require_extra
 
         return require_extra("pandas").DataFrame(self.columns(), index=list(self.names))
@@ -54,16 +58,26 @@ class Summary:
         shown = [*self.names[:MOST_SHOWN]]
         rows = [["", *self.columns()]]
         spreads = self._spreads()
-        rows += [[name, *(told(x[i], spreads[i]) for x in self.columns().values())] for i, name in enumerate(shown)]
+        rows += [
+            [name, *(told(x[i], spreads[i]) for x in self.columns().values())]
+            for i, name in enumerate(shown)
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
         left = len(self.names) - len(shown)
         more = [f"... and {left:,} more numbers: to_frame() has all of them"] if left else []
-        known = f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of their sds"
+        known = (
+            f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of "
+            "their sds"
+        )
         return "\n".join([*lines, *more, known])
 
     def _spreads(self) -> np.ndarray:
-        """The lengths that the digits of each row show: its deviation, or half of its interval if that is less."""
+        """The lengths that the digits of each row show: its deviation, or half of its interval if
+        that is less."""
         half = 0.5 * (np.asarray(self.high) - np.asarray(self.low))
         return np.where((half > 0) & (half < self.sd), half, self.sd)
 
@@ -71,7 +85,13 @@ class Summary:
 def usual_draws(size: int) -> int:
     """Returns the usual number of draws of so many numbers; ValueError where they are too many."""
     remedy = "Ask for one global: fit.posterior[name].mean(), or fit.topics(vocabulary)."
-    require(size <= LARGEST, "summary", f"a posterior of at most {LARGEST:,} numbers", f"{size:,}", remedy)
+    require(
+        size <= LARGEST,
+        "summary",
+        f"a posterior of at most {LARGEST:,} numbers",
+        f"{size:,}",
+        remedy,
+    )
     return int(np.clip(NUMBERS // max(size, 1), 256, 4000))
 
 
@@ -91,7 +111,9 @@ def of_draws(draws: Mapping[str, Any], level: float) -> Summary:
     for path, x in jax.tree_util.tree_flatten_with_path(dict(draws))[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         values = np.asarray(x, np.float64)
-        names += [f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(values.shape[1:])]
+        names += [
+            f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(values.shape[1:])
+        ]
         parts.append(values.reshape(len(values), -1))
     x = np.concatenate(parts, 1)
     low, high = np.quantile(x, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)

@@ -1,11 +1,10 @@
-"""Collapsed Gibbs sampling of mixtures (Neal 2000, algorithm 3; Hoffman and Blei 2015, section 4.2): one label drawn at
-a time.
+"""Collapsed Gibbs sampling of mixtures (Neal 2000, algorithm 3; Hoffman and Blei 2015, section
+4.2): one label drawn at a time.
 
     p(z_n = k | other z, y)  in proportion to  (concentration_k + n_k) p(y_n | the other y_m with z_m = k),
 
-weights and components integrated out. With concentration alpha / K this is the finite approximation to a
-Dirichlet-process mixture.
-"""
+weights and components integrated out. With concentration alpha / K this is the finite approximation
+to a Dirichlet-process mixture."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ class CollapsedMixture(NamedTuple):
     Attributes:
       labels: component of each observation after each sweep.
       log_joint: log p(y, z) after each sweep.
-      weights, components: the exact conditionals given the last labels; `.mean()` is their posterior mean.
+      weights, components: the exact conditionals given the last labels; `.mean()` is their
+          posterior mean.
     """
 
     labels: Int[Array, "sweeps N"]
@@ -42,21 +42,23 @@ class CollapsedMixture(NamedTuple):
 def collapsed_gibbs_mixture(
     emission: Emission, y: Any, *, concentration: Any, num_sweeps: int, key: PRNGKeyArray
 ) -> CollapsedMixture:
-    """Collapsed Gibbs sampling of a mixture, exact for every emission: `vijax.models.mixture` is measured against it.
+    """Collapsed Gibbs sampling of a mixture, exact for every emission: `vijax.models.mixture` is
+    measured against it.
 
-    The first sweep draws each label given the labels before it; later states are a Markov chain with p(z | y) as its
-    stationary distribution. `jax.vmap` over keys runs several chains.
+    The first sweep draws each label given the labels before it; later states are a Markov chain
+    with p(z | y) as its stationary distribution. `jax.vmap` over keys runs several chains.
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
       y: observations, (N, D).
-      concentration: concentration of the Dirichlet prior of the weights, positive: a scalar or one per component.
+      concentration: concentration of the Dirichlet prior of the weights, positive: a scalar or one
+          per component.
       num_sweeps: number of times that each label is drawn.
       key: random key of the draws.
 
     Raises:
-      ValueError: a concentration or a number of sweeps out of range, data outside the support, or an emission whose
-        components share parameters.
+      ValueError: a concentration or a number of sweeps out of range, data outside the support, or
+        an emission whose components share parameters.
 
     >>> from vijax.models.emission import bernoulli
     >>> y = jnp.array([[1.0, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
@@ -66,12 +68,20 @@ def collapsed_gibbs_mixture(
     """
     require_integers(num_sweeps=num_sweeps)
     alone = emission.shared_by is None
-    require(alone, "emission", "components that share no parameters", "tied_gaussian", "Use vijax.reference.gibbs.")
+    require(
+        alone,
+        "emission",
+        "components that share no parameters",
+        "tied_gaussian",
+        "Use vijax.reference.gibbs.",
+    )
     concentration = check_alpha(concentration, emission.num_components, "concentration")
     emission.check(y)
     prior = jax.tree.map(jnp.asarray, emission.prior)
     y = jnp.asarray(y, jax.tree.leaves(prior)[0].dtype)
-    return _chain(emission.log_likelihood, emission.predictive, num_sweeps, prior, y, concentration, key)
+    return _chain(
+        emission.log_likelihood, emission.predictive, num_sweeps, prior, y, concentration, key
+    )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -88,12 +98,17 @@ def _chain(
     predict = predictive or functools.partial(log_predictive, log_likelihood)
     zeros, size = jax.tree.map(jnp.zeros_like, prior.expected_stats()), concentration.shape[0]
     # An observation adds the same to the naturals of any component.
-    etas = jax.vmap(lambda y: jax.tree.map(lambda x: x[0], jax.grad(lambda s: jnp.sum(log_likelihood(s, y)))(zeros)))(y)
+    etas = jax.vmap(
+        lambda y: jax.tree.map(
+            lambda x: x[0], jax.grad(lambda s: jnp.sum(log_likelihood(s, y)))(zeros)
+        )
+    )(y)
     etas = prior.with_naturals(etas)
     constant = jnp.sum(jax.vmap(lambda y: log_likelihood(zeros, y)[0])(y))
 
     def conditional(labels: Int[Array, " N"]) -> tuple[Float[Array, " K"], Family]:
-        """Exact conditionals of weights and components given the labels; label K stands for none."""
+        """Exact conditionals of weights and components given the labels; label K stands for
+        none."""
         add = lambda lam, eta: lam.at[labels].add(eta, mode="drop")
         return concentration.at[labels].add(1.0, mode="drop"), jax.tree.map(add, prior, etas)
 
@@ -117,7 +132,9 @@ def _chain(
     return CollapsedMixture(labels, log_joint, Dirichlet(counts), q)
 
 
-def _moved(tables: tuple, label: Int[Array, ""], eta: Family, sign: float) -> tuple[Float[Array, " K"], Family]:
+def _moved(
+    tables: tuple, label: Int[Array, ""], eta: Family, sign: float
+) -> tuple[Float[Array, " K"], Family]:
     """The tables after an observation joins (+1) or leaves (-1) a component."""
     counts, q = tables
     move = lambda lam, eta: lam.at[label].add(sign * eta, mode="drop")

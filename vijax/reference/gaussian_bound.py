@@ -1,4 +1,5 @@
-"""The best Gaussian approximation of a density by a general optimiser, L-BFGS on (m, L), to judge E-steps by."""
+"""The best Gaussian approximation of a density by a general optimiser, L-BFGS on (m, L), to judge
+E-steps by."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def gaussian_by_lbfgs(
     Args:
       log_joint: z -> log p(y, z); float64 is best.
       mean: start of m.
-      noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2 coordinates.
+      noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2
+          coordinates.
       factor: start of L; the identity if None.
       max_iters: most iterations of L-BFGS.
 
@@ -79,7 +81,9 @@ def gaussian_by_lbfgs(
     @jax.jit
     @guarded
     def loss(x: Array) -> tuple[Array, Array]:
-        return jax.value_and_grad(lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights))(x)
+        return jax.value_and_grad(lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights))(
+            x
+        )
 
     root = np.eye(size) if factor is None else np.asarray(factor)
     start = np.concatenate([np.asarray(mean), np.log(np.diagonal(root)), root[lower]])

@@ -1,9 +1,9 @@
-"""Gibbs sampling of any model written as an energy: the exact posterior, slowly, to judge approximations by.
+"""Gibbs sampling of any model written as an energy: the exact posterior, slowly, to judge
+approximations by.
 
-Each variable in turn is drawn from its complete conditional, the member of its family whose natural parameter is the
-prior's plus the gradient of the energy in its statistics (Blei, Kucukelbir and McAuliffe 2017, section 2.4; Pei 2019,
-section on Gibbs sampling).
-"""
+Each variable in turn is drawn from its complete conditional, the member of its family whose natural
+parameter is the prior's plus the gradient of the energy in its statistics (Blei, Kucukelbir and
+McAuliffe 2017, section 2.4; Pei 2019, section on Gibbs sampling)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def gibbs(
       keep_locals: True keeps the draws of the locals too.
 
     Raises:
-      ValueError: the model is no energy, a local of it is a plate of coupled entries, or a count is out of range.
+      ValueError: the model is no energy, a local of it is a plate of coupled entries, or a count is
+          out of range.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -69,7 +70,12 @@ def gibbs(
     """
     spec = energy_of(model)
     plates = list(spec.plates)
-    require(not plates, "model", "locals whose entries are independent given the rest", f"the coupled plates {plates}")
+    require(
+        not plates,
+        "model",
+        "locals whose entries are independent given the rest",
+        f"the coupled plates {plates}",
+    )
     spec.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
@@ -79,7 +85,13 @@ def gibbs(
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 @guarded
 def _chain(
-    model: Model, num_samples: int, burn_in: int, thin: int, keep_locals: bool, data: PyTree, key: PRNGKeyArray
+    model: Model,
+    num_samples: int,
+    burn_in: int,
+    thin: int,
+    keep_locals: bool,
+    data: PyTree,
+    key: PRNGKeyArray,
 ) -> Draws:
     spec = energy_of(model)
     data = jax.tree.map(jnp.asarray, data)
@@ -87,7 +99,9 @@ def _chain(
     hyper = tree.as_arrays(model.hyper)
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)
-    local = jax.vmap(lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()})(data)
+    local = jax.vmap(lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()})(
+        data
+    )
     state = posterior.sample_stats(key_globals), local
     state = _draw_locals(spec, hyper, data, *state, key_locals)[0]
 
@@ -96,7 +110,9 @@ def _chain(
 
     def keep(state: Any, i: Array) -> Any:
         state = jax.lax.fori_loop(i, i + thin - 1, burn, state)
-        state, values, locals_ = sweep(spec, hyper, data, state, jax.random.fold_in(key, i + thin - 1))
+        state, values, locals_ = sweep(
+            spec, hyper, data, state, jax.random.fold_in(key, i + thin - 1)
+        )
         return state, (values, locals_ if keep_locals else None)
 
     state = jax.lax.fori_loop(0, burn_in, burn, state)
@@ -104,9 +120,12 @@ def _chain(
     return Draws(*kept)
 
 
-def sweep(spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray) -> tuple[Any, dict, dict]:
-    """Draws every global, then every local, from its complete conditional. Takes the statistics of globals and locals
-    (`state`); returns new ones, and the values of the globals and of the locals."""
+def sweep(
+    spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray
+) -> tuple[Any, dict, dict]:
+    """Draws every global, then every local, from its complete conditional. Takes the statistics of
+    globals and locals (`state`); returns new ones, and the values of the globals and of the
+    locals."""
     key_globals, key_locals = jax.random.split(key)
     stats, local = state
     stats, values = _draw_globals(spec, hyper, data, stats, local, key_globals)

@@ -1,4 +1,5 @@
-"""The log joint density of a model written as an energy, with locals summed or integrated out exactly."""
+"""The log joint density of a model written as an energy, with locals summed or integrated out
+exactly."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ Values = dict[str, Any]
 def log_joint(
     model: Model, data: PyTree, sampled: Sequence[str] = (), hyper: Hyper | None = None
 ) -> Callable[[Values, Values], Float[Array, ""]]:
-    """Returns the function (values of the globals, values of the sampled locals of each group) -> log p(data, values).
+    """Returns the function (values of the globals, values of the sampled locals of each group) ->
+    log p(data, values).
 
-    The other locals are integrated out, which is exact where they form one block given the sampled ones: with l their
-    natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).
+    The other locals are integrated out, which is exact where they form one block given the sampled
+    ones: with l their natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).
 
     Args:
       model: a model from `vijax.energy_model`.
@@ -34,8 +36,8 @@ def log_joint(
       hyper: hyperparameters, such as those that a fit has learnt; the model's own if None.
 
     Raises:
-      ValueError: the model is no energy, a name is no local of it, or the others do not form one block, or are coupled
-        among themselves.
+      ValueError: the model is no energy, a name is no local of it, or the others do not form one
+        block, or are coupled among themselves.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -50,9 +52,21 @@ def log_joint(
     require(set(sampled) <= set(names), "sampled", f"names among the locals {names}", list(sampled))
     rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]
     remedy = "Name the locals to sample, so that the others do not depend on each other."
-    require(sum(map(bool, rest)) <= 1, "sampled", "all but one block of the locals", list(sampled), remedy)
+    require(
+        sum(map(bool, rest)) <= 1,
+        "sampled",
+        "all but one block of the locals",
+        list(sampled),
+        remedy,
+    )
     left = [name for name in spec.plates if name not in sampled]
-    require(not left, "model", "locals that can be summed out, or are sampled", f"the coupled plates {left}", remedy)
+    require(
+        not left,
+        "model",
+        "locals that can be summed out, or are sampled",
+        f"the coupled plates {left}",
+        remedy,
+    )
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, hyper)
     data = jax.tree.map(jnp.asarray, taken(model, data))
@@ -67,7 +81,9 @@ def log_joint(
     return density
 
 
-def _group(spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Values) -> Float[Array, ""]:
+def _group(
+    spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Values
+) -> Float[Array, ""]:
     """log p(y, sampled locals | globals) of one group."""
     templates = spec.locals(group)
     given = {name: templates[name].stats(value) for name, value in sampled.items()}
@@ -76,7 +92,9 @@ def _group(spec: Energy, hyper: Hyper, stats: Any, group: PyTree, sampled: Value
     factors = spec.members(others, energy.slopes, count[0].slopes if count else None)
     terms = [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
     if not count:
-        return sum((jnp.sum(q.log_normalizer()) for q in factors.values()), sum(terms, energy.value))
+        return sum(
+            (jnp.sum(q.log_normalizer()) for q in factors.values()), sum(terms, energy.value)
+        )
     # The same sum as mean energy plus entropy, without a term as large as the penalty.
     means = {name: q.expected_stats() for name, q in factors.items()}
     terms += [jnp.sum(q.log_normalizer() - q.dot(means[name])) for name, q in factors.items()]

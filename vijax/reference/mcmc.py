@@ -1,9 +1,8 @@
 """Hamiltonian Monte Carlo and Metropolis-Hastings of any energy or log density, through `blackjax`.
 
-These samplers share no code with ours; they judge both the approximations and `reference.gibbs` (Blei, Kucukelbir and
-McAuliffe 2017, sections 3.4 and 5). Globals, and the locals that are asked for, move in unconstrained coordinates; all
-other locals are integrated out.
-"""
+These samplers share no code with ours; they judge both the approximations and `reference.gibbs`
+(Blei, Kucukelbir and McAuliffe 2017, sections 3.4 and 5). Globals, and the locals that are asked
+for, move in unconstrained coordinates; all other locals are integrated out."""
 
 from __future__ import annotations
 
@@ -50,13 +49,15 @@ def nuts(
     """Runs the No-U-Turn sampler with blackjax's window adaptation.
 
     Args:
-      model: a model from `vijax.energy_model`, as some ready models are, or a log density (`vijax.density`).
+      model: a model from `vijax.energy_model`, as some ready models are, or a log density
+          (`vijax.density`).
       data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
       key: random key of starts and draws.
       num_samples: draws of each chain that are kept.
       warmup: steps of adaptation before the first draw.
       chains: number of chains, all started near the start of the model's posterior.
-      sampled: names of locals that are sampled too; it must be possible to integrate out the others.
+      sampled: names of locals that are sampled too; it must be possible to integrate out the
+          others.
 
     Raises:
       ValueError: a count below 1, or see `vijax.reference.log_joint`.
@@ -101,7 +102,8 @@ def metropolis_hastings(
     chains: int = 4,
     sampled: Sequence[str] = (),
 ) -> Chains:
-    """Runs random-walk Metropolis-Hastings with normal proposals of standard deviation `scale` in each coordinate.
+    """Runs random-walk Metropolis-Hastings with normal proposals of standard deviation `scale` in
+    each coordinate.
 
     Args:
       model, data, key, num_samples, chains, sampled: see `nuts`.

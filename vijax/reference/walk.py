@@ -27,9 +27,15 @@ from vijax.reference.log_joint import log_joint
 class Walk(NamedTuple):
     """The log density of a model in free coordinates."""
 
-    density: Callable[[Array], Float[Array, ""]]  # log density of free coordinates, up to a constant
-    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]  # (globals, sampled locals) at free coordinates
-    free: Callable[[dict[str, Any]], Float[Array, " D"]]  # free coordinates of a draw of q, where no locals are sampled
+    density: Callable[
+        [Array], Float[Array, ""]
+    ]  # log density of free coordinates, up to a constant
+    values: Callable[
+        [Array], tuple[dict[str, Any], dict[str, Any]]
+    ]  # (globals, sampled locals) at free coordinates
+    free: Callable[
+        [dict[str, Any]], Float[Array, " D"]
+    ]  # free coordinates of a draw of q, where no locals are sampled
     origin: Float[Array, " D"]  # start of the chains
     spread: float  # and the spread of starts about it
 
@@ -41,11 +47,18 @@ def groups_of(model: Model, data: PyTree) -> PyTree:
     return jax.tree.map(jnp.asarray, taken(model, data))
 
 
-def walk_of(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper | None = None) -> Walk:
-    """Returns the walk of a log density, or of an energy whose locals are integrated out except those that are sampled.
+def walk_of(
+    model: Model,
+    data: PyTree,
+    sampled: Sequence[str],
+    key: PRNGKeyArray,
+    hyper: Hyper | None = None,
+) -> Walk:
+    """Returns the walk of a log density, or of an energy whose locals are integrated out except
+    those that are sampled.
 
-    The data are from `groups_of`; they may be traced, as may the hyperparameters (None for the model's own). The key is
-    of the start of the model's posterior."""
+    The data are from `groups_of`; they may be traced, as may the hyperparameters (None for the
+    model's own). The key is of the start of the model's posterior."""
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     if model.log_density is not None:
         return _of_density(model.log_density, data, sampled, hyper)
@@ -59,13 +72,19 @@ def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hy
         return own.log_prior_at(x) + jnp.sum(own.log_liks_at(x, data))
 
     free = lambda draw: own.point(hyper, draw[Z])
-    return Walk(density, lambda x: (own.shown(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5)
+    return Walk(
+        density, lambda x: (own.shown(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5
+    )
 
 
-def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper) -> Walk:
+def _of_energy(
+    model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper
+) -> Walk:
     density = log_joint(model, data, sampled, hyper)
     posterior = model.init(hyper, key, model.prior(hyper), Minibatch(data, None))
-    templates = jax.vmap(lambda y: {name: energy_of(model).locals(y)[name] for name in sampled})(data)
+    templates = jax.vmap(lambda y: {name: energy_of(model).locals(y)[name] for name in sampled})(
+        data
+    )
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
     means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
     origin, unravel = ravel_pytree(to_free(free, means))
@@ -83,7 +102,7 @@ def _of_energy(model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyA
     return Walk(free_density, values_of, free_of, origin, 0.1)
 
 
-# --- values of families as free coordinates ---------------------------------------------------------------------------
+# --- values of families as free coordinates -------------------------------------------------------
 _REAL: Any = real()
 _POSITIVE: Any = positive()
 _MATRIX: Any = positive_definite()
@@ -118,7 +137,12 @@ def coordinates(q: Family) -> Any:
     positive()
     """
     known = ", ".join(sorted(f.__name__ for f in CONSTRAINTS))
-    require(type(q) in CONSTRAINTS, "model", f"continuous variables to sample ({known})", type(q).__name__)
+    require(
+        type(q) in CONSTRAINTS,
+        "model",
+        f"continuous variables to sample ({known})",
+        type(q).__name__,
+    )
     return CONSTRAINTS[type(q)]
 
 

@@ -39,13 +39,23 @@ class Covariances(NamedTuple):
 
     def _places(self, name: Any) -> Float[np.ndarray, " m"]:
         known = isinstance(self.means, dict) and name in self.means
-        require(known, "name", f"one of {list(self.means) if isinstance(self.means, dict) else 'a dict'}", repr(name))
-        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(self._shaped(np.arange(len(self.names)))[name])])
+        require(
+            known,
+            "name",
+            f"one of {list(self.means) if isinstance(self.means, dict) else 'a dict'}",
+            repr(name),
+        )
+        return np.concatenate(
+            [np.ravel(x) for x in jax.tree.leaves(self._shaped(np.arange(len(self.names)))[name])]
+        )
 
     def _shaped(self, flat: np.ndarray) -> PyTree:
         leaves = jax.tree.leaves(self.means)
         ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
-        parts = [part.reshape(np.shape(leaf)) for part, leaf in zip(np.split(flat, ends), leaves, strict=True)]
+        parts = [
+            part.reshape(np.shape(leaf))
+            for part, leaf in zip(np.split(flat, ends), leaves, strict=True)
+        ]
         return jax.tree.unflatten(jax.tree.structure(self.means), parts)
 
 
@@ -62,8 +72,18 @@ def covariances(means: PyTree, matrix: Float[np.ndarray, "M M"]) -> Covariances:
     means = jax.tree.map(np.asarray, means)
     matrix = 0.5 * (matrix + matrix.T)
     remedy = "The fit is at no maximum of its bound: run it to convergence, or from another start."
-    least = np.linalg.eigvalsh(_scaled(matrix)).min(initial=0.0) if np.isfinite(matrix).all() else -np.inf
-    require(least > -1e-3, "fit", "one whose linear response is a covariance", f"an eigenvalue of {least:.3g}", remedy)
+    least = (
+        np.linalg.eigvalsh(_scaled(matrix)).min(initial=0.0)
+        if np.isfinite(matrix).all()
+        else -np.inf
+    )
+    require(
+        least > -1e-3,
+        "fit",
+        "one whose linear response is a covariance",
+        f"an eigenvalue of {least:.3g}",
+        remedy,
+    )
     return Covariances(means, matrix, _names(means))
 
 
@@ -79,6 +99,10 @@ def _names(means: PyTree) -> list[str]:
     names = []
     for path, leaf in paths:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        places = ["[" + ", ".join(map(str, i)) + "]" for i in np.ndindex(leaf.shape)] if leaf.shape else [""]
+        places = (
+            ["[" + ", ".join(map(str, i)) + "]" for i in np.ndindex(leaf.shape)]
+            if leaf.shape
+            else [""]
+        )
         names += [name + place for place in places]
     return names

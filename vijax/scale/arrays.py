@@ -1,4 +1,5 @@
-"""Arrays on the devices of several processes: put there, and gathered again in pieces of bounded size."""
+"""Arrays on the devices of several processes: put there, and gathered again in pieces of bounded
+size."""
 
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ PIECE = 1 << 26
 
 
 def put(tree: Any, places: Any) -> Any:
-    """A tree whose arrays, the same in every process, lie at their places; places may be those of whole branches."""
+    """A tree whose arrays, the same in every process, lie at their places; places may be those of
+    whole branches."""
     over = lambda place, part: jax.tree.map(lambda x: _put(x, place), part)
     return jax.tree.map(over, places, tree)
 
 
 def put_own(tree: Any, places: Any, axis: int) -> Any:
-    """As `put`, of arrays of which each process has its own part of the split axis, in the order of their numbers."""
+    """As `put`, of arrays of which each process has its own part of the split axis, in the order of
+    their numbers."""
 
     def one(x: Any, place: NamedSharding) -> jax.Array:
         if not any(place.spec):
@@ -33,7 +36,9 @@ def put_own(tree: Any, places: Any, axis: int) -> Any:
         shape = (*np.shape(x)[:axis], size, *np.shape(x)[axis + 1 :])
         return jax.make_array_from_process_local_data(place, np.asarray(x), shape)
 
-    return jax.tree.map(lambda place, part: jax.tree.map(lambda x: one(x, place), part), places, tree)
+    return jax.tree.map(
+        lambda place, part: jax.tree.map(lambda x: one(x, place), part), places, tree
+    )
 
 
 def _put(x: Any, place: NamedSharding) -> jax.Array:
@@ -49,7 +54,8 @@ def _moved(x: jax.Array, place: NamedSharding) -> jax.Array:
 
 
 def local(x: Any) -> Any:
-    """An array of this process: itself where it is whole in every process, else `Rows`, which can be gathered."""
+    """An array of this process: itself where it is whole in every process, else `Rows`, which can
+    be gathered."""
     if not isinstance(x, jax.Array) or x.is_fully_addressable:
         return x
     return x.addressable_data(0) if x.is_fully_replicated else Rows.of(x)
@@ -58,9 +64,8 @@ def local(x: Any) -> Any:
 class Rows:
     """A table whose rows lie with several processes.
 
-    `numpy.asarray` of it, which all processes have to call together, gathers them in pieces; `gathered` also, where
-    only process 0 wants them.
-    """
+    `numpy.asarray` of it, which all processes have to call together, gathers them in pieces;
+    `gathered` also, where only process 0 wants them."""
 
     def __init__(self, array: jax.Array, axis: int, length: int):
         self.array, self.axis, self.length = array, axis, length
@@ -101,13 +106,18 @@ class Rows:
         return np.ascontiguousarray(whole if dtype is None else whole.astype(dtype))
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Some rows and the place of the first, again and again, in every process; the table is never whole."""
+        """Some rows and the place of the first, again and again, in every process; the table is
+        never whole."""
         mesh, count = self.array.sharding.mesh, self.array.sharding.mesh.size  # type: ignore[attr-defined]
         each = self.array.shape[self.axis] // count
-        size = max(1, min(each, PIECE // max(1, self.array.nbytes // self.array.shape[self.axis] * count)))
+        size = max(
+            1, min(each, PIECE // max(1, self.array.nbytes // self.array.shape[self.axis] * count))
+        )
         for start in range(0, each, size):
             start = min(start, each - size)
-            found = np.asarray(_piece(self.array, np.int32(start), size, self.axis, mesh).addressable_data(0))
+            found = np.asarray(
+                _piece(self.array, np.int32(start), size, self.axis, mesh).addressable_data(0)
+            )
             for device, piece in enumerate(found):
                 yield device * each + start, piece
 
@@ -121,11 +131,14 @@ def _piece(x: jax.Array, start: jax.Array, size: int, axis: int, mesh: Mesh) -> 
         return jax.lax.all_gather(jax.lax.dynamic_slice_in_dim(x, start, size, axis), name)
 
     split = P(*(None,) * axis, name)
-    return jax.shard_map(own, mesh=mesh, in_specs=(split, P()), out_specs=P(), check_vma=False)(x, start)
+    return jax.shard_map(own, mesh=mesh, in_specs=(split, P()), out_specs=P(), check_vma=False)(
+        x, start
+    )
 
 
 def gathered(tree: Any) -> Any:
-    """A tree with its tables whole in process 0; in others without them, for they only take part. All call it."""
+    """A tree with its tables whole in process 0; in others without them, for they only take part.
+    All call it."""
     first = jax.process_index() == 0
 
     def one(x: Any) -> Any:

@@ -12,8 +12,8 @@ DATA = "data"
 
 
 def mesh(num_devices: int | None = None) -> Mesh:
-    """A mesh of devices, for `vijax.fit(..., mesh=)`: those of this process, or after `vijax.scale.initialize` those of
-    all processes.
+    """A mesh of devices, for `vijax.fit(..., mesh=)`: those of this process, or after
+    `vijax.scale.initialize` those of all processes.
 
     Args:
       num_devices: number of devices of each process; None takes all.
@@ -28,7 +28,10 @@ def mesh(num_devices: int | None = None) -> Mesh:
     least = min(map(len, of_each))
     count = least if num_devices is None else num_devices
     require_integers(devices=count)
-    remedy = "On a CPU set XLA_FLAGS=--xla_force_host_platform_device_count=8 before JAX starts, for eight."
+    remedy = (
+        "On a CPU set XLA_FLAGS=--xla_force_host_platform_device_count=8 before JAX starts, for "
+        "eight."
+    )
     of = "this process" if len(of_each) == 1 else "each process"
     require(count <= least, "devices", f"at most the {least} of {of}", count, remedy)
     devices = [device for own in of_each for device in own[:count]]
@@ -39,7 +42,8 @@ def checked(given: Mesh) -> tuple[Mesh, str]:
     """The mesh with an axis that steps may split along, and the name of that axis.
 
     Raises:
-      ValueError: no mesh, one of some other processes but not of all, or of two axes with several devices each.
+      ValueError: no mesh, one of some other processes but not of all, or of two axes with several
+          devices each.
     """
     remedy = "Take vijax.scale.mesh(8), or jax.make_mesh((8,), ('data',))."
     require(isinstance(given, Mesh), "mesh", "a jax.sharding.Mesh", type(given).__name__, remedy)

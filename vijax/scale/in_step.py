@@ -1,5 +1,6 @@
-"""Agreement of processes before each chunk of steps: how many all can take, that their batches go together, and that
-no source failed. Without it those that have a batch would wait for ever for those that have none."""
+"""Agreement of processes before each chunk of steps: how many all can take, that their batches go
+together, and that no source failed. Without it those that have a batch would wait for ever for
+those that have none."""
 
 from __future__ import annotations
 
@@ -23,17 +24,23 @@ LETTERS = 16
 """Letters of a digest by which batches are compared."""
 
 OTHER_BATCHES = (
-    "Have every process stream the same batches, of which each uses its share. Where each streams its own part of the "
+    "Have every process stream the same batches, of which each uses its share. Where each streams "
+    "its own part of the "
     "data, say so: vijax.data.own_part(source, N), N being the number of groups of all together."
 )
 OTHER_FORM = "Have every process stream batches of one size and one form."
 
 
 def require_alike_streams(loader: Any, first: Minibatch, is_part: bool) -> None:
-    """Raises ValueError, in every process, where streams differ in what is said of them, in the columns of their tables
-    or in their first batch; of own parts (`is_part`) these differ, and have one form."""
+    """Raises ValueError, in every process, where streams differ in what is said of them, in the
+    columns of their tables or in their first batch; of own parts (`is_part`) these differ, and have
+    one form."""
     source = loader.source
-    of_all = "Give the number of groups of all processes together, the same in each." if is_part else "Give one."
+    of_all = (
+        "Give the number of groups of all processes together, the same in each."
+        if is_part
+        else "Give one."
+    )
     _require_one("num_groups", source.num_groups, "the same number in every process", of_all)
     _require_one("forget", source.forget, "the same share in every process", "Give one.")
     expected = "tables with the same columns, in one order, in every process"
@@ -54,8 +61,14 @@ def _require_one(argument: str, value: Any, expected: str, remedy: str) -> None:
 
 def _columns(leaves: Sequence[tuple[str, ...] | None]) -> str:
     """The names of columns in words, with letters that tell many from others."""
-    shown = " and ".join("no names" if names is None else f"the columns {listed(names)}" for names in leaves)
-    return shown if len(shown) < 400 else f"{shown[:400]} ... ({digest_of(np.frombuffer(repr(leaves).encode(), 'u1'))})"
+    shown = " and ".join(
+        "no names" if names is None else f"the columns {listed(names)}" for names in leaves
+    )
+    return (
+        shown
+        if len(shown) < 400
+        else f"{shown[:400]} ... ({digest_of(np.frombuffer(repr(leaves).encode(), 'u1'))})"
+    )
 
 
 class Told(NamedTuple):
@@ -73,7 +86,8 @@ class Told(NamedTuple):
 
 
 def told_of(batches: Sequence[Minibatch], step: int, asked: int, is_same: bool) -> Told:
-    """The mark of batches; `is_same`: those of all processes are the same, and not only of one form."""
+    """The mark of batches; `is_same`: those of all processes are the same, and not only of one
+    form."""
     digest = digest_of if is_same else _digest_of_form
     letters = "".join(map(digest, batches)).encode()
     return Told(step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS))
@@ -100,10 +114,12 @@ class Rules(NamedTuple):
 
 
 def in_step(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any, int, None]]:
-    """Chunks, in every process as many and of as many steps, until one of the processes has no more.
+    """Chunks, in every process as many and of as many steps, until one of the processes has no
+    more.
 
     Args:
-      source: gives batches, their number, and a `Told` with the first batches of a chunk, None with others.
+      source: gives batches, their number, and a `Told` with the first batches of a chunk, None with
+          others.
       begun: the step at which it begins.
       rules: how the processes go together.
 
@@ -115,7 +131,11 @@ def in_step(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any,
     with contextlib.closing(source):
         while not (is_last and left == 0):
             item, fault = _next(source)
-            batches, count, told = item or (None, 0, Told(begun, 1, np.zeros((0, LETTERS), np.uint8)))
+            batches, count, told = item or (
+                None,
+                0,
+                Told(begun, 1, np.zeros((0, LETTERS), np.uint8)),
+            )
             if told is not None:
                 left, has_ended = _agreed(told, fault, rules)
                 begun += left
@@ -135,7 +155,8 @@ def _next(source: Iterator) -> tuple[Any, Exception | None]:
 
 
 def _agreed(told: Told, fault: Exception | None, rules: Rules) -> tuple[int, bool]:
-    """The number of steps that all processes take next, and whether these are the last. Says so where a source ends."""
+    """The number of steps that all processes take next, and whether these are the last. Says so
+    where a source ends."""
     count = len(told.digests)
     digests = np.zeros((rules.length, LETTERS), np.uint8)
     digests[:count] = told.digests
@@ -152,10 +173,15 @@ def _agreed(told: Told, fault: Exception | None, rules: Rules) -> tuple[int, boo
 
 
 def _require_alike_batches(digests: np.ndarray, begun: int, is_same: bool) -> None:
-    """Raises ValueError at the first step of which processes have batches that do not go together."""
+    """Raises ValueError at the first step of which processes have batches that do not go
+    together."""
     differ = np.argwhere((digests != digests[0]).any(2).T)  # (step, process) pairs, by steps
     place, process = differ[0] if len(differ) else (0, 0)
-    expected = "the same batches in every process" if is_same else "batches of one size and form in every process"
+    expected = (
+        "the same batches in every process"
+        if is_same
+        else "batches of one size and form in every process"
+    )
     got = f"another batch of step {begun + place} in process {process} than in process 0"
     require(not len(differ), "data", expected, got, OTHER_BATCHES if is_same else OTHER_FORM)
 
@@ -166,11 +192,16 @@ def _say_end(ends: np.ndarray, has_ended: np.ndarray, rules: Rules) -> None:
     if ends[first] < ends[last] or not has_ended.all():
         more = "" if has_ended[last] else " or later"
         text = (
-            f"data: the source of process {first} ended after {ends[first]} of {rules.total} steps, that of process "
-            f"{last} after {ends[last]}{more}; the fit of all processes ends after {ends[first]}. For more, give "
+            f"data: the source of process {first} ended after {ends[first]} of {rules.total} "
+            "steps, that of process "
+            f"{last} after {ends[last]}{more}; the fit of all processes ends after {ends[first]}. "
+            "For more, give "
             "every process as many batches, or a source that can be read again."
         )
         warnings.warn(text, stacklevel=2)
     elif rules.says_end:
-        text = f"data: the source ended after {ends[first]} of {rules.total} steps, and so does the fit."
+        text = (
+            f"data: the source ended after {ends[first]} of {rules.total} steps, and so does the "
+            "fit."
+        )
         warnings.warn(f"{text} {READ_AGAIN}", stacklevel=2)

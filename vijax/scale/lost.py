@@ -1,4 +1,5 @@
-"""Errors of a process whose companions are gone: they say that another process was lost, and not that a sum failed."""
+"""Errors of a process whose companions are gone: they say that another process was lost, and not
+that a sum failed."""
 
 from __future__ import annotations
 
@@ -12,8 +13,17 @@ from jax.experimental import multihost_utils
 
 from vijax.scale.processes import texts
 
-SIGNS_OF_LOSS = ("gloo", "nccl", "coordination", "connection", "peer", "unavailable", "deadline_exceeded")
-"""What errors of sums over processes speak of, in lower case, where one of the processes is gone."""
+SIGNS_OF_LOSS = (
+    "gloo",
+    "nccl",
+    "coordination",
+    "connection",
+    "peer",
+    "unavailable",
+    "deadline_exceeded",
+)
+"""What errors of sums over processes speak of, in lower case, where one of the processes is
+gone."""
 
 
 class ProcessLostError(JaxRuntimeError):
@@ -38,8 +48,10 @@ def naming_the_lost(is_shared: bool) -> Iterator[None]:
             raise
         said = " ".join(text.split())[:160]
         raise ProcessLostError(
-            f"mesh: expected all {jax.process_count()} processes until the end of the fit, but another process was "
-            f"lost while process {jax.process_index()} computed with it. The messages of that process say why. Start "
+            f"mesh: expected all {jax.process_count()} processes until the end of the fit, but "
+            "another process was "
+            f"lost while process {jax.process_index()} computed with it. The messages of that "
+            "process say why. Start "
             f"all of them again, or go on from what was saved. (JAX says: {said})"
         ) from error
 
@@ -74,15 +86,18 @@ def failing_together(is_shared: bool) -> Iterator[None]:
 
 
 def raise_fault(fault: Exception | None, failed: np.ndarray) -> None:
-    """Raises the fault of this process, or says which other one failed; all processes call it. `failed` is true at the
-    processes that have a fault."""
+    """Raises the fault of this process, or says which other one failed; all processes call it.
+    `failed` is true at the processes that have a fault."""
     if not np.any(failed):
         return
-    heard = texts("" if fault is None else f"{type(fault).__name__}: {' '.join(str(fault).split())}", 1024)
+    heard = texts(
+        "" if fault is None else f"{type(fault).__name__}: {' '.join(str(fault).split())}", 1024
+    )
     if fault is not None:
         raise fault
     process = int(np.argmax(failed))
     raise ProcessLostError(
-        f"data: expected batches from every process, but process {process} failed and the fit ends in all of them. Its "
+        f"data: expected batches from every process, but process {process} failed and the fit "
+        "ends in all of them. Its "
         f"own messages say why: {heard[process]}"
     )

@@ -63,7 +63,8 @@ class Here:
         return _read(state)
 
     def seen(self, state: Any) -> Any:
-        """A state for callbacks: as it is on one device, but tables by row of several processes are `arrays.Rows`."""
+        """A state for callbacks: as it is on one device, but tables by row of several processes are
+        `arrays.Rows`."""
         return state
 
     def plain(self, state: Any) -> Any:
@@ -74,20 +75,26 @@ class Here:
         """True where any process that runs the fit asks it."""
         return asked
 
-    def told(self, batches: Iterable[Minibatch], step: int, asked: int) -> tuple[Iterable[Minibatch], Told | None]:
-        """The batches of a chunk, and what other processes hear of them: None where there are no others."""
+    def told(
+        self, batches: Iterable[Minibatch], step: int, asked: int
+    ) -> tuple[Iterable[Minibatch], Told | None]:
+        """The batches of a chunk, and what other processes hear of them: None where there are no
+        others."""
         return batches, None
 
-    def in_step(self, source: Generator, begun: int, length: int, total: int, loader: Any) -> Generator:
+    def in_step(
+        self, source: Generator, begun: int, length: int, total: int, loader: Any
+    ) -> Generator:
         """The chunks of a source, as many in all processes."""
         return source
 
 
 @dataclasses.dataclass(frozen=True)
 class There:
-    """The devices of a mesh. Batches are padded to a number of groups that they divide, and split. Of a state they
-    split what has a row for each group of the data, with padding: locals that are carried, and warm starts. They split
-    the messages of parts, by entries, unless other processes have some of the devices. The rest is whole on each.
+    """The devices of a mesh. Batches are padded to a number of groups that they divide, and split.
+    Of a state they split what has a row for each group of the data, with padding: locals that are
+    carried, and warm starts. They split the messages of parts, by entries, unless other processes
+    have some of the devices. The rest is whole on each.
 
     Attributes:
       mesh: the devices.
@@ -104,7 +111,8 @@ class There:
     reads_own: bool = False
 
     def algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
-        """See `Here`. Step sizes by the share of the data in a batch are those of a batch without padding."""
+        """See `Here`. Step sizes by the share of the data in a batch are those of a batch without
+        padding."""
         spec = alg.spec
         if isinstance(spec.step_size, by_share) and spec.model.form.num_groups is not None:
             (batch,) = loader.batches(0, 1)
@@ -118,7 +126,8 @@ class There:
         return on_mesh(same, self.mesh)
 
     def loader(self, loader: Any) -> Any:
-        """See `Here`. Each process reads its own part of a batch; steps by words have to see all of its words."""
+        """See `Here`. Each process reads its own part of a batch; steps by words have to see all of
+        its words."""
         if self.is_shared:
             leave_end_unsaid(loader)
         if self.reads_own:
@@ -137,7 +146,9 @@ class There:
         if self.is_shared:
             watch.ENTERED.mark()
         lead = (None,) * self.lead
-        split, slices, whole = (self._at(P(*axes)) for axes in ((*lead, self.axis), (*lead, None, self.axis), ()))
+        split, slices, whole = (
+            self._at(P(*axes)) for axes in ((*lead, self.axis), (*lead, None, self.axis), ())
+        )
         runs = self._runs(state)
         more = lambda x: _with_rows(x, -len_of(x, self.lead) % self.mesh.size, self.lead)
         tables = jax.tree.map(more, tables_of(runs))
@@ -162,7 +173,8 @@ class There:
             require_alike_streams(loader, first, is_part(loader))
 
     def shared(self, state: Any, **said: Any) -> Any:
-        """See `Here`. What is whole in every process is that of process 0: another machine may round otherwise."""
+        """See `Here`. What is whole in every process is that of process 0: another machine may
+        round otherwise."""
         if not self.is_shared:
             return _read(state)
         runs = self._runs(state)
@@ -194,18 +206,24 @@ class There:
             watch.ENTERED.left()
         return agreed(asked) if self.is_shared else asked
 
-    def told(self, batches: Iterable[Minibatch], step: int, asked: int) -> tuple[Iterable[Minibatch], Told | None]:
+    def told(
+        self, batches: Iterable[Minibatch], step: int, asked: int
+    ) -> tuple[Iterable[Minibatch], Told | None]:
         """See `Here`."""
         if not self.is_shared:
             return batches, None
         read = list(batches)
         return read, told_of(read, step, asked, not self.reads_own)
 
-    def in_step(self, source: Generator, begun: int, length: int, total: int, loader: Any) -> Generator:
+    def in_step(
+        self, source: Generator, begun: int, length: int, total: int, loader: Any
+    ) -> Generator:
         """See `Here`."""
         if not self.is_shared:
             return source
-        rules = Rules(length, total, is_same=not self.reads_own, says_end=hasattr(loader, "is_stream"))
+        rules = Rules(
+            length, total, is_same=not self.reads_own, says_end=hasattr(loader, "is_stream")
+        )
         return in_step(source, begun, rules)
 
     @property
@@ -231,14 +249,21 @@ class There:
 
 
 def place(mesh: Mesh | None, state: Any, loader: Any = None) -> Here | There:
-    """The place of a fit that begins at this state: of one run, or of several with their `states` stacked."""
+    """The place of a fit that begins at this state: of one run, or of several with their `states`
+    stacked."""
     if mesh is None:
         return Here()
     runs, lead = getattr(state, "states", state), int(hasattr(state, "states"))
-    there = There(*checked(mesh), rows=tuple(len_of(x, lead) for x in jax.tree.leaves(tables_of(runs))), lead=lead)
+    there = There(
+        *checked(mesh),
+        rows=tuple(len_of(x, lead) for x in jax.tree.leaves(tables_of(runs))),
+        lead=lead,
+    )
     of = [device.process_index for device in there.mesh.devices.flat]
     in_parts = of == sorted(of) and len({of.count(k) for k in of}) == 1
-    return dataclasses.replace(there, reads_own=there.is_shared and in_parts and hasattr(type(loader), "shared"))
+    return dataclasses.replace(
+        there, reads_own=there.is_shared and in_parts and hasattr(type(loader), "shared")
+    )
 
 
 def tables_of(run: Any) -> tuple[Any, Any]:
@@ -255,17 +280,20 @@ def with_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
 
 def is_shared(mesh: Mesh | None) -> bool:
     """True for a mesh with devices of other processes."""
-    return mesh is not None and any(device.process_index != jax.process_index() for device in mesh.devices.flat)
+    return mesh is not None and any(
+        device.process_index != jax.process_index() for device in mesh.devices.flat
+    )
 
 
-# --- streams --------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 def is_part(loader: Any) -> bool:
     """True for a stream of which each process gives its own part."""
     return hasattr(loader, "is_stream") and loader.source.is_part
 
 
 def leave_end_unsaid(loader: Any) -> None:
-    """Has a stream be silent about its end, of which the processes tell each other (`vijax.scale.in_step`)."""
+    """Has a stream be silent about its end, of which the processes tell each other
+    (`vijax.scale.in_step`)."""
     while loader is not None:
         if isinstance(loader, StreamLoader):
             loader.warns_of_end = False
@@ -283,10 +311,11 @@ def require_no_part(loader: Any, processes: int) -> None:
     )
 
 
-# --- padding --------------------------------------------------------------------------------------------------------
+# --- padding --------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Padded:
-    """The batches of another loader, of a multiple of so many groups. Padding weighs nothing, and comes last."""
+    """The batches of another loader, of a multiple of so many groups. Padding weighs nothing, and
+    comes last."""
 
     inner: Any
     multiple: int
@@ -300,8 +329,8 @@ class Padded:
 
 
 def padded(batch: Minibatch, multiple: int) -> Minibatch:
-    """A batch with groups of weight 0 at its end, so that their number is a multiple; of documents of several lengths,
-    of each length.
+    """A batch with groups of weight 0 at its end, so that their number is a multiple; of documents
+    of several lengths, of each length.
 
     >>> batch = padded(Minibatch(np.array([2.0, 3.0]), 5.0, rows=np.array([1, 4])), 4)
     >>> print(batch.data, batch.weights, batch.rows)
@@ -310,17 +339,23 @@ def padded(batch: Minibatch, multiple: int) -> Minibatch:
     if isinstance(batch.data, OwnWords):
         own = padded(batch._replace(data=batch.data.documents), multiple)
         return own._replace(data=dataclasses.replace(batch.data, documents=own.data))
-    none = np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups  # a row that there is not
+    none = (
+        np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups
+    )  # a row that there is not
     if isinstance(batch.data, tuple) and all(isinstance(docs, Documents) for docs in batch.data):
         up = lambda fill: lambda x: _with_rows(x, -len_of(x) % multiple, fill=fill)
-        return batch._replace(data=jax.tree.map(up(0), batch.data), rows=jax.tree.map(up(none), batch.rows))
+        return batch._replace(
+            data=jax.tree.map(up(0), batch.data), rows=jax.tree.map(up(none), batch.rows)
+        )
     size = len_of(jax.tree.leaves(batch.data)[0])
     more = -size % multiple
     if more == 0:
         return batch
     weights = np.ones(size, np.float32) if batch.weights is None else batch.weights
     return batch._replace(
-        data=jax.tree.map(lambda x: _with_rows(x, more), batch.data),  # numbers that the model can read
+        data=jax.tree.map(
+            lambda x: _with_rows(x, more), batch.data
+        ),  # numbers that the model can read
         weights=_with_rows(weights, more, fill=0),
         rows=jax.tree.map(lambda x: _with_rows(x, more, fill=none), batch.rows),
     )

@@ -1,4 +1,5 @@
-"""Tables by row in files, in blocks of some rows: whoever wants rows reads the blocks that have them.
+"""Tables by row in files, in blocks of some rows: whoever wants rows reads the blocks that have
+them.
 
 step_00000120.rows/3-000000000000.npz   rows       some rows of table 3, from row 0 on
                                         checksum   their SHA-256
@@ -17,7 +18,8 @@ from vijax.files import check_declared_sizes, checksum, storable, write_arrays
 
 
 class StoredRows:
-    """A table whose rows are in files. `numpy.asarray` reads all of it; a slice reads the blocks that it needs.
+    """A table whose rows are in files. `numpy.asarray` reads all of it; a slice reads the blocks
+    that it needs.
 
     Args:
       folder: the folder of its blocks.
@@ -61,10 +63,13 @@ class StoredRows:
 
     def padded(self, count: int) -> StoredRows:
         """The table with so many rows of padding."""
-        return StoredRows(self.folder, self.number, self._own, self.dtype, self.axis, self.starts, count)
+        return StoredRows(
+            self.folder, self.number, self._own, self.dtype, self.axis, self.starts, count
+        )
 
     def require_whole(self) -> None:
-        """Raises OSError: a block is missing, or cut short. What is in them is checked where it is read."""
+        """Raises OSError: a block is missing, or cut short. What is in them is checked where it is
+        read."""
         for start, _ in self.blocks():
             if not zipfile.is_zipfile(self._path(start)):  # of which the end tells
                 raise OSError(f"{self._path(start)} is missing or cut short")
@@ -76,7 +81,11 @@ class StoredRows:
     def __getitem__(self, at: Any) -> np.ndarray:
         """A part, as of an array."""
         at = at if isinstance(at, tuple) else (at,)
-        if len(at) <= self.axis or not isinstance(at[self.axis], slice) or at[self.axis].step not in (None, 1):
+        if (
+            len(at) <= self.axis
+            or not isinstance(at[self.axis], slice)
+            or at[self.axis].step not in (None, 1)
+        ):
             return np.asarray(self)[at]
         start, stop, _ = at[self.axis].indices(self.shape[self.axis])
         return self._rows(start, stop)[(*at[: self.axis], slice(None), *at[self.axis + 1 :])]
@@ -109,7 +118,9 @@ class StoredRows:
 
     def _damaged(self, path: Path, why: str) -> OSError:
         marker = self.folder.with_suffix(".npz")
-        return OSError(f"{path}: damaged ({why}); remove {marker}, and go on from the checkpoint before")
+        return OSError(
+            f"{path}: damaged ({why}); remove {marker}, and go on from the checkpoint before"
+        )
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """First row, and the row after the last, of each block."""

@@ -1,9 +1,9 @@
 """Messages of parts in slices: each device keeps some entries of every message, of all parts.
 
-A message is as large as the globals, and there is one for each part of the data. Their sums and differences are entry
-by entry, so that a device may keep any entries. What is wanted whole is gathered at each step: the message of the part
-that is visited, the globals at its last visit, and the sum over parts.
-"""
+A message is as large as the globals, and there is one for each part of the data. Their sums and
+differences are entry by entry, so that a device may keep any entries. What is wanted whole is
+gathered at each step: the message of the part that is visited, the globals at its last visit, and
+the sum over parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from vijax.inference.messages import Parts, Table, by_part
 
 @dataclasses.dataclass(frozen=True)
 class Slices(Table):
-    """The table of which each device along an axis has a slice, (B, n): entries of one array in a row, padded."""
+    """The table of which each device along an axis has a slice, (B, n): entries of one array in a
+    row, padded."""
 
     axis: str
 
@@ -31,7 +32,9 @@ class Slices(Table):
         """See `Table`."""
         return self._whole(every[index], like)
 
-    def put(self, every: Float[Array, "B n"], index: Int[Array, ""], one: Array) -> Float[Array, "B n"]:
+    def put(
+        self, every: Float[Array, "B n"], index: Int[Array, ""], one: Array
+    ) -> Float[Array, "B n"]:
         """See `Table`."""
         size = every.shape[1]
         row = jnp.pad(jnp.ravel(one), (0, size * jax.lax.axis_size(self.axis) - one.size))
@@ -66,8 +69,8 @@ def places_of(parts: Parts, split: Any, whole: Any) -> Parts:
 
 
 def sliced(parts: Parts, num_devices: int, lead: int) -> Parts:
-    """A memory whose tables are of rows of entries, padded to a multiple of the number of devices; `lead` is 1 where it
-    is that of several runs."""
+    """A memory whose tables are of rows of entries, padded to a multiple of the number of devices;
+    `lead` is 1 where it is that of several runs."""
 
     def one(every: Any) -> Any:
         if np.ndim(every) == lead + 2 and np.shape(every)[-1] % num_devices == 0:
@@ -83,7 +86,9 @@ def joined(parts: Parts, like: Product, lead: int) -> Parts:
 
     def one(rows: Any, x: Any) -> np.ndarray:
         size = int(np.prod(np.shape(x)[lead:]))
-        return np.asarray(rows)[..., :size].reshape(*np.shape(rows)[: lead + 1], *np.shape(x)[lead:])
+        return np.asarray(rows)[..., :size].reshape(
+            *np.shape(rows)[: lead + 1], *np.shape(x)[lead:]
+        )
 
     return jax.tree.map(np.asarray, _tables(one, parts, like))
 
@@ -92,4 +97,6 @@ def _tables(change: Callable[..., Any], parts: Parts, *others: Product) -> Parts
     """A memory with its tables changed, array by array."""
     changed = lambda x: tree.apply(change, x, *others)
     last = parts.visited_at
-    return parts._replace(natural=changed(parts.natural), visited_at=None if last is None else changed(last))
+    return parts._replace(
+        natural=changed(parts.natural), visited_at=None if last is None else changed(last)
+    )

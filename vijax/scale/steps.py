@@ -1,4 +1,5 @@
-"""Algorithms whose step takes a whole batch and runs on the devices of a mesh, each with its own groups."""
+"""Algorithms whose step takes a whole batch and runs on the devices of a mesh, each with its own
+groups."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ from vijax.topics.own_words import ByWords
 
 
 def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
-    """An algorithm whose step runs on all devices of a mesh: `vijax.over_axis` inside `jax.shard_map`.
+    """An algorithm whose step runs on all devices of a mesh: `vijax.over_axis` inside
+    `jax.shard_map`.
 
-    Each device reads its part of the batch, whose groups they divide evenly; messages, values and gradients are summed.
-    The posterior, its updates and the points that are learnt are the same on every device. Wrappers stay around the
-    step: what they keep of single groups lies where the state has it (`vijax.scale.place`).
+    Each device reads its part of the batch, whose groups they divide evenly; messages, values and
+    gradients are summed. The posterior, its updates and the points that are learnt are the same on
+    every device. Wrappers stay around the step: what they keep of single groups lies where the
+    state has it (`vijax.scale.place`).
 
     Args:
       alg: the algorithm.
@@ -47,9 +50,14 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
     (4.0, 2.0)
     """
     mesh, axis = checked(mesh)
-    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave mesh out."
+    remedy = (
+        "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or "
+        "leave mesh out."
+    )
     expected = "a model whose data are groups, which devices can share"
-    require(not alg.spec.model.form.one_group, "mesh", expected, "one whose data are one group", remedy)
+    require(
+        not alg.spec.model.form.one_group, "mesh", expected, "one whose data are one group", remedy
+    )
     for wrapper in alg.wrappers:
         active = wrapper.active if isinstance(wrapper, ByWords) else None
         remedy = "They are chosen from the whole batch: leave active (active_topics) out, or mesh."
@@ -69,8 +77,11 @@ class OnMesh(Wrapper):
     mesh: Mesh
     axis: str
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`. What outer wrappers keep does not enter, so that it stays where it lies."""
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
+        """See `Wrapper`. What outer wrappers keep does not enter, so that it stays where it
+        lies."""
         batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         own, whole = P(self.axis), P()
         states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
@@ -78,8 +89,9 @@ class OnMesh(Wrapper):
             states = states._replace(messages=places_of(state.messages, P(None, self.axis), whole))
         infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
         batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
-        # Unchecked: the check wants the zeros of every scan, and every derivative of our own, marked as differing by
-        # device. A key used on every device alike, which it would find, is found by tests/inference/test_axis.py.
+        # Unchecked: the check wants the zeros of every scan, and every derivative of our own,
+        # marked as differing by device. A key used on every device alike, which it would find, is
+        # found by tests/inference/test_axis.py.
         step = jax.shard_map(
             over_axis(alg, self.axis).step,
             mesh=self.mesh,

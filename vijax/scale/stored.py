@@ -16,11 +16,11 @@ from vijax.scale.row_files import StoredRows
 
 
 def stored(folder: Path, tree: Any) -> Any:
-    """A tree whose tables (`vijax.scale.arrays.Rows`) are in files of this folder. All processes call it together.
+    """A tree whose tables (`vijax.scale.arrays.Rows`) are in files of this folder. All processes
+    call it together.
 
-    Each writes its own rows. Where process 0 does not find those of the others (they do not share the folder; a disk is
-    full), they are gathered there (`vijax.scale.gathered`).
-    """
+    Each writes its own rows. Where process 0 does not find those of the others (they do not share
+    the folder; a disk is full), they are gathered there (`vijax.scale.gathered`)."""
     leaves, structure = jax.tree.flatten(tree)
     if not any(isinstance(x, Rows) for x in leaves):
         return tree
@@ -30,7 +30,9 @@ def stored(folder: Path, tree: Any) -> Any:
     def make() -> None:
         if is_first:  # the others write into a folder that they see, and make none
             own_folder(folder.parent)
-            folder.with_suffix(".npz").unlink(missing_ok=True)  # one of this step that could not be read
+            folder.with_suffix(".npz").unlink(
+                missing_ok=True
+            )  # one of this step that could not be read
             own_folder(folder)
 
     def write() -> None:
@@ -44,7 +46,9 @@ def stored(folder: Path, tree: Any) -> Any:
     for work in (make, write, see):  # one after the other in all
         if agreed(_fails(work)):
             return gathered(tree)
-    return jax.tree.unflatten(structure, [tables[i][1] if i in tables else x for i, x in enumerate(leaves)])
+    return jax.tree.unflatten(
+        structure, [tables[i][1] if i in tables else x for i, x in enumerate(leaves)]
+    )
 
 
 def _fails(work: Callable[[], None]) -> bool:
@@ -61,13 +65,18 @@ def _table(folder: Path, number: int, rows: Rows) -> StoredRows:
     each = rows.array.shape[rows.axis] // count
     size = max(1, PIECE // max(1, rows.array.nbytes // max(1, rows.array.shape[rows.axis])))
     starts = [k * each + j for k in range(count) for j in range(0, each, size)]
-    return StoredRows(folder, number, rows.shape, rows.dtype, rows.axis, [at for at in starts if at < rows.length])
+    return StoredRows(
+        folder, number, rows.shape, rows.dtype, rows.axis, [at for at in starts if at < rows.length]
+    )
 
 
 def _write_own(rows: Rows, table: StoredRows) -> None:
     """Writes the blocks of this process; none lies with two devices."""
     for shard in rows.array.addressable_shards:
-        own, first = np.moveaxis(np.asarray(shard.data), rows.axis, 0), shard.index[rows.axis].start or 0
+        own, first = (
+            np.moveaxis(np.asarray(shard.data), rows.axis, 0),
+            shard.index[rows.axis].start or 0,
+        )
         for start, stop in table.blocks():
             if first <= start < first + len(own):
                 table.write(start, np.moveaxis(own[start - first : stop - first], 0, rows.axis))

@@ -1,9 +1,10 @@
-"""A watch over the processes of a run: each writes signs of life into a file of its own in the run's folder, and reads
-those of the others. Where one is lost, the others say which and end; JAX alone would end them without a word, or wait.
+"""A watch over the processes of a run: each writes signs of life into a file of its own in the
+run's folder, and reads those of the others. Where one is lost, the others say which and end; JAX
+alone would end them without a word, or wait.
 
-A file is written in place, for what is renamed is seen late on network file systems. Clocks are never compared: a
-process is silent when its own count of signs has stood still for so long on the reader's clock.
-"""
+A file is written in place, for what is renamed is seen late on network file systems. Clocks are
+never compared: a process is silent when its own count of signs has stood still for so long on the
+reader's clock."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from typing import Any, NamedTuple
 from vijax.files import NO_LINK, PERMISSIONS, own_folder
 
 EVERY_S, SILENT_S, STUCK_S = 1.0, 20.0, 300.0
-"""Seconds between signs of life; of silence after which a process is lost; for which one may keep the others waiting
-before their next steps."""
+"""Seconds between signs of life; of silence after which a process is lost; for which one may keep
+the others waiting before their next steps."""
 LOST = 5
 """Exit code of a process that ends because another is lost."""
 LENGTH = 1024
@@ -57,7 +58,8 @@ class Sign(NamedTuple):
       pid: its number there.
       signs: number of signs that it has given.
       entered: chunks of steps that it has entered.
-      between_s: seconds that it spent between chunks: reading data, in process 0 also scores and files.
+      between_s: seconds that it spent between chunks: reading data, in process 0 also scores and
+          files.
       fault: why it ended, if it did.
       because_of: the process whose loss it ended by.
     """
@@ -76,7 +78,8 @@ class Sign(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A sign, and when it came and when the process entered its present chunk, on the reader's clock."""
+    """A sign, and when it came and when the process entered its present chunk, on the reader's
+    clock."""
 
     sign: Sign
     at: float
@@ -151,16 +154,26 @@ class Watch:
         self._remedy, self._say, self._leave = remedy, say, leave
         self._sign = Sign(process, socket.gethostname(), os.getpid())
         self._seen: dict[int, Seen] = {}
-        self._over, self._thread = threading.Event(), threading.Thread(target=self._keep, daemon=True)
+        self._over, self._thread = (
+            threading.Event(),
+            threading.Thread(target=self._keep, daemon=True),
+        )
 
     def write(self, **changed: Any) -> None:
         """Gives a sign of life."""
-        marks: dict[str, Any] = {"entered": ENTERED.entered, "between_s": round(ENTERED.between_s, 3)}
+        marks: dict[str, Any] = {
+            "entered": ENTERED.entered,
+            "between_s": round(ENTERED.between_s, 3),
+        }
         self._sign = self._sign._replace(signs=self._sign.signs + 1, **marks, **changed)
         sign = self._sign._replace(fault=self._sign.fault[: LENGTH // 4])
-        with contextlib.suppress(OSError):  # a full disk or a store that is away: the others will say that it is silent
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk or a store that is away: the others will say that it is silent
             own_folder(self.folder)
-            number = os.open(self.folder / f"{self._own}.json", os.O_WRONLY | os.O_CREAT | NO_LINK, PERMISSIONS)
+            number = os.open(
+                self.folder / f"{self._own}.json", os.O_WRONLY | os.O_CREAT | NO_LINK, PERMISSIONS
+            )
             try:
                 os.write(number, json.dumps(sign._asdict()).encode().ljust(LENGTH))
             finally:
@@ -194,7 +207,8 @@ class Watch:
         time.sleep(SILENT_S + 10)
 
     def slowest(self) -> str:
-        """Says which process keeps the others waiting between chunks, and how long; empty where it is little."""
+        """Says which process keeps the others waiting between chunks, and how long; empty where it
+        is little."""
         if not self._seen:
             return ""
         signs = [x.sign for x in self._seen.values()]
@@ -211,7 +225,9 @@ class Watch:
         last = time.monotonic()
         while not self._over.wait(EVERY_S):
             now = time.monotonic()
-            if now - last > SILENT_S / 2:  # it was this process that stood still: the others may be well
+            if (
+                now - last > SILENT_S / 2
+            ):  # it was this process that stood still: the others may be well
                 self._seen = {}
             last = now
             self.write()
@@ -227,9 +243,10 @@ class Watch:
 
 
 def at_abort(call: Callable[[], Any]) -> Callable[[], None]:
-    """Has `call` come before this process is ended by `abort`, as JAX's client does where process 0 is lost; gives what
-    undoes that. Python's own handlers are too late: they run when the native code is done. (The handler of a signal
-    that `abort` itself raises may call anything, C11 7.14.1.1.)"""
+    """Has `call` come before this process is ended by `abort`, as JAX's client does where process 0
+    is lost; gives what undoes that. Python's own handlers are too late: they run when the native
+    code is done. (The handler of a signal that `abort` itself raises may call anything, C11
+    7.14.1.1.)"""
     if os.name != "posix":
         return lambda: None
     of_abort = ctypes.CFUNCTYPE(None, ctypes.c_int)

@@ -1,7 +1,8 @@
-"""Estimators for scikit-learn: the same models and algorithms behind `fit`, `predict`, `transform` and `score`.
+"""Estimators for scikit-learn: the same models and algorithms behind `fit`, `predict`, `transform`
+and `score`.
 
-An estimator translates arguments and data. A setting's meaning, and all that is computed, is in the other rooms.
-"""
+An estimator translates arguments and data. A setting's meaning, and all that is computed, is in the
+other rooms."""
 
 from vijax.extras import require_extra
 

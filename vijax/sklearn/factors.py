@@ -26,15 +26,17 @@ from vijax.xla.precision import enable_x64
 
 @estimator
 class FactorAnalysis(Transformer):
-    """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each column.
+    """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each
+    column.
 
     Args:
       n_components: number of factors; None is the number of columns.
-      noise: "diagonal", or "isotropic": one variance for all columns of X as they are (probabilistic principal
-        components).
-      inference: "em" (maximum likelihood, as scikit-learn's) or "variational" (posteriors of loadings and noise).
-      loading_precision: precision of the prior of the loadings, the columns in units of their spread; EM does not read
-        it.
+      noise: "diagonal", or "isotropic": one variance for all columns of X as they are
+        (probabilistic principal components).
+      inference: "em" (maximum likelihood, as scikit-learn's) or "variational" (posteriors of
+          loadings and noise).
+      loading_precision: precision of the prior of the loadings, the columns in units of their
+        spread; EM does not read it.
       tol: the bound has converged when it changes by less, per row.
       max_iter: most steps.
       random_state: an integer for results that can be repeated.
@@ -63,8 +65,8 @@ class FactorAnalysis(Transformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds loadings and noise of the rows of X, (rows, features); y is ignored. A `ConvergenceWarning` says that
-        the bound had not converged after `max_iter` steps.
+        """Finds loadings and noise of the rows of X, (rows, features); y is ignored. A
+        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
 
         Raises:
           ValueError: an argument out of its range, numbers that are missing or not finite.
@@ -76,20 +78,33 @@ class FactorAnalysis(Transformer):
         size = X.shape[1] if self.n_components is None else self.n_components
         with enable_x64(True):
             model = factor_analysis(
-                X.shape[1], size, self.noise, intercept=False, loading_precision=self.loading_precision, rate=1e-3
+                X.shape[1],
+                size,
+                self.noise,
+                intercept=False,
+                loading_precision=self.loading_precision,
+                rate=1e-3,
             )
             alg = em(model) if self.inference == "em" else cavi(model)
-            fitted = fit_rows(alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol)
+            fitted = fit_rows(
+                alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol
+            )
             estimates = fitted.fit.estimates
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
-            self.noise_variance_ = np.broadcast_to(self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:])
-        self.loglike_ = list(fitted.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum())
+            self.noise_variance_ = np.broadcast_to(
+                self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:]
+            )
+        self.loglike_ = list(
+            fitted.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum()
+        )
         self._keep(fitted.fit, fitted.converged, fitted.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Posterior means of the factors of rows."""
-        return self._by_row(X, lambda x: self.fit_.locals(self._scaled(x), key=jax.random.key(0))["x"].mean())
+        return self._by_row(
+            X, lambda x: self.fit_.locals(self._scaled(x), key=jax.random.key(0))["x"].mean()
+        )
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
         """The covariance of the model at its point estimates."""
@@ -111,10 +126,12 @@ class FactorAnalysis(Transformer):
         return float(self.score_samples(X).mean())
 
     def _law(self) -> LowRankNormal:
-        """The law of a row less the means, by its factors: float64 does not hold all eigenvalues of the dense
-        covariance of columns in very different units, or with little noise."""
+        """The law of a row less the means, by its factors: float64 does not hold all eigenvalues of
+        the dense covariance of columns in very different units, or with little noise."""
         log_sd = 0.5 * np.log(self.noise_variance_)
-        return LowRankNormal(jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T))
+        return LowRankNormal(
+            jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T)
+        )
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
@@ -125,8 +142,8 @@ _precision = quick_jit(lambda law: law.precision)
 
 
 def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
-    """Standard deviations of columns, each judged in its own units; a column that is constant but for rounding gets the
-    usual one."""
+    """Standard deviations of columns, each judged in its own units; a column that is constant but
+    for rounding gets the usual one."""
     spread = X.std(axis=0)
     varies = spread > 16 * np.finfo(np.float64).eps * np.abs(mean)
     return np.where(varies, spread, _usual(spread[varies]))
@@ -139,28 +156,35 @@ def _usual(spread: np.ndarray) -> float:
 
 @estimator
 class GammaPoissonNMF(OfCounts, InParts, Transformer):
-    """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian Kullback-Leibler
-    NMF, in which parts that are not needed tend to lose their weight (Hoffman and Blei 2015, section 4.3).
+    """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian
+    Kullback-Leibler NMF, in which parts that are not needed tend to lose their weight (Hoffman and
+    Blei 2015, section 4.3).
 
-    The rates W H are posterior means, and the priors pull them away from the maximum of the likelihood: on the data
-    that were fitted, scikit-learn's NMF has the smaller Kullback-Leibler divergence. On counts that were left out the
-    two are alike. Priors of 1 come nearer to the fitted data, and predict worse.
+    The rates W H are posterior means, and the priors pull them away from the maximum of the
+    likelihood: on the data that were fitted, scikit-learn's NMF has the smaller Kullback-Leibler
+    divergence. On counts that were left out the two are alike. Priors of 1 come nearer to the
+    fitted data, and predict worse.
 
     Args:
       n_components: most parts.
-      activation_prior: shape and rate of the gamma prior of the activations W; below 1 they are sparse.
+      activation_prior: shape and rate of the gamma prior of the activations W; below 1 they are
+          sparse.
       dictionary_prior: shape and rate of the gamma prior of the entries of H.
-      concentration: concentration of the gamma process of the parts' weights: smaller values use fewer parts.
+      concentration: concentration of the gamma process of the parts' weights: smaller values use
+          fewer parts.
       max_iter: most steps.
       tol: the bound has converged when it changes by less, per row.
       random_state: an integer for results that can be repeated.
-      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen so far.
-      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
+      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen
+          so far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2,
+          ...
 
     Attributes:
       components_: H times the parts' weights, posterior means, (n_components, features).
       gains_: the parts' weights.
-      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
+      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log
+          p(X).
       fit_: the `vijax.Fit`.
 
     >>> parts = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
@@ -181,9 +205,9 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the parts of counts X, (rows, features), none negative, dense or sparse (made dense); weights that are
-        not whole are taken as they are, and y is ignored. A `ConvergenceWarning` says that the bound had not converged
-        after `max_iter` steps.
+        """Finds the parts of counts X, (rows, features), none negative, dense or sparse (made
+        dense); weights that are not whole are taken as they are, and y is ignored. A
+        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
 
         Raises:
           ValueError: an argument out of its range; negative or missing numbers; only zeros.
@@ -194,15 +218,17 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
         with enable_x64(True):
             hyper = {"c": np.asarray(1.0 / X.mean())}
             alg = cavi(self._model(X.shape[1]))
-            fitted = fit_rows(alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper)
+            fitted = fit_rows(
+                alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper
+            )
             self._keep(fitted.fit, fitted.converged, fitted.n_iter)
             self._describe()
         self.n_samples_seen_ = len(X)  # `partial_fit` goes on from here
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of counts, by one stochastic step; the first call begins, and its minibatch is the
-        start of the parts. Raises as `fit` does."""
+        """Goes on with a minibatch of counts, by one stochastic step; the first call begins, and
+        its minibatch is the start of the parts. Raises as `fit` does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)
@@ -231,7 +257,9 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """The activations W of rows: posterior means."""
-        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean())
+        return self._by_row(
+            X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean()
+        )
 
     def inverse_transform(self, X: Any) -> Float[np.ndarray, "rows D"]:
         """The rates W H of given activations."""

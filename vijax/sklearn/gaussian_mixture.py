@@ -37,7 +37,8 @@ class GaussianComponents:
     centre_ = 0.0
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        """X less the centre of the first rows, where these are far from zero: no digits of their spread are lost."""
+        """X less the centre of the first rows, where these are far from zero: no digits of their
+        spread are lost."""
         X = super()._checked(X, reset)  # type: ignore[misc]
         goes_on = getattr(self, "warm_start", False) and hasattr(self, "fit_")
         if reset and not goes_on:
@@ -46,7 +47,9 @@ class GaussianComponents:
 
     def _components(self, size: int, dim: int, prior: kinds.Settings | None = None) -> Emission:
         """The observation model of so many components."""
-        return blurred(kinds.emission_of(self.covariance_type, size, dim, prior), float(self.reg_covar))
+        return blurred(
+            kinds.emission_of(self.covariance_type, size, dim, prior), float(self.reg_covar)
+        )
 
     def _emission(self, dim: int) -> Emission:
         own: Any = self
@@ -67,7 +70,9 @@ class GaussianComponents:
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         mean = self.means_[component]
-        covariance = kinds.covariance_matrix(self.covariance_type, self.covariances_, component, len(mean))
+        covariance = kinds.covariance_matrix(
+            self.covariance_type, self.covariances_, component, len(mean)
+        )
         return rng.multivariate_normal(mean, covariance, size)
 
 
@@ -90,7 +95,9 @@ class GaussianPrior:
         mean = mean_and_spread(X, weights)[0] + own.centre_
         self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean), np.float64)
         self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
-        spread = kinds.covariance_of_data(kind, X, weights) + own.reg_covar * kinds.identity(kind, dim)
+        spread = kinds.covariance_of_data(kind, X, weights) + own.reg_covar * kinds.identity(
+            kind, dim
+        )
         self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, spread), np.float64)
         settings = kinds.Settings(
             self.mean_prior_ - own.centre_,
@@ -108,9 +115,11 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
 
     Args:
       n_components: K.
-      covariance_type: "full", "tied" (one for all), "diag" or "spherical" (one variance for each component).
+      covariance_type: "full", "tied" (one for all), "diag" or "spherical" (one variance for each
+          component).
       tol: the bound has converged when it changes by less, per row, from one step to the next.
-      reg_covar: number added to the diagonal of covariances, as the variance of noise about every observation.
+      reg_covar: number added to the diagonal of covariances, as the variance of noise about every
+          observation.
       max_iter: most steps.
       n_init: number of starts, side by side; the best is kept.
       init_params: "kmeans", "k-means++" (its seeds alone) or "random" (random classes).
@@ -122,10 +131,10 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
       weights_, means_, covariances_, precisions_, precisions_cholesky_: the estimates.
       converged_, n_iter_: whether the fit converged, and its steps.
       lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
-      places_: None; or (K, D), where a component is so far from zero, for its spread, that rounding would hide it: then
-        the means in `fit_` are differences from these places.
-      centre_: 0; or (D,), where all rows are far from zero for their extent: `fit_` and `places_` then are of rows less
-        this centre.
+      places_: None; or (K, D), where a component is so far from zero, for its spread, that rounding
+        would hide it: then the means in `fit_` are differences from these places.
+      centre_: 0; or (D,), where all rows are far from zero for their extent: `fit_` and `places_`
+        then are of rows less this centre.
       fit_: the `vijax.Fit`.
 
     >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -165,8 +174,8 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         self.places_ = self._classes = None
 
     def _improved(self, found: Fitted, X: np.ndarray, weights: np.ndarray) -> Fitted:
-        """A component that is too far from zero for its spread is fitted again, from a place near it: see
-        `vijax.models.emission.around`. A tied covariance is of all rows, and needs none."""
+        """A component that is too far from zero for its spread is fitted again, from a place near
+        it: see `vijax.models.emission.around`. A tied covariance is of all rows, and needs none."""
         noise = float(self.reg_covar)
         if self.covariance_type == "tied" or not may_lose(X, noise):
             return found
@@ -189,7 +198,12 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         spread = kinds.identity(kind, dim) * max(float((sd**2).mean()), 1e-12)
         settings = kinds.Settings(mean - self._places(), 0.01, dim + 2.0, (dim + 2.0) * spread)
         components = kinds.emission_of(kind, self.n_components, dim, settings).prior
-        return Product({"components": components, "weights": Dirichlet.from_concentration(np.ones(self.n_components))})
+        return Product(
+            {
+                "components": components,
+                "weights": Dirichlet.from_concentration(np.ones(self.n_components)),
+            }
+        )
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
@@ -202,33 +216,38 @@ def _classes_by(fit: Any, rows: Any) -> Any:
 
 @estimator
 class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture):
-    """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator of this name.
+    """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator
+    of this name.
 
     Args:
       n_components: most components; those that are not needed lose their weight.
-      covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
-      tol: the bound of all rows together has converged when it changes by less from one step to the next.
-      weight_concentration_prior_type: "dirichlet_process" (stick breaking, truncated at `n_components`) or
-        "dirichlet_distribution".
+      covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as in
+          `GaussianMixture`.
+      tol: the bound of all rows together has converged when it changes by less from one step to the
+          next.
+      weight_concentration_prior_type: "dirichlet_process" (stick breaking, truncated at
+        `n_components`) or "dirichlet_distribution".
       weight_concentration_prior: concentration of this prior; None is 1 / n_components.
       mean_precision_prior: number of rows that the prior of the means is worth; None is 1.
       mean_prior: prior mean of the means; None is the mean of X.
-      degrees_of_freedom_prior: degrees of freedom of the prior of the precisions, above n_features - 1; None is
-        n_features.
-      covariance_prior: prior covariance times the degrees of freedom; None takes the covariance of X. Its shape is (D,
-        D) for full and tied, (D,) for diag, a number for spherical. For tied, the prior counts once for each component.
+      degrees_of_freedom_prior: degrees of freedom of the prior of the precisions, above n_features
+        - 1; None is n_features.
+      covariance_prior: prior covariance times the degrees of freedom; None takes the covariance of
+        X. Its shape is (D, D) for full and tied, (D,) for diag, a number for spherical. For tied,
+        the prior counts once for each component.
       total_samples, learning_decay, learning_offset: for `partial_fit`, as in `PoissonMixture`.
 
     Attributes:
       weights_, means_: posterior means.
       covariances_, precisions_, precisions_cholesky_: from the posterior means of the precisions.
-      weight_concentration_: concentration of the weights' posterior; for the process a pair, for the first n_components
+      weight_concentration_: concentration of the weights' posterior; for the process a pair, for
+          the first n_components
         - 1 sticks.
       mean_precision_, degrees_of_freedom_: parameters of the posterior.
-      mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_, weight_concentration_prior_: the
-        priors that were used.
-      converged_, n_iter_, lower_bounds_: whether the fit converged, its steps and bounds; `lower_bound_` is the bound
-        on log p(X).
+      mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_,
+        weight_concentration_prior_: the priors that were used.
+      converged_, n_iter_, lower_bounds_: whether the fit converged, its steps and bounds;
+        `lower_bound_` is the bound on log p(X).
       centre_: as in `GaussianMixture`.
       fit_: the `vijax.Fit`, with the whole posterior.
 
@@ -240,7 +259,9 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture)
 
     _: dataclasses.KW_ONLY
     n_components: Size = 1
-    weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = "dirichlet_process"
+    weight_concentration_prior_type: Literal["dirichlet_process", "dirichlet_distribution"] = (
+        "dirichlet_process"
+    )
     weight_concentration_prior: Positive | None = None
 
     @property
@@ -271,10 +292,16 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture)
         concentration = np.float64(self.weight_concentration_prior_)
         if self._is_process:
             return Product(
-                {"components": components, "sticks": stick_breaking.dirichlet_process(concentration, size - 1)}
+                {
+                    "components": components,
+                    "sticks": stick_breaking.dirichlet_process(concentration, size - 1),
+                }
             )
         return Product(
-            {"components": components, "weights": Dirichlet.from_concentration(np.full(size, concentration))}
+            {
+                "components": components,
+                "weights": Dirichlet.from_concentration(np.full(size, concentration)),
+            }
         )
 
     def _describe(self, bounds: np.ndarray) -> None:
@@ -282,14 +309,20 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture)
         q = self.fit_.posterior
         components = q["components"]
         if self._is_process:
-            self.weight_concentration_: Any = (np.array(q["sticks"].alpha), np.array(q["sticks"].beta))
+            self.weight_concentration_: Any = (
+                np.array(q["sticks"].alpha),
+                np.array(q["sticks"].beta),
+            )
         else:
             self.weight_concentration_ = np.array(q["weights"].concentration)
-        self.mean_precision_, self.degrees_of_freedom_ = _strengths(self.covariance_type, components, self.n_components)
+        self.mean_precision_, self.degrees_of_freedom_ = _strengths(
+            self.covariance_type, components, self.n_components
+        )
 
 
 def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """kappa and nu of each component, (K,); for tied nu is one number, the share of one component."""
+    """kappa and nu of each component, (K,); for tied nu is one number, the share of one
+    component."""
     strength = np.array(q.strength)
     if kind == "diag":
         return strength[:, 0], 2.0 * np.array(q.shape)[:, 0]

@@ -10,7 +10,11 @@ import numpy as np
 from vijax.arguments import Positive
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts.base import estimator
-from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
+from vijax.sklearn.parts.predictor_estimators import (
+    PredictorClassifier,
+    PredictorRegressor,
+    PredictorSettings,
+)
 from vijax.sklearn.parts.predictor_fits import Observation, process
 
 
@@ -33,11 +37,17 @@ class _Process(PredictorSettings):
         length = usual if self.length_scale is None else self.length_scale
         return {
             "scale": self.scale,
-            "length": np.broadcast_to(length, (features.shape[1],) if self._lengths(features.shape[1]) > 1 else ()),
+            "length": np.broadcast_to(
+                length, (features.shape[1],) if self._lengths(features.shape[1]) > 1 else ()
+            ),
         }
 
     def _learnt(self) -> tuple[str, ...]:
-        return ("scale", "length") if self.optimizer is not None and isinstance(self.kernel, str) else ()
+        return (
+            ("scale", "length")
+            if self.optimizer is not None and isinstance(self.kernel, str)
+            else ()
+        )
 
     def _lengths(self, dim: int) -> int:
         return dim if self.ard else 1
@@ -45,21 +55,23 @@ class _Process(PredictorSettings):
 
 @estimator
 class GaussianProcessRegressor(_Process, PredictorRegressor):
-    """A Gaussian process observed through a likelihood: real numbers, with outliers or without, counts, times.
+    """A Gaussian process observed through a likelihood: real numbers, with outliers or without,
+    counts, times.
 
     Args:
-      kernel: "rbf", "matern12", "matern32", "matern52" or "linear" (they need tinygp), whose scale and length are
-        learnt; or a function k(X, X') -> matrix, which is taken as it is.
-      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma" (positive numbers). With
-        the first two y is measured in units of its spread, about its mean.
+      kernel: "rbf", "matern12", "matern32", "matern52" or "linear" (they need tinygp), whose scale
+        and length are learnt; or a function k(X, X') -> matrix, which is taken as it is.
+      likelihood: "gaussian", "student_t" (robust), "poisson", "negative_binomial" or "gamma"
+        (positive numbers). With the first two y is measured in units of its spread, about its mean.
       length_scale: first value of the kernel's length; None is the usual distance between two rows.
       scale: first value of the predictor's standard deviation.
       ard: a length for each column.
-      optimizer: "adam", or None: the kernel stays as it is (the likelihood's own hyperparameters are still learnt).
+      optimizer: "adam", or None: the kernel stays as it is (the likelihood's own hyperparameters
+          are still learnt).
       learning_rate: learning rate of Adam.
       max_iter: most steps.
-      tol: the bound has converged when it changes by less, per row, in ten steps where hyperparameters are learnt, and
-        in one where they are not.
+      tol: the bound has converged when it changes by less, per row, in ten steps where
+        hyperparameters are learnt, and in one where they are not.
       random_state: an integer for results that can be repeated.
 
     Attributes:
@@ -85,7 +97,8 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
 
 @estimator
 class GaussianProcessClassifier(_Process, PredictorClassifier):
-    """Classes by Gaussian processes through a logistic likelihood, one against the rest where there are more than two.
+    """Classes by Gaussian processes through a logistic likelihood, one against the rest where there
+    are more than two.
 
     Args:
       kernel, length_scale, scale, ard, optimizer, learning_rate, max_iter, tol, random_state: as in
@@ -93,7 +106,8 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
 
     Attributes:
       classes_: the classes.
-      hyperparameters_: learnt hyperparameters of the kernel of each class (of two classes, only the second).
+      hyperparameters_: learnt hyperparameters of the kernel of each class (of two classes, only the
+          second).
       lower_bound_: the bound on log p(y), summed over these.
       converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit` of each class.

@@ -21,22 +21,26 @@ from vijax.xla.precision import enable_x64
 
 @estimator
 class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
-    """A Gaussian mixture that finds the number of its components: births, merges and deletes, each accepted by the
-    exact bound of a Dirichlet process's mixture (Hughes and Sudderth 2013; `vijax.grow`).
+    """A Gaussian mixture that finds the number of its components: births, merges and deletes, each
+    accepted by the exact bound of a Dirichlet process's mixture (Hughes and Sudderth 2013;
+    `vijax.grow`).
 
     Args:
       max_components: number of components that is not exceeded, two or more.
       covariance_type: "full", "diag" or "spherical" (one variance for each component).
-      patience: rounds of births without an accepted one after which it ends; more find smaller components.
+      patience: rounds of births without an accepted one after which it ends; more find smaller
+          components.
       weight_concentration_prior: concentration of the process.
       reg_covar, mean_precision_prior, mean_prior, degrees_of_freedom_prior, covariance_prior: as in
         `BayesianGaussianMixture`.
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      n_components_: number of components that hold rows. Where it is max_components, raise that: births had no room.
-      weights_, means_, covariances_, precisions_, precisions_cholesky_: as in `BayesianGaussianMixture`, of these
-        components, the largest first (where there is one, an empty one follows).
+      n_components_: number of components that hold rows. Where it is max_components, raise that:
+          births had no room.
+      weights_, means_, covariances_, precisions_, precisions_cholesky_: as in
+        `BayesianGaussianMixture`, of these components, the largest first (where there is one, an
+        empty one follows).
       lower_bound_, lower_bounds_: bound on log p(X), at the end and after each move that was tried.
       n_iter_: passes over the data.
       centre_: as in `GaussianMixture`.

@@ -24,7 +24,14 @@ from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, padded, size_with_padding
 from vijax.sklearn.parts.far import ROUNDS, is_lost, may_lose, moments
-from vijax.sklearn.parts.rows import Fitted, InParts, check_counts, fit_rows, prior_of_rates, weights_allowed
+from vijax.sklearn.parts.rows import (
+    Fitted,
+    InParts,
+    check_counts,
+    fit_rows,
+    prior_of_rates,
+    weights_allowed,
+)
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -35,29 +42,34 @@ _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 class HiddenMarkovModel(InParts, VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
-    X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one sequence), as in
-    hmmlearn.
+    X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one
+    sequence), as in hmmlearn.
 
     Args:
       n_components: number of states.
       emission: "gaussian" or "poisson" (counts).
       covariance_type: for Gaussians: "full", "tied", "diag" or "spherical".
       inference: "em" (Baum-Welch) or "variational" (a posterior of all parameters).
-      startprob_prior: concentration of the Dirichlet prior of the first state; EM reads neither this nor
-        `transmat_prior`.
+      startprob_prior: concentration of the Dirichlet prior of the first state; EM reads neither
+        this nor `transmat_prior`.
       transmat_prior: concentration of the prior of each row of the transition matrix.
-      reg_covar: for Gaussians, number added to the diagonal of covariances, as in `GaussianMixture`.
+      reg_covar: for Gaussians, number added to the diagonal of covariances, as in
+          `GaussianMixture`.
       max_iter: most steps.
       tol: the bound has converged when it changes by less, per step of the sequences.
       n_init: number of starts, side by side; the best is kept.
       random_state: an integer for results that can be repeated.
-      total_samples: for `partial_fit`, the number of sequences in all; None is the number seen so far.
-      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
+      total_samples: for `partial_fit`, the number of sequences in all; None is the number seen so
+          far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2,
+          ...
 
     Attributes:
-      startprob_, transmat_: probabilities of the first state, and of the next (columns) given each (rows).
+      startprob_, transmat_: probabilities of the first state, and of the next (columns) given each
+          (rows).
       means_, covariances_: for Gaussian emissions; rates_: for Poisson emissions.
-      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log p(X).
+      converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log
+          p(X).
       places_: as of `GaussianMixture`, for states.
       fit_: the `vijax.Fit`.
 
@@ -83,11 +95,13 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
     places_ = None
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
-        """Fits the model to sequences X one below the other, (steps, features), of these lengths; y is ignored. A
-        `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
+        """Fits the model to sequences X one below the other, (steps, features), of these lengths; y
+        is ignored. A `ConvergenceWarning` says that the bound had not converged after `max_iter`
+        steps.
 
         Raises:
-          ValueError: an argument out of its range, missing numbers, negative counts, lengths that do not add up.
+          ValueError: an argument out of its range, missing numbers, negative counts, lengths that
+              do not add up.
         """
         self._check_settings()
         X = self._checked(X, reset=True)
@@ -101,7 +115,9 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
                 if places is None:
                     break
                 self.places_ = places
-                found = self._found(X, sequences, key)  # of the same key: the states have the same numbers
+                found = self._found(
+                    X, sequences, key
+                )  # of the same key: the states have the same numbers
             self.fit_ = found.fit
             self._describe()
         self.lower_bound_ = float(found.bounds[-1])
@@ -116,10 +132,14 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         return fit_rows(alg, sequences, key, self.max_iter, tol, self.n_init, hyper, least=1)
 
     def _places_of(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
-        """Places near the states, where rounding hides the spread of one (see `vijax.models.emission.around`). A prior
-        of variances keeps them too wide for that."""
+        """Places near the states, where rounding hides the spread of one (see
+        `vijax.models.emission.around`). A prior of variances keeps them too wide for that."""
         noise = float(self.reg_covar)
-        is_open = self.emission == "gaussian" and self.inference == "em" and self.covariance_type != "tied"
+        is_open = (
+            self.emission == "gaussian"
+            and self.inference == "em"
+            and self.covariance_type != "tied"
+        )
         if not is_open or not may_lose(X, noise):
             return None
         laws = fit.locals(padded(sequences, least=1), key=jax.random.key(0))["z"]
@@ -132,15 +152,18 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
 
     @available_if(InParts._has_posterior)
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
-        """Goes on with a minibatch of sequences, as `fit` takes them, by one stochastic step. The first call begins,
-        and sets the prior. With EM there is no such method. Raises as `fit` does."""
+        """Goes on with a minibatch of sequences, as `fit` takes them, by one stochastic step. The
+        first call begins, and sets the prior. With EM there is no such method. Raises as `fit`
+        does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)
         sequences = in_sequences(X, lengths)
         with enable_x64(True):
             alg = svi(self._model(X.shape[1]), step_size=self._steps())
-            self.fit_ = self._fit_part(alg, sequences, lambda: {"prior": self._prior(X)}, is_first, least=1)
+            self.fit_ = self._fit_part(
+                alg, sequences, lambda: {"prior": self._prior(X)}, is_first, least=1
+            )
             self._describe()
         self.lower_bound_ = float(self.fit_.trace["elbo"][-1])
         return self
@@ -161,7 +184,9 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
             found = self.fit_.score(padded(data, least=1), key=jax.random.key(0))
         return float(found.log_probs[: len(data[0])].sum())
 
-    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "steps D"], Int[np.ndarray, " steps"]]:
+    def sample(
+        self, n_samples: int = 1
+    ) -> tuple[Float[np.ndarray, "steps D"], Int[np.ndarray, " steps"]]:
         """A sequence drawn from the model at its point estimates, and its states."""
         check_is_fitted(self)
         require_integers(n_samples=n_samples)
@@ -181,17 +206,22 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         return rng.multivariate_normal(self.means_[state], matrix, size)
 
     def _of_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
-        """The results of `read` for the law of each path, with the sequences one below the other again."""
+        """The results of `read` for the law of each path, with the sequences one below the other
+        again."""
         check_is_fitted(self)
         data = in_sequences(self._checked(X, reset=False), lengths)
         with enable_x64(True):
-            read_of = np.asarray(read(self.fit_.locals(padded(data, least=1), key=jax.random.key(0))["z"]))
+            read_of = np.asarray(
+                read(self.fit_.locals(padded(data, least=1), key=jax.random.key(0))["z"])
+            )
         return read_of[: len(data[0])][data[1]]
 
     def _emission(self, dim: int) -> Emission:
         if self.emission == "poisson":
             return weights_allowed(poisson(self.n_components, dim))
-        made = blurred(kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar))
+        made = blurred(
+            kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar)
+        )
         return made if self.places_ is None else around(made, self.places_)
 
     def _model(self, dim: int) -> Any:
@@ -206,7 +236,9 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         if self.emission == "poisson":
             components: Any = prior_of_rates(size, X)
         else:
-            covariance = kinds.covariance_of_data(kind, X, np.ones(len(X))) + self.reg_covar * kinds.identity(kind, dim)
+            covariance = kinds.covariance_of_data(
+                kind, X, np.ones(len(X))
+            ) + self.reg_covar * kinds.identity(kind, dim)
             settings = kinds.Settings(X.mean(axis=0) - self._origins(), 1.0, float(dim), covariance)
             components = kinds.emission_of(kind, size, dim, settings).prior
         initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))
@@ -215,7 +247,9 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
 
     def _describe(self) -> None:
         found = self.fit_.estimates
-        self.startprob_, self.transmat_ = (_normalised(found[name].mean()) for name in ("initial", "transition"))
+        self.startprob_, self.transmat_ = (
+            _normalised(found[name].mean()) for name in ("initial", "transition")
+        )
         point = found["components"].mean()
         if self.emission == "poisson":
             self.rates_ = np.array(point)
@@ -235,7 +269,8 @@ _path = quick_jit(path, static_argnums=2)
 
 
 def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:
-    """Sequences as a padded array and the mask of their steps; T is rounded up, so that others share it.
+    """Sequences as a padded array and the mask of their steps; T is rounded up, so that others
+    share it.
 
     Raises:
       ValueError: lengths that are not positive whole numbers, or do not add up to the rows.
@@ -246,7 +281,12 @@ def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"
     """
     sizes = np.array([len(X)]) if lengths is None else np.atleast_1d(np.asarray(lengths))
     whole = sizes.ndim == 1 and np.all(sizes == np.floor(sizes)) and np.all(sizes >= 1)
-    require(whole and sizes.sum() == len(X), "lengths", f"whole numbers that add up to {len(X)} rows", sizes)
+    require(
+        whole and sizes.sum() == len(X),
+        "lengths",
+        f"whole numbers that add up to {len(X)} rows",
+        sizes,
+    )
     steps = size_with_padding(int(sizes.max()))
     mask = np.arange(steps) < sizes[:, None]
     y = np.zeros((*mask.shape, X.shape[1]))

@@ -12,7 +12,11 @@ from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator
-from vijax.sklearn.parts.predictor_estimators import PredictorClassifier, PredictorRegressor, PredictorSettings
+from vijax.sklearn.parts.predictor_estimators import (
+    PredictorClassifier,
+    PredictorRegressor,
+    PredictorSettings,
+)
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
 from vijax.spreads import spread_or_one
 
@@ -22,7 +26,8 @@ OF_INTERCEPT = 10.0
 
 @estimator
 class _Linear(PredictorSettings):
-    """The parts that linear estimators share: columns about their means, in units of their spreads."""
+    """The parts that linear estimators share: columns about their means, in units of their
+    spreads."""
 
     _: dataclasses.KW_ONLY
     prior_scale: Positive = 1.0
@@ -32,15 +37,18 @@ class _Linear(PredictorSettings):
     _accepts_sparse: ClassVar[str | bool] = "csr"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fits the model. A `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
+        """Fits the model. A `ConvergenceWarning` says that the bound had not converged after
+        `max_iter` steps.
 
         Args:
           X: inputs, (rows, features).
           y: the class of each row, or its observation, in the support of the likelihood.
-          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the
+              same as two rows.
 
         Raises:
-          ValueError: an argument out of its range, missing numbers, impossible observations, one class alone.
+          ValueError: an argument out of its range, missing numbers, impossible observations, one
+              class alone.
         """
         base: Any = self
         return base._fit(X, y, sample_weight)
@@ -52,7 +60,11 @@ class _Linear(PredictorSettings):
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         scaled = (X - self._mean) / self._spread
-        return np.column_stack([scaled, np.full(len(X), OF_INTERCEPT)]) if self.fit_intercept else scaled
+        return (
+            np.column_stack([scaled, np.full(len(X), OF_INTERCEPT)])
+            if self.fit_intercept
+            else scaled
+        )
 
     def _start(self, features: np.ndarray) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale}
@@ -61,7 +73,8 @@ class _Linear(PredictorSettings):
         return ("prior_scale",) if self.learn_prior_scale else ()
 
     def _coefficients(self, fit: Any) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and standard deviations of the coefficients of the original columns, and the intercept."""
+        """Means and standard deviations of the coefficients of the original columns, and the
+        intercept."""
         dim = len(self._mean)
         probes = np.eye(dim + self.fit_intercept)
         if self.fit_intercept:
@@ -77,13 +90,15 @@ class BayesianGLM(_Linear, PredictorRegressor):
 
     Args:
       likelihood: as in `GaussianProcessRegressor`, the last three with a logarithmic link.
-      prior_scale: prior standard deviation of the coefficients of columns in units of their spreads.
+      prior_scale: prior standard deviation of the coefficients of columns in units of their
+          spreads.
       learn_prior_scale: learn `prior_scale`.
       fit_intercept: include an intercept; its prior is ten times as wide.
       learning_rate, max_iter, tol, random_state: as in `GaussianProcessRegressor`.
 
     Attributes:
-      coef_, coef_std_: posterior means and standard deviations of the coefficients of the original columns.
+      coef_, coef_std_: posterior means and standard deviations of the coefficients of the original
+          columns.
       intercept_: posterior mean of the intercept.
       hyperparameters_: hyperparameters of prior and likelihood, by name.
       lower_bound_: the bound on log p(y).
@@ -109,11 +124,12 @@ class BayesianGLM(_Linear, PredictorRegressor):
 
 
 class BayesianLogisticRegression(_Linear, PredictorClassifier):
-    """Logistic regression with a Gaussian prior of its coefficients, one against the rest where there are more than two
-    classes.
+    """Logistic regression with a Gaussian prior of its coefficients, one against the rest where
+    there are more than two classes.
 
     Args:
-      prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as in `BayesianGLM`.
+      prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as
+          in `BayesianGLM`.
 
     Attributes:
       classes_: the classes.

@@ -34,8 +34,8 @@ from vijax.xla.precision import enable_x64
 
 @estimator
 class _Mixed(VijaxEstimator):
-    """The parts that both estimators share. All draws are of a key that `fit` draws, so that a fitted estimator gives
-    the same answer each time."""
+    """The parts that both estimators share. All draws are of a key that `fit` draws, so that a
+    fitted estimator gives the same answer each time."""
 
     formula: str | None = None
     _: dataclasses.KW_ONLY
@@ -50,7 +50,9 @@ class _Mixed(VijaxEstimator):
         """The table of `fit`, and its response, of any kind."""
         self._check_settings()
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
         require_plain("y", y, may_be_dates=isinstance(self, ClassifierMixin))
         frame, y = table_of(self, X, True, response_of(self.formula)), column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
@@ -64,16 +66,21 @@ class _Mixed(VijaxEstimator):
         table = frame.assign(**{self._response: y}).iloc[kept]
         with enable_x64(True):
             self._key = key_of(self.random_state)
-            self.model_: Glmm = glmm(text, table, family, priors=self.priors, weights=weights, nodes=self.nodes)
+            self.model_: Glmm = glmm(
+                text, table, family, priors=self.priors, weights=weights, nodes=self.nodes
+            )
             given: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **given)
             self.summary_ = _in_order(self.fit_.summary(), self.model_.names)
         self.verdict_ = self.fit_.report.verdict
         if not self.fit_.report.usable:
-            warnings.warn(f"{type(self).__name__}: {self.verdict_}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(
+                f"{type(self).__name__}: {self.verdict_}", ConvergenceWarning, stacklevel=3
+            )
 
     def _expected(self, X: Any) -> np.ndarray:
-        """The mean of the response at rows, or the probabilities of classes, all unknowns integrated out."""
+        """The mean of the response at rows, or the probabilities of classes, all unknowns
+        integrated out."""
         check_is_fitted(self)
         table = table_of(self, X, False)
         with enable_x64(True):
@@ -93,17 +100,19 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     """A regression by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
-      formula: "~ x + (x | g)", or "y ~ x + (x | g)", terms as in `vijax.glmm`. None: all columns of X.
+      formula: "~ x + (x | g)", or "y ~ x + (x | g)", terms as in `vijax.glmm`. None: all columns of
+          X.
       family: law of the response, as in `vijax.glmm`.
-      groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`; the others are terms.
+      groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`; the
+          others are terms.
       priors, nodes: as in `vijax.glmm`.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      summary_: a table of coefficients, spreads and correlations of groups, and parameters of the family: `names`,
-        `mean`, `sd`, and the intervals `low` to `high` of 90 %.
+      summary_: a table of coefficients, spreads and correlations of groups, and parameters of the
+        family: `names`, `mean`, `sd`, and the intervals `low` to `high` of 90 %.
       verdict_: how far to trust the fit, in words.
       model_: the `vijax.glmm`.
       fit_: the `vijax.Fit`.
@@ -124,27 +133,31 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.
 
         Args:
-          X: a table with the columns of the formula, (rows, columns), of pandas, polars or pyarrow; the columns of an
-            array are x0, x1, ... A column with the name of the response is left out.
+          X: a table with the columns of the formula, (rows, columns), of pandas, polars or pyarrow;
+            the columns of an array are x0, x1, ... A column with the name of the response is left
+            out.
           y: the response, (rows,).
-          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the
+              same as two rows.
 
         Raises:
-          ValueError: an argument out of its range, a formula that cannot be read, a column that is not there, missing
-            values, responses that the family does not have.
+          ValueError: an argument out of its range, a formula that cannot be read, a column that is
+            not there, missing values, responses that the family does not have.
         """
         frame, y = self._frame(X, y)
         self._fit_table(self.family, frame, _numbers(y), sample_weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y, all unknowns integrated over their posterior, and with `return_std` its standard deviation,
-        at rows X, (rows, columns). A group that `fit` has not seen is drawn from the law of groups."""
+        """The mean of y, all unknowns integrated over their posterior, and with `return_std` its
+        standard deviation, at rows X, (rows, columns). A group that `fit` has not seen is drawn
+        from the law of groups."""
         mean = self._expected(X)
         return (mean, self._prediction(X, 0.9).response_sd) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of intervals that hold y with a probability of `level`, at rows X, (rows, columns)."""
+        """The ends of intervals that hold y with a probability of `level`, at rows X, (rows,
+        columns)."""
         prediction = self._prediction(X, level)
         return np.asarray(prediction.lowest), np.asarray(prediction.highest)
 
@@ -159,7 +172,9 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
         """Log predictive density of each observation."""
         check_is_fitted(self)
         require_plain("y", y)
-        table = table_of(self, X, False).assign(**{self._response: _numbers(column_or_1d(y, warn=True))})
+        table = table_of(self, X, False).assign(
+            **{self._response: _numbers(column_or_1d(y, warn=True))}
+        )
         with enable_x64(True):
             log_probs = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
         return logsumexp(log_probs, axis=0) - np.log(len(log_probs))
@@ -170,9 +185,11 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
     """Classes by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
-      formula, groups, priors, nodes, max_gradients, num_draws, random_state: as in `MixedModelRegressor`.
-      family: "categorical": log odds of each class against the first one (two classes: "bernoulli" of `vijax.glmm`);
-        "cumulative": the classes have an order, that of an ordered column of pandas, or of `numpy.unique`.
+      formula, groups, priors, nodes, max_gradients, num_draws, random_state: as in
+          `MixedModelRegressor`.
+      family: "categorical": log odds of each class against the first one (two classes: "bernoulli"
+        of `vijax.glmm`); "cumulative": the classes have an order, that of an ordered column of
+        pandas, or of `numpy.unique`.
 
     Attributes:
       classes_: the classes; for "cumulative" in their order.
@@ -196,21 +213,29 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
           ValueError: as there, or only one class.
         """
         categories = getattr(getattr(y, "dtype", None), "categories", ())
-        is_ordered = self.family == "cumulative" and getattr(getattr(y, "dtype", None), "ordered", False)
+        is_ordered = self.family == "cumulative" and getattr(
+            getattr(y, "dtype", None), "ordered", False
+        )
         frame, y = self._frame(X, y)
         check_classification_targets(y)
         _, _, seen = weighed(np.arange(len(frame)), sample_weight, y)
         present = np.unique(seen)
-        self.classes_ = np.array([c for c in categories if c in set(present)]) if is_ordered else present
+        self.classes_ = (
+            np.array([c for c in categories if c in set(present)]) if is_ordered else present
+        )
         if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
+            raise ValueError(
+                f"Classifier can't train when only one class is present: {self.classes_}."
+            )
         numbers = _places(y, self.classes_)
         if self.family == "cumulative":
             self._fit_table("cumulative", frame, numbers, sample_weight)
         elif len(self.classes_) == 2:
             self._fit_table("bernoulli", frame, numbers, sample_weight)
         else:
-            named = require_extra("pandas", "sklearn").Categorical.from_codes(numbers, self.classes_.astype(str))
+            named = require_extra("pandas", "sklearn").Categorical.from_codes(
+                numbers, self.classes_.astype(str)
+            )
             self._fit_table("categorical", frame, named, sample_weight)
         return self
 

@@ -25,7 +25,15 @@ from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
-from vijax.sklearn.parts.rows import Fitted, InParts, OfCounts, fit_rows, prior_of_rates, weighed, weights_allowed
+from vijax.sklearn.parts.rows import (
+    Fitted,
+    InParts,
+    OfCounts,
+    fit_rows,
+    prior_of_rates,
+    weighed,
+    weights_allowed,
+)
 from vijax.xla.precision import enable_x64
 
 Start = Literal["kmeans", "k-means++", "random"]
@@ -62,7 +70,8 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
         return self.fit(X, y).predict(X)
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
-        """Probability of each component, given a row: for variational estimators, as in the last step."""
+        """Probability of each component, given a row: for variational estimators, as in the last
+        step."""
         return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs)
 
     def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
@@ -70,8 +79,8 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
         return self.predict_proba(X).argmax(axis=1)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
-        """Log density of each row: for variational estimators the exact predictive density, all parameters integrated
-        over their posterior."""
+        """Log density of each row: for variational estimators the exact predictive density, all
+        parameters integrated over their posterior."""
 
         def density(x: Any) -> Any:
             components, weights = self.fit_.estimates["components"], self.weights_
@@ -83,7 +92,9 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
+    def sample(
+        self, n_samples: int = 1
+    ) -> tuple[Float[np.ndarray, "draws D"], Int[np.ndarray, " draws"]]:
         """Draws from the fitted mixture at its point estimates, and the component of each."""
         check_is_fitted(self)
         require_integers(n_samples=n_samples)
@@ -113,22 +124,27 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
     """An abstract mixture of so many components."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fits the mixture. A `ConvergenceWarning` says that the bound still changed by more than `tol` after
-        `max_iter` steps.
+        """Fits the mixture. A `ConvergenceWarning` says that the bound still changed by more than
+        `tol` after `max_iter` steps.
 
         Args:
           X: observations, (rows, features).
           y: ignored.
-          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the same as two rows.
+          sample_weight: how often each row counts, (rows,), zero or more: a row of weight 2 is the
+              same as two rows.
 
         Raises:
-          ValueError: an argument out of its range, numbers that are missing or not finite, fewer rows than components.
+          ValueError: an argument out of its range, numbers that are missing or not finite, fewer
+              rows than components.
         """
         self._check_settings()
         X, weights = weighed(self._checked(X, reset=True), sample_weight)
         rows, size = len(X), self.n_components
         if rows < size:
-            raise ValueError(f"Expected n_samples >= n_components but got n_components = {size}, n_samples = {rows}")
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = {size}, n_samples = "
+                f"{rows}"
+            )
         state = self.fit_.state if self.warm_start and hasattr(self, "fit_") else None
         if state is None:
             self._begin(X)
@@ -171,7 +187,10 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
         centres = getattr(self, "means_init", None)
         if centres is not None:
             return init.nearest(np.asarray(centres, np.float64) - getattr(self, "centre_", 0.0))
-        starts = {"kmeans": init.kmeans_plus_plus(), "k-means++": init.kmeans_plus_plus(num_iters=0)}
+        starts = {
+            "kmeans": init.kmeans_plus_plus(),
+            "k-means++": init.kmeans_plus_plus(num_iters=0),
+        }
         return starts.get(self.init_params, init.random_responsibilities())
 
     @abc.abstractmethod
@@ -192,17 +211,23 @@ class InPartsMixture(InParts, MixtureEstimator):
 
     @available_if(InParts._has_posterior)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets the prior: its
-        minibatch should have many rows a component. Raises as `fit` does. With EM there is no such method."""
+        """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets
+        the prior: its minibatch should have many rows a component. Raises as `fit` does. With EM
+        there is no such method."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._checked(X, reset=is_first)
         if is_first and len(X) < self.n_components:
-            raise ValueError(f"X: expected {self.n_components} rows or more in the first minibatch, got {len(X)}.")
+            raise ValueError(
+                f"X: expected {self.n_components} rows or more in the first minibatch, got "
+                f"{len(X)}."
+            )
         with enable_x64(True):
             self.emission_ = self._emission(X.shape[1])
             alg = self._stochastic()
-            self.fit_ = self._fit_part(alg, X, lambda: {"prior": self._prior(X, np.ones(len(X)))}, is_first)
+            self.fit_ = self._fit_part(
+                alg, X, lambda: {"prior": self._prior(X, np.ones(len(X)))}, is_first
+            )
             self._describe(self.fit_.trace["elbo"])
         return self
 
@@ -218,16 +243,21 @@ class PoissonMixture(OfCounts, InPartsMixture):
     Args:
       n_components: K.
       inference: "variational" (a posterior of weights and rates) or "em" (maximum likelihood).
-      weight_concentration_prior: concentration of the Dirichlet prior of the weights; None is 1 / n_components.
+      weight_concentration_prior: concentration of the Dirichlet prior of the weights; None is 1 /
+          n_components.
       rate_shape_prior: shape of the gamma prior of the rates.
-      rate_prior: rate of this gamma prior; None makes the prior mean the mean of X, column by column.
+      rate_prior: rate of this gamma prior; None makes the prior mean the mean of X, column by
+          column.
       tol, max_iter, n_init, init_params, random_state, warm_start: as in `GaussianMixture`.
-      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen so far.
-      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
+      total_samples: for `partial_fit`, the number of rows in all; None is the number of rows seen
+          so far.
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2,
+          ...
 
     Attributes:
       weights_, rates_: posterior means, (K,) and (K, D).
-      converged_, n_iter_, lower_bound_, lower_bounds_: whether the fit converged, its steps, and the bound on log p(X).
+      converged_, n_iter_, lower_bound_, lower_bounds_: whether the fit converged, its steps, and
+          the bound on log p(X).
       fit_: the `vijax.Fit`.
 
     >>> X = np.random.default_rng(0).poisson(np.repeat([[1.0, 9.0], [9.0, 1.0]], 30, axis=0))
@@ -257,7 +287,9 @@ class PoissonMixture(OfCounts, InPartsMixture):
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         size, given = self.n_components, self.weight_concentration_prior
-        shares = Dirichlet.from_concentration(np.full(size, 1.0 / size if given is None else float(given)))
+        shares = Dirichlet.from_concentration(
+            np.full(size, 1.0 / size if given is None else float(given))
+        )
         rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior, weights)
         return Product({"components": rates, "weights": shares})
 

@@ -20,7 +20,13 @@ from vijax.fitting.fit import fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.learning import learn
 from vijax.models.factors.hpf import hpf
-from vijax.sklearn.parts.bags import BagLoader, InBatches, in_least_precision, seed_of, type_of_answers
+from vijax.sklearn.parts.bags import (
+    BagLoader,
+    InBatches,
+    in_least_precision,
+    seed_of,
+    type_of_answers,
+)
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
 from vijax.sklearn.parts.inputs import checked_array
 
@@ -35,19 +41,23 @@ class PoissonFactorization(InBatches):
     Args:
       n_components: number of components.
       feedback: "implicit" (whether an item was taken) or "counts" (how often).
-      user_shape, item_shape: shapes of the gammas of users' and of items' weights; small: few components each.
+      user_shape, item_shape: shapes of the gammas of users' and of items' weights; small: few
+          components each.
       max_iter: passes over the users.
       batch_size: users of a minibatch; None: all of them, by coordinate ascent.
       total_samples: for `partial_fit`, the number of users in all.
-      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2, ...
+      learning_decay, learning_offset: kappa and tau of its step sizes (tau + t)^-kappa, t = 1, 2,
+          ...
       random_state: an integer for results that can be repeated.
 
-    Numbers that are known of each user beside what they took, `covariates` of shape (users, D), about 0, serve those
-    who took little or nothing. An estimator that was fitted with them is given them in all that it is asked.
+    Numbers that are known of each user beside what they took, `covariates` of shape (users, D),
+    about 0, serve those who took little or nothing. An estimator that was fitted with them is given
+    them in all that it is asked.
 
     Attributes:
       components_: expected weights of the items, (n_components, items).
-      covariate_weights_: what the covariates change in the log of users' weights, (D, n_components); None without.
+      covariate_weights_: what the covariates change in the log of users' weights, (D,
+          n_components); None without.
       n_iter_: passes done.
       fit_: the `vijax.Fit`.
 
@@ -67,9 +77,9 @@ class PoissonFactorization(InBatches):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> Self:
-        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and those of covariates;
-        y is ignored. Raises ValueError: an argument out of its range; numbers that are negative or missing; covariates
-        of other users."""
+        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and
+        those of covariates; y is ignored. Raises ValueError: an argument out of its range; numbers
+        that are negative or missing; covariates of other users."""
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "users that took something", "none")
@@ -81,7 +91,10 @@ class PoissonFactorization(InBatches):
             whole = loader.steps_per_epoch == 1
             alg = cavi(model, learn=learnt) if whole else svi(model, lazy=False, learn=learnt)
             self.fit_ = fit(
-                alg, loader, key=key_of(self.random_state), num_steps=self.max_iter * loader.steps_per_epoch
+                alg,
+                loader,
+                key=key_of(self.random_state),
+                num_steps=self.max_iter * loader.steps_per_epoch,
             )
             self._describe()
         self.n_iter_ = self.max_iter
@@ -100,7 +113,13 @@ class PoissonFactorization(InBatches):
     def _stochastic(self, num_columns: int) -> Algorithm:
         with_numbers = getattr(self, "covariate_weights_", None) is not None
         remedy = "Fit all users again, with their covariates."
-        require(not with_numbers, "partial_fit", "an estimator fitted without covariates", "one with them", remedy)
+        require(
+            not with_numbers,
+            "partial_fit",
+            "an estimator fitted without covariates",
+            "one with them",
+            remedy,
+        )
         return svi(self._model(num_columns), lazy=False, step_size=self._steps())
 
     def _describe(self) -> None:
@@ -109,8 +128,9 @@ class PoissonFactorization(InBatches):
         self.covariate_weights_ = None if weights is None else np.array(weights)
 
     def transform(self, X: Any, covariates: Any = None) -> Float[np.ndarray, "users K"]:
-        """Expected weights of users, from what they took and their covariates; they need not be those of `fit`. Raises
-        ValueError: covariates where there were none in `fit`, or of another number."""
+        """Expected weights of users, from what they took and their covariates; they need not be
+        those of `fit`. Raises ValueError: covariates where there were none in `fit`, or of another
+        number."""
         check_is_fitted(self)
         given = self._as_given(X, "transform", reset=False)
         X = in_least_precision(given)
@@ -122,8 +142,8 @@ class PoissonFactorization(InBatches):
             return self._per_document(X, _weights_of, known).astype(type_of_answers(given))
 
     def recommend(self, X: Any, n: int = 10, covariates: Any = None) -> Int[np.ndarray, "users n"]:
-        """The n items that each user would take next, best first, by what they took and their covariates: columns of X.
-        -1 where fewer are left.
+        """The n items that each user would take next, best first, by what they took and their
+        covariates: columns of X. -1 where fewer are left.
 
         Raises:
           ValueError: n is below 1, or above the number of items; covariates as in `transform`.
@@ -131,8 +151,9 @@ class PoissonFactorization(InBatches):
         return ranked(self.transform(X, covariates), self.components_.T, _sparse(X), n).items
 
     def score(self, X: Any, y: Any = None, *, hidden: Any = None, covariates: Any = None) -> float:
-        """NDCG at 20 of `hidden`, the items that users took beside those in X, in the form of X. Without it a fifth of
-        each user's items is hidden, always the same, and found from the others. y is ignored."""
+        """NDCG at 20 of `hidden`, the items that users took beside those in X, in the form of X.
+        Without it a fifth of each user's items is hidden, always the same, and found from the
+        others. y is ignored."""
         check_is_fitted(self)
         X = self._counts(X, "score", reset=False)
         known, hidden = hide(_sparse(X)) if hidden is None else (_sparse(X), _sparse(hidden))
@@ -143,7 +164,12 @@ class PoissonFactorization(InBatches):
 def _known(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
     """Covariates of the users of X, in its precision."""
     known = checked_array("covariates", covariates, X.dtype)
-    require(len(known) == X.shape[0], "covariates", f"a row for each of the {X.shape[0]} users", known.shape)
+    require(
+        len(known) == X.shape[0],
+        "covariates",
+        f"a row for each of the {X.shape[0]} users",
+        known.shape,
+    )
     return known
 
 

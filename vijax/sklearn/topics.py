@@ -22,7 +22,13 @@ from vijax.inference.spec import Spec
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
 from vijax.predict.questions import bounds_of, shares_of
-from vijax.sklearn.parts.bags import BagLoader, InBatches, in_least_precision, seed_of, type_of_answers
+from vijax.sklearn.parts.bags import (
+    BagLoader,
+    InBatches,
+    in_least_precision,
+    seed_of,
+    type_of_answers,
+)
 from vijax.sklearn.parts.base import estimator, key_of, precision_of
 
 
@@ -41,8 +47,8 @@ class TopicEstimator(InBatches):
         """The algorithm, and how many documents it reads at a time (None: all)."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Finds the topics of documents X: counts, (documents, words), dense or sparse, whole numbers or weights, none
-        negative. y is ignored.
+        """Finds the topics of documents X: counts, (documents, words), dense or sparse, whole
+        numbers or weights, none negative. y is ignored.
 
         Raises:
           ValueError: an argument out of its range; counts that are negative or missing.
@@ -58,8 +64,8 @@ class TopicEstimator(InBatches):
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
-        """Expected topic shares of documents X, as `fit` takes them; times the number of words of the document where
-        they are not to `normalize`.
+        """Expected topic shares of documents X, as `fit` takes them; times the number of words of
+        the document where they are not to `normalize`.
 
         Raises:
           NotFittedError: `fit` has not been called.
@@ -70,17 +76,22 @@ class TopicEstimator(InBatches):
         X = in_least_precision(given)
         with precision_of(X):
             shares = self._per_document(X, shares_of).astype(type_of_answers(given))
-        return shares if normalize else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
+        return (
+            shares
+            if normalize
+            else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The sum over documents of a lower bound on their log probability under the fitted topics. (It lacks the
-        bound's term of the topics themselves, which does not depend on X.)"""
+        """The sum over documents of a lower bound on their log probability under the fitted topics.
+        (It lacks the bound's term of the topics themselves, which does not depend on X.)"""
         check_is_fitted(self)
         X = self._counts(X, "score", reset=False)
         return self._bound(X)
 
     def perplexity(self, X: Any) -> float:
-        """exp(-score per word): lower is better; a model that knows nothing has the size of the vocabulary."""
+        """exp(-score per word): lower is better; a model that knows nothing has the size of the
+        vocabulary."""
         check_is_fitted(self)
         X = self._counts(X, "perplexity", reset=False)
         return self._perplexity(X)
@@ -98,9 +109,15 @@ class TopicEstimator(InBatches):
         """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
         key, state, before = key_of(self.random_state), None, np.inf
         max_iter, evaluate_every = self.max_iter, self.evaluate_every
-        stops = [*range(evaluate_every, max_iter, evaluate_every), max_iter] if evaluate_every > 0 else [max_iter]
+        stops = (
+            [*range(evaluate_every, max_iter, evaluate_every), max_iter]
+            if evaluate_every > 0
+            else [max_iter]
+        )
         for passes in stops:
-            self.fit_ = fit(alg, loader, key=key, num_steps=passes * loader.steps_per_epoch, state=state)
+            self.fit_ = fit(
+                alg, loader, key=key, num_steps=passes * loader.steps_per_epoch, state=state
+            )
             self.n_iter_, state = passes, self.fit_.state
             if evaluate_every > 0:
                 self.bound_ = self._perplexity(X)
@@ -118,27 +135,30 @@ class LatentDirichletAllocation(TopicEstimator):
       n_components: number of topics.
       doc_topic_prior: concentration of the documents' topic shares; None is 1 / n_components.
       topic_word_prior: concentration of the topics' word probabilities; None is 1 / n_components.
-        An array (n_components, words), as of `vijax.topics.seeded`, gives topics words of their own.
-      learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on minibatches), or
-        "structured", which scikit-learn does not have: SSVI-A with the CVB0 E-step, on minibatches, whose topics
-        predict held-out words better.
+        An array (n_components, words), as of `vijax.topics.seeded`, gives topics words of their
+        own.
+      learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on
+        minibatches), or "structured", which scikit-learn does not have: SSVI-A with the CVB0
+        E-step, on minibatches, whose topics predict held-out words better.
       learning_decay: kappa in the step size (learning_offset + t)^-kappa, t = 1, 2, ...
       learning_offset: tau, 0 or more: larger values damp the first steps.
       max_iter: passes over the data.
       batch_size: documents of a minibatch; None: all.
-      evaluate_every: passes between looks at the training perplexity, which stop the fit where it has converged; 0 or
-        less: never.
+      evaluate_every: passes between looks at the training perplexity, which stop the fit where it
+        has converged; 0 or less: never.
       total_samples: for `partial_fit`, the number of documents in all.
-      perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than this.
-      mean_change_tol: a document's E-step ends where a round changes its topic counts by less, on average.
+      perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than
+          this.
+      mean_change_tol: a document's E-step ends where a round changes its topic counts by less, on
+          average.
       max_doc_update_iter: most rounds of a document's E-step.
       n_jobs: ignored, as is `verbose`: XLA uses the cores there are.
       verbose: see `n_jobs`.
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      components_: concentrations of the topics' posterior Dirichlets, (n_components, words); each row divided by its
-        sum is the topic's word probabilities.
+      components_: concentrations of the topics' posterior Dirichlets, (n_components, words); each
+        row divided by its sum is the topic's word probabilities.
       exp_dirichlet_component_: exp E[log probability].
       bound_: perplexity of the training data at the end.
       n_iter_, n_batch_iter_: passes and steps done.
@@ -189,21 +209,25 @@ class LatentDirichletAllocation(TopicEstimator):
         self.exp_dirichlet_component_ = np.exp(np.asarray(topics.expected_stats().log))
 
 
-OF_SHARES = estep.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True), refine=16)
-"""The E-step of shares that are asked for: each document is for itself, and no average over others levels its noise."""
+OF_SHARES = estep.proximal_gradient(
+    vector_monte_carlo(64, antithetic=True, matched=True), refine=16
+)
+"""The E-step of shares that are asked for: each document is for itself, and no average over others
+levels its noise."""
 
 
 @estimator
 class CorrelatedTopicModel(TopicEstimator):
-    """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all documents, or by online
-    EM on minibatches (`partial_fit`).
+    """Topics whose shares are correlated over documents (Blei and Lafferty 2007), by EM on all
+    documents, or by online EM on minibatches (`partial_fit`).
 
     Args:
       n_components: number of topics, 2 or more.
-      topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word was not seen).
+      topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word
+          was not seen).
       n_samples: draws of each document's shares by which its bound is estimated, an even number.
-      max_iter, evaluate_every, perp_tol, random_state: as in `LatentDirichletAllocation`; and for `partial_fit`
-        batch_size, total_samples, learning_decay, learning_offset.
+      max_iter, evaluate_every, perp_tol, random_state: as in `LatentDirichletAllocation`; and for
+        `partial_fit` batch_size, total_samples, learning_decay, learning_offset.
 
     Attributes:
       components_: word probabilities of the topics, (n_components, words).
@@ -213,9 +237,9 @@ class CorrelatedTopicModel(TopicEstimator):
       n_iter_: number of passes done.
       fit_: the `vijax.Fit`.
 
-    Shares are found by draws that depend on the words of a document alone. Those of `transform` have a standard
-    deviation of up to .01 by these draws, and are up to .02 from their exact means under the fitted topics (60 short
-    documents, three topics).
+    Shares are found by draws that depend on the words of a document alone. Those of `transform`
+    have a standard deviation of up to .01 by these draws, and are up to .02 from their exact means
+    under the fitted topics (60 short documents, three topics).
 
     >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
     >>> CorrelatedTopicModel(n_components=2, random_state=0).fit(X).topic_correlation_.shape
@@ -235,8 +259,12 @@ class CorrelatedTopicModel(TopicEstimator):
         return self._algorithm(num_columns, step_size=self._steps())
 
     def _algorithm(self, num_words: int, **more: Any) -> Algorithm:
-        step = estep.proximal_gradient(vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5)
-        model = ctm(self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples)
+        step = estep.proximal_gradient(
+            vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5
+        )
+        model = ctm(
+            self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples
+        )
         return em(model, estep=step, **more)
 
     def _spec_for(self, read: Any) -> Spec:

@@ -1,9 +1,10 @@
-"""LDA whose documents are held to few topics: the E-step and the bound cost L topics a document, not K.
+"""LDA whose documents are held to few topics: the E-step and the bound cost L topics a document,
+not K.
 
-Hughes and Sudderth 2016 ("Fast learning of clusters and topics via sparse posteriors"). Given its L topics, q(theta_d)
-is Dirichlet with gamma_dk = alpha for all others, of which only the sum matters: KL(q || p) is that of the aggregated
-Dirichlets (gamma of the L, (K - L) alpha), for what is left of both is the same.
-"""
+Hughes and Sudderth 2016 ("Fast learning of clusters and topics via sparse posteriors"). Given its L
+topics, q(theta_d) is Dirichlet with gamma_dk = alpha for all others, of which only the sum matters:
+KL(q || p) is that of the aggregated Dirichlets (gamma of the L, (K - L) alpha), for what is left of
+both is the same."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import docs_per_chunk, sum_over_rows
 
 LOG_FLOOR = -69.0
-"""exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a float32 can see, and
-denormals, which slow every later product, never arise."""
+"""exp(-69) = 1e-30: topics this much less likely than a word's best are told apart by nothing a
+float32 can see, and denormals, which slow every later product, never arise."""
 
 
 class Chosen(NamedTuple):
@@ -44,9 +45,13 @@ class Held(Documents):
     """Documents that are held to some topics."""
 
     topics: Int[Array, "docs active"]  # the topics that each document may use
-    places: Int[Array, "docs slots active"]  # places of the pairs (word, topic) of a slot among those of the batch
+    places: Int[
+        Array, "docs slots active"
+    ]  # places of the pairs (word, topic) of a slot among those of the batch
     used: Int[Array, " docs"]  # number of them that it may use, from the first on
-    left_out: Float[Array, " docs"]  # the share of its words that a first round gave to other topics
+    left_out: Float[
+        Array, " docs"
+    ]  # the share of its words that a first round gave to other topics
 
     @classmethod
     def of(cls, docs: Documents, chosen: Chosen, places: Int[Array, "docs slots active"]) -> Held:
@@ -67,8 +72,8 @@ def choose(
     most: int,
     may_miss: float = 0.0,
 ) -> Chosen:
-    """The topics to which a round of mean field at the mean topics gives most of each document: `most` of them, or the
-    fewest that leave no more than a share `may_miss` of its words to others.
+    """The topics to which a round of mean field at the mean topics gives most of each document:
+    `most` of them, or the fewest that leave no more than a share `may_miss` of its words to others.
 
     The round begins at the words' own responsibilities. No draw is looked at.
     """
@@ -78,12 +83,20 @@ def choose(
     results = *ids, jax.ShapeDtypeStruct((num_docs,), dtype)
     given = table, totals, jnp.asarray(docs.words), counts, alpha
     by_xla = functools.partial(_chosen, most, may_miss)
-    topics, used, left = native.where_there_is("choose", results, by_xla, *given, may_miss=float(may_miss))
+    topics, used, left = native.where_there_is(
+        "choose", results, by_xla, *given, may_miss=float(may_miss)
+    )
     return Chosen(topics, used, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1))
 
 
 def _chosen(
-    most: int, may_miss: float, table: Array, totals: Array, words: Array, counts: Array, alpha: Array
+    most: int,
+    may_miss: float,
+    table: Array,
+    totals: Array,
+    words: Array,
+    counts: Array,
+    alpha: Array,
 ) -> tuple[Array, Array, Array]:
     """The topics of each document, how many it uses, and how much the others have."""
     means = table / totals[None]
@@ -107,8 +120,8 @@ def _chosen(
 
 
 class _Chunk(NamedTuple):
-    """Documents, where the pairs of their slots are, and how many topics each uses, in one pytree for
-    `sum_over_rows`."""
+    """Documents, where the pairs of their slots are, and how many topics each uses, in one pytree
+    for `sum_over_rows`."""
 
     documents: Documents
     places: Int[Array, "docs slots active"]
@@ -121,7 +134,12 @@ class _Chunk(NamedTuple):
 
 
 def bound(
-    num_topics: int, hyper: Hyper, log_topics: Float[Array, " pairs"], batch: Minibatch, key: PRNGKeyArray, estep: Any
+    num_topics: int,
+    hyper: Hyper,
+    log_topics: Float[Array, " pairs"],
+    batch: Minibatch,
+    key: PRNGKeyArray,
+    estep: Any,
 ) -> LocalElbo:
     """Of documents with active topics; `log_topics` are log beta of the batch's pairs."""
     held: tuple[Held, ...] = batch.data
@@ -130,12 +148,20 @@ def bound(
     if hasattr(estep, "tol"):  # of the mean over all topics, of which those left out do not change
         estep = dataclasses.replace(estep, tol=estep.tol * num_topics / most)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], most)
-    chunks = [split_chunks(_Chunk(docs.plain(), docs.places, docs.used), size(docs)) for docs in held]
+    chunks = [
+        split_chunks(_Chunk(docs.plain(), docs.places, docs.used), size(docs)) for docs in held
+    ]
     total, aux = sum_over_rows(
-        functools.partial(_chunk_bound, estep, num_topics), log_topics, jax.lax.stop_gradient(alpha), chunks, key
+        functools.partial(_chunk_bound, estep, num_topics),
+        log_topics,
+        jax.lax.stop_gradient(alpha),
+        chunks,
+        key,
     )
     sizes = [docs.weights.shape[0] for docs in held]
-    bounds, gammas = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
+    bounds, gammas = zip(
+        *(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True
+    )
     others = functools.partial(_with_rest, hyper["alpha"], num_topics - most)
     kl = others(jnp.concatenate(gammas)).kl(others(jnp.broadcast_to(alpha, (sum(sizes), most))))
     divergence = jnp.split(kl, np.cumsum(sizes)[:-1])
@@ -145,17 +171,30 @@ def bound(
     left = sum(jnp.vdot(jnp.sum(docs.counts, axis=1), docs.left_out) for docs in held)
     used = sum(jnp.vdot(docs.weights, docs.used.astype(docs.weights.dtype)) for docs in held)
     num_groups = sum(jnp.sum(docs.weights) for docs in held)
-    shares = {"left_out": left / jnp.maximum(num_words, 1), "active_topics": used / jnp.maximum(num_groups, 1)}
+    shares = {
+        "left_out": left / jnp.maximum(num_words, 1),
+        "active_topics": used / jnp.maximum(num_groups, 1),
+    }
     return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words, **shares})  # type: ignore[arg-type,dict-item]
 
 
 def _chunk_bound(
-    estep: Any, num_topics: int, log_rows: Float[Array, "D n L"], alpha: Float[Array, " L"], chunk: _Chunk, key: Any
+    estep: Any,
+    num_topics: int,
+    log_rows: Float[Array, "D n L"],
+    alpha: Float[Array, " L"],
+    chunk: _Chunk,
+    key: Any,
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total expected log likelihood of a chunk of documents, differentiable in log rows; that and gamma of each."""
-    docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(log_rows), jax.lax.stop_gradient(alpha)
-    # A topic that is not used has likelihood zero: its gamma stays alpha, as those of all others are. (What fills up a
-    # chunk uses none.)
+    """Total expected log likelihood of a chunk of documents, differentiable in log rows; that and
+    gamma of each."""
+    docs, fixed, alpha = (
+        chunk.documents,
+        jax.lax.stop_gradient(log_rows),
+        jax.lax.stop_gradient(alpha),
+    )
+    # A topic that is not used has likelihood zero: its gamma stays alpha, as those of all others
+    # are. (What fills up a chunk uses none.)
     used = (jnp.arange(alpha.size)[None] < jnp.maximum(chunk.used, 1)[:, None])[:, None, :]
     best = jnp.max(fixed, axis=2, initial=-jnp.inf, where=used)
     likelihood = jnp.where(used, jnp.exp(jnp.clip(fixed - best[:, :, None], LOG_FLOOR, 0.0)), 0.0)
@@ -166,7 +205,9 @@ def _chunk_bound(
     largest = jnp.max(weights, axis=1, keepdims=True)
     mixed = jnp.einsum("dnl,dl->dn", likelihood, jnp.exp(weights - largest), precision="highest")
     known = docs.counts > 0
-    per_doc = jnp.sum(docs.counts * (jnp.log(jnp.where(known, mixed, 1.0)) + largest + best), axis=1)
+    per_doc = jnp.sum(
+        docs.counts * (jnp.log(jnp.where(known, mixed, 1.0)) + largest + best), axis=1
+    )
     tokens = local.token_topics
     if tokens is None:  # the optimal ones
         tokens = likelihood * jnp.exp(weights - largest)[:, None, :]
@@ -176,8 +217,12 @@ def _chunk_bound(
     return jnp.vdot(docs.weights, per_doc) + energy, (per_doc, local.gamma)
 
 
-def _with_rest(alpha: Float[Array, ""], others: int, gamma: Float[Array, "docs active"]) -> Dirichlet:
+def _with_rest(
+    alpha: Float[Array, ""], others: int, gamma: Float[Array, "docs active"]
+) -> Dirichlet:
     """With the other topics as one more, where there are any."""
     if others == 0:
         return Dirichlet(gamma)
-    return Dirichlet(jnp.concatenate([gamma, jnp.broadcast_to(others * alpha, (len(gamma), 1))], axis=1))
+    return Dirichlet(
+        jnp.concatenate([gamma, jnp.broadcast_to(others * alpha, (len(gamma), 1))], axis=1)
+    )

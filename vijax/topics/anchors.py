@@ -1,15 +1,14 @@
 """Topics from the words that occur together, by anchor words (Arora et al. 2013).
 
-Q_vw = p(two words of a document are v and w) = sum_kl p(v | k) p(k, l) p(w | l). A word that one topic alone has, an
-anchor, has the row Q_v / p(v) of that topic, and the row of any other word is a convex combination of these, with
-weights p(k | v). So the anchors are corners of the hull of the rows, found one after the other as the row farthest from
-the span of those before; the weights are found by least squares on the simplex, and p(v | k) by Bayes' rule. Nothing is
-random.
+Q_vw = p(two words of a document are v and w) = sum_kl p(v | k) p(k, l) p(w | l). A word that one
+topic alone has, an anchor, has the row Q_v / p(v) of that topic, and the row of any other word is a
+convex combination of these, with weights p(k | v). So the anchors are corners of the hull of the
+rows, found one after the other as the row farthest from the span of those before; the weights are
+found by least squares on the simplex, and p(v | k) by Bayes' rule. Nothing is random.
 
-Where a topic has seed words, they are its anchor, as if they were one word (Lund, Cook, Seppi and Boyd-Graber 2017,
-with another mean), and anchors of the other topics are found after these. So topics have the order of their seed words,
-and are found where no single word is a corner.
-"""
+Where a topic has seed words, they are its anchor, as if they were one word (Lund, Cook, Seppi and
+Boyd-Graber 2017, with another mean), and anchors of the other topics are found after these. So
+topics have the order of their seed words, and are found where no single word is a corner."""
 
 from __future__ import annotations
 
@@ -24,10 +23,12 @@ from vijax.contract.batch import word_concentration
 from vijax.topics.seeds import beyond_others
 
 MOST_ANCHORS = 2000
-"""Words, at most, that may be anchors, and with which others are seen to occur: the most frequent ones."""
+"""Words, at most, that may be anchors, and with which others are seen to occur: the most frequent
+ones."""
 ENOUGH, LEAST_SHARE = 150, 0.1
-"""An anchor occurs in so many documents, or in such a share of them if that is less, unless fewer than ten words a
-topic do: rows of rarer words are noise, and lie far out. `benchmarks/results_stm.md` says what others gave."""
+"""An anchor occurs in so many documents, or in such a share of them if that is less, unless fewer
+than ten words a topic do: rows of rarer words are noise, and lie far out.
+`benchmarks/results_stm.md` says what others gave."""
 ROUNDS = 300
 
 
@@ -37,7 +38,8 @@ class Anchored(NamedTuple):
     Attributes:
       topics: probabilities of words by topic, (K, V).
       shares: shares of the topics of all words, (K,).
-      anchors: ids of the anchor words, (K,); of a topic with seed words that of them which tells most.
+      anchors: ids of the anchor words, (K,); of a topic with seed words that of them which tells
+          most.
     """
 
     topics: Float[np.ndarray, "K V"]
@@ -52,7 +54,8 @@ def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) ->
     Args:
       corpus: a `vijax.data.Corpus`.
       num_topics: K, how many topics.
-      eta: concentrations of topics, (K, V), that say which words topics are to have, as of `vijax.topics.seeded`; None:
+      eta: concentrations of topics, (K, V), that say which words topics are to have, as of
+          `vijax.topics.seeded`; None:
         nothing is said of them.
 
     Raises:
@@ -90,8 +93,11 @@ def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) ->
     return Anchored((joint / np.maximum(shares, 1e-300)).T, shares, anchors)
 
 
-def _seed_shares(eta: Any, num_topics: int, total: Float[np.ndarray, " V"]) -> Float[np.ndarray, "K V"]:
-    """Shares of each topic's seed words in the one word that they are taken for; 0 where none of them occurs."""
+def _seed_shares(
+    eta: Any, num_topics: int, total: Float[np.ndarray, " V"]
+) -> Float[np.ndarray, "K V"]:
+    """Shares of each topic's seed words in the one word that they are taken for; 0 where none of
+    them occurs."""
     if eta is None:
         return np.zeros((num_topics, len(total)))
     known = np.asarray(word_concentration(eta, num_topics, len(total)), np.float64)
@@ -103,7 +109,9 @@ def _candidates(counts: Any, num_topics: int) -> Int[np.ndarray, " candidates"]:
     """Words that may be anchors: of those that enough documents have, the most frequent ones."""
     documents = np.asarray((counts > 0).sum(0)).ravel()
     frequent = np.argsort(-documents, kind="stable")
-    require(np.sum(documents > 0) >= num_topics, "num_topics", "at most the number of words", num_topics)
+    require(
+        np.sum(documents > 0) >= num_topics, "num_topics", "at most the number of words", num_topics
+    )
     least = max(5.0, min(ENOUGH, LEAST_SHARE * counts.shape[0]))
     enough = int(np.sum(documents >= least))
     few = min(10 * num_topics, int(np.sum(documents > 0)))
@@ -113,8 +121,8 @@ def _candidates(counts: Any, num_topics: int) -> Int[np.ndarray, " candidates"]:
 def _corners(
     rows: Float[np.ndarray, "n m"], number: int, given: Float[np.ndarray, "g m"]
 ) -> Int[np.ndarray, " number"]:
-    """Rows one after the other, each farthest from the span of those that are given and of those before (Arora et al.
-    2013, algorithm 4)."""
+    """Rows one after the other, each farthest from the span of those that are given and of those
+    before (Arora et al. 2013, algorithm 4)."""
     left, known, found = np.concatenate([given, rows]), len(given), []
     for k in range(known + number):
         found.append(k if k < known else known + int(np.argmax(np.sum(left[known:] ** 2, 1))))
@@ -123,9 +131,11 @@ def _corners(
     return np.array(found[known:], int) - known
 
 
-def _convex_weights(rows: Float[np.ndarray, "n m"], corners: Float[np.ndarray, "K m"]) -> Float[np.ndarray, "n K"]:
-    """The points of the simplex that bring combinations of the corners nearest to each row: projected gradient steps
-    with momentum (Beck and Teboulle 2009)."""
+def _convex_weights(
+    rows: Float[np.ndarray, "n m"], corners: Float[np.ndarray, "K m"]
+) -> Float[np.ndarray, "n K"]:
+    """The points of the simplex that bring combinations of the corners nearest to each row:
+    projected gradient steps with momentum (Beck and Teboulle 2009)."""
     gram, linear = corners @ corners.T, rows @ corners.T
     size = 1.0 / max(float(np.linalg.eigvalsh(gram)[-1]), 1e-300)
     at = ahead = np.full(linear.shape, 1.0 / len(corners))

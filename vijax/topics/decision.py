@@ -1,5 +1,5 @@
-"""Steps by words or on all words: decided once, before step 1, from the data. `vijax.fit` and the command line both ask
-`settled`."""
+"""Steps by words or on all words: decided once, before step 1, from the data. `vijax.fit` and the
+command line both ask `settled`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
 from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, tables
 
 ROWS = ("svi", "ssvi_a")
-"""Rows that are taken by words where nothing is said: the steps are the same, or the same in law."""
+"""Rows that are taken by words where nothing is said: the steps are the same, or the same in
+law."""
 USUAL_PENALTY_EVERY = 10
-"""Steps of these rows between evaluations of the penalty, where nothing is said; by words it is about once a pass."""
+"""Steps of these rows between evaluations of the penalty, where nothing is said; by words it is
+about once a pass."""
 WORTH = 2**16
 """Numbers of the topics that a step must be spared: it saves about a millisecond then."""
 
@@ -30,24 +32,29 @@ class AllWords(Wrapper):
 
 
 def all_words(alg: Algorithm) -> Algorithm:
-    """An algorithm whose steps move the topics of all words, also where steps by words would cost less; short:
-    `lazy=False`. It changes nothing but what `vijax.fit` decides."""
+    """An algorithm whose steps move the topics of all words, also where steps by words would cost
+    less; short: `lazy=False`. It changes nothing but what `vijax.fit` decides."""
     return wrap(alg, AllWords())
 
 
 def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
-    """The algorithm that a fit to these data takes: `vijax.topics.by_words(alg)` where that pays, else `alg`.
+    """The algorithm that a fit to these data takes: `vijax.topics.by_words(alg)` where that pays,
+    else `alg`.
 
-    Steps by words pay where batches hold less than half of the vocabulary, and a step is spared at least `WORTH`
-    numbers. They are taken of `vijax.svi` and `vijax.ssvi_a` on minibatches, unless `lazy` says otherwise or a wrapper
-    or a choice does not go with them (`vijax.topics.by_words` says which).
+    Steps by words pay where batches hold less than half of the vocabulary, and a step is spared at
+    least `WORTH` numbers. They are taken of `vijax.svi` and `vijax.ssvi_a` on minibatches, unless
+    `lazy` says otherwise or a wrapper or a choice does not go with them (`vijax.topics.by_words`
+    says which).
 
     Args:
       alg: an algorithm.
       loader: the batches of the data.
-      state: the state from which the fit goes on, whose form decides and not the data; None at a start.
+      state: the state from which the fit goes on, whose form decides and not the data; None at a
+          start.
     """
-    if alg.spec.name not in ROWS or any(wrapper_of(alg, kind) is not None for kind in (AllWords, ByWords)):
+    if alg.spec.name not in ROWS or any(
+        wrapper_of(alg, kind) is not None for kind in (AllWords, ByWords)
+    ):
         return alg
     every = alg.spec.penalty_every
     try:
@@ -55,7 +62,9 @@ def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
     except ValueError:  # it says why not, which matters to those who ask for it
         return alg
     if state is not None:
-        kept = getattr(getattr(state, "states", state), "posterior", {})  # of runs side by side they are in `states`
+        kept = getattr(
+            getattr(state, "states", state), "posterior", {}
+        )  # of runs side by side they are in `states`
         return lazy if any(isinstance(q, StoredByRow) for q in kept.values()) else alg
     return lazy if loader.steps_per_epoch > 1 and pays(alg, loader) else alg
 

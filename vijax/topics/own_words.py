@@ -1,14 +1,17 @@
-"""A step that costs its batch: on the columns of the words that occur in it, and one more for all others.
+"""A step that costs its batch: on the columns of the words that occur in it, and one more for all
+others.
 
-By the aggregation of the Dirichlet a posterior over V words, seen from a batch that holds W of them, is one over W + 1
-components (`vijax.families.discrete.by_word`), and so is its prior. A step of the same algorithm there moves the
-columns of the batch to where it would have moved them among all; the others shrink towards the prior by a factor that
-is known. So the step itself is the ordinary one, and this wrapper says what it is given and where the result is put.
+By the aggregation of the Dirichlet a posterior over V words, seen from a batch that holds W of
+them, is one over W + 1 components (`vijax.families.discrete.by_word`), and so is its prior. A step
+of the same algorithm there moves the columns of the batch to where it would have moved them among
+all; the others shrink towards the prior by a factor that is known. So the step itself is the
+ordinary one, and this wrapper says what it is given and where the result is put.
 
-    mean field: the same numbers; SSVI-A: the same law, for a draw of the W columns is a draw of them among all.
+    mean field: the same numbers; SSVI-A: the same law, for a draw of the W columns is a draw of
+    them among all.
 
-V of structured SVI moves all columns, those without a word in the batch by 1 / psi'(lambda): it is refused.
-"""
+V of structured SVI moves all columns, those without a word in the batch by 1 / psi'(lambda): it is
+refused."""
 
 from __future__ import annotations
 
@@ -42,13 +45,14 @@ from vijax.tree import register
 from vijax.xla.content_keys import codes_of_bags
 
 PENALTY_SHARES = 4, 20
-"""The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated about once a pass
-over the data, at steps no less than 4 and no more than 20 times the ratio of the two apart: so it adds a quarter to the
-numbers of a step, or less."""
+"""The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated
+about once a pass over the data, at steps no less than 4 and no more than 20 times the ratio of the
+two apart: so it adds a quarter to the numbers of a step, or less."""
 LOOKED_AT = 16
 """How many batches say to how many words the others are padded."""
 SPREAD = 5
-"""Standard deviations above the mean to which they are padded: one batch in millions has more words."""
+"""Standard deviations above the mean to which they are padded: one batch in millions has more
+words."""
 
 
 @register
@@ -58,7 +62,9 @@ class OwnWords:
 
     read_by: ClassVar[str] = "vijax.topics.by_words(alg)"
 
-    words: Int[Array, " words"]  # the ids of these among all words; different and increasing, those from V on padding
+    words: Int[
+        Array, " words"
+    ]  # the ids of these among all words; different and increasing, those from V on padding
     documents: tuple[Documents, ...]  # a tuple of `Documents`
 
     def __iter__(self) -> Iterator[Documents]:
@@ -66,26 +72,31 @@ class OwnWords:
 
 
 def by_words(
-    alg: Algorithm, active: int | None = None, left_out: float = 0.0, penalty_every: int | None = None
+    alg: Algorithm,
+    active: int | None = None,
+    left_out: float = 0.0,
+    penalty_every: int | None = None,
 ) -> Algorithm:
     """An algorithm whose steps cost the batch's own words, not all V words of the vocabulary.
 
-    The steps of `svi` are exactly the same, for topics (`lda`, `ctm`, `simple_mixture`, `stm`) and for the items of
-    `hpf`; those of `ssvi_a` are the same in law, for topics. It is worth it where a batch holds less than half of the
-    vocabulary; figures are in benchmarks/README.md. Batches must say which words they hold, as those of `vijax.fit` do
-    (`renumbered`). The state keeps a `vijax.families.by_row.StoredByRow`.
+    The steps of `svi` are exactly the same, for topics (`lda`, `ctm`, `simple_mixture`, `stm`) and
+    for the items of `hpf`; those of `ssvi_a` are the same in law, for topics. It is worth it where
+    a batch holds less than half of the vocabulary; figures are in benchmarks/README.md. Batches
+    must say which words they hold, as those of `vijax.fit` do (`renumbered`). The state keeps a
+    `vijax.families.by_row.StoredByRow`.
 
     Args:
       alg: `svi` or `ssvi_a` of such a model.
-      active: hold each document of `lda` to so many topics at a step (Hughes and Sudderth 2016): those to which a first
-        round at the mean topics gives most of its words. Draws and messages are then of the pairs of its words and
-        these topics alone; only the first round looks at all topics. Exact where it is K. `fit.trace["left_out"]` says
-        what share of the words that first round gave to other topics.
-      left_out: with `active`, a document uses no more of these topics than leave this share of its words to others by
-        that first round, which spreads words widely: 0.5 is no small share. 0: all of them.
-        `fit.trace["active_topics"]` says how many topics documents used.
-      penalty_every: evaluate the penalty of the reported objective, which is of all K x V numbers, every so many steps;
-        None is about once a pass over the data.
+      active: hold each document of `lda` to so many topics at a step (Hughes and Sudderth 2016):
+        those to which a first round at the mean topics gives most of its words. Draws and messages
+        are then of the pairs of its words and these topics alone; only the first round looks at all
+        topics. Exact where it is K. `fit.trace["left_out"]` says what share of the words that first
+        round gave to other topics.
+      left_out: with `active`, a document uses no more of these topics than leave this share of its
+        words to others by that first round, which spreads words widely: 0.5 is no small share. 0:
+        all of them. `fit.trace["active_topics"]` says how many topics documents used.
+      penalty_every: evaluate the penalty of the reported objective, which is of all K x V numbers,
+        every so many steps; None is about once a pass over the data.
 
     Raises:
       ValueError: an algorithm whose steps would move all words, or would not be the same.
@@ -128,7 +139,9 @@ class ByWords(Wrapper):
         state = alg.init(key, None if batch is None else of_all_words(batch), hyper)
         return state._replace(posterior=stored(alg.spec.model, state.hyper, state.posterior))
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
         """See `Wrapper`: the step of the state as the batch sees it, put back into the whole."""
         own = _own(alg.spec.model, state, batch)
         penalty, whole = self._penalty(alg.spec, state, batch, own)
@@ -139,11 +152,15 @@ class ByWords(Wrapper):
 
     def seen(self, model: Model, state: State, own: OwnWords) -> Seen:
         """The state as a batch sees it."""
-        return _columns(model, state, own) if self.active is None else _pairs(model, state, own, self)
+        return (
+            _columns(model, state, own) if self.active is None else _pairs(model, state, own, self)
+        )
 
-    def _penalty(self, spec: Spec, state: State, batch: Minibatch, own: OwnWords) -> tuple[Float[Array, ""], State]:
-        """The penalty, as of when it was last evaluated; and the state, with totals that are then summed anew, so that
-        rounding errors do not add up."""
+    def _penalty(
+        self, spec: Spec, state: State, batch: Minibatch, own: OwnWords
+    ) -> tuple[Float[Array, ""], State]:
+        """The penalty, as of when it was last evaluated; and the state, with totals that are then
+        summed anew, so that rounding errors do not add up."""
         every = self.penalty_every or self._cadence(spec.model, state, batch, own)
         names = list(tables(spec.model))
 
@@ -153,7 +170,9 @@ class ByWords(Wrapper):
         def anew() -> tuple[Array, list[dict[str, Array]]]:
             tall: list[Any] = [state.posterior[name].summed() for name in names]  # type: ignore[attr-defined]
             others = {name: q for name, q in state.posterior.items() if name not in names}
-            value = spec.penalty(others, state.hyper) + sum(jnp.sum(q.divergence_from_base()) for q in tall)
+            value = spec.penalty(others, state.hyper) + sum(
+                jnp.sum(q.divergence_from_base()) for q in tall
+            )
             return value.astype(state.penalty.dtype), [running(q) for q in tall]
 
         def as_it_was() -> tuple[Array, list[dict[str, Array]]]:
@@ -161,10 +180,15 @@ class ByWords(Wrapper):
 
         value, mended = jax.lax.cond(state.step % every == 0, anew, as_it_was)
         stores: dict[str, Any] = dict(state.posterior)
-        summed = {name: dataclasses.replace(stores[name], **found) for name, found in zip(names, mended, strict=True)}
+        summed = {
+            name: dataclasses.replace(stores[name], **found)
+            for name, found in zip(names, mended, strict=True)
+        }
         return value, _replaced(state, summed, {})
 
-    def _cadence(self, model: Model, state: State, batch: Minibatch, own: OwnWords) -> Int[Array, ""]:
+    def _cadence(
+        self, model: Model, state: State, batch: Minibatch, own: OwnWords
+    ) -> Int[Array, ""]:
         """The number of steps between evaluations of the penalty."""
         stores: list[Any] = [state.posterior[name] for name in tables(model)]
         whole, topics = max(q.entries.size for q in stores), max(q.entries.shape[1] for q in stores)
@@ -173,11 +197,13 @@ class ByWords(Wrapper):
             seen = min(seen, sum(docs.words.size for docs in own) * min(self.active, topics))
         least, most = (-(-share * whole // seen) for share in PENALTY_SHARES)
         size = sum(docs.weights.size for docs in own)
-        num_groups = size if batch.num_groups is None else jnp.nan_to_num(batch.num_groups, nan=size)
+        num_groups = (
+            size if batch.num_groups is None else jnp.nan_to_num(batch.num_groups, nan=size)
+        )
         return jnp.clip(jnp.asarray(num_groups) / size, least, most).astype(int)
 
 
-# --- what a batch sees of a state ---------------------------------------------------------------------------------
+# --- what a batch sees of a state -----------------------------------------------------------------
 class Seen(NamedTuple):
     """The part of a state that a batch reads."""
 
@@ -190,7 +216,9 @@ class Seen(NamedTuple):
 def stored(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """A dense posterior in the form in which such algorithms keep it."""
     base = lambda names: [jnp.asarray(hyper[name]) for name in names]
-    return posterior.replace({name: by_row(posterior[name], *base(names)) for name, names in tables(model).items()})
+    return posterior.replace(
+        {name: by_row(posterior[name], *base(names)) for name, names in tables(model).items()}
+    )
 
 
 def tables(model: Model) -> dict[str, tuple[str, ...]]:
@@ -200,15 +228,21 @@ def tables(model: Model) -> dict[str, tuple[str, ...]]:
 
 def _columns(model: Model, state: State, own: OwnWords) -> Seen:
     found: dict[str, Any] = {name: state.posterior[name] for name in tables(model)}
-    hyper = {names[0]: found[name].prior_columns(own.words) for name, names in tables(model).items()}
+    hyper = {
+        names[0]: found[name].prior_columns(own.words) for name, names in tables(model).items()
+    }
     columns = {name: q.columns(own.words) for name, q in found.items()}
-    return Seen(_replaced(state, columns, hyper), tuple(_with_codes(docs, own.words) for docs in own))
+    return Seen(
+        _replaced(state, columns, hyper), tuple(_with_codes(docs, own.words) for docs in own)
+    )
 
 
 def _with_codes(docs: Documents, words: Int[Array, " words"]) -> Documents:
-    """The documents with codes by the ids among all words: what is drawn for them is what it would be without numbers
-    of the batch's own."""
-    return dataclasses.replace(docs, codes=codes_of_bags(words[docs.words], jnp.asarray(docs.counts)))
+    """The documents with codes by the ids among all words: what is drawn for them is what it would
+    be without numbers of the batch's own."""
+    return dataclasses.replace(
+        docs, codes=codes_of_bags(words[docs.words], jnp.asarray(docs.counts))
+    )
 
 
 def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
@@ -222,12 +256,15 @@ def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
     given = [_ids(docs, found, table.shape) for docs, found in zip(own, chosen, strict=True)]
     found = distinct(given, table.size, min(table.size, sum(ids.size for ids in given)))
     pairs, prior = q.pairs(own.words, found.ids)
-    held = (Held.of(docs, c, places) for docs, c, places in zip(own, chosen, found.places, strict=True))
+    held = (
+        Held.of(docs, c, places) for docs, c, places in zip(own, chosen, found.places, strict=True)
+    )
     return Seen(_replaced(state, {name: pairs}, {eta: prior}), tuple(held), found.ids)
 
 
 def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...]:
-    """The pairs of each slot and topic that is used, among all of this shape; none of empty slots."""
+    """The pairs of each slot and topic that is used, among all of this shape; none of empty
+    slots."""
     ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + chosen.topics[:, None, :]
     used = jnp.arange(chosen.topics.shape[1])[None] < chosen.used[:, None]
     real = (jnp.asarray(docs.counts) > 0)[:, :, None] & used[:, None, :]
@@ -235,62 +272,111 @@ def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...
 
 
 def _replaced(state: State, posterior: Mapping[str, Any], hyper: Hyper) -> State:
-    return state._replace(posterior=state.posterior.replace(posterior), hyper={**state.hyper, **hyper})
+    return state._replace(
+        posterior=state.posterior.replace(posterior), hyper={**state.hyper, **hyper}
+    )
 
 
-def _put_back(model: Model, whole: State, new: State, info: Info, words: Array, pairs: Array | None) -> State:
+def _put_back(
+    model: Model, whole: State, new: State, info: Info, words: Array, pairs: Array | None
+) -> State:
     """The whole state after a step of what the batch sees of it."""
     ok = info.result == Result.OK
     kept = jnp.where(ok, 1 - info.step_size, 1.0)
 
     def moved(q: Any, to: Any) -> StoredByRow:
-        return q.moved(words, to, kept, ok) if pairs is None else q.moved_pairs(words, pairs, to, kept, ok)
+        return (
+            q.moved(words, to, kept, ok)
+            if pairs is None
+            else q.moved_pairs(words, pairs, to, kept, ok)
+        )
 
     moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(model)}
-    return _replaced(new, moved_all, {names[0]: whole.hyper[names[0]] for names in tables(model).values()})
+    return _replaced(
+        new, moved_all, {names[0]: whole.hyper[names[0]] for names in tables(model).values()}
+    )
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 def _own(model: Model, state: State, batch: Any) -> OwnWords:
-    """The documents of a batch. Raises ValueError where state or batch are of an algorithm without this wrapper."""
+    """The documents of a batch. Raises ValueError where state or batch are of an algorithm without
+    this wrapper."""
     for name in tables(model):
         how = "vijax.topics.stored(alg.spec.model, state.hyper, state.posterior)"
         remedy = f"Begin by alg.init, or convert it: state._replace(posterior={how})."
-        kept, got = isinstance(state.posterior[name], StoredByRow), type(state.posterior[name]).__name__
-        require(kept, "state", "one of steps by words, with a table stored by row", f"{got} of {name!r}", remedy)
-    remedy = "vijax.fit gives them; in a loop of your own take vijax.topics.renumbered(batch, vocab_size)."
+        kept, got = (
+            isinstance(state.posterior[name], StoredByRow),
+            type(state.posterior[name]).__name__,
+        )
+        require(
+            kept,
+            "state",
+            "one of steps by words, with a table stored by row",
+            f"{got} of {name!r}",
+            remedy,
+        )
+    remedy = (
+        "vijax.fit gives them; in a loop of your own take vijax.topics.renumbered(batch, "
+        "vocab_size)."
+    )
     own = isinstance(batch, Minibatch) and isinstance(batch.data, OwnWords)
-    require(own, "batch", "its own words (vijax.topics.OwnWords), for steps by words", "none", remedy)
+    require(
+        own, "batch", "its own words (vijax.topics.OwnWords), for steps by words", "none", remedy
+    )
     return OwnWords(jnp.asarray(batch.data.words), batch.data.documents)
 
 
 def _check(spec: Spec) -> None:
     """Raises ValueError where a step would not cost less, or not be the same."""
     remedy = "Leave by_words (lazy) out."
-    expected = "a model of documents with tables over words: lda, ctm, simple_mixture, stm, or hpf without features"
+    expected = (
+        "a model of documents with tables over words: lda, ctm, simple_mixture, stm, or hpf "
+        "without features"
+    )
     require(tables(spec.model), "by_words", expected, "another", remedy)
     laws = jax.eval_shape(spec.model.prior, dict(spec.model.hyper))
     for name in tables(spec.model):
         whole = spec.estimand.of(name) == distribution()
-        require(whole, "by_words", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy)
+        require(
+            whole, "by_words", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy
+        )
         drawn = STORES[type(laws[name])].drawn
         serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a if drawn else mean_field)
         estimators, rows = (
-            ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a") if drawn else ("mean_field()", "vijax.svi")
+            ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a")
+            if drawn
+            else ("mean_field()", "vijax.svi")
         )
         why = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
-        require(serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.of(name)), why)
+        require(
+            serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.of(name)), why
+        )
         plain = spec.update.of(name) == kl()
         require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.of(name)), remedy)
         at_once = drawn or spec.blocks is None
-        why = "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words (lazy) out."
-        require(at_once, "by_words", f"a step of all globals at once, with {name!r} among them", "blocks", why)
+        why = (
+            "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words "
+            "(lazy) out."
+        )
+        require(
+            at_once,
+            "by_words",
+            f"a step of all globals at once, with {name!r} among them",
+            "blocks",
+            why,
+        )
     fixed = not isinstance(spec.step_size, backtracking | by_share)
     require(fixed, "by_words", "a schedule of step sizes", repr(spec.step_size), remedy)
-    learnt = sorted({eta for names in tables(spec.model).values() for eta in names} & set(spec.learn))
+    learnt = sorted(
+        {eta for names in tables(spec.model).values() for eta in names} & set(spec.learn)
+    )
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
     require(
-        not learnt, "by_words", "fixed concentrations of the topics (the prior of the tables)", f"learn={learnt}", why
+        not learnt,
+        "by_words",
+        "fixed concentrations of the topics (the prior of the tables)",
+        f"learn={learnt}",
+        why,
     )
 
 
@@ -310,7 +396,7 @@ def _check_active(model: Model, how: ByWords) -> None:
     require(alike, "active", "one alpha for all topics", "one of each", remedy)
 
 
-# --- on the host --------------------------------------------------------------------------------------------------
+# --- on the host ----------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class OwnWordsLoader:
     """The batches of another loader of documents, with ids that count their own words."""
@@ -322,13 +408,18 @@ class OwnWordsLoader:
         return getattr(object.__getattribute__(self, "inner"), name)
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """Batches padded to one number of words, and those of more words to as many as such a batch can have: two
-        shapes in all. Both are a matter of the first pass alone, so that a run may go on anywhere."""
-        return (renumbered(batch, self.vocab_size, self.size) for batch in self.inner.batches(start, stop))
+        """Batches padded to one number of words, and those of more words to as many as such a batch
+        can have: two shapes in all. Both are a matter of the first pass alone, so that a run may go
+        on anywhere."""
+        return (
+            renumbered(batch, self.vocab_size, self.size)
+            for batch in self.inner.batches(start, stop)
+        )
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of words to which batches are padded, so coarse that most seeds share a program."""
+        """The number of words to which batches are padded, so coarse that most seeds share a
+        program."""
         found = self.words_of_batches()
         most = max(float(np.mean(found) + SPREAD * np.std(found)), max(found))
         return padded_words(int(np.ceil(most)), self.vocab_size)
@@ -351,11 +442,12 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
     Args:
       batch: documents as NumPy arrays.
       vocab_size: V.
-      size: to how many its words are padded; where they are more, as many as a batch of its shape can have. None takes
-        `padded_words` of their number.
+      size: to how many its words are padded; where they are more, as many as a batch of its shape
+        can have. None takes `padded_words` of their number.
 
     Returns:
-      The batch, its data `OwnWords`: the ids as they were are different and increasing, padding is V, V + 1, ...
+      The batch, its data `OwnWords`: the ids as they were are different and increasing, padding is
+      V, V + 1, ...
 
     >>> import numpy as np, vijax as vi
     >>> corpus = vi.data.Corpus.from_counts(np.array([[0, 2, 0, 1], [0, 1, 0, 0]]))
@@ -382,7 +474,8 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
 
 
 def of_all_words(batch: Minibatch) -> Minibatch:
-    """The inverse: a batch whose ids count all words, as a model that starts from data reads them."""
+    """The inverse: a batch whose ids count all words, as a model that starts from data reads
+    them."""
     if not isinstance(batch, Minibatch) or not isinstance(batch.data, OwnWords):
         return batch
     words = jnp.asarray(batch.data.words)
@@ -392,7 +485,8 @@ def of_all_words(batch: Minibatch) -> Minibatch:
 
 
 def padded_words(count: int, vocab_size: int) -> int:
-    """To how many words a batch is padded, so that batches share programs: at most a sixteenth more.
+    """To how many words a batch is padded, so that batches share programs: at most a sixteenth
+    more.
 
     >>> padded_words(1000, 5000), padded_words(4900, 5000)
     (1024, 5000)

@@ -1,8 +1,9 @@
-"""Seed words: a prior under which words that the user names belong to topics (Lu, Ott, Cardie and Tsou 2011, section 3;
-Jagarlamudi, Daume and Udupa 2012), and documents that have them, for topics to begin at.
+"""Seed words: a prior under which words that the user names belong to topics (Lu, Ott, Cardie and
+Tsou 2011, section 3; Jagarlamudi, Daume and Udupa 2012), and documents that have them, for topics
+to begin at.
 
-A start that adds counts of data to such a prior outweighs it: topics stay where they begin. So it has to begin each
-topic at its own words."""
+A start that adds counts of data to such a prior outweighs it: topics stay where they begin. So it
+has to begin each topic at its own words."""
 
 from __future__ import annotations
 
@@ -32,9 +33,10 @@ def seeded(
     eta: Positives = 0.1,
     weight: Positive = SEED_WEIGHT,
 ) -> Float[np.ndarray, "K V"]:
-    """The concentrations of topics, (K, V), under which the first topics hold the words that are named for them: the
-    argument `eta` of `vijax.models.lda`, `vijax.models.ctm` and `vijax.stm`. Topics without such words are found as
-    ever. Under `vijax.em`, which takes no prior, they say no more than where topics begin.
+    """The concentrations of topics, (K, V), under which the first topics hold the words that are
+    named for them: the argument `eta` of `vijax.models.lda`, `vijax.models.ctm` and `vijax.stm`.
+    Topics without such words are found as ever. Under `vijax.em`, which takes no prior, they say no
+    more than where topics begin.
 
     Args:
       seeds: the words of topic 0, of topic 1, ...; empty for a topic without any.
@@ -50,15 +52,25 @@ def seeded(
     [[10.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.5, 10.5]]
     """
     places = {word: v for v, word in enumerate(vocabulary)}
-    as_there = lambda word: word if word in places else normalised(word)  # accents in the form of texts that are read
+    as_there = lambda word: (
+        word if word in places else normalised(word)
+    )  # accents in the form of texts that are read
     seeds = [[as_there(word) for word in words] for words in seeds]
     named = [word for words in seeds for word in words]
     unknown = [word for word in named if word not in places]
-    nearest = {word: difflib.get_close_matches(word, places, n=1, cutoff=0.6) for word in unknown[:5]}
-    said = ", ".join(f"{word!r}" + "".join(f" (there is {near!r})" for near in nearest[word]) for word in nearest)
+    nearest = {
+        word: difflib.get_close_matches(word, places, n=1, cutoff=0.6) for word in unknown[:5]
+    }
+    said = ", ".join(
+        f"{word!r}" + "".join(f" (there is {near!r})" for near in nearest[word]) for word in nearest
+    )
     remedy = "Write them as the vocabulary has them: what is rare or a stop word is left out of it."
-    require(not unknown, "seeds", "words of the vocabulary", f"{len(unknown)} others: {said}", remedy)
-    require(len(seeds) <= num_topics, "seeds", f"at most {num_topics} lists, one a topic", len(seeds))
+    require(
+        not unknown, "seeds", "words of the vocabulary", f"{len(unknown)} others: {said}", remedy
+    )
+    require(
+        len(seeds) <= num_topics, "seeds", f"at most {num_topics} lists, one a topic", len(seeds)
+    )
     found = np.array(np.broadcast_to(np.asarray(eta, float), (num_topics, len(places))))
     for k, words in enumerate(seeds):
         found[k, [places[word] for word in words]] += weight
@@ -66,8 +78,8 @@ def seeded(
 
 
 def beyond_others(eta: Any) -> Any:
-    """The concentrations of topics, (K, V) of NumPy or jax, beyond those that all topics have, and beyond those of all
-    words of the topic: the weights of seed words, and 0 elsewhere.
+    """The concentrations of topics, (K, V) of NumPy or jax, beyond those that all topics have, and
+    beyond those of all words of the topic: the weights of seed words, and 0 elsewhere.
 
     >>> beyond_others(np.array([[10.5, 0.5, 0.5], [0.5, 0.5, 0.5], [2.5, 2.5, 3.5]])).tolist()
     [[10.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
@@ -85,10 +97,10 @@ def documents_with(
 ) -> tuple[Int[Array, "K number"], Float[Array, "K number"]]:
     """Documents for each topic to begin at: their rows in all data, and their weights.
 
-    A topic with seed words takes those that have more of them than chance and the other topics explain, in standard
-    deviations. Each counts for a random share of these, a half or more, so that another key begins elsewhere; where
-    there are too few documents, weights are 0. Other topics draw among the documents with no more seed words than by
-    chance, and then those with few.
+    A topic with seed words takes those that have more of them than chance and the other topics
+    explain, in standard deviations. Each counts for a random share of these, a half or more, so
+    that another key begins elsewhere; where there are too few documents, weights are 0. Other
+    topics draw among the documents with no more seed words than by chance, and then those with few.
 
     Args:
       seeds: how much each word weighs in each topic, as of `beyond_others`; two topics or more.
@@ -98,7 +110,9 @@ def documents_with(
       key: random key of the draws.
     """
     weights = jnp.concatenate([docs.weights for docs in data])
-    beyond = _less_others(jnp.concatenate([_beyond_chance(seeds, docs, frequencies) for docs in data]))
+    beyond = _less_others(
+        jnp.concatenate([_beyond_chance(seeds, docs, frequencies) for docs in data])
+    )
     key_seeded, key_other = jax.random.split(key)
     share = jax.random.uniform(key_seeded, beyond.shape, beyond.dtype, 0.5, 1.0)
     of_seeded = jnp.where(beyond > 0, beyond * share, -jnp.inf)
@@ -108,9 +122,12 @@ def documents_with(
     return rows, jnp.where(most > -jnp.inf, weights[rows], 0.0)
 
 
-def _beyond_chance(seeds: Float[Array, "K V"], docs: Documents, frequencies: Float[Array, " V"]) -> Float[Array, "D K"]:
-    """Standard deviations by which documents have more of each topic's seed words than words drawn from all data would
-    have; 0 of topics without seed words. A seed word that weighs w counts as log(1 + w)."""
+def _beyond_chance(
+    seeds: Float[Array, "K V"], docs: Documents, frequencies: Float[Array, " V"]
+) -> Float[Array, "D K"]:
+    """Standard deviations by which documents have more of each topic's seed words than words drawn
+    from all data would have; 0 of topics without seed words. A seed word that weighs w counts as
+    log(1 + w)."""
     worth = jnp.log1p(seeds)
     chances = frequencies / jnp.maximum(jnp.sum(frequencies), 1.0)
     mean, square = (jnp.sum(chances * x, 1) for x in (worth, worth**2))

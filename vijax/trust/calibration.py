@@ -1,4 +1,5 @@
-"""Calibration: ranks of true parameters among draws (simulation-based calibration), and coverage of intervals.
+"""Calibration: ranks of true parameters among draws (simulation-based calibration), and coverage of
+intervals.
 
 The ranks are uniform where the posterior is right, and symmetric where its centre is.
 """
@@ -20,14 +21,16 @@ _split = quick_jit(jax.random.split, static_argnums=1)
 
 
 class Calibration(NamedTuple):
-    """The result of `sbc`, in the structure of the parameters; an array of parameters is treated entry by entry.
+    """The result of `sbc`, in the structure of the parameters; an array of parameters is treated
+    entry by entry.
 
     Attributes:
       ranks: number of draws below the true value, 0..L, leading axis of simulations.
       num_draws: L.
-      uniformity: p-values of the hypothesis that the posterior is right. Small: too narrow, too wide or shifted.
-      symmetry: p-values of the hypothesis that the posterior's centre is right (VSBC). An approximation that is too
-        narrow, but has the right centre, passes.
+      uniformity: p-values of the hypothesis that the posterior is right. Small: too narrow, too
+          wide or shifted.
+      symmetry: p-values of the hypothesis that the posterior's centre is right (VSBC). An
+        approximation that is too narrow, but has the right centre, passes.
     """
 
     ranks: PyTree
@@ -46,22 +49,23 @@ def sbc(
 ) -> Calibration:
     """Simulation-based calibration (SBC) of posteriors, and of their centres alone (VSBC).
 
-    Every simulation is a fit: some hundred give a verdict. There is one p-value for each parameter; compare the
-    smallest of m with .05 / m. Draws that depend on each other must be thinned. Draws equal to the true value, as with
-    discrete parameters, are ranked at random.
+    Every simulation is a fit: some hundred give a verdict. There is one p-value for each parameter;
+    compare the smallest of m with .05 / m. Draws that depend on each other must be thinned. Draws
+    equal to the true value, as with discrete parameters, are ranked at random.
 
     Args:
       draw_prior: key -> parameters, an array or a pytree of arrays.
       simulate: (key, parameters) -> data.
-      fit_and_sample: (key, data) -> draws of the posterior, parameters with a leading axis of L draws.
+      fit_and_sample: (key, data) -> draws of the posterior, parameters with a leading axis of L
+          draws.
       key: random key of all draws.
       num_simulations: number of simulations n.
 
     Raises:
       ValueError: draws unlike the parameters or not finite, fewer than 20 simulations.
 
-    Source: Talts, Betancourt, Simpson, Vehtari and Gelman 2018, algorithm 1; Yao, Vehtari, Simpson and Gelman 2018,
-    algorithm 2.
+    Source: Talts, Betancourt, Simpson, Vehtari and Gelman 2018, algorithm 1; Yao, Vehtari, Simpson
+    and Gelman 2018, algorithm 2.
 
     >>> def normal(key, *shape):
     ...     return np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(size=shape)
@@ -81,10 +85,14 @@ def sbc(
         draws = fit_and_sample(key_fit, simulate(key_data, truth))
         found.append(_ranks(truth, draws, ties, f"of simulation {number}"))
     counts = {count for _, count in found}
-    require(len(counts) == 1, "fit_and_sample", "the same number of draws each time", sorted(counts))
+    require(
+        len(counts) == 1, "fit_and_sample", "the same number of draws each time", sorted(counts)
+    )
     ranks = jax.tree.map(lambda *each: np.stack(each), *(each for each, _ in found))
     (num,) = counts
-    return Calibration(ranks, num, *(jax.tree.map(lambda r, t=t: t(r, num), ranks) for t in (uniformity, symmetry)))
+    return Calibration(
+        ranks, num, *(jax.tree.map(lambda r, t=t: t(r, num), ranks) for t in (uniformity, symmetry))
+    )
 
 
 def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
@@ -93,7 +101,9 @@ def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
     return [jax.random.wrap_key_data(x, impl=jax.random.key_impl(key)) for x in data]
 
 
-def _ranks(truth: PyTree, draws: PyTree, ties: np.random.Generator, which: str) -> tuple[PyTree, int]:
+def _ranks(
+    truth: PyTree, draws: PyTree, ties: np.random.Generator, which: str
+) -> tuple[PyTree, int]:
     """Ranks of the true values, and the number of draws."""
     known, structure = str(jax.tree.structure(truth)), str(jax.tree.structure(draws))
     require(known == structure, "fit_and_sample", f"draws like the parameters, {known}", structure)
@@ -110,7 +120,7 @@ def _rank(truth: np.ndarray, draws: np.ndarray, ties: np.random.Generator) -> np
     return np.sum(draws < truth, 0) + ties.integers(0, np.sum(draws == truth, 0), endpoint=True)
 
 
-# --- tests of the ranks -----------------------------------------------------------------------------------------------
+# --- tests of the ranks ---------------------------------------------------------------------------
 PER_BIN = 10
 MOST_BINS = 20
 
@@ -142,9 +152,10 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
 def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Kolmogorov-Smirnov p-values of the hypothesis that the ranks are symmetric about L / 2.
 
-    The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry: that of the largest
-    distance of a random walk of n steps (Butler 1969), here of Brownian motion. Yao et al. compare p with 1 - p as if
-    they were two independent samples, which rejects a right centre more than twice as often as it says.
+    The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry:
+    that of the largest distance of a random walk of n steps (Butler 1969), here of Brownian motion.
+    Yao et al. compare p with 1 - p as if they were two independent samples, which rejects a right
+    centre more than twice as often as it says.
 
     Args:
       ranks, num_draws: as for `uniformity`.
@@ -161,7 +172,8 @@ def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
 
 
 def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
-    """Largest distance from zero of the walk of the signs, largest |x| first, over sqrt(n); ties are one step."""
+    """Largest distance from zero of the walk of the signs, largest |x| first, over sqrt(n); ties
+    are one step."""
     x = x[x != 0]
     sizes, places = np.unique(-np.abs(x), return_inverse=True)
     steps = np.bincount(places, np.sign(x), len(sizes))
@@ -169,11 +181,16 @@ def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
 
 
 def _beyond(distance: float) -> float:
-    """The probability that Brownian motion reaches this distance from zero before time 1 (Feller 1971, X.5)."""
+    """The probability that Brownian motion reaches this distance from zero before time 1 (Feller
+    1971, X.5)."""
     if distance < 0.1:  # where the series would need more terms, it is 1 to rounding
         return 1.0
     odd = 2 * np.arange(50) + 1
-    within = 4 / np.pi * np.sum((-1.0) ** np.arange(50) / odd * np.exp(-((np.pi * odd / distance) ** 2) / 8))
+    within = (
+        4
+        / np.pi
+        * np.sum((-1.0) ** np.arange(50) / odd * np.exp(-((np.pi * odd / distance) ** 2) / 8))
+    )
     return float(np.clip(1 - within, 0.0, 1.0))
 
 
@@ -187,14 +204,15 @@ def _checked(ranks: Any, num_draws: int) -> Int[np.ndarray, " n *shape"]:
     return ranks.astype(np.int64)
 
 
-# --- predictive intervals ---------------------------------------------------------------------------------------------
+# --- predictive intervals -------------------------------------------------------------------------
 class Coverage(NamedTuple):
     """Shares of observations within central predictive intervals.
 
     Attributes:
       levels: the expected shares, (levels,).
       share: the observed shares, (levels,).
-      standard_error: standard error of a share whose true value is its level, for independent observations, (levels,).
+      standard_error: standard error of a share whose true value is its level, for independent
+          observations, (levels,).
     """
 
     levels: Float[np.ndarray, " levels"]
@@ -203,14 +221,17 @@ class Coverage(NamedTuple):
 
     def __str__(self) -> str:
         rows = zip(self.levels, self.share, self.standard_error, strict=True)
-        return ", ".join(f"{share:.3f} of {level:g} (± {error:.3f})" for level, share, error in rows)
+        return ", ".join(
+            f"{share:.3f} of {level:g} (± {error:.3f})" for level, share, error in rows
+        )
 
 
 def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 0.95)) -> Coverage:
     """The share of observations within central intervals of predictive draws.
 
-    Intervals are closed, between quantiles at p (S + 1): they hold exactly their share of continuous data, however few
-    the draws, and more of counts. Observations that were fitted lie inside too often: hold some out.
+    Intervals are closed, between quantiles at p (S + 1): they hold exactly their share of
+    continuous data, however few the draws, and more of counts. Observations that were fitted lie
+    inside too often: hold some out.
 
     Args:
       draws: S predictive draws of the observations, (S, *shape).
@@ -218,10 +239,11 @@ def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 
       levels: probabilities of the intervals, between 0 and 1.
 
     Raises:
-      ValueError: shapes that do not fit, numbers that are not finite, a level for which there are too few draws.
+      ValueError: shapes that do not fit, numbers that are not finite, a level for which there are
+          too few draws.
 
-    Source: Gelman et al. 2013, Bayesian Data Analysis, section 6.3; the quantiles by Weibull's rule (Hyndman and Fan
-    1996, type 6).
+    Source: Gelman et al. 2013, Bayesian Data Analysis, section 6.3; the quantiles by Weibull's rule
+    (Hyndman and Fan 1996, type 6).
 
     >>> rng = np.random.default_rng(0)
     >>> print(coverage(rng.normal(size=(999, 1000)), rng.normal(size=1000)))
@@ -229,13 +251,32 @@ def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 
     """
     draws, observed = finite_array("draws", draws), finite_array("observed", observed)
     fits = draws.ndim > 0 and draws.shape[1:] == observed.shape and observed.size
-    require(fits, "draws", f"an axis of draws before {observed.shape}, not empty", f"shape {draws.shape}")
+    require(
+        fits,
+        "draws",
+        f"an axis of draws before {observed.shape}, not empty",
+        f"shape {draws.shape}",
+    )
     wanted = np.asarray(levels, np.float64)
-    require((wanted > 0) & (wanted < 1) & (wanted.ndim == 1), "levels", "numbers between 0 and 1", levels)
+    require(
+        (wanted > 0) & (wanted < 1) & (wanted.ndim == 1),
+        "levels",
+        "numbers between 0 and 1",
+        levels,
+    )
     fewest = 2 / (1 - wanted.max()) - 1
     enough = len(draws) >= fewest - 1e-6
-    require(enough, "draws", f"{fewest:.0f} draws or more for level {wanted.max():g}", len(draws), "Draw more.")
-    low, high = (np.quantile(draws, p, axis=0, method="weibull") for p in ((1 - wanted) / 2, (1 + wanted) / 2))
+    require(
+        enough,
+        "draws",
+        f"{fewest:.0f} draws or more for level {wanted.max():g}",
+        len(draws),
+        "Draw more.",
+    )
+    low, high = (
+        np.quantile(draws, p, axis=0, method="weibull")
+        for p in ((1 - wanted) / 2, (1 + wanted) / 2)
+    )
     inside = (low <= observed) & (observed <= high)
     share = inside.reshape(wanted.size, -1).mean(1)
     return Coverage(wanted, share, np.sqrt(wanted * (1 - wanted) / observed.size))

@@ -1,4 +1,5 @@
-"""Agreement of chains, or of restarts: rank-normalised split R-hat, and the effective number of draws."""
+"""Agreement of chains, or of restarts: rank-normalised split R-hat, and the effective number of
+draws."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from vijax.checks import finite_array, require
 
 
 def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
-    """Rank-normalised split R-hat: the larger of the values for the draws and for their distances from the median.
+    """Rank-normalised split R-hat: the larger of the values for the draws and for their distances
+    from the median.
 
     Args:
       draws: draws of each chain or restart, (chains, draws, *shape), four draws or more.
 
     Returns:
-      R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal, inf where they are equal
-      within half chains and differ between them.
+      R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal, inf
+      where they are equal within half chains and differ between them.
 
     Raises:
       ValueError: too few axes or draws; numbers that are not finite.
@@ -36,16 +38,18 @@ def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
 
 
 def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
-    """Effective number of independent draws in the bulk of a distribution, after rank normalisation.
+    """Effective number of independent draws in the bulk of a distribution, after rank
+    normalisation.
 
     Args:
       draws: draws of each chain, (chains, draws, *shape), ten draws or more.
 
     Returns:
-      The number by entry, (*shape): it should be at least 100 a chain. NaN where all draws are equal.
+      The number by entry, (*shape): it should be at least 100 a chain. NaN where all draws are
+      equal.
 
-    Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, section 3.2; Geyer 1992, the initial
-    monotone sequence.
+    Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021, section 3.2; Geyer 1992, the
+    initial monotone sequence.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500))
     >>> bool(1700 < bulk_ess(draws) < 2300)
@@ -62,8 +66,11 @@ def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
     return _effective(chains * length, correlations)
 
 
-def _effective(count: int, correlations: Float[np.ndarray, " lags *shape"]) -> Float[np.ndarray, "*shape"]:
-    """count / (1 + 2 sum of the correlations), pairs of them taken while positive, and made to decrease."""
+def _effective(
+    count: int, correlations: Float[np.ndarray, " lags *shape"]
+) -> Float[np.ndarray, "*shape"]:
+    """count / (1 + 2 sum of the correlations), pairs of them taken while positive, and made to
+    decrease."""
     lags = (len(correlations) - 3) // 2 * 2
     pairs = correlations[:lags:2] + correlations[1:lags:2]
     taken = np.logical_and.accumulate(~(pairs <= 0))
@@ -78,14 +85,24 @@ def _halves(draws: Any, fewest: int = 4) -> Float[np.ndarray, "halves draws *sha
     """Chains cut in two, the middle draw of an odd number left out."""
     draws = finite_array("draws", draws)
     enough = draws.ndim >= 2 and draws.shape[0] > 0 and draws.shape[1] >= fewest
-    require(enough, "draws", f"axes (chains, draws, ...) of {fewest} draws or more", f"shape {draws.shape}")
+    require(
+        enough,
+        "draws",
+        f"axes (chains, draws, ...) of {fewest} draws or more",
+        f"shape {draws.shape}",
+    )
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def _normal_scores(x: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, "chains draws *shape"]:
-    """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean rank."""
-    from scipy.stats import rankdata  # imported here, because it takes as long to import as JAX itself
+def _normal_scores(
+    x: Float[np.ndarray, "chains draws *shape"],
+) -> Float[np.ndarray, "chains draws *shape"]:
+    """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean
+    rank."""
+    from scipy.stats import (
+        rankdata,
+    )  # imported here, because it takes as long to import as JAX itself
 
     ranks = rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
     return special.ndtri((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))
@@ -98,8 +115,11 @@ def _split_rhat(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray
     return np.sqrt(ratio + (length - 1) / length)
 
 
-def _autocovariances(z: Float[np.ndarray, "chains draws *shape"]) -> Float[np.ndarray, " lags *shape"]:
-    """Autocovariances at lags 0..draws-1, divided by the number of draws, means over chains; by Fourier transform."""
+def _autocovariances(
+    z: Float[np.ndarray, "chains draws *shape"],
+) -> Float[np.ndarray, " lags *shape"]:
+    """Autocovariances at lags 0..draws-1, divided by the number of draws, means over chains; by
+    Fourier transform."""
     length = z.shape[1]
     spectrum = np.fft.rfft(z - z.mean(1, keepdims=True), 2 * length, axis=1)
     return np.fft.irfft(np.mean(np.abs(spectrum) ** 2, 0), 2 * length, axis=0)[:length] / length

@@ -42,28 +42,39 @@ class Compared:
         width = max(map(len, ("model", *(one.name for one in self.ranked))))
         lines = [f"{'model':{width}}        elpd     behind  its error  parameters"]
         for one in self.ranked:
-            numbers = f"{one.score.elpd:10.2f}  {one.behind:9.2f}  {one.error:9.2f}  {one.score.p_eff:10.1f}"
+            numbers = (
+                f"{one.score.elpd:10.2f}  {one.behind:9.2f}  {one.error:9.2f}  "
+                f"{one.score.p_eff:10.1f}"
+            )
             lines.append(f"{one.name:{width}}  {numbers}")
         best, *others = self.ranked
         if close := ", ".join(one.name for one in others if one.behind <= 2 * one.error):
-            lines.append(f"Not clearly worse than {best.name} (by no more than two standard errors): {close}.")
-        if poor := ", ".join(f"{one.num_unreliable} of {one.name}" for one in self.ranked if one.num_unreliable):
-            lines.append(f"Groups whose terms are not reliable (k-hat above {limits.KHAT_RELIABLE}): {poor}.")
+            lines.append(
+                f"Not clearly worse than {best.name} (by no more than two standard errors): "
+                f"{close}."
+            )
+        if poor := ", ".join(
+            f"{one.num_unreliable} of {one.name}" for one in self.ranked if one.num_unreliable
+        ):
+            lines.append(
+                f"Groups whose terms are not reliable (k-hat above {limits.KHAT_RELIABLE}): {poor}."
+            )
         return printable("\n".join(lines))
 
 
 def compare(scores: Mapping[str, Elpd]) -> Compared:
-    """Compares models by their leave-one-out scores, with paired standard errors (`loo_compare` of R's loo).
+    """Compares models by their leave-one-out scores, with paired standard errors (`loo_compare` of
+    R's loo).
 
     Args:
-      scores: what `vijax.trust.loo` (or `waic`) found, by the name of the model; all of the same groups, in the same
-        order.
+      scores: what `vijax.trust.loo` (or `waic`) found, by the name of the model; all of the same
+        groups, in the same order.
 
     Raises:
       ValueError: fewer than two scores; scores of different numbers of groups.
 
-    Source: Vehtari, Gelman and Gabry 2017, eq. 24. With few groups, or models that predict nearly the same, the error
-    is too small (Sivula, Magnusson, Matamoros and Vehtari 2020).
+    Source: Vehtari, Gelman and Gabry 2017, eq. 24. With few groups, or models that predict nearly
+    the same, the error is too small (Sivula, Magnusson, Matamoros and Vehtari 2020).
 
     >>> from vijax.trust import loo
     >>> y = np.random.default_rng(0).normal(size=20)
@@ -81,10 +92,18 @@ def compare(scores: Mapping[str, Elpd]) -> Compared:
     require(len(scores) > 1, "scores", "two scores or more, by name", f"{len(scores)}")
     sizes = {name: one.pointwise.size for name, one in scores.items()}
     same = len(set(sizes.values())) == 1
-    require(same, "scores", "scores of the same groups", f"of {sizes} groups", "Fit all models to the same rows.")
+    require(
+        same,
+        "scores",
+        "scores of the same groups",
+        f"of {sizes} groups",
+        "Fit all models to the same rows.",
+    )
     order = sorted(scores, key=lambda name: -scores[name].elpd)
     best = scores[order[0]].pointwise
-    return Compared(tuple(_ranked(name, scores[name], best - scores[name].pointwise) for name in order))
+    return Compared(
+        tuple(_ranked(name, scores[name], best - scores[name].pointwise) for name in order)
+    )
 
 
 def _ranked(name: str, score: Elpd, behind: np.ndarray) -> Ranked:

@@ -18,11 +18,13 @@ class Elpd(NamedTuple):
     Attributes:
       elpd: the sum; higher is better.
       standard_error: standard error of the sum, over groups; inf for a single group.
-      p_eff: effective number of parameters: the excess of the fit's own log predictive density over `elpd`.
+      p_eff: effective number of parameters: the excess of the fit's own log predictive density over
+          `elpd`.
       pointwise: `elpd` by group, (N,).
-      p_eff_pointwise: `p_eff` by group, (N,). From `waic`, values above 0.4 are a warning: take `loo`.
-      khat: from `loo`, the k-hat of each group, (N,): above 0.7 its term is not reliable (`in_words`). From `waic`
-        None.
+      p_eff_pointwise: `p_eff` by group, (N,). From `waic`, values above 0.4 are a warning: take
+          `loo`.
+      khat: from `loo`, the k-hat of each group, (N,): above 0.7 its term is not reliable
+        (`in_words`). From `waic` None.
     """
 
     elpd: float
@@ -43,14 +45,15 @@ def loo(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
 
     Args:
       log_lik: log p(y_n | theta_s) of S draws and N groups, (S, N).
-      log_ratios: None for draws of the posterior; for draws of an approximation q, log p(theta_s, y) - log q(theta_s),
-        up to a constant, (S,).
+      log_ratios: None for draws of the posterior; for draws of an approximation q, log p(theta_s,
+        y) - log q(theta_s), up to a constant, (S,).
 
     Raises:
-      ValueError: shapes that do not fit; a log likelihood that is not finite at a draw of positive weight.
+      ValueError: shapes that do not fit; a log likelihood that is not finite at a draw of positive
+          weight.
 
-    Source: Vehtari, Gelman and Gabry 2017, eq. 10 (elpd), 23 (standard error); the ratios of draws of q by Magnusson,
-    Andersen, Jonasson and Vehtari 2019.
+    Source: Vehtari, Gelman and Gabry 2017, eq. 10 (elpd), 23 (standard error); the ratios of draws
+    of q by Magnusson, Andersen, Jonasson and Vehtari 2019.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.normal(size=20)
@@ -86,16 +89,33 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     return _summed(_log_density(log_lik, log_weights) - p_eff, p_eff, None)
 
 
-def _checked(log_lik: Any, log_ratios: Any) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
-    """Returns the arguments as float64, without draws of no weight, whose likelihood does not matter."""
+def _checked(
+    log_lik: Any, log_ratios: Any
+) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
+    """Returns the arguments as float64, without draws of no weight, whose likelihood does not
+    matter."""
     log_lik = np.asarray(log_lik, np.float64)
     some = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
-    require(some, "log_lik", "an array (draws, groups) of two draws or more", f"shape {log_lik.shape}")
-    ratios = np.zeros(len(log_lik)) if log_ratios is None else log_weights_of("log_ratios", log_ratios)
+    require(
+        some, "log_lik", "an array (draws, groups) of two draws or more", f"shape {log_lik.shape}"
+    )
+    ratios = (
+        np.zeros(len(log_lik)) if log_ratios is None else log_weights_of("log_ratios", log_ratios)
+    )
     fits = len(ratios) == len(log_lik)
-    require(fits, "log_ratios", f"one number for each of the {len(log_lik)} draws", f"shape {ratios.shape}")
+    require(
+        fits,
+        "log_ratios",
+        f"one number for each of the {len(log_lik)} draws",
+        f"shape {ratios.shape}",
+    )
     used = np.isfinite(ratios)
-    require(used.sum() > 1, "log_ratios", "two draws or more at which the posterior is not zero", f"{used.sum()}")
+    require(
+        used.sum() > 1,
+        "log_ratios",
+        "two draws or more at which the posterior is not zero",
+        f"{used.sum()}",
+    )
     log_lik, ratios = log_lik[used], ratios[used]
     finite = np.isfinite(log_lik).all(0)
     got = f"others for groups {np.flatnonzero(~finite)[:5].tolist()}"
@@ -104,7 +124,9 @@ def _checked(log_lik: Any, log_ratios: Any) -> tuple[Float[np.ndarray, "S N"], F
     return log_lik, ratios
 
 
-def _log_density(log_lik: Float[np.ndarray, "S N"], log_weights: Float[np.ndarray, " S"]) -> Float[np.ndarray, " N"]:
+def _log_density(
+    log_lik: Float[np.ndarray, "S N"], log_weights: Float[np.ndarray, " S"]
+) -> Float[np.ndarray, " N"]:
     return special.logsumexp(log_lik + log_weights[:, None], axis=0)
 
 
@@ -115,4 +137,6 @@ def _summed(pointwise: np.ndarray, p_eff: np.ndarray, khat: np.ndarray | None) -
 def total(pointwise: Float[np.ndarray, " N"]) -> tuple[float, float]:
     """The sum over N groups, and its standard error over them; inf for a single group."""
     n = pointwise.size
-    return float(pointwise.sum()), float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float("inf")
+    return float(pointwise.sum()), float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float(
+        "inf"
+    )

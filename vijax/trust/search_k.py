@@ -26,7 +26,8 @@ class OfNumber(NamedTuple):
       num_topics: K.
       score: held-out document completion, nats per word.
       error: its standard error.
-      coherence: semantic coherence of the leading words (`vijax.evaluate.semantic_coherence`), 0 at best.
+      coherence: semantic coherence of the leading words (`vijax.evaluate.semantic_coherence`), 0 at
+          best.
       exclusivity: their exclusivity (`vijax.evaluate.exclusivity`), 1 at best.
       fit: the fit.
     """
@@ -49,7 +50,9 @@ class Searched:
         lines = ["topics  held-out score     coherence  exclusivity"]
         for one in self.found:
             score = f"{one.score:8.4f} ± {one.error:.4f}"
-            lines.append(f"{one.num_topics:6d}  {score}  {one.coherence:9.3f}  {one.exclusivity:11.3f}")
+            lines.append(
+                f"{one.num_topics:6d}  {score}  {one.coherence:9.3f}  {one.exclusivity:11.3f}"
+            )
         return printable("\n".join(lines))
 
 
@@ -66,11 +69,12 @@ def search_k(
 ) -> Searched:
     """Fits of topic models of several numbers of topics, to choose one (`searchK` of R's stm).
 
-    More topics score better until they learn what is of the training data alone; they are more exclusive and less
-    coherent.
+    More topics score better until they learn what is of the training data alone; they are more
+    exclusive and less coherent.
 
     Args:
-      make: (K, training documents) -> model; with a table (K, documents, their rows of it) -> `vijax.stm`.
+      make: (K, training documents) -> model; with a table (K, documents, their rows of it) ->
+          `vijax.stm`.
       numbers: the numbers K.
       corpus: a `vijax.data.Corpus`.
       table: a table of pandas, a row for each document.

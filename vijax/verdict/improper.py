@@ -1,16 +1,17 @@
 """Finds improper densities: those along which the bound of a fit grows without limit.
 
-A density is improper where along some direction the bound grows without limit however far draws of q are moved. With
-draws s times as far from a point that stays, along a unit vector, the bound changes by
+A density is improper where along some direction the bound grows without limit however far draws of
+q are moved. With draws s times as far from a point that stays, along a unit vector, the bound
+changes by
 
     E[log p(x_s)] - E[log p(x)] + log s,
 
-which falls for s large enough if the density is proper along that vector, however wide its prior is, and wherever it
-lies. Along a direction that is no coordinate, rounding lets this be seen up to a distance of a million only. A bound
-that is not finite before s = 10,000 (an exponential that overflows) says nothing, unless q is 1e15 out already. Of an
-energy with free variables beside conjugate ones, only the free ones are looked at: q of the others stays, and locals
-are found anew by their E-step.
-"""
+which falls for s large enough if the density is proper along that vector, however wide its prior
+is, and wherever it lies. Along a direction that is no coordinate, rounding lets this be seen up to
+a distance of a million only. A bound that is not finite before s = 10,000 (an exponential that
+overflows) says nothing, unless q is 1e15 out already. Of an energy with free variables beside
+conjugate ones, only the free ones are looked at: q of the others stays, and locals are found anew
+by their E-step."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ from vijax.verdict.words import IMPROPER, listed
 from vijax.xla.compiler import quick_jit
 
 DRAWS, ASKED, MOST = 16, 256, 8
-"""Draws that are moved; draws that measure q; and coordinates or directions that are tried at most, the widest
-first."""
+"""Draws that are moved; draws that measure q; and coordinates or directions that are tried at most,
+the widest first."""
 FURTHER = 10.0 ** np.array([1, 2, 4, 6, 8, 10, 12, 14])
 """Values of s along coordinates."""
 FEWEST = 3  # values of s at which the bound must be known
@@ -40,8 +41,8 @@ MOST_DIM = 300  # variables up to which directions are looked for that are no co
 
 
 def grows_along(target: Target, x: Float[np.ndarray, "draws D"]) -> Bool[np.ndarray, " D"]:
-    """Returns the coordinates along which, or along directions of which, the bound is seen to grow without limit, from
-    `ASKED` draws of q or more."""
+    """Returns the coordinates along which, or along directions of which, the bound is seen to grow
+    without limit, from `ASKED` draws of q or more."""
     found = np.zeros(target.dim, bool)
     if not np.isfinite(x).all() or max(x.std(0).max(), np.abs(x.mean(0)).max()) < limits.WIDE:
         return found
@@ -55,7 +56,8 @@ def grows_along(target: Target, x: Float[np.ndarray, "draws D"]) -> Bool[np.ndar
 
 
 Way = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""A unit vector along which q is wide or far, a point that stays as draws move along it, and the values of s."""
+"""A unit vector along which q is wide or far, a point that stays as draws move along it, and the
+values of s."""
 
 
 def _coordinates(x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
@@ -68,7 +70,8 @@ def _coordinates(x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
 
 
 def _flat(target: Target, x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
-    """Yields the direction to the mean, and directions of no curvature at the mean along which draws of q are wide."""
+    """Yields the direction to the mean, and directions of no curvature at the mean along which
+    draws of q are wide."""
     mean = x.mean(0)
     if np.linalg.norm(mean) >= limits.WIDE:
         yield mean / np.linalg.norm(mean), np.zeros_like(mean), FURTHER
@@ -80,15 +83,24 @@ def _flat(target: Target, x: Float[np.ndarray, "draws D"]) -> Iterator[Way]:
     curvatures, ways = np.linalg.eigh(hessian)
     for i in np.argsort(np.abs(curvatures))[:MOST]:
         size = float((x @ ways[:, i]).std())
-        if limits.WIDE_ALONG <= size <= limits.RESOLVED / 10 and np.abs(ways[:, i]).max() < limits.ONE_COORDINATE:
+        if (
+            limits.WIDE_ALONG <= size <= limits.RESOLVED / 10
+            and np.abs(ways[:, i]).max() < limits.ONE_COORDINATE
+        ):
             yield ways[:, i], mean, np.geomspace(10, limits.RESOLVED / size, FEWEST + 1)
 
 
 def _grows(
-    target: Target, x: np.ndarray, value: float, along: np.ndarray, still: np.ndarray, further: np.ndarray
+    target: Target,
+    x: np.ndarray,
+    value: float,
+    along: np.ndarray,
+    still: np.ndarray,
+    further: np.ndarray,
 ) -> bool:
-    """Says whether the bound rises however far the draws move, as far as it is finite. Where they are so far out that
-    it is finite no further, it says whether it has risen on all the way there."""
+    """Says whether the bound rises however far the draws move, as far as it is finite. Where they
+    are so far out that it is finite no further, it says whether it has risen on all the way
+    there."""
     gains = _gains(target, x, value, along, still, further)
     known = gains[np.isfinite(gains).cumprod().astype(bool)]
     if len(known) >= FEWEST:
@@ -99,7 +111,12 @@ def _grows(
 
 
 def _gains(
-    target: Target, x: np.ndarray, value: float, along: np.ndarray, still: np.ndarray, times: np.ndarray
+    target: Target,
+    x: np.ndarray,
+    value: float,
+    along: np.ndarray,
+    still: np.ndarray,
+    times: np.ndarray,
 ) -> Float[np.ndarray, " times"]:
     """Returns the changes of the bound, with draws so many times as far."""
     way = ((x - still) @ along)[:, None] * along
@@ -107,18 +124,20 @@ def _gains(
     return target.values(moved).reshape(len(times), -1).mean(1) - value + np.log(times)
 
 
-# --- improper densities of fits by steps ------------------------------------------------------------------------------
+# --- improper densities of fits by steps ----------------------------------------------------------
 def report_of_improper(
     model: Model, hyper: Hyper, posterior: Product, batch: Minibatch, key: PRNGKeyArray
 ) -> Report | None:
-    """Returns a report that the bound of a fit by steps grows without limit, and along which variables, by groups of a
-    batch; None where it does not."""
+    """Returns a report that the bound of a fit by steps grows without limit, and along which
+    variables, by groups of a batch; None where it does not."""
     free, q = model.free, posterior[Z]
     found = None if free is None else free.given_others(model, hyper, posterior, key)
     if free is None or found is None or isinstance(q, Point):
         return None
     function, given = found
-    names = runs_away(function, jax.vmap(lambda z: free.point(hyper, z))(_draws(q, key)), batch, *given)
+    names = runs_away(
+        function, jax.vmap(lambda z: free.point(hyper, z))(_draws(q, key)), batch, *given
+    )
     if not names:
         return None
     bound, words = Estimate(np.inf, np.nan), IMPROPER.format(along=f"along {listed(names)}")
@@ -131,9 +150,14 @@ def _draws(q: Family, key: PRNGKeyArray) -> Float[Array, "draws D"]:
     return q.sample(key, (ASKED,))
 
 
-def runs_away(function: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree) -> list[str]:
-    """Returns the names of the variables along which a bound is seen to grow without limit, from draws of q on."""
-    return function.variables.names_at(grows_along(target_of(function, batch, *given), np.asarray(x, np.float64)))
+def runs_away(
+    function: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree
+) -> list[str]:
+    """Returns the names of the variables along which a bound is seen to grow without limit, from
+    draws of q on."""
+    return function.variables.names_at(
+        grows_along(target_of(function, batch, *given), np.asarray(x, np.float64))
+    )
 
 
 def target_of(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:

@@ -1,5 +1,5 @@
-"""Pareto-smoothed importance sampling: the largest weights are replaced by quantiles of a distribution fitted to them,
-whose shape, k-hat, tells how reliable the weights are.
+"""Pareto-smoothed importance sampling: the largest weights are replaced by quantiles of a
+distribution fitted to them, whose shape, k-hat, tells how reliable the weights are.
 
 The distribution is a generalised Pareto distribution of the excesses over a cutoff,
 
@@ -28,8 +28,10 @@ class Smoothed(NamedTuple):
 
     Attributes:
       log_weights: normalised, so that their exponentials sum to one, (S,).
-      khat: shape of the tail of the ratios; inf where it cannot be judged, the weights then being the raw ones.
-      ess: 1 / sum of the squared weights, the effective number of S independent draws; reliable where khat is good.
+      khat: shape of the tail of the ratios; inf where it cannot be judged, the weights then being
+          the raw ones.
+      ess: 1 / sum of the squared weights, the effective number of S independent draws; reliable
+          where khat is good.
     """
 
     log_weights: Float[np.ndarray, " S"]
@@ -41,19 +43,22 @@ def psis(log_ratios: Any) -> Smoothed:
     """Smooths the importance ratios of independent draws.
 
     Args:
-      log_ratios: log p(theta_s, y) - log q(theta_s) of S draws of q, up to a constant, (S,); -inf where p is zero.
+      log_ratios: log p(theta_s, y) - log q(theta_s) of S draws of q, up to a constant, (S,); -inf
+          where p is zero.
 
     Returns:
-      Log weights, shape (S,), k-hat and the effective number of draws. The tail is the min(S / 5, 3 sqrt(S)) largest.
-      Where it has fewer than five distinct values k-hat is inf: all ratios equal (a perfect approximation, or one that
-      is a point), fewer than five ratios above -inf, fewer than 21 draws. One ratio far beyond all others is smoothed
-      down too: with 4000 draws, it takes 20 nats to bring k-hat above 0.7.
+      Log weights, shape (S,), k-hat and the effective number of draws. The tail is the min(S / 5, 3
+      sqrt(S)) largest. Where it has fewer than five distinct values k-hat is inf: all ratios equal
+      (a perfect approximation, or one that is a point), fewer than five ratios above -inf, fewer
+      than 21 draws. One ratio far beyond all others is smoothed down too: with 4000 draws, it takes
+      20 nats to bring k-hat above 0.7.
 
     Raises:
       ValueError: a ratio that is NaN or +inf, all of them -inf, another shape.
 
-    Source: Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling, JMLR 25(72), algorithm 1.
-      The computation is in logarithms, so that ratios of any size can be judged.
+    Source: Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling, JMLR
+      25(72), algorithm 1. The computation is in logarithms, so that ratios of any size can be
+      judged.
 
     >>> draws = np.random.default_rng(0).normal(size=4000)  # of N(0, 1), for a posterior N(0, 1.2^2)
     >>> smoothed = psis(-0.5 * draws**2 / 1.44 + 0.5 * draws**2)
@@ -71,7 +76,9 @@ def psis(log_ratios: Any) -> Smoothed:
         places = (np.arange(tail.size) + 0.5) / tail.size
         raw[tail] = np.minimum(np.logaddexp(cutoff, law.log_quantile(places)), 0.0)
     log_weights = raw - special.logsumexp(raw)
-    return Smoothed(log_weights, law.k if law else np.inf, float(np.exp(-special.logsumexp(2 * log_weights))))
+    return Smoothed(
+        log_weights, law.k if law else np.inf, float(np.exp(-special.logsumexp(2 * log_weights)))
+    )
 
 
 def _cutoff(raw: Float[np.ndarray, " S"]) -> float:
@@ -92,24 +99,38 @@ def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | No
 
 
 def log_weights_of(argument: str, x: Any) -> np.ndarray:
-    """Log ratios (S,): numbers or -inf, not all of them -inf; ValueError naming the argument otherwise.
+    """Log ratios (S,): numbers or -inf, not all of them -inf; ValueError naming the argument
+    otherwise.
 
     >>> print(log_weights_of("log_ratios", [0, -np.inf]))
     [  0. -inf]
     """
     x = np.asarray(x, np.float64)
-    require(x.ndim == 1 and x.size, argument, "one number for each draw, shape (S,)", f"shape {x.shape}")
+    require(
+        x.ndim == 1 and x.size, argument, "one number for each draw, shape (S,)", f"shape {x.shape}"
+    )
     strange = np.isnan(x) | (x == np.inf)
-    remedy = "+inf is a draw that the approximation could not have made, NaN a density that was not computed."
+    remedy = (
+        "+inf is a draw that the approximation could not have made, NaN a density that was not "
+        "computed."
+    )
     got = f"{strange.sum()} that are NaN or +inf, of {x.size}"
-    require(not strange.any(), argument, "numbers, or -inf where the posterior is zero", got, remedy)
-    require(np.isfinite(x).any(), argument, "a draw at which the posterior is not zero", f"-inf at all {x.size}")
+    require(
+        not strange.any(), argument, "numbers, or -inf where the posterior is zero", got, remedy
+    )
+    require(
+        np.isfinite(x).any(),
+        argument,
+        "a draw at which the posterior is not zero",
+        f"-inf at all {x.size}",
+    )
     return x
 
 
-# --- k-hat in words ---------------------------------------------------------------------------------------------------
+# --- k-hat in words -------------------------------------------------------------------------------
 NOT_OF_MEANS = (
-    "It does not say that means are wrong: fits with such a k-hat often have means and standard deviations that are "
+    "It does not say that means are wrong: fits with such a k-hat often have means and standard "
+    "deviations that are "
     "right to a few hundredths of a posterior standard deviation."
 )
 
@@ -125,23 +146,28 @@ def in_words(khat: float) -> str:
     require(not math.isnan(khat), "khat", "a number, or inf", khat)
     if khat == math.inf:
         return (
-            "k-hat inf: importance weights cannot be judged, for their tail has fewer than five distinct values. "
+            "k-hat inf: importance weights cannot be judged, for their tail has fewer than five "
+            "distinct values. "
             "Take more draws, or judge by other means."
         )
     if khat < limits.KHAT_GOOD:
         said = "good. Importance weights are reliable, and so is what they correct."
     elif khat <= limits.KHAT_RELIABLE:
-        said = "usable. Importance weights are reliable enough, but what they correct converges slowly."
+        said = (
+            "usable. Importance weights are reliable enough, but what they correct converges "
+            "slowly."
+        )
     elif khat <= limits.KHAT_USELESS:
         said = f"importance weights are unreliable: do not correct by them. {NOT_OF_MEANS}"
     else:
         said = (
-            f"importance weights are useless: a few draws have all the weight, however many are drawn. {NOT_OF_MEANS}"
+            "importance weights are useless: a few draws have all the weight, however many are "
+            f"drawn. {NOT_OF_MEANS}"
         )
     return f"k-hat {khat:.2f}: {said}"
 
 
-# --- the generalised Pareto distribution ------------------------------------------------------------------------------
+# --- the generalised Pareto distribution ----------------------------------------------------------
 PRIOR_OF_K = 10.0, 0.5  # weight, in observations, and centre of the prior of k
 
 
@@ -160,18 +186,21 @@ class GeneralisedPareto(NamedTuple):
         exponential = -np.log1p(-p)
         y = self.k * exponential
         size = np.where(y == 0, 1.0, np.abs(y))
-        ratio = np.where(y == 0, 1.0, -np.expm1(-size) / size)  # of (exp(y) - 1) / y without exp(max(y, 0))
+        ratio = np.where(
+            y == 0, 1.0, -np.expm1(-size) / size
+        )  # of (exp(y) - 1) / y without exp(max(y, 0))
         return self.log_sigma + np.log(exponential) + np.maximum(y, 0.0) + np.log(ratio)
 
 
 def fit_pareto(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
-    """The empirical Bayes estimate of Zhang and Stephens 2009, and a weak prior of k = .5 (Vehtari et al. 2024).
+    """The empirical Bayes estimate of Zhang and Stephens 2009, and a weak prior of k = .5 (Vehtari
+    et al. 2024).
 
     Args:
       log_excess: logarithms of n >= 5 positive excesses, in increasing order.
 
-    Zhang and Stephens average over b = -k / sigma, 1/max - a / (3 quartile) for a grid of a > 0. Here 1 - b x is
-    written (1 - x/max) + a x / (3 quartile), a sum of positive terms.
+    Zhang and Stephens average over b = -k / sigma, 1/max - a / (3 quartile) for a grid of a > 0.
+    Here 1 - b x is written (1 - x/max) + a x / (3 quartile), a sum of positive terms.
 
     >>> law = fit_pareto(np.log(np.arange(1.0, 101.0)))  # uniform: k is -1 without the prior
     >>> round(law.k, 2)
@@ -188,8 +217,11 @@ def fit_pareto(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
     return GeneralisedPareto(float((n * k + count * centre) / (n + count)), float(log_sigma))
 
 
-def _profile(log_x: Float[np.ndarray, " n"], a: Float[np.ndarray, " grid"]) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale -k / b."""
+def _profile(
+    log_x: Float[np.ndarray, " n"], a: Float[np.ndarray, " grid"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale -k /
+    b."""
     log_quartile = log_x[int(len(log_x) / 4 + 0.5) - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rest = np.log(-np.expm1(log_x - log_x[-1]))

@@ -1,4 +1,5 @@
-"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers; `vijax.verdict.words` has the words."""
+"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers; `vijax.verdict.words` has the
+words."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class FoundMode(NamedTuple):
     Attributes:
       values: values of the variables, by name.
       log_density: log density of the free coordinates.
-      elbo: rough bound of the normal with the curvature there; None where another mode is far above it.
+      elbo: rough bound of the normal with the curvature there; None where another mode is far above
+          it.
       num_starts: number of searches that ended there.
     """
 
@@ -68,11 +70,12 @@ class Off(NamedTuple):
     """The number that is off most among several, and its standard error.
 
     Attributes:
-      value: the error with its sign: of a mean in posterior standard deviations, of a standard deviation log q / p.
+      value: the error with its sign: of a mean in posterior standard deviations, of a standard
+          deviation log q / p.
       error: standard error of `value`.
       at: the name of the number.
-      khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1): where it is large
-        the posterior's own tail holds more than draws show.
+      khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1):
+        where it is large the posterior's own tail holds more than draws show.
     """
 
     value: float
@@ -119,11 +122,12 @@ class Others(NamedTuple):
       inside: number of modes that q describes.
       others: number of modes of similar weight that q does not describe.
       share: share of the posterior that the others hold, by their bounds.
-      mean: error of the means of q beside those of all modes together, in standard deviations, the worst.
+      mean: error of the means of q beside those of all modes together, in standard deviations, the
+          worst.
       sds: how many times as large the standard deviations of all modes together are, at most.
       labels: names of variables whose entries may be exchanged, one list for each exchange.
-      widths: parts about the same place of another width that q does not describe: the name of a coordinate, or "" for
-        all of them, and how many times as wide as q.
+      widths: parts about the same place of another width that q does not describe: the name of a
+        coordinate, or "" for all of them, and how many times as wide as q.
       share_of_widths: share of the posterior that they hold, by their bounds.
     """
 
@@ -144,30 +148,31 @@ class Report(NamedTuple):
     Attributes:
       elbo: the bound on draws that the fit has not seen, with its standard error.
       modes: the modes that the starts found, best first.
-      gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of its logarithm. Small
-        where q is the posterior; an unknown mode is not in it.
+      gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of
+        its logarithm. Small where q is the posterior; an unknown mode is not in it.
       khat: shape of the tail of the importance ratios p / q (Vehtari et al. 2024).
       ended: why the fit stopped, in words.
       verdict: whether to trust it, in plain words.
-      num_gradients: points at which the gradient was evaluated, starts included; those apart at which float32 was
-        compared with float64, 16 in each.
+      num_gradients: points at which the gradient was evaluated, starts included; those apart at
+        which float32 was compared with float64, 16 in each.
       log_ratios: log p - log q at draws.
       coordinates: these draws, in free coordinates.
       noise: standard normal noise of the fixed draws of `vijax.dadvi`.
-      other: bound of the fit that was not kept: of the best normal where q is a mixture, of the mixture where q is the
-        normal; None where nothing else was tried.
-      zero: share of the draws of q where the density is zero (or no number): if there are any, the bound is minus
-        infinity, and gap and khat are of the other draws.
-      stage: the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on after Ctrl-C; None
-        where the fit has not come far enough, or has ended.
+      other: bound of the fit that was not kept: of the best normal where q is a mixture, of the
+        mixture where q is the normal; None where nothing else was tried.
+      zero: share of the draws of q where the density is zero (or no number): if there are any, the
+        bound is minus infinity, and gap and khat are of the other draws.
+      stage: the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on
+        after Ctrl-C; None where the fit has not come far enough, or has ended.
       usable: false where the verdict says "Do not use this fit".
       off: errors of means and sds by importance weights; None where they were not judged.
       others: modes that q does not describe, and labels that may be exchanged.
       rounding: rounding of the log density, in nats, roughly.
       away: the modes that q does not describe, in the coordinates of the fit.
       widths: the parts of other widths that q does not describe, in these coordinates too.
-      single: standard deviations by which float32 would move means or sds, where the fit was computed in float64 for
-        that; 0 where it does not, and NaN where JAX could not trace the density in float64 after float32.
+      single: standard deviations by which float32 would move means or sds, where the fit was
+        computed in float64 for that; 0 where it does not, and NaN where JAX could not trace the
+        density in float64 after float32.
     """
 
     elbo: Estimate
@@ -192,11 +197,18 @@ class Report(NamedTuple):
     single: float = 0.0
 
     def __repr__(self) -> str:
-        head = [f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"]
+        head = [
+            f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"
+        ]
         said = textwrap.wrap(self.verdict, WIDTH)
-        spent = f"{self.num_gradients:,} gradients, judged on {len(self.log_ratios):,} draws (log_ratios, coordinates)"
+        spent = (
+            f"{self.num_gradients:,} gradients, judged on {len(self.log_ratios):,} draws "
+            "(log_ratios, coordinates)"
+        )
         more = [] if self.other is None else [f"bound of the fit that was not kept: {self.other}"]
-        found = [f"mode {i + 1}: {_of_mode(mode)}" for i, mode in enumerate(self.modes[:MOST_SHOWN])]
+        found = [
+            f"mode {i + 1}: {_of_mode(mode)}" for i, mode in enumerate(self.modes[:MOST_SHOWN])
+        ]
         left = len(self.modes) - MOST_SHOWN
         rest = [f"and {left} more modes (modes)"] if left > 0 else []
         lines = (line for part in (head, said, [spent], more, found, rest) for line in part)
@@ -215,17 +227,19 @@ def _of_mode(mode: FoundMode) -> str:
 
 
 def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> Estimate:
-    """Returns the ELBO by log p - log q at draws of q; -inf where p is zero at a draw. Its error is by the means of so
-    many sets of draws, or by the draws (None)."""
+    """Returns the ELBO by log p - log q at draws of q; -inf where p is zero at a draw. Its error is
+    by the means of so many sets of draws, or by the draws (None)."""
     if not np.isfinite(log_ratios).all():
         return Estimate(-np.inf, np.inf)
     return Estimate.of(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
 
 
-def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> tuple[float, float, float]:
-    """Returns the distance of q from p, by log p - log q at draws of q: the share of draws where p is zero; by the rest
-    a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0 where all weights are alike (`are_alike`),
-    because they have no tail then."""
+def distance(
+    log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0
+) -> tuple[float, float, float]:
+    """Returns the distance of q from p, by log p - log q at draws of q: the share of draws where p
+    is zero; by the rest a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0
+    where all weights are alike (`are_alike`), because they have no tail then."""
     known = log_ratios[np.isfinite(log_ratios)]
     zero = 1 - len(known) / len(log_ratios)
     if not len(known):
@@ -235,7 +249,8 @@ def distance(log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0) -> 
 
 
 def are_alike(log_ratios: Float[np.ndarray, " draws"], rounding: float) -> bool:
-    """Says whether all importance weights are alike, to `limits.ALIKE_WEIGHTS` or to rounding (nats)."""
+    """Says whether all importance weights are alike, to `limits.ALIKE_WEIGHTS` or to rounding
+    (nats)."""
     if not np.isfinite(log_ratios).all():
         return False
     variation = float(np.mean(np.expm1(log_ratios - _log_mean(log_ratios)) ** 2))

@@ -1,8 +1,9 @@
-"""A log density on the host: evaluated at many points, as arrays of float64, in programs of few shapes.
+"""A log density on the host: evaluated at many points, as arrays of float64, in programs of few
+shapes.
 
-Many groups are evaluated block by block: a block and what is computed of it stay in the processor's cache. The sums of
-the blocks are added on the host in float64, so that less is lost to rounding, too.
-"""
+Many groups are evaluated block by block: a block and what is computed of it stay in the processor's
+cache. The sums of the blocks are added on the host in float64, so that less is lost to rounding,
+too."""
 
 from __future__ import annotations
 
@@ -31,11 +32,19 @@ from vijax.xla.precision import enable_x64
 GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector costs
 MOVED = 64  # calls' points that are moved between coordinates at once
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
-AT_ONCE = 8  # points in one call: half as many as there are starts, so that these and all draws share a program
+# points in one call: half as many as there are starts, so that these and all draws share a program
+AT_ONCE = 8
 DIRECTIONS = 64  # vectors that a Hessian is multiplied by in one call
-MANY_ROWS, BLOCK = 50_000, 2048  # rows from which on groups are evaluated in blocks; and rows of a block, about
-LEFT, FINEST = 100.0, 2e-10  # nats of a density less its level, about; and the least relative rounding in float32
-DEAR_BLOCKS = 100  # blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
+MANY_ROWS, BLOCK = (
+    50_000,
+    2048,
+)  # rows from which on groups are evaluated in blocks; and rows of a block, about
+LEFT, FINEST = (
+    100.0,
+    2e-10,
+)  # nats of a density less its level, about; and the least relative rounding in float32
+# blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
+DEAR_BLOCKS = 100
 
 
 OfFree = LogDensity | GivenOthers
@@ -43,8 +52,8 @@ OfFree = LogDensity | GivenOthers
 
 
 class Target:
-    """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all that the density
-    reads beside its data; `level` is added to it on the host."""
+    """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all
+    that the density reads beside its data; `level` is added to it on the host."""
 
     def __init__(
         self,
@@ -61,25 +70,31 @@ class Target:
         self.num_gradients = 0  # points at which a gradient was evaluated so far
         self.is_double = is_double  # computed in float64, whatever the working precision is
         with self._in_precision():
-            self.epsilon = float(np.finfo(jnp.result_type(float)).eps)  # relative rounding of values
+            self.epsilon = float(
+                np.finfo(jnp.result_type(float)).eps
+            )  # relative rounding of values
             self.groups = jax.tree.map(on_device, data)  # the data, groups leading
             scale_there = np.asarray(scale, jnp.result_type(float))
         self._model, self._given = model, given
-        self.reference = reference  # of coordinates of a hierarchy; None for the free coordinates themselves
+        self.reference = (
+            reference  # of coordinates of a hierarchy; None for the free coordinates themselves
+        )
         self.bend = bend  # of these coordinates; None where they are as they are
         self._place = Place(reference, bend)
         self._scale = scale
         self.level = level  # a constant of the density that is added here, in float64
         self._data = scale_there, self.groups, given, self._place
-        self._blocks = _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
+        self._blocks = (
+            _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
+        )
         self.epsilon /= self._blocks**0.5  # their errors are independent
         if abs(level) > LEFT:  # what is rounded is the density less its level
             self.epsilon = max(self.epsilon * LEFT / abs(level), min(self.epsilon, FINEST))
 
     @classmethod
     def of(cls, model: Model, data: Any, is_double: bool = False) -> Target:
-        """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the model does not read
-        such data."""
+        """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the
+        model does not read such data."""
         with _precision(is_double):
             own = kept(model, made_again, lambda of: made_again(of())) if is_double else model
             return cls(own.log_density, all_groups(data, own), is_double=is_double)
@@ -91,10 +106,20 @@ class Target:
             return cls(nearby.density, nearby.data, is_double=is_double, level=nearby.level)
 
     def within(self, reference: Reference | None, bend: Bend | None = None) -> Target:
-        """The same density in coordinates of its hierarchy, None for its free coordinates; and with these bent."""
+        """The same density in coordinates of its hierarchy, None for its free coordinates; and with
+        these bent."""
         if reference is None and bend is None and self.is_free:
             return self
-        other = Target(self._model, self.groups, self._scale, self._given, reference, bend, self.is_double, self.level)
+        other = Target(
+            self._model,
+            self.groups,
+            self._scale,
+            self._given,
+            reference,
+            bend,
+            self.is_double,
+            self.level,
+        )
         other.num_gradients = self.num_gradients
         return other
 
@@ -105,7 +130,8 @@ class Target:
 
     @property
     def kept_reference(self) -> Reference | None:
-        """The reference that a file has: of free coordinates too, where the density has a hierarchy."""
+        """The reference that a file has: of free coordinates too, where the density has a
+        hierarchy."""
         if self.reference is None and getattr(self._model, "hierarchy", None) is not None:
             return Reference.of_free(self.dim)
         return self.reference
@@ -127,15 +153,17 @@ class Target:
     def less_laws(
         self, z: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, "points D"], Float[np.ndarray, "points D"]]:
-        """Returns gradients of the log density less the laws of the variables that are their own coordinates, and
-        Hessians times vectors; each point counts as `GRADIENTS_OF_CURVATURE` gradients."""
+        """Returns gradients of the log density less the laws of the variables that are their own
+        coordinates, and Hessians times vectors; each point counts as `GRADIENTS_OF_CURVATURE`
+        gradients."""
         self.num_gradients += GRADIENTS_OF_CURVATURE * len(z)
         program = kept(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
         pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
         with self._in_precision():
             parts = [program(self._data, *some) for some in pairs]
         slopes, pushed = (
-            np.concatenate([np.asarray(x, np.float64) for x in part]) for part in zip(*parts, strict=True)
+            np.concatenate([np.asarray(x, np.float64) for x in part])
+            for part in zip(*parts, strict=True)
         )
         return slopes[: len(z)], pushed[: len(z)]
 
@@ -162,7 +190,8 @@ class Target:
     def slopes(
         self, x: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points D"]]:
-        """Returns values and gradients. A value that is not finite becomes -inf, with a gradient of zero."""
+        """Returns values and gradients. A value that is not finite becomes -inf, with a gradient of
+        zero."""
         self.num_gradients += len(x)
         values, slopes = self.asked(x)
         bad = ~(np.isfinite(values) & np.isfinite(slopes).all(1))
@@ -184,15 +213,17 @@ class Target:
         return self._model.reads_data or self._model.prior_part is not None
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns the log prior: the part that does not depend on groups, all of it where no part is known. NaN and
-        +inf become -inf."""
+        """Returns the log prior: the part that does not depend on groups, all of it where no part
+        is known. NaN and +inf become -inf."""
         if not self.has_prior:
             return self.values(x)
         program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
         fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
         some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
         with self._in_precision():
-            parts = [np.asarray(program(part, self._given, self._place), np.float64) for part in some]
+            parts = [
+                np.asarray(program(part, self._given, self._place), np.float64) for part in some
+            ]
         values = np.concatenate(parts)[: len(x)]
         return np.where(values < np.inf, values, -np.inf)
 
@@ -207,12 +238,17 @@ class Target:
         self.num_gradients += 2 * len(x)
         return self._over(_product, x, v)
 
-    def curvatures(self, x: Float[np.ndarray, " D"], directions: Float[np.ndarray, "C D"]) -> Float[np.ndarray, "C D"]:
-        """Returns products of the Hessian at one point with many vectors, each of which counts as two gradients."""
+    def curvatures(
+        self, x: Float[np.ndarray, " D"], directions: Float[np.ndarray, "C D"]
+    ) -> Float[np.ndarray, "C D"]:
+        """Returns products of the Hessian at one point with many vectors, each of which counts as
+        two gradients."""
         self.num_gradients += 2 * len(directions)
         blocks = self._blocks
         program = kept(
-            self._model, (_curvatures, blocks), lambda model: step_jit(_at_points(_curvatures, model, blocks))
+            self._model,
+            (_curvatures, blocks),
+            lambda model: step_jit(_at_points(_curvatures, model, blocks)),
         )
         parts = []
         with self._in_precision():
@@ -223,15 +259,20 @@ class Target:
         return np.concatenate(parts)[: len(directions)]
 
     def _over(self, ask: Callable, *x: np.ndarray) -> Any:
-        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE` of them."""
+        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE`
+        of them."""
         blocks = self._blocks
         jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
-        program = kept(self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks)))
+        program = kept(
+            self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks))
+        )
         parts = []
         with self._in_precision():
             for some in zip(*(_in_turn(a, AT_ONCE) for a in x), strict=True):
                 parts.append(program(self._data, *some))
-        summed = lambda a: np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
+        summed = lambda a: (
+            np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
+        )
         joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
         return jax.tree.map(joined, *parts)
 
@@ -241,7 +282,8 @@ def _precision(is_double: bool) -> contextlib.AbstractContextManager:
 
 
 def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Points, so many at a time, in the working precision; the last part is filled up by its first point."""
+    """Points, so many at a time, in the working precision; the last part is filled up by its first
+    point."""
     for start in range(0, len(x), size):
         some = x[start : start + size]
         padded = np.concatenate([some, np.repeat(some[:1], size - len(some), 0)])
@@ -256,18 +298,24 @@ class Place(NamedTuple):
 
 
 Data = tuple[Array, PyTree, tuple[PyTree, ...], Place]
-"""Scale of the likelihood, groups, all that is given beside them, and the place of the coordinates."""
+"""Scale of the likelihood, groups, all that is given beside them, and the place of the
+coordinates."""
 
 
 def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[..., Any]:
-    """Returns a program for values or derivatives at points; of several blocks for the parts of them, to be summed."""
+    """Returns a program for values or derivatives at points; of several blocks for the parts of
+    them, to be summed."""
 
     def asked(data: Data, *x: Array) -> Any:
         model, (scale, groups, given, place) = _model_of(of), data
 
         def log_p(z: Array) -> Array:
             x, volume = _placed(model, place, z)
-            return model.log_prior_at(x, *given) + volume + scale * jnp.sum(model.log_liks_at(x, groups, *given))
+            return (
+                model.log_prior_at(x, *given)
+                + volume
+                + scale * jnp.sum(model.log_liks_at(x, groups, *given))
+            )
 
         return jax.vmap(ask(log_p))(*x)
 
@@ -278,24 +326,31 @@ def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[
 
         def of_some(some: PyTree) -> Any:
             at = lambda z: _placed(model, place, z)[0]
-            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(at(z), some, *given))))(*x)
+            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(at(z), some, *given))))(
+                *x
+            )
 
         def prior(z: Array) -> Array:
             x, volume = _placed(model, place, z)
             return model.log_prior_at(x, *given) + volume
 
-        block = lambda i: jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups)
+        block = lambda i: jax.tree.map(
+            lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups
+        )
         parts = jax.lax.map(lambda i: of_some(block(i)), jnp.arange(blocks))
         ends = [jax.vmap(ask(prior))(*x)]
         if total > blocks * size:
             ends.append(of_some(jax.tree.map(lambda a: a[blocks * size :], groups)))
-        return jax.tree.map(lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, *ends)
+        return jax.tree.map(
+            lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, *ends
+        )
 
     return asked if blocks == 1 else asked_in_blocks
 
 
 def _blocks_of(groups: int, rows: int) -> int:
-    """The number of blocks. Where blocks of one length can hold all groups, no rest has to be compiled."""
+    """The number of blocks. Where blocks of one length can hold all groups, no rest has to be
+    compiled."""
     about = min(rows // BLOCK, groups)
     even = [n for n in range(about // 2 + 1, min(2 * about, groups + 1)) if groups % n == 0]
     return min(even, key=lambda n: abs(n - about), default=about)

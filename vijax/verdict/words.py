@@ -1,8 +1,9 @@
-"""Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and other modes.
+"""Sentences on whether to trust a fit: how it ended, how far means and sds may be off, tails, and
+other modes.
 
-The first part has the words that all verdicts share, the second the verdict of `vijax.auto` and `vijax.dadvi`. Fits by
-steps are in `vijax.verdict.words_of_steps`, limits in `vijax.verdict.limits`. Nothing is computed here.
-"""
+The first part has the words that all verdicts share, the second the verdict of `vijax.auto` and
+`vijax.dadvi`. Fits by steps are in `vijax.verdict.words_of_steps`, limits in
+`vijax.verdict.limits`. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -26,23 +27,35 @@ def listed(names: Sequence[str]) -> str:
 
 def of_zeros(share: float) -> str:
     """Says that the density is zero where q is not."""
-    return f"the density is zero, or no number, at {share:.1%} of the draws of q, so the bound is minus infinity."
+    return (
+        f"the density is zero, or no number, at {share:.1%} of the draws of q, so the bound is "
+        "minus infinity."
+    )
 
 
 def of_distance(gap: float, khat: float, bound: str = "") -> str:
     """Says how far q is from the posterior, in brackets."""
-    return f"(at least {max(gap, 0.0):.2f} nats from it, k-hat {khat:.2f}{bound and ', bound '}{bound})"
+    return (
+        f"(at least {max(gap, 0.0):.2f} nats from it, k-hat "
+        f"{khat:.2f}{bound and ', bound '}{bound})"
+    )
 
 
-SUPPORTS = "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
+SUPPORTS = (
+    "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
+)
 HEAVY = "The tails of the posterior are heavier than those of q: do not rely on tail probabilities."
 INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
 JOINED = "Free variables are independent of conjugate ones under q."
 IMPROPER = (
-    "Do not use this fit: the bound grows without limit {along}. The density is improper. Give every variable a "
+    "Do not use this fit: the bound grows without limit {along}. The density is improper. Give "
+    "every variable a "
     "proper prior."
 )
-MORE = "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from the first."
+MORE = (
+    "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from "
+    "the first."
+)
 
 
 def of_end(is_interrupted: bool, is_settled: bool, settled: str) -> str:
@@ -60,21 +73,24 @@ def of_starts(num_starts: int, same: int) -> list[str]:
     return [f"{same} of {num_starts} starts reached the best bound{doubt}."]
 
 
-# --- fits by vijax.auto and vijax.dadvi -------------------------------------------------------------------------------
+# --- fits by vijax.auto and vijax.dadvi -----------------------------------------------------------
 ENDS = {
     Ended.CONVERGED: "Converged.",
     Ended.LIMITED: (
-        "Stopped where the noise of its draws is all that is left: it moves the means by up to {error:.2f} sd. For "
+        "Stopped where the noise of its draws is all that is left: it moves the means by up to "
+        "{error:.2f} sd. For "
         "less, raise max_gradients or max_draws."
     ),
     Ended.SPENT: "Not converged: it stopped at its limit of gradients. Raise max_gradients.",
     Ended.PASSES: "Not quite converged: the last pass over the data still changed q a little.",
     Ended.UNSOLVED: (
-        "Not converged: Newton's steps on the fixed draws found no maximum. Variances may be without bound, or "
+        "Not converged: Newton's steps on the fixed draws found no maximum. Variances may be "
+        "without bound, or "
         "rounding is in the way: rescale the variables."
     ),
     Ended.TOO_FEW: (
-        "Its fixed draws were too few: the bound on them is far above that on fresh ones, and its sds may be off by "
+        "Its fixed draws were too few: the bound on them is far above that on fresh ones, and its "
+        "sds may be off by "
         "half. Raise num_draws, above the number of variables if need be."
     ),
     Ended.INTERRUPTED: "Stopped early, by Ctrl-C: this is the best q found so far.",
@@ -82,8 +98,10 @@ ENDS = {
 }
 SPENT_NEAR = "It stopped at its limit of gradients: with a larger max_gradients it may come nearer."
 ROUGH = (
-    "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and sds are off was not "
-    "judged. Subtract a constant from it, or compute in float64: jax.config.update('jax_enable_x64', True)."
+    "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and "
+    "sds are off was not "
+    "judged. Subtract a constant from it, or compute in float64: "
+    "jax.config.update('jax_enable_x64', True)."
 )
 
 
@@ -96,9 +114,11 @@ def verdict(
     off: Moments | None = None,
     rounding: float = 0.0,
 ) -> str:
-    """Returns a few sentences: how it ended; how near q is to the posterior; means and sds, tails, and other modes.
+    """Returns a few sentences: how it ended; how near q is to the posterior; means and sds, tails,
+    and other modes.
 
-    q is a `Gaussian` or `Mixture`, `searched` is `Report.others`, and the other arguments have the names of `Report`.
+    q is a `Gaussian` or `Mixture`, `searched` is `Report.others`, and the other arguments have the
+    names of `Report`.
 
     >>> import types
     >>> from vijax.verdict.report import Off
@@ -120,14 +140,20 @@ def verdict(
     if zero > 0:
         said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
     if rounding > limits.ROUNDING_HIDES:
-        return " ".join([*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_others(searched)])
+        return " ".join(
+            [*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_others(searched)]
+        )
     judged = [
         _of_shape(gap, khat, q, off, searched.others > 0 or bool(searched.widths)),
         *_of_moments(off),
         *_of_tails(gap, khat, off),
     ]
     if q.ended is Ended.SPENT and _is_near(q, gap, off):
-        said = [*said[:-1], *judged, SPENT_NEAR]  # what it is good for comes first, then that more would be better
+        said = [
+            *said[:-1],
+            *judged,
+            SPENT_NEAR,
+        ]  # what it is good for comes first, then that more would be better
     else:
         said += judged
     if not q.is_full and gap < limits.FAR:
@@ -154,11 +180,19 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     sampler = "Write the density in other coordinates, or use a sampler."
     if q.num_directions:
         form = f"A normal with {q.num_directions} directions of dependence"
-        return f"{form} does not describe {where} {judged}: sds, and perhaps means, are wrong. {sampler}"
+        return (
+            f"{form} does not describe {where} {judged}: sds, and perhaps means, are wrong. "
+            f"{sampler}"
+        )
     if not q.is_full:
-        remedy = "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
+        remedy = (
+            "Means are often right; vijax.linear_response corrects the sds; a sampler would tell."
+        )
         return f"Independent normals do not describe {where} {judged}: sds are too small. {remedy}"
-    return f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are wrong. {sampler}"
+    return (
+        f"{where.capitalize()} does not have the shape of q {judged}: sds, and perhaps means, are "
+        f"wrong. {sampler}"
+    )
 
 
 def _is_near(q: Any, gap: float, off: Moments | None) -> bool:
@@ -167,14 +201,15 @@ def _is_near(q: Any, gap: float, off: Moments | None) -> bool:
 
 
 def _far(q: Any, off: Moments | None) -> float:
-    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do not judge moments,
-    and of independent normals of variables that depend on each other."""
+    """Returns the nats from which on q has not the shape of the posterior: fewer where weights do
+    not judge moments, and of independent normals of variables that depend on each other."""
     is_apart = not q.is_full and getattr(q, "reference", None) is None
     return limits.FAR if off is None or not off.is_reliable or is_apart else limits.FAR_IN_ALL
 
 
 def _worst(off: Moments | None) -> float:
-    """Returns the largest error of a mean or the logarithm of an sd, two standard errors included; inf if unknown."""
+    """Returns the largest error of a mean or the logarithm of an sd, two standard errors included;
+    inf if unknown."""
     if off is not None and off.is_reliable:
         return max(off.mean.most, off.log_sd.most)
     return np.inf
@@ -189,7 +224,11 @@ def _of_use(off: Moments | None) -> str:
     """Says which of means and sds can be used."""
     if off is None or not off.is_reliable:
         return "means and sds may be off by some tenths"
-    good = [name for name, part in (("means", off.mean), ("sds", off.log_sd)) if part.most <= limits.GOOD]
+    good = [
+        name
+        for name, part in (("means", off.mean), ("sds", off.log_sd))
+        if part.most <= limits.GOOD
+    ]
     bad = "sds" if good == ["means"] else "means" if good else "means and sds"
     use = f"{good[0]} can be used, but " if good else ""
     return f"{use}{bad} may be off by more than a tenth"
@@ -208,7 +247,10 @@ def _of_moments(off: Moments | None) -> list[str]:
     doubt = f"k-hat {off.khat:.2f}, {off.ess:.0f} effective draws"
     means = f"means are off by {abs(off.mean.value):.2f} sd ({off.mean.at})"
     sds = f"sds are {_too(size.value)} ({size.at})"
-    return [f"Importance weights are too uneven to judge by ({doubt}); by what they show {means}, and {sds}, or more."]
+    return [
+        f"Importance weights are too uneven to judge by ({doubt}); by what they show {means}, and "
+        f"{sds}, or more."
+    ]
 
 
 def _too(log_ratio: float) -> str:
@@ -225,7 +267,8 @@ def _too(log_ratio: float) -> str:
 
 
 def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:
-    """Says whether tail probabilities can be relied on: the ratios have no heavy tail, and no sd is too small."""
+    """Says whether tail probabilities can be relied on: the ratios have no heavy tail, and no sd is
+    too small."""
     if gap >= limits.FAR:
         return []
     if khat > limits.KHAT_RELIABLE or (off is not None and off.log_sd.value < -limits.GOOD):
@@ -236,7 +279,8 @@ def _of_tails(gap: float, khat: float, off: Moments | None) -> list[str]:
 def _of_labels(searched: Others) -> list[str]:
     """Says which labels may be exchanged."""
     return [
-        f"Labels can be exchanged: the density is the same with the entries of {listed(names)} in another order. q "
+        f"Labels can be exchanged: the density is the same with the entries of {listed(names)} in "
+        "another order. q "
         "describes one labelling, and so do its means and sds."
         for names in searched.labels
     ]
@@ -256,7 +300,13 @@ def _of_widths(searched: Others) -> list[str]:
     if not searched.widths:
         return []
     named = [name for name, _ in searched.widths if name]
-    more = f", {named[1]} and others" if len(named) > 2 else f" and {named[1]}" if len(named) > 1 else ""
+    more = (
+        f", {named[1]} and others"
+        if len(named) > 2
+        else f" and {named[1]}"
+        if len(named) > 1
+        else ""
+    )
     along = f" along {named[0]}{more}" if named else ""
     times = searched.widths[0][1]
     size = f"{times:.0f} times as wide as" if times > 1 else f"{1 / times:.0f} times narrower than"
@@ -276,14 +326,18 @@ def _of_rivals(searched: Others) -> list[str]:
     is_one = searched.others == 1
     found = "another mode" if is_one else f"{searched.others} other modes"
     holds = f"about {100 * searched.share:.0f} % of the posterior"
-    moved = f"means move by up to {searched.mean:.1f} sd, and sds are up to {searched.sds:.1f} times as large"
+    moved = (
+        f"means move by up to {searched.mean:.1f} sd, and sds are up to {searched.sds:.1f} times "
+        "as large"
+    )
     return [
-        f"The starts found {found} of similar weight, {holds} by the bounds, which q does not describe: with "
+        f"The starts found {found} of similar weight, {holds} by the bounds, which q does not "
+        "describe: with "
         f"{'it' if is_one else 'them'} {moved}. See fit.modes."
     ]
 
 
-# --- mixtures ---------------------------------------------------------------------------------------------------------
+# --- mixtures -------------------------------------------------------------------------------------
 def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: str) -> str:
     """Returns a verdict with a sentence on the bound of a mixture of normals beside it.
 
@@ -298,11 +352,14 @@ def with_mixture(is_kept: bool, parts: int, more: float, error: float, words: st
     return f"{mixture} tried and not kept: its bound is not higher (by {gained})."
 
 
-NO_GRADIENTS_LEFT = "A mixture of normals was not tried, for its gradients are beyond max_gradients."
+NO_GRADIENTS_LEFT = (
+    "A mixture of normals was not tried, for its gradients are beyond max_gradients."
+)
 
 
 def mixture_spent(ended: Ended, rise: float, limit: int) -> str:
-    """Says how much a mixture still gained where it stopped at the limit of gradients; empty where it did not."""
+    """Says how much a mixture still gained where it stopped at the limit of gradients; empty where
+    it did not."""
     if ended is not Ended.SPENT:
         return ""
     stopped = f"The mixture stopped at the limit of {limit:,} gradients"

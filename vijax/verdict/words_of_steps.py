@@ -1,4 +1,5 @@
-"""Sentences on whether to trust a fit of free variables by steps, by a `vijax.verdict.on_draws.Judgement`."""
+"""Sentences on whether to trust a fit of free variables by steps, by a
+`vijax.verdict.on_draws.Judgement`."""
 
 from __future__ import annotations
 
@@ -12,12 +13,16 @@ from vijax.families.vector.blocks import Blocks
 from vijax.verdict import limits
 from vijax.verdict.words import HEAVY, INDEPENDENT, listed, of_distance, of_zeros
 
-OTHER_MODES = "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or restarts=."
+OTHER_MODES = (
+    "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or "
+    "restarts=."
+)
 
 
 def verdict(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
-    """Returns the verdict, a few sentences, by a `vijax.verdict.on_draws.Judgement` (`said`) of q of the free
-    coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate globals too."""
+    """Returns the verdict, a few sentences, by a `vijax.verdict.on_draws.Judgement` (`said`) of q
+    of the free coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate
+    globals too."""
     seen = sentences(said, q, variables, has_others)
     if said.usable:
         return " ".join([f"{outcome}.", *seen, OTHER_MODES])
@@ -46,12 +51,22 @@ def unusable(said: Any, variables: Variables) -> str:
     on_its_way = is_far and said.khat > limits.KHAT_RELIABLE and moves
     if not (moving or lost or climbing or on_its_way):
         return ""
-    told = [f"q is not at the posterior {_numbers(said)}.", f"By its draws, {moves}." if moves else "", *_moved(said)]
+    told = [
+        f"q is not at the posterior {_numbers(said)}.",
+        f"By its draws, {moves}." if moves else "",
+        *_moved(said),
+    ]
     return " ".join([*filter(None, told), NOT_THERE])
 
 
-FINITE = "Declare the supports of the variables, vijax.free(support=...), or begin where the density is finite."
-NOT_THERE = "More steps, or smaller ones, may bring it there; vijax.auto fits the same model and chooses its steps."
+FINITE = (
+    "Declare the supports of the variables, vijax.free(support=...), or begin where the density "
+    "is finite."
+)
+NOT_THERE = (
+    "More steps, or smaller ones, may bring it there; vijax.auto fits the same model and chooses "
+    "its steps."
+)
 
 
 def _numbers(said: Any) -> str:
@@ -59,8 +74,8 @@ def _numbers(said: Any) -> str:
 
 
 def _moving(said: Any, mean: float, sd: float) -> str:
-    """Says which variables' means would move by more than so many sds, and which sds by more than that, beyond
-    noise."""
+    """Says which variables' means would move by more than so many sds, and which sds by more than
+    that, beyond noise."""
     of_means = np.abs(said.shift) - limits.SURE_OF_MEANS * said.shift_error > mean
     of_sds = np.abs(said.stretch) - limits.SURE * said.stretch_error > sd
     told = []
@@ -70,12 +85,16 @@ def _moving(said: Any, mean: float, sd: float) -> str:
     if of_sds.any():
         most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
         way = "grow" if most > 0 else "shrink"
-        told.append(f"the sd of {_names(said, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}")
+        told.append(
+            f"the sd of {_names(said, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}"
+        )
     return ", and ".join(told)
 
 
 def _names(said: Any, chosen: Any) -> str:
-    names = list(dict.fromkeys(name for name, is_in in zip(said.names, chosen, strict=True) if is_in))
+    names = list(
+        dict.fromkeys(name for name, is_in in zip(said.names, chosen, strict=True) if is_in)
+    )
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
@@ -86,7 +105,10 @@ def _of_numbers(said: Any) -> list[str]:
     """Says where the density is zero, and how far it is rounded."""
     told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
     if said.rounding > limits.ROUNDING_TOLD:
-        told.append(f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in float64.")
+        told.append(
+            f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in "
+            "float64."
+        )
     return told
 
 
@@ -104,9 +126,15 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
     use = "means and sds can be used"
     if said.gap >= limits.CLOSE:
         typical = np.sqrt(2 * said.gap / variables.dim)
-        use = f"means are right to {typical:.2f} sd over all variables, to some tenths of one at worst"
+        use = (
+            f"means are right to {typical:.2f} sd over all variables, to some tenths of one at "
+            "worst"
+        )
     near = "close to" if said.gap < limits.CLOSE else "near"
-    told = [f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no other mode."]
+    told = [
+        f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no "
+        "other mode."
+    ]
     if said.gap >= limits.CLOSE and isinstance(q, Normal | Blocks):
         told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
     if said.khat > limits.KHAT_RELIABLE:
@@ -116,12 +144,14 @@ def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
 
 OTHER = (
     "q does",
-    "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer guide (vijax.guides), "
+    "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer "
+    "guide (vijax.guides), "
     "vijax.auto, or a sampler.",
 )
 MEAN_FIELD = (
     "Independent normals do",
-    "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a sampler would tell.",
+    "sds are wrong, and means may be. vijax.linear_response corrects the sds of a density; a "
+    "sampler would tell.",
 )
 MISFITS = {
     "Normal": MEAN_FIELD,
@@ -133,7 +163,9 @@ MISFITS = {
 
 def _is_sure(said: Any, least: float) -> bool:
     """Says whether the bound moved by more than so many nats, beyond noise."""
-    return said.drift is not None and abs(said.drift.value) > max(least, limits.SURE * said.drift.standard_error)
+    return said.drift is not None and abs(said.drift.value) > max(
+        least, limits.SURE * said.drift.standard_error
+    )
 
 
 def _of_steps(said: Any) -> list[str]:
@@ -150,4 +182,7 @@ def _moved(said: Any) -> list[str]:
     if not _is_sure(said, limits.MOVED):
         return []
     way = "rose" if said.drift.value > 0 else "fell"
-    return [f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the steps."]
+    return [
+        f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the "
+        "steps."
+    ]

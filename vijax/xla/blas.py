@@ -1,11 +1,11 @@
 """A setting for SciPy's BLAS, made before it is loaded: its idle threads sleep.
 
-XLA's factorisations on a CPU are LAPACK's, which JAX takes from SciPy. SciPy's OpenBLAS shares a call out among threads
-even where matrices are small. Between calls these threads spin for some tens of milliseconds, on the cores that the
-rest of a step runs on (190 ms of CPU for 15 ms of work). OpenBLAS reads the spinning time when it is loaded. So `import
-vijax` loads it, and sets a variable only meanwhile: programs that are started later inherit nothing. A setting of the
-user's own stands; where SciPy's OpenBLAS has been loaded before, this comes too late, and changes nothing.
-"""
+XLA's factorisations on a CPU are LAPACK's, which JAX takes from SciPy. SciPy's OpenBLAS shares a
+call out among threads even where matrices are small. Between calls these threads spin for some tens
+of milliseconds, on the cores that the rest of a step runs on (190 ms of CPU for 15 ms of work).
+OpenBLAS reads the spinning time when it is loaded. So `import vijax` loads it, and sets a variable
+only meanwhile: programs that are started later inherit nothing. A setting of the user's own stands;
+where SciPy's OpenBLAS has been loaded before, this comes too late, and changes nothing."""
 
 from __future__ import annotations
 

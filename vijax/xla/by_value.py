@@ -1,10 +1,11 @@
 """One object for equal settings, so that programs compiled for one serve the other.
 
-A model holds functions, and a function equals only itself. Programs are compiled for such functions. So a model that is
-made again with equal settings must be the same object, or everything is compiled again. The same holds for algorithms.
+A model holds functions, and a function equals only itself. Programs are compiled for such
+functions. So a model that is made again with equal settings must be the same object, or everything
+is compiled again. The same holds for algorithms.
 
-Such objects can also be pickled, though their functions cannot: another process makes them again (`Remade`).
-"""
+Such objects can also be pickled, though their functions cannot: another process makes them again
+(`Remade`)."""
 
 from __future__ import annotations
 
@@ -33,11 +34,12 @@ LARGE = 1 << 16
 
 
 def by_value(make: Make) -> Make:
-    """Decorates a function that makes something immutable: equal arguments give the object made before.
+    """Decorates a function that makes something immutable: equal arguments give the object made
+    before.
 
-    Arrays are compared by content, functions by their code and what they read (`vijax.xla.frozen`). The object is made
-    of copies of the functions, which read what these read at the call. Objects of float32 and of float64 are kept
-    apart.
+    Arrays are compared by content, functions by their code and what they read (`vijax.xla.frozen`).
+    The object is made of copies of the functions, which read what these read at the call. Objects
+    of float32 and of float64 are kept apart.
 
     >>> @by_value
     ... def pair(x, y=2.0):
@@ -49,8 +51,9 @@ def by_value(make: Make) -> Make:
 
 
 def of_functions(make: Make) -> Make:
-    """Decorates a function as `by_value` does, for what is made of a user's functions. Where one of them was made
-    inside another function it may hold data, so that the object is remembered only while it is in use.
+    """Decorates a function as `by_value` does, for what is made of a user's functions. Where one of
+    them was made inside another function it may hold data, so that the object is remembered only
+    while it is in use.
 
     >>> @of_functions
     ... def model(energy):
@@ -69,7 +72,8 @@ def _is_inner(x: Any) -> bool:
 
 
 def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
-    """`by_value`; objects whose arguments are said to pass are remembered while somebody else holds them."""
+    """`by_value`; objects whose arguments are said to pass are remembered while somebody else holds
+    them."""
     made: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
     in_use: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
     signature, lock = inspect.signature(make), threading.Lock()
@@ -82,7 +86,11 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
             functions = _Functions()
             given, named = functions.copied(args), functions.copied(kwargs)
             key = (jax.config.jax_enable_x64, _key(functions.as_keys(bound.arguments)))  # type: ignore[attr-defined]
-        except (TypeError, NotComparableError, UnknownError):  # wrong arguments too: the function raises the error
+        except (
+            TypeError,
+            NotComparableError,
+            UnknownError,
+        ):  # wrong arguments too: the function raises the error
             return _with_recipe(make(*args, **kwargs), one, args, kwargs)
         with lock:
             if key in made:
@@ -129,7 +137,8 @@ class _Functions:
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """The object, with the call that made it; not with traced arguments, which do not outlive their trace."""
+    """The object, with the call that made it; not with traced arguments, which do not outlive their
+    trace."""
     result = Function(result) if inspect.isfunction(result) else result
     traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not traced:
@@ -143,7 +152,8 @@ def remade_by(result: T, make: Callable, *args: Any) -> T:
 
 
 def made_again(x: T) -> T:
-    """The object made once more by the call that made it, in the precision of now; itself where no call is known."""
+    """The object made once more by the call that made it, in the precision of now; itself where no
+    call is known."""
     recipe = getattr(x, "_recipe", None)
     return x if recipe is None else _made(*recipe)
 
@@ -180,14 +190,16 @@ def _made(make: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def of(owner: Any, x: T) -> T:
-    """`x`, or the equal object that this owner was given before. The owner keeps the objects that were asked for last,
-    a fixed number of each type."""
+    """`x`, or the equal object that this owner was given before. The owner keeps the objects that
+    were asked for last, a fixed number of each type."""
     try:
         hash(x)
     except TypeError:  # it holds something without a hash, such as an array
         return x
     with _OWNERS:
-        kept = owner.__dict__.setdefault("_of_value", {}).setdefault(type(x), collections.OrderedDict())
+        kept = owner.__dict__.setdefault("_of_value", {}).setdefault(
+            type(x), collections.OrderedDict()
+        )
         one = kept.pop(x, x)
         _put(kept, one, one)
         return one
@@ -205,9 +217,9 @@ def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
 
 
 def structure(x: Any, argument: Any = None) -> Hashable:
-    """A key that is equal for objects that hold equal values, and for functions of vijax of one code over equal values.
-    A user's function equals itself alone, for what it reads may have changed. Of `argument`, an object somewhere
-    inside, the shapes count.
+    """A key that is equal for objects that hold equal values, and for functions of vijax of one
+    code over equal values. A user's function equals itself alone, for what it reads may have
+    changed. Of `argument`, an object somewhere inside, the shapes count.
 
     >>> plus = lambda a: functools.partial(max, a)
     >>> structure(plus(1.0)) == structure(plus(1.0)) != structure(plus(2.0))
@@ -224,10 +236,15 @@ class NotComparableError(Exception):
 
 
 def _inside(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
-    """The key of a function or an object of vijax by what it holds; None where it is compared by itself."""
+    """The key of a function or an object of vijax by what it holds; None where it is compared by
+    itself."""
     if x is argument and x is not None:
         leaves, tree = jax.tree.flatten(x)
-        return type(x), tree, *((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
+        return (
+            type(x),
+            tree,
+            *((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves),
+        )
     if isinstance(x, types.FunctionType) and (x.__module__ or "").startswith("vijax."):
         cells = [cell.cell_contents for cell in x.__closure__ or ()]
         parts: list[Any] = [x.__code__, x.__module__, x.__defaults__, x.__kwdefaults__, cells]
@@ -249,7 +266,8 @@ _BESIDE = ("_recipe", "_of_value", "_general")
 
 
 def _key(x: Any, outer: tuple[int, ...] | None = None, argument: Any = None) -> Hashable:
-    """A key that is equal for equal values. Functions are compared by identity, or by structure inside `outer`."""
+    """A key that is equal for equal values. Functions are compared by identity, or by structure
+    inside `outer`."""
     if outer is not None and (found := _inside(x, outer, argument)) is not None:
         return found
     of = functools.partial(_key, outer=outer, argument=argument)

@@ -1,10 +1,11 @@
-"""Sums over groups in chunks that fit in cache, the gradient of each chunk taken while its intermediates are warm.
+"""Sums over groups in chunks that fit in cache, the gradient of each chunk taken while its
+intermediates are warm.
 
-Reverse mode over a whole batch keeps every intermediate of every group: a mixture of K Gaussians in D dimensions keeps
-N x K x D floats, and reads them from memory twice. `sum_over_chunks` differentiates one chunk at a time instead and
-adds up the gradients, so that nothing of the size of the batch is kept: half the time for a mixture of full-covariance
-Gaussians (N = 10,000, K = 30, D = 64, float32).
-"""
+Reverse mode over a whole batch keeps every intermediate of every group: a mixture of K Gaussians in
+D dimensions keeps N x K x D floats, and reads them from memory twice. `sum_over_chunks`
+differentiates one chunk at a time instead and adds up the gradients, so that nothing of the size of
+the batch is kept: half the time for a mixture of full-covariance Gaussians (N = 10,000, K = 30, D =
+64, float32)."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ LEAST_GROUPS = 64  # per chunk: fewer would not fill the vector units
 ChunkFunction = Callable[[PyTree, PyTree], tuple[Float[Array, ""], PyTree]]
 
 
-def sum_over_chunks(fn: ChunkFunction, shared: PyTree, chunks: PyTree) -> tuple[Float[Array, ""], PyTree]:
+def sum_over_chunks(
+    fn: ChunkFunction, shared: PyTree, chunks: PyTree
+) -> tuple[Float[Array, ""], PyTree]:
     """Sum over chunks of `fn(shared, chunk)`, with a gradient in `shared` that costs one pass.
 
-    Under reverse-mode differentiation value and gradient of each chunk are computed together; without it, no gradient
-    is computed. `fn` must not close over values that are themselves differentiated: pass them in `shared`.
+    Under reverse-mode differentiation value and gradient of each chunk are computed together;
+    without it, no gradient is computed. `fn` must not close over values that are themselves
+    differentiated: pass them in `shared`.
 
     Args:
       fn: `(shared, chunk) -> (scalar, aux)`, differentiable in `shared`.
@@ -35,8 +39,8 @@ def sum_over_chunks(fn: ChunkFunction, shared: PyTree, chunks: PyTree) -> tuple[
       chunks: a pytree, every leaf with a leading axis of chunks; see `split_chunks`.
 
     Returns:
-      The total, differentiable in `shared`, and the `aux` of the chunks, stacked along a leading axis. `aux` and
-      `chunks` are constants to differentiation.
+      The total, differentiable in `shared`, and the `aux` of the chunks, stacked along a leading
+      axis. `aux` and `chunks` are constants to differentiation.
 
     >>> chunks = split_chunks(jnp.arange(6.0), most=2)
     >>> total = lambda slope: sum_over_chunks(lambda b, y: (jnp.sum(b * y**2), None), slope, chunks)[0]
@@ -53,11 +57,15 @@ def _sum(fn: ChunkFunction, shared: PyTree, chunks: PyTree) -> tuple[Array, PyTr
         value, aux = fn(shared, chunk)
         return total + value, aux
 
-    zero = jnp.zeros((), jax.eval_shape(lambda: fn(shared, jax.tree.map(lambda x: x[0], chunks))[0]).dtype)
+    zero = jnp.zeros(
+        (), jax.eval_shape(lambda: fn(shared, jax.tree.map(lambda x: x[0], chunks))[0]).dtype
+    )
     return jax.lax.scan(add, zero, chunks)
 
 
-def _forward(fn: ChunkFunction, shared: PyTree, chunks: PyTree) -> tuple[tuple[Array, PyTree], PyTree]:
+def _forward(
+    fn: ChunkFunction, shared: PyTree, chunks: PyTree
+) -> tuple[tuple[Array, PyTree], PyTree]:
     value_and_grad = jax.value_and_grad(fn, has_aux=True)
 
     def add(carry: PyTree, chunk: PyTree) -> tuple[PyTree, PyTree]:
@@ -79,9 +87,9 @@ _sum.defvjp(_forward, _backward)
 
 
 def split_chunks(tree: PyTree, most: int, repeat_last: bool = False) -> PyTree:
-    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, which adds fewer rows than there
-    are chunks. The added rows are zeros (a zero row of `Documents` is a padding document), or copies of the last row
-    for data in which zeros may make no sense.
+    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, which adds
+    fewer rows than there are chunks. The added rows are zeros (a zero row of `Documents` is a
+    padding document), or copies of the last row for data in which zeros may make no sense.
 
     >>> split_chunks(jnp.arange(5), 4)
     Array([[0, 1, 2],
@@ -101,13 +109,15 @@ def split_chunks(tree: PyTree, most: int, repeat_last: bool = False) -> PyTree:
 
 
 def merge_chunks(tree: PyTree, size: int) -> PyTree:
-    """The inverse of `split_chunks`: joins the two leading axes of every leaf and keeps the first `size` rows."""
+    """The inverse of `split_chunks`: joins the two leading axes of every leaf and keeps the first
+    `size` rows."""
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:size], tree)
 
 
 def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
-    """The number of evaluations of `fn(*args)`, the bound of one group, whose largest intermediates fill the cache. It
-    is larger where the arguments exceed the cache, because their gradient is added up once per chunk.
+    """The number of evaluations of `fn(*args)`, the bound of one group, whose largest intermediates
+    fill the cache. It is larger where the arguments exceed the cache, because their gradient is
+    added up once per chunk.
 
     >>> if jax.default_backend() == "cpu":
     ...     print(groups_per_chunk(lambda y: jnp.sum(jnp.outer(y, y)), jnp.ones(64)))

@@ -1,14 +1,16 @@
-"""Options for XLA's CPU compiler: most of a first fit is its work, and most of that work gains nothing.
+"""Options for XLA's CPU compiler: most of a first fit is its work, and most of that work gains
+nothing.
 
-There are three kinds of programs. *Steps* run many times: optimisation level 2, without fusion emitters, compiles in
-half the time and a fifth of the memory, and runs as fast. (Level 1 is no quicker, and with AVX-512 LLVM cannot select
-instructions for some programs, such as `vijax.map` of 2 topics of 8 words: it ends the process.) *Training* is steps
-that update large arrays in place, as of networks: these are slow without fusion emitters (an autoencoder of 183,000
-weights takes 2.5 in place of 2.0 ms a step), so they have them, for .7 s more of compilation. *Quick* programs run
-once: level 0, and in one piece, because splitting a program into up to 32 parts for as many threads costs a tenth to a
-third of its compilation. A program that runs once on data of any size is quick where it is little work. Accelerators
-get no options, and no compiler gets an option that it does not know. Settings of the user in XLA_FLAGS stand.
-"""
+There are three kinds of programs. *Steps* run many times: optimisation level 2, without fusion
+emitters, compiles in half the time and a fifth of the memory, and runs as fast. (Level 1 is no
+quicker, and with AVX-512 LLVM cannot select instructions for some programs, such as `vijax.map` of
+2 topics of 8 words: it ends the process.) *Training* is steps that update large arrays in place, as
+of networks: these are slow without fusion emitters (an autoencoder of 183,000 weights takes 2.5 in
+place of 2.0 ms a step), so they have them, for .7 s more of compilation. *Quick* programs run once:
+level 0, and in one piece, because splitting a program into up to 32 parts for as many threads costs
+a tenth to a third of its compilation. A program that runs once on data of any size is quick where
+it is little work. Accelerators get no options, and no compiler gets an option that it does not
+know. Settings of the user in XLA_FLAGS stand."""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ QUICK = STEP | {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 LARGE = 1 << 20
-"""Numbers, times the work on each, from which a program that runs once costs more to run than to compile."""
+"""Numbers, times the work on each, from which a program that runs once costs more to run than to
+compile."""
 
 
 def step_jit(fn: Callable, **more: Any) -> Callable:
@@ -60,7 +63,8 @@ def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) 
 
     Args:
       fn: the function.
-      work: (arguments) -> the amount of work, to be compared with `LARGE`; None counts the numbers in them.
+      work: (arguments) -> the amount of work, to be compared with `LARGE`; None counts the numbers
+          in them.
       more: further arguments of `jax.jit`.
 
     >>> print(once_jit(jnp.sum)(np.arange(3)))
@@ -82,7 +86,8 @@ def numbers_in(*args: Any, **kwargs: Any) -> int:
 
 
 class _Program:
-    """A jitted function, whose options are looked up when it is called: before that, JAX need not have started."""
+    """A jitted function, whose options are looked up when it is called: before that, JAX need not
+    have started."""
 
     def __init__(self, fn: Callable, options: Mapping[str, Any], more: dict[str, Any]):
         functools.update_wrapper(self, fn, updated=())
@@ -94,20 +99,26 @@ class _Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-            return jax.jit(self._fn, **self._more)(*args, **kwargs)  # part of the user's program, with its options
-        with outside_programs():  # called with constants alone it is no part of a program that is being traced
+            return jax.jit(self._fn, **self._more)(
+                *args, **kwargs
+            )  # part of the user's program, with its options
+        with (
+            outside_programs()
+        ):  # called with constants alone it is no part of a program that is being traced
             return self._jitted(*args, **kwargs)
 
 
 def outside_programs() -> contextlib.AbstractContextManager:
-    """The context in which constants are numbers, also while a program is traced, of which they would become a part."""
+    """The context in which constants are numbers, also while a program is traced, of which they
+    would become a part."""
     is_traced = isinstance(jax.device_put(_on_device()), jax.core.Tracer)
     return jax.ensure_compile_time_eval() if is_traced else contextlib.nullcontext()
 
 
 @functools.cache
 def _on_device() -> jax.Array:
-    """A number that lies on the device: to ask for it takes a tenth of the time of putting one there."""
+    """A number that lies on the device: to ask for it takes a tenth of the time of putting one
+    there."""
     with jax.ensure_compile_time_eval():
         return jax.device_put(np.int32(0))
 
@@ -146,14 +157,15 @@ def _nothing() -> int:
     return 0
 
 
-# --- programs of functions that come and go ------------------------------------------------------------------------
+# --- programs of functions that come and go -------------------------------------------------------
 _kept: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
 
 def kept(owner: Any, what: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
-    """The result of `make` for this owner, made once and freed with it: a process that fits a thousand algorithms one
-    after the other keeps the programs of one. `make` is given a weak reference to the owner, so that the owner can be
-    freed; it is alive whenever the program is called.
+    """The result of `make` for this owner, made once and freed with it: a process that fits a
+    thousand algorithms one after the other keeps the programs of one. `make` is given a weak
+    reference to the owner, so that the owner can be freed; it is alive whenever the program is
+    called.
 
     >>> double = lambda x: 2 * x
     >>> program = kept(double, "twice", lambda double: quick_jit(lambda x: double()(double()(x))))

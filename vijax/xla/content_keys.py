@@ -1,8 +1,8 @@
-"""Random keys that belong to what a row holds, not to its place: a row then has the same draws alone, among others, in
-another order, and in a batch of another size.
+"""Random keys that belong to what a row holds, not to its place: a row then has the same draws
+alone, among others, in another order, and in a batch of another size.
 
-Rows with the same content have the same draws. A row that counts twice is so the same as two such rows.
-"""
+Rows with the same content have the same draws. A row that counts twice is so the same as two such
+rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def fold_in_each(key: PRNGKeyArray, number: Any) -> PRNGKeyArray:
     return jax.vmap(lambda own: jax.random.fold_in(own, number))(key)
 
 
-def codes_of_bags(words: Int[Array, "docs slots"], counts: Float[Array, "docs slots"]) -> UInt32[Array, " docs"]:
+def codes_of_bags(
+    words: Int[Array, "docs slots"], counts: Float[Array, "docs slots"]
+) -> UInt32[Array, " docs"]:
     """A code of each bag of words, in which neither the order of words nor padding counts.
 
     >>> words, counts = jnp.array([[4, 7, 0], [7, 4, 0], [7, 4, 0]]), jnp.array([[1.0, 2, 0], [2, 1, 0], [1, 2, 0]])
@@ -38,8 +40,8 @@ def codes_of_bags(words: Int[Array, "docs slots"], counts: Float[Array, "docs sl
 
 
 def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
-    """A code of each row of arrays with rows leading. Zeros count nothing, so that padding with zeros at the end of an
-    axis changes no code; numbers are compared in float32.
+    """A code of each row of arrays with rows leading. Zeros count nothing, so that padding with
+    zeros at the end of an axis changes no code; numbers are compared in float32.
 
     >>> x = jnp.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])
     >>> one, other, same = codes_of_rows(x).tolist()
@@ -62,7 +64,8 @@ def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
 
 
 def codes_of_all_digits(data: PyTree) -> UInt32[Array, " rows"]:
-    """As `codes_of_rows`, of all digits of numbers: those that float32 leaves of float64 and of integers count, too.
+    """As `codes_of_rows`, of all digits of numbers: those that float32 leaves of float64 and of
+    integers count, too.
 
     >>> one, other = codes_of_all_digits(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
     >>> one == other
@@ -72,16 +75,19 @@ def codes_of_all_digits(data: PyTree) -> UInt32[Array, " rows"]:
 
 
 def _in_parts(x: Array) -> tuple[Array, ...]:
-    """Numbers as float32, and what that leaves of them: zeros, which count nothing, of numbers that float32 holds."""
+    """Numbers as float32, and what that leaves of them: zeros, which count nothing, of numbers that
+    float32 holds."""
     if x.dtype in (jnp.bool_, jnp.float32, jnp.float16, jnp.bfloat16):
         return (x.astype(jnp.float32),)
     rounded = x.astype(jnp.float32)
     return rounded, (x - rounded.astype(x.dtype)).astype(jnp.float32)
 
 
-def told_apart(codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None) -> UInt32[Array, " rows"]:
-    """Codes of which those of equal rows differ, by the order of these rows: for draws that must be independent, where
-    many rows are alike. Rows of weight 0 come last.
+def told_apart(
+    codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None
+) -> UInt32[Array, " rows"]:
+    """Codes of which those of equal rows differ, by the order of these rows: for draws that must be
+    independent, where many rows are alike. Rows of weight 0 come last.
 
     >>> codes = jnp.array([5, 7, 5], jnp.uint32)
     >>> len(set(told_apart(codes).tolist())), told_apart(codes)[1] == told_apart(codes[1:2])[0]
@@ -106,7 +112,8 @@ def _bits(x: Array) -> UInt32[Array, ...]:
 
 
 def _mixed(x: UInt32[Array, ...]) -> UInt32[Array, ...]:
-    """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after a constant that takes 0 elsewhere."""
+    """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after a constant that
+    takes 0 elsewhere."""
     x = x + jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)

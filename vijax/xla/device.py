@@ -10,7 +10,8 @@ import jax
 
 
 def device_in_use() -> str:
-    """Name of the device that computes; where the machine has a GPU or a TPU that JAX does not use, also the remedy.
+    """Name of the device that computes; where the machine has a GPU or a TPU that JAX does not use,
+    also the remedy.
 
     >>> print(device_in_use().split(":")[0])
     vijax computes on
@@ -23,7 +24,8 @@ def device_in_use() -> str:
     for name, is_there, extra in (("GPU", _has_gpu, "cuda12"), ("TPU", _has_tpu, "tpu")):
         if is_there():
             return (
-                f'{said} This machine has a {name}, which jax does not use: run `pip install "jax[{extra}]=='
+                f"{said} This machine has a {name}, which jax does not use: run `pip install "
+                f'"jax[{extra}]=='
                 f'{version("jax")}"`, and restart Python (on Colab: Runtime, Restart session).'
             )
     return said

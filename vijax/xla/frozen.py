@@ -1,12 +1,13 @@
 """A user's function as a value: what it does, and all that it reads.
 
-A function equals itself alone, whatever it reads. But what it reads may change between two calls: a variable of a
-notebook is bound to other data, an array is changed in place, an attribute of an object is set. Programs that were
-compiled for the function as it was would then answer for it as it is. So a function that comes in is copied together
-with what it reads, and is compared by its code and the values that it reads.
+A function equals itself alone, whatever it reads. But what it reads may change between two calls: a
+variable of a notebook is bound to other data, an array is changed in place, an attribute of an
+object is set. Programs that were compiled for the function as it was would then answer for it as it
+is. So a function that comes in is copied together with what it reads, and is compared by its code
+and the values that it reads.
 
-The copies serve a second purpose: JAX (0.10) may go on with what an array held when it was first traced.
-"""
+The copies serve a second purpose: JAX (0.10) may go on with what an array held when it was first
+traced."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ import jax
 import numpy as np
 
 MOST_READ = 20_000
-"""Values that a function may read, those inside others included; one that reads more is compared with none."""
+"""Values that a function may read, those inside others included; one that reads more is compared
+with none."""
 CONTAINERS = dict, list, set, bytearray, collections.deque
 """Types whose subclasses are not compared: nobody knows what they make of what they hold."""
 TABLES = ("pandas", "polars", "pyarrow")
@@ -65,9 +67,10 @@ class Same:
 
 
 def frozen(x: Any) -> tuple[Any, Hashable]:
-    """Returns a copy of a user's function that reads what the function reads now, one for all functions that are equal;
-    and a key, which is equal for equal code that reads equal values. Methods and partial functions are copied with what
-    they hold; functions of vijax and of installed packages are returned as they are.
+    """Returns a copy of a user's function that reads what the function reads now, one for all
+    functions that are equal; and a key, which is equal for equal code that reads equal values.
+    Methods and partial functions are copied with what they hold; functions of vijax and of
+    installed packages are returned as they are.
 
     Raises:
       UnknownError: the function reads something that cannot be compared.
@@ -81,14 +84,17 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
     """
     try:
         copy, key = _Reader().read(x)
-    except Exception as error:  # objects of others raise what they like, and very deep ones a RecursionError
+    except (
+        Exception
+    ) as error:  # objects of others raise what they like, and very deep ones a RecursionError
         raise UnknownError from error
     try:
         weakref.ref(copy)
     except TypeError:  # an object with slots alone
         return copy, key
     with _LOCK:  # equal functions are one, so that programs compiled for one serve the other
-        # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets copies of its own.
+        # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets
+        # copies of its own.
         return _COPIES.setdefault((jax.config.jax_enable_x64, key), copy), key  # type: ignore[attr-defined]
 
 
@@ -97,8 +103,9 @@ _LOCK = threading.Lock()
 
 
 def as_it_reads(function: Any) -> Any:
-    """A copy of a user's function that reads what the function reads now: one for all equal ones. A function that reads
-    something that cannot be compared is like no other, and nothing that was compiled before serves it. None stays.
+    """A copy of a user's function that reads what the function reads now: one for all equal ones. A
+    function that reads something that cannot be compared is like no other, and nothing that was
+    compiled before serves it. None stays.
 
     >>> scale = [2.0]
     >>> times = lambda x: scale[0] * x
@@ -118,23 +125,29 @@ def as_it_reads(function: Any) -> Any:
 
 
 def is_function(x: Any) -> bool:
-    """True of functions, methods, partial functions, and objects of a user's class that can be called."""
+    """True of functions, methods, partial functions, and objects of a user's class that can be
+    called."""
     if isinstance(x, types.FunctionType | types.MethodType | functools.partial):
         return True
     return callable(x) and not isinstance(x, type) and _is_users(type(x).__module__)
 
 
 class _Reader:
-    """Reads one function, and all that it reads in turn. Each object is read once, so that circles end."""
+    """Reads one function, and all that it reads in turn. Each object is read once, so that circles
+    end."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[Any, Hashable]] = {}
         self._alive: list[Any] = []  # what was read, so that no other object gets its address
 
     def read(self, x: Any) -> tuple[Any, Hashable]:
-        """The copy of a value, itself where it cannot change or nobody knows how to copy it; and its key."""
+        """The copy of a value, itself where it cannot change or nobody knows how to copy it; and
+        its key."""
         if isinstance(x, PLAIN):
-            return x, (type(x), repr(x) if isinstance(x, float | complex | np.generic | slice) else x)
+            return x, (
+                type(x),
+                repr(x) if isinstance(x, float | complex | np.generic | slice) else x,
+            )
         if id(x) in self._read:
             return self._read[id(x)]
         self._alive.append(x)
@@ -192,7 +205,9 @@ class _Reader:
             _, key = self._several(x.ravel().tolist())
             return x.copy(), (type(x), x.shape, key)
         mask = np.ma.getmaskarray(x).tobytes() if isinstance(x, np.ma.MaskedArray) else b""
-        digest = hashlib.blake2b(np.ascontiguousarray(x).view(np.uint8).data if x.size else b"").digest()
+        digest = hashlib.blake2b(
+            np.ascontiguousarray(x).view(np.uint8).data if x.size else b""
+        ).digest()
         is_fixed = not x.flags.writeable and x.base is None
         return x if is_fixed else x.copy(), (type(x), x.dtype.str, x.shape, digest, mask)
 
@@ -213,15 +228,22 @@ class _Reader:
         """A class is itself; of a user's class attributes count, which may be set later."""
         if not _is_users(getattr(x, "__module__", "")):
             return x, Same(x)
-        is_read = lambda name, value: not name.startswith("__") or isinstance(value, types.FunctionType)
+        is_read = lambda name, value: (
+            not name.startswith("__") or isinstance(value, types.FunctionType)
+        )
         parents = [one for one in x.__mro__ if _is_users(getattr(one, "__module__", ""))]
-        own = [(name, value) for one in parents for name, value in vars(one).items() if is_read(name, value)]
+        own = [
+            (name, value)
+            for one in parents
+            for name, value in vars(one).items()
+            if is_read(name, value)
+        ]
         names, values = [name for name, _ in own], [value for _, value in own]
         return x, (Same(x), tuple(names), self._several(values)[1])
 
     def _object(self, x: Any) -> tuple[Any, Hashable]:
-        """Something else: by its own equality, or by its attributes. A dict or list of another type, and an object of
-        a user's class that is one, holds more than its attributes."""
+        """Something else: by its own equality, or by its attributes. A dict or list of another
+        type, and an object of a user's class that is one, holds more than its attributes."""
         type_key = self.read(type(x))[1]
         if isinstance(x, CONTAINERS):
             raise UnknownError
@@ -237,14 +259,20 @@ class _Reader:
                 return x, Same(x)
             if attributes is None:
                 raise UnknownError
-        if not _is_users(type(x).__module__) and callable(x) and hasattr(x, "__wrapped__"):  # `jax.jit` of a function
+        if (
+            not _is_users(type(x).__module__) and callable(x) and hasattr(x, "__wrapped__")
+        ):  # `jax.jit` of a function
             return x, Same(x)
         names, values = list(attributes), list(attributes.values())
         copies, key = self._several(values)
         is_plain = _is_users(type(x).__module__) or isinstance(x, types.SimpleNamespace)
         if not is_plain:
             return x, (type_key, tuple(names), key)
-        copy = types.SimpleNamespace() if isinstance(x, types.SimpleNamespace) else object.__new__(type(x))
+        copy = (
+            types.SimpleNamespace()
+            if isinstance(x, types.SimpleNamespace)
+            else object.__new__(type(x))
+        )
         for name, value in zip(names, copies, strict=True):
             object.__setattr__(copy, name, value)
         return copy, (type_key, tuple(names), key)
@@ -262,7 +290,9 @@ class _Reader:
             value, key = self.read(x.__globals__[name])
             copy.__globals__[name] = value
             keys.append((name, key))
-            if isinstance(value, types.ModuleType) and _is_users_file(getattr(value, "__file__", None) or ""):
+            if isinstance(value, types.ModuleType) and _is_users_file(
+                getattr(value, "__file__", None) or ""
+            ):
                 read = sorted(attributes & set(vars(value)))
                 keys.append((*read, self._several([vars(value)[one] for one in read])[1]))
         for cell, new in zip(cells, copy.__closure__ or (), strict=True):
@@ -283,8 +313,9 @@ class _Reader:
         return (None, None) if values is None else self.read(values)
 
     def _installed(self, x: types.FunctionType) -> tuple[Any, Hashable]:
-        """A function of an installed package: itself. One that another function made is compared by what it holds, for
-        that may be the user's; vijax makes its own of functions that were frozen before."""
+        """A function of an installed package: itself. One that another function made is compared by
+        what it holds, for that may be the user's; vijax makes its own of functions that were frozen
+        before."""
         cells = x.__closure__ or ()
         if not cells or (x.__module__ or "").startswith("vijax."):
             return x, Same(x)
@@ -294,16 +325,26 @@ class _Reader:
                 contents.append(cell.cell_contents)
             except ValueError:
                 return x, Same(x)
-        return x, (x.__code__, x.__module__, self._several(contents)[1], self._defaults(x.__defaults__)[1])
+        return x, (
+            x.__code__,
+            x.__module__,
+            self._several(contents)[1],
+            self._defaults(x.__defaults__)[1],
+        )
 
 
 def _attributes_of(x: Any) -> dict[str, Any] | None:
-    """The attributes of an object by name, those in slots among them; None where it has no place for any."""
+    """The attributes of an object by name, those in slots among them; None where it has no place
+    for any."""
     slots = [name for one in type(x).__mro__ for name in _named(vars(one).get("__slots__", ()))]
     own = getattr(x, "__dict__", None)
     if own is None and not slots:
         return None
-    filled = {name: getattr(x, name) for name in slots if name not in ("__dict__", "__weakref__") and hasattr(x, name)}
+    filled = {
+        name: getattr(x, name)
+        for name in slots
+        if name not in ("__dict__", "__weakref__") and hasattr(x, name)
+    }
     return {**(own or {}), **filled}
 
 
@@ -311,12 +352,21 @@ def _named(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# --- what is the user's -----------------------------------------------------------------------------------------------
+# --- what is the user's ---------------------------------------------------------------------------
 def _installed_places() -> tuple[str, ...]:
     """Folders of Python, of installed packages, and of vijax itself."""
     paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    known = {os.path.realpath(path) for path in paths if path.rstrip("/").endswith(("packages", "python" + _VERSION))}
-    return tuple(sorted({path + os.sep for path in known} | {os.path.dirname(os.path.dirname(__file__)) + os.sep}))
+    known = {
+        os.path.realpath(path)
+        for path in paths
+        if path.rstrip("/").endswith(("packages", "python" + _VERSION))
+    }
+    return tuple(
+        sorted(
+            {path + os.sep for path in known}
+            | {os.path.dirname(os.path.dirname(__file__)) + os.sep}
+        )
+    )
 
 
 _VERSION = sysconfig.get_python_version()
@@ -325,7 +375,9 @@ _VERSION = sysconfig.get_python_version()
 @functools.cache
 def _is_users_file(path: str) -> bool:
     """True of a file that is no part of an installed package, and of cells of a notebook."""
-    return not path.startswith("<frozen") and not os.path.realpath(path).startswith(_installed_places())
+    return not path.startswith("<frozen") and not os.path.realpath(path).startswith(
+        _installed_places()
+    )
 
 
 def _is_users(module: str | None) -> bool:

@@ -1,10 +1,11 @@
-"""Sums over the rows of a table that words look up, with the gradient accumulated row by row, in place.
+"""Sums over the rows of a table that words look up, with the gradient accumulated row by row, in
+place.
 
-A bag-of-words model reads its topics through a gather, rows = table[words], and its message is the gradient of the
-local bound in the table. Plain reverse mode would keep the rows of the whole batch (docs x slots x K) and scatter them
-at the end, or add a dense V x K gradient per chunk. `sum_over_rows` walks over chunks of documents that fit in cache,
-differentiates the bound of one chunk, and adds those row gradients to a single V x K accumulator.
-"""
+A bag-of-words model reads its topics through a gather, rows = table[words], and its message is the
+gradient of the local bound in the table. Plain reverse mode would keep the rows of the whole batch
+(docs x slots x K) and scatter them at the end, or add a dense V x K gradient per chunk.
+`sum_over_rows` walks over chunks of documents that fit in cache, differentiates the bound of one
+chunk, and adds those row gradients to a single V x K accumulator."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from vijax.xla.chunks import ACCELERATOR_BYTES
 
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
 AtOnce = Callable[
-    [Array, PyTree, Sequence[Any], PRNGKeyArray], tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]
+    [Array, PyTree, Sequence[Any], PRNGKeyArray],
+    tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]],
 ]
 
 
@@ -34,25 +36,30 @@ def sum_over_rows(
     key: PRNGKeyArray,
     at_once: AtOnce | None = None,
 ) -> tuple[Float[Array, ""], tuple[PyTree, ...]]:
-    """Sum over chunks of `fn(table[chunk.words], shared, chunk, key)`, with a gradient that costs one pass.
+    """Sum over chunks of `fn(table[chunk.words], shared, chunk, key)`, with a gradient that costs
+    one pass.
 
-    Under reverse-mode differentiation the forward pass computes value and gradient of each chunk in turn, so nothing
-    of the size of the batch is kept; without it, no gradient is computed. `fn` must not close over values that are
-    themselves differentiated: pass them in `shared`.
+    Under reverse-mode differentiation the forward pass computes value and gradient of each chunk in
+    turn, so nothing of the size of the batch is kept; without it, no gradient is computed. `fn`
+    must not close over values that are themselves differentiated: pass them in `shared`.
 
     Args:
-      fn: `(rows (docs, slots, K), shared, chunk, key) -> (scalar, aux)`, differentiable in `rows` and `shared`.
+      fn: `(rows (docs, slots, K), shared, chunk, key) -> (scalar, aux)`, differentiable in `rows`
+          and `shared`.
       table: the rows to look up, (V, K).
       shared: a pytree of floating-point arrays that every chunk reads.
-      chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a leading chunk axis,
-        with an attribute `words`, integer, (chunks, docs, slots), all in [0, V). See `split_chunks`.
+      chunks: groups of equally shaped chunks (one per length bucket): pytrees, every leaf with a
+        leading chunk axis, with an attribute `words`, integer, (chunks, docs, slots), all in [0,
+        V). See `split_chunks`.
       key: split into one key per chunk.
-      at_once: `(table, shared, chunks, key) -> (what this returns, the gradients in table and shared)`, the same by a
-        CPU kernel, which splits the key as this does; None where `fn` has none.
+      at_once: `(table, shared, chunks, key) -> (what this returns, the gradients in table and
+        shared)`, the same by a CPU kernel, which splits the key as this does; None where `fn` has
+        none.
 
     Returns:
-      The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks, stacked along a
-      leading chunk axis. `aux` and `chunks` are constants to differentiation: their gradient is zero.
+      The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks,
+      stacked along a leading chunk axis. `aux` and `chunks` are constants to differentiation: their
+      gradient is zero.
 
     >>> import jax, jax.numpy as jnp
     >>> from vijax.contract.batch import Documents
@@ -73,7 +80,9 @@ def sum_over_rows(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sum_over_rows(fn, at_once, table, shared, groups, key):
-    return _either(at_once, lambda found: found[0], partial(_values, fn), table, shared, groups, key)
+    return _either(
+        at_once, lambda found: found[0], partial(_values, fn), table, shared, groups, key
+    )
 
 
 def _forward(fn, at_once, table, shared, groups, key):
@@ -90,7 +99,11 @@ def _either(at_once, wanted, by_chunk, table, shared, groups, key):
 
 def _of_one_type(table, *others):
     """True where all numbers are of the table's type, and kernels exist for that type."""
-    types = {x.dtype for x in map(jnp.asarray, jax.tree.leaves(others)) if jnp.issubdtype(x.dtype, jnp.floating)}
+    types = {
+        x.dtype
+        for x in map(jnp.asarray, jax.tree.leaves(others))
+        if jnp.issubdtype(x.dtype, jnp.floating)
+    }
     return table.dtype in (np.float32, np.float64) and types <= {table.dtype}
 
 
@@ -107,7 +120,9 @@ def _by_chunk(fn, table, shared, groups, key):
 
     def add_chunk(carry, chunk, key):
         total, table_grad, shared_grad = carry
-        (value, aux), (rows_grad, grad) = value_and_grad(_rows(table, chunk.words), shared, chunk, key)
+        (value, aux), (rows_grad, grad) = value_and_grad(
+            _rows(table, chunk.words), shared, chunk, key
+        )
         table_grad = table_grad.at[chunk.words].add(rows_grad, mode="promise_in_bounds")
         return (total + value, table_grad, jax.tree.map(jnp.add, shared_grad, grad)), aux
 
@@ -125,7 +140,8 @@ _sum_over_rows.defvjp(_forward, _backward)
 
 
 def _scan_groups(body, carry, groups, key):
-    """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body per group."""
+    """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body
+    per group."""
     ends = np.cumsum([group.words.shape[0] for group in groups])
     # One split for all groups: a generator in each would be compiled for each.
     keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
@@ -140,9 +156,12 @@ def _rows(table, words):
     return table.at[words].get(mode="promise_in_bounds")
 
 
-def docs_per_chunk(num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None) -> int:
-    """The number of rows of `num_slots` x `num_topics` float32 that fill a cache, at least one and at most `most`; many
-    more on an accelerator, where every operation has a price and cache size does not matter.
+def docs_per_chunk(
+    num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None
+) -> int:
+    """The number of rows of `num_slots` x `num_topics` float32 that fill a cache, at least one and
+    at most `most`; many more on an accelerator, where every operation has a price and cache size
+    does not matter.
 
     >>> docs_per_chunk(num_slots=128, num_topics=64) if jax.default_backend() == "cpu" else 8
     8

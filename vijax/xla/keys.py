@@ -31,12 +31,17 @@ def several(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
 
 
 def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
-    """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers of `jax.random`,
-    on the host where these are of JAX's usual generator, so that nothing is compiled for them."""
+    """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers
+    of `jax.random`, on the host where these are of JAX's usual generator, so that nothing is
+    compiled for them."""
     if not _is_usual(key):
         return _of_run(key)
     init, run, order = _split(np.asarray(jax.random.key_data(key)), 3)
-    return jax.random.wrap_key_data(init, impl=PLAIN), jax.random.wrap_key_data(run, impl=PLAIN), _integer(order)
+    return (
+        jax.random.wrap_key_data(init, impl=PLAIN),
+        jax.random.wrap_key_data(run, impl=PLAIN),
+        _integer(order),
+    )
 
 
 def _is_usual(key: PRNGKeyArray) -> bool:
@@ -46,7 +51,8 @@ def _is_usual(key: PRNGKeyArray) -> bool:
 
 
 def _integer(key: UInt32[np.ndarray, 2]) -> int:
-    """`jax.random.randint` from 0 to below the largest of int32: of 64 bits it uses the lower 32 there."""
+    """`jax.random.randint` from 0 to below the largest of int32: of 64 bits it uses the lower 32
+    there."""
     return int(np.bitwise_xor(*_words(_split(key, 2)[1], 1))[0]) % np.iinfo(np.int32).max
 
 
@@ -69,7 +75,8 @@ def _of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, "
 
 
 def seed(key: PRNGKeyArray) -> int:
-    """Seed of a generator on the host; not the seed of the order of the batches of a run by the same key."""
+    """Seed of a generator on the host; not the seed of the order of the batches of a run by the
+    same key."""
     if _is_usual(key):
         return _integer(np.asarray(jax.random.key_data(key)))
     return int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))

@@ -1,14 +1,15 @@
 """A guard for factorisations of stacks of matrices, which lock up jaxlib 0.10 and 0.11.0 on a CPU.
 
-There a call of LAPACK on a stack (Cholesky, a triangular solve, ...) is cut up for the threads of XLA's pool, and waits
-on one of these threads until the others have done it. A program that has as many such calls side by side as the pool
-has threads, one for each core, waits for ever: each thread waits, and none works. A stack is cut up only if its work is
-more than some 200,000 operations. (jaxlib 0.9 does not cut stacks up, nor do versions after 0.11.0: it gains nothing.)
+There a call of LAPACK on a stack (Cholesky, a triangular solve, ...) is cut up for the threads of
+XLA's pool, and waits on one of these threads until the others have done it. A program that has as
+many such calls side by side as the pool has threads, one for each core, waits for ever: each thread
+waits, and none works. A stack is cut up only if its work is more than some 200,000 operations.
+(jaxlib 0.9 does not cut stacks up, nor do versions after 0.11.0: it gains nothing.)
 
-So a program of vijax's own hands LAPACK smaller stacks, one after the other: `guarded` finds the calls in the traced
-program, after differentiation and `vmap`, and puts a loop over parts of the stack in the place of each large one. The
-numbers are the same, matrix by matrix. Nothing of the process is changed: no thread, no variable, no flag.
-"""
+So a program of vijax's own hands LAPACK smaller stacks, one after the other: `guarded` finds the
+calls in the traced program, after differentiation and `vmap`, and puts a loop over parts of the
+stack in the place of each large one. The numbers are the same, matrix by matrix. Nothing of the
+process is changed: no thread, no variable, no flag."""
 
 from __future__ import annotations
 
@@ -33,10 +34,13 @@ OPERATIONS = {
     "cholesky": 1,
     "triangular_solve": 1,
     "lu": 1,
-    **dict.fromkeys(("geqrf", "geqp3", "qr", "householder_product", "ormqr", "tridiagonal", "hessenberg"), 10),
+    **dict.fromkeys(
+        ("geqrf", "geqp3", "qr", "householder_product", "ormqr", "tridiagonal", "hessenberg"), 10
+    ),
     **dict.fromkeys(("eigh", "eig", "svd", "schur"), 10),
 }
-"""JAX's calls of LAPACK, with an upper limit of what jaxlib counts for an n x m matrix, in units of n m max(n, m)."""
+"""JAX's calls of LAPACK, with an upper limit of what jaxlib counts for an n x m matrix, in units of
+n m max(n, m)."""
 
 
 def is_needed(version: str) -> bool:
@@ -49,7 +53,8 @@ def is_needed(version: str) -> bool:
 
 
 def guarded(fn: Callable) -> Callable:
-    """The same function; where it is traced for a CPU, LAPACK is given stacks so small that none is cut up."""
+    """The same function; where it is traced for a CPU, LAPACK is given stacks so small that none is
+    cut up."""
     if not is_needed(jaxlib.__version__):
         return fn
 
@@ -74,7 +79,8 @@ def guarded(fn: Callable) -> Callable:
             return program(*given)  # traced already
         small = _without_large(found.jaxpr)
         return jax.tree.unflatten(
-            jax.tree.structure(found.out_info), jax.core.eval_jaxpr(small.jaxpr, small.consts, *given)
+            jax.tree.structure(found.out_info),
+            jax.core.eval_jaxpr(small.jaxpr, small.consts, *given),
         )
 
     if isinstance(fn, functools.partial):
@@ -82,9 +88,11 @@ def guarded(fn: Callable) -> Callable:
     return call
 
 
-# --- which calls are cut up ------------------------------------------------------------------------------------------
+# --- which calls are cut up -----------------------------------------------------------------------
 def _is_large(equation: Any) -> bool:
-    return equation.primitive.name in OPERATIONS and math.prod(_stack(equation)) > _most_at_once(equation)
+    return equation.primitive.name in OPERATIONS and math.prod(_stack(equation)) > _most_at_once(
+        equation
+    )
 
 
 def _stack(equation: Any) -> tuple[int, ...]:
@@ -104,8 +112,8 @@ def _most_at_once(equation: Any) -> int:
 
 
 def _has_large(jaxpr: Jaxpr) -> bool:
-    """True where an equation, also of an inner program, is a call that may be cut up. jax traces an inner program once
-    for many calls and many programs."""
+    """True where an equation, also of an inner program, is a call that may be cut up. jax traces an
+    inner program once for many calls and many programs."""
     if (known := _known.get(jaxpr)) is None:
         known = _known[jaxpr] = any(
             _is_large(e) or any(map(_has_large, jaxprs_in_params(e.params))) for e in jaxpr.eqns
@@ -117,7 +125,8 @@ _known: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def jaxprs_in_params(params: Mapping[str, Any]) -> Iterator[Jaxpr]:
-    """The inner programs of an equation (`jax.extend.core` has this function from jax 0.8 on only)."""
+    """The inner programs of an equation (`jax.extend.core` has this function from jax 0.8 on
+    only)."""
     return _jaxprs_among(params.values())
 
 
@@ -129,9 +138,10 @@ def _jaxprs_among(values: Iterable[Any]) -> Iterator[Jaxpr]:
             yield x.jaxpr if isinstance(x, ClosedJaxpr) else x
 
 
-# --- the program without them ----------------------------------------------------------------------------------------
+# --- the program without them ---------------------------------------------------------------------
 def _without_large(x: Any) -> Any:
-    """A program with loops in the place of large calls; anything else, such as a number, as it is."""
+    """A program with loops in the place of large calls; anything else, such as a number, as it
+    is."""
     if isinstance(x, tuple | list):
         return jax.tree.map(_without_large, x)
     if isinstance(x, ClosedJaxpr):
@@ -146,8 +156,8 @@ def _changed_inside(equation: Any) -> Any:
 
 
 def _by_parts(equation: Any) -> Any:
-    """A call on parts of the stack, one after the other; under another `vmap` again. Its derivative is the ordinary
-    call's."""
+    """A call on parts of the stack, one after the other; under another `vmap` again. Its derivative
+    is the ordinary call's."""
     stack, primitive = _stack(equation), equation.primitive
     size = math.prod(stack)
 

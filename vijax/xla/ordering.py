@@ -1,10 +1,10 @@
 """Small computations one after the other.
 
-XLA's CPU runtime keeps a queue of the calls that may run. Where it holds more than eight, a second thread is woken to
-take half of them: useful where calls are long, but for the calls of a small step, a tenth of a microsecond each, it
-doubles the processor time for nothing. Calls that wait on one condition enter it all at once; here four at a time. (Two
-at a time are longer chains, beside which other calls queue: a step of a small mixture took 1.7 times as much.)
-"""
+XLA's CPU runtime keeps a queue of the calls that may run. Where it holds more than eight, a second
+thread is woken to take half of them: useful where calls are long, but for the calls of a small
+step, a tenth of a microsecond each, it doubles the processor time for nothing. Calls that wait on
+one condition enter it all at once; here four at a time. (Two at a time are longer chains, beside
+which other calls queue: a step of a small mixture took 1.7 times as much.)"""
 
 from __future__ import annotations
 
@@ -47,5 +47,7 @@ def after(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
     if jax.default_backend() != "cpu" or not jax.tree.leaves(done):
         return condition
     x = jnp.ravel(jax.tree.leaves(done)[-1])[:1]
-    never = jnp.any((x < 0) & (x > 0))  # XLA does not see that this is false, and so computes x first
+    never = jnp.any(
+        (x < 0) & (x > 0)
+    )  # XLA does not see that this is false, and so computes x first
     return condition & ~never

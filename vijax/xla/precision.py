@@ -13,7 +13,8 @@ enable_x64 = _place.enable_x64
 
 
 def precision_of(arrays: Any) -> contextlib.AbstractContextManager:
-    """The working precision in which arrays were made: float64 where one of them is of it, else as it is now.
+    """The working precision in which arrays were made: float64 where one of them is of it, else as
+    it is now.
 
     >>> import numpy as np, jax.numpy as jnp
     >>> with precision_of([np.zeros(2)]):

@@ -1,10 +1,10 @@
 """JAX's own random numbers, computed in one piece.
 
-On a CPU, `jax.random` runs the rounds of Threefry as a loop; each turn is a dozen tiny calls side by side, too many for
-XLA to leave to one thread. A second thread is woken for them, which costs a small step more than its arithmetic. Every
-function of `jax.random` reads a key of this implementation like any other; it gives the same numbers, bit for bit, from
-rounds that are written out.
-"""
+On a CPU, `jax.random` runs the rounds of Threefry as a loop; each turn is a dozen tiny calls side
+by side, too many for XLA to leave to one thread. A second thread is woken for them, which costs a
+small step more than its arithmetic. Every function of `jax.random` reads a key of this
+implementation like any other; it gives the same numbers, bit for bit, from rounds that are written
+out."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ PLAIN = "threefry2x32"
 
 
 def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
-    """The same key in this implementation, for use within a compiled step. The key stays as it is where that gains
-    nothing: off the CPU, and where it is of another implementation than JAX's usual one.
+    """The same key in this implementation, for use within a compiled step. The key stays as it is
+    where that gains nothing: off the CPU, and where it is of another implementation than JAX's
+    usual one.
 
     >>> key = jax.random.key(1)
     >>> same = jax.random.normal(key, 3) == jax.random.normal(in_one_piece(key), 3)
@@ -56,7 +57,9 @@ def _split(key: UInt32[Array, 2], shape: tuple[int, ...]) -> UInt32[Array, "*sha
 
 def _fold_in(key: UInt32[Array, 2], data: Int[Array, ""] | int) -> UInt32[Array, 2]:
     zero = jnp.zeros((), jnp.uint32)
-    return _once(jnp.stack(threefry2x32(key[0], key[1], zero, jnp.asarray(data).astype(jnp.uint32))))
+    return _once(
+        jnp.stack(threefry2x32(key[0], key[1], zero, jnp.asarray(data).astype(jnp.uint32)))
+    )
 
 
 def _bits(key: UInt32[Array, 2], width: int, shape: tuple[int, ...]) -> UInt[Array, "*shape"]:
@@ -78,7 +81,8 @@ def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]
 
 
 def _once(x: Array) -> Array:
-    """`x`, computed once and not again in each reader: for keys made from keys these would be exponentially many."""
+    """`x`, computed once and not again in each reader: for keys made from keys these would be
+    exponentially many."""
     return lax.optimization_barrier(x)
 
 

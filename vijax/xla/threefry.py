@@ -1,9 +1,9 @@
 """The counter-based generator Threefry-2x32 with 20 rounds (Salmon et al., 2011), written to fuse.
 
-It computes the same function as JAX's own generator. `jax.random.bits` runs it as a separate, rolled loop over arrays
-in memory and throws away half of each pair of words; unrolled inside the consumer it costs several times less
-(`benchmarks/log_gamma.py` prints both), and any element can be redrawn from its index alone.
-"""
+It computes the same function as JAX's own generator. `jax.random.bits` runs it as a separate,
+rolled loop over arrays in memory and throws away half of each pair of words; unrolled inside the
+consumer it costs several times less (`benchmarks/log_gamma.py` prints both), and any element can be
+redrawn from its index alone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-def threefry2x32(key0: Words, key1: Words, x0: Words, x1: Words, xp: Any = jnp) -> tuple[Words, Words]:
-    """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module that computes them."""
+def threefry2x32(
+    key0: Words, key1: Words, x0: Words, x1: Words, xp: Any = jnp
+) -> tuple[Words, Words]:
+    """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module
+    that computes them."""
     return _once(key0, key1, x0, x1) if xp is jnp else _rounds(key0, key1, x0, x1, xp)
 
 
 @jax.jit
 def _once(key0: Words, key1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
-    """The rounds, traced once for each shape, because they are much of what a small step traces. XLA puts them into the
-    consumer all the same."""
+    """The rounds, traced once for each shape, because they are much of what a small step traces.
+    XLA puts them into the consumer all the same."""
     return _rounds(key0, key1, x0, x1, jnp)
 
 

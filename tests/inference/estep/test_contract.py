@@ -18,7 +18,11 @@ def chunk(docs=6, slots=9, topics=11, seed=0):
     rng = np.random.default_rng(seed)
     likelihood = rng.gamma(0.3, size=(docs, slots, topics)) + 1e-5
     likelihood /= likelihood.max(axis=-1, keepdims=True)
-    return jnp.float32(likelihood), jnp.float32(rng.integers(1, 4, size=(docs, slots))), jnp.full(topics, 0.2)
+    return (
+        jnp.float32(likelihood),
+        jnp.float32(rng.integers(1, 4, size=(docs, slots))),
+        jnp.full(topics, 0.2),
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -59,7 +63,9 @@ def test_neighbours_in_the_chunk_change_nothing(name):
     step = ESTEPS[name]
     likelihood, counts, alpha = chunk()
     together = run(step, likelihood, counts, alpha).gamma
-    alone = jnp.concatenate([run(step, likelihood[d : d + 1], counts[d : d + 1], alpha).gamma for d in range(6)])
+    alone = jnp.concatenate(
+        [run(step, likelihood[d : d + 1], counts[d : d + 1], alpha).gamma for d in range(6)]
+    )
     np.testing.assert_allclose(together, alone, rtol=1e-5)
 
 
@@ -87,7 +93,9 @@ def test_runs_under_jit_and_vmap(step):
     many = jax.jit(jax.vmap(lambda p, seed: run(step, p, counts, alpha, seed).gamma))
     stacked = many(jnp.stack([likelihood, likelihood[::-1]]), jnp.arange(2))
     for seed, p in enumerate([likelihood, likelihood[::-1]]):
-        np.testing.assert_allclose(stacked[seed], run(step, p, counts, alpha, seed).gamma, rtol=1e-4)
+        np.testing.assert_allclose(
+            stacked[seed], run(step, p, counts, alpha, seed).gamma, rtol=1e-4
+        )
 
 
 @each_estep
@@ -116,5 +124,9 @@ def test_bad_settings_are_named(make, settings, name):
 
 
 def test_the_registry_has_every_estep_for_mixed_membership():
-    classes = {x for x in vars(estep).values() if isinstance(x, type) and issubclass(x, estep.MixedMembership)}
+    classes = {
+        x
+        for x in vars(estep).values()
+        if isinstance(x, type) and issubclass(x, estep.MixedMembership)
+    }
     assert classes - {estep.MixedMembership} == {type(step) for step in ESTEPS.values()}

@@ -33,7 +33,8 @@ def coupled(order=("w", "z1", "z2")):
 
 
 def messages_and_values(model, estep, num_keys, point):
-    """For each key: the gradient of the bound of one group in the statistics of the globals, and its value."""
+    """For each key: the gradient of the bound of one group in the statistics of the globals, and
+    its value."""
     stats = model.prior({}).stats(point)
     batch = vi.Minibatch(jnp.zeros(1), None)
 
@@ -70,9 +71,12 @@ def entropy(p):
     return -np.sum(p * np.log(p))
 
 
-@pytest.mark.parametrize(("num_sweeps", "burn_in", "num_keys"), [(1, 0, 40_000), (1, 1, 40_000), (5, 0, 10_000)])
+@pytest.mark.parametrize(
+    ("num_sweeps", "burn_in", "num_keys"), [(1, 0, 40_000), (1, 1, 40_000), (5, 0, 10_000)]
+)
 def test_gibbs_after_few_sweeps_follows_the_law_of_the_chain(num_sweeps, burn_in, num_keys):
-    """Message and value against the chain enumerated from its start; the value is below the evidence on average."""
+    """Message and value against the chain enumerated from its start; the value is below the
+    evidence on average."""
     estep = vi.estep.gibbs(num_sweeps, burn_in)
     values, grads = messages_and_values(coupled(), estep, num_keys, {"w": jnp.float32(1.0)})
     product, value = law_of_the_chain(num_sweeps, burn_in)
@@ -83,7 +87,9 @@ def test_gibbs_after_few_sweeps_follows_the_law_of_the_chain(num_sweeps, burn_in
 
 
 def test_gibbs_after_many_sweeps_is_the_expected_product_and_han_s_bound():
-    values, grads = messages_and_values(coupled(), vi.estep.gibbs(2000, 20), 20, {"w": jnp.float32(1.0)})
+    values, grads = messages_and_values(
+        coupled(), vi.estep.gibbs(2000, 20), 20, {"w": jnp.float32(1.0)}
+    )
     erasure = entropy(JOINT) - entropy(JOINT.sum(0)), entropy(JOINT) - entropy(JOINT.sum(1))
     expected = EVIDENCE - entropy(JOINT) + sum(erasure)
     product, value = law_of_the_chain(1, 200)
@@ -96,7 +102,8 @@ def test_gibbs_after_many_sweeps_is_the_expected_product_and_han_s_bound():
 
 
 def test_coordinate_ascent_visits_blocks_in_turn():
-    """One sweep from the start, in the order asked for: the second block sees what the first has become."""
+    """One sweep from the start, in the order asked for: the second block sees what the first has
+    become."""
     sigmoid = lambda x: 1 / (1 + np.exp(-x))
     step = vi.estep.mean_field(max_iters=1)
     for order in (("w", "z1", "z2"), ("w", "z2", "z1")):
@@ -111,27 +118,32 @@ def test_coordinate_ascent_visits_blocks_in_turn():
         np.testing.assert_allclose(local[second].probs, [sigmoid(own[second] + C * p)], rtol=1e-5)
 
 
-# --- the models of the library whose locals are coupled ---------------------------------------------------------------
+# --- the models of the library whose locals are coupled -------------------------------------------
 @functools.cache
 def factorial():
-    """Two chains of two states over two steps, and log p(y, path) of the sixteen joint paths, by the energy itself at
-    one-hot statistics."""
+    """Two chains of two states over two steps, and log p(y, path) of the sixteen joint paths, by
+    the energy itself at one-hot statistics."""
     model = vi.models.factorial_hmm(1, 2, 2)
     point = {
         "initial": jnp.array([[0.6, 0.4], [0.3, 0.7]]),
         "transition": jnp.array([[[0.8, 0.2], [0.3, 0.7]], [[0.5, 0.5], [0.1, 0.9]]]),
-        "contributions": vi.families.CoefficientsPrecision(jnp.array([[1.0, -0.5, 0.8, -0.9]]), jnp.array([1.5])),
+        "contributions": vi.families.CoefficientsPrecision(
+            jnp.array([[1.0, -0.5, 0.8, -0.9]]), jnp.array([1.5])
+        ),
     }
     data = vi.models.pad([np.array([[0.4], [-0.7]])])
     return model, model.prior({}).stats(point), jax.tree.map(jnp.asarray, data)
 
 
 def enumerated(model, stats, group, values):
-    """Gradient of log p(y | globals) in their statistics, as posterior mean of the gradients of all joint values."""
+    """Gradient of log p(y | globals) in their statistics, as posterior mean of the gradients of all
+    joint values."""
     templates = model.queries["energy"].locals(group)
 
     def energy(stats, z):
-        return model.queries["energy"].fn({**stats, **{n: templates[n].stats(z[n]) for n in z}}, group, {})
+        return model.queries["energy"].fn(
+            {**stats, **{n: templates[n].stats(z[n]) for n in z}}, group, {}
+        )
 
     logs, grads = jax.jit(jax.vmap(jax.value_and_grad(energy), (None, 0)))(stats, values)
     logs = np.asarray(logs, np.float64)
@@ -174,7 +186,9 @@ def test_joint_groups_under_gibbs():
         joint=joint,
     )
     y = jnp.array([0.4])
-    every = np.array(np.meshgrid(*[[0.0, 1.0]] * 3, indexing="ij")).reshape(3, -1).astype(np.float32)
+    every = (
+        np.array(np.meshgrid(*[[0.0, 1.0]] * 3, indexing="ij")).reshape(3, -1).astype(np.float32)
+    )
     plain, paired = make(()), make([("u", "v")])
     assert len(paired.queries["energy"].local_blocks) == 2
     stats = plain.prior({}).stats(w)
@@ -183,15 +197,19 @@ def test_joint_groups_under_gibbs():
 
 
 def test_gaussian_locals_under_gibbs():
-    """y = a + b + c + e, all unit normals, at c = 0.5: E[(a + b)] and E[(a + b)^2] given y are those of the joint
-    normal; the energy's gradient in c is y - a - b, in c^2 it is -1 / 2."""
+    """y = a + b + c + e, all unit normals, at c = 0.5: E[(a + b)] and E[(a + b)^2] given y are
+    those of the joint normal; the energy's gradient in c is y - a - b, in c^2 it is -1 / 2."""
 
     def energy(s, y):
         a, b, c = s["a"], s["b"], s["c"]
         squares = y**2 + a.square + b.square + c.square + 2 * a.value * b.value
         cross = -2 * y * (a.value + b.value + c.value) + 2 * c.value * (a.value + b.value)
         prior = -0.5 * (a.square + b.square)
-        return 0.5 * (s["tau"].log - s["tau"].value * (squares + cross)) + prior - 1.5 * jnp.log(2 * jnp.pi)
+        return (
+            0.5 * (s["tau"].log - s["tau"].value * (squares + cross))
+            + prior
+            - 1.5 * jnp.log(2 * jnp.pi)
+        )
 
     unit = vi.Normal.from_mean_variance(0.0, 1.0)
     model = vi.energy_model(

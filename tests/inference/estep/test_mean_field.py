@@ -12,7 +12,11 @@ def documents(seed=0, docs=5, slots=12, topics=7):
     rng = np.random.default_rng(seed)
     likelihood = rng.gamma(0.3, size=(docs, slots, topics)) + 1e-6
     likelihood /= likelihood.max(axis=-1, keepdims=True)
-    return likelihood, rng.integers(1, 6, size=(docs, slots)).astype(float), rng.gamma(1.0, size=topics)
+    return (
+        likelihood,
+        rng.integers(1, 6, size=(docs, slots)).astype(float),
+        rng.gamma(1.0, size=topics),
+    )
 
 
 def reference(likelihood, counts, alpha, max_iters, tol):
@@ -40,9 +44,13 @@ def test_equals_a_plain_loop_over_documents(max_iters, tol):
     likelihood, counts, alpha = documents()
     with jax.enable_x64(True):
         step = estep.mean_field(max_iters, tol)
-        gamma = step.mixed_membership(*map(jnp.asarray, (likelihood, counts, alpha)), jax.random.key(0), 60).gamma
+        gamma = step.mixed_membership(
+            *map(jnp.asarray, (likelihood, counts, alpha)), jax.random.key(0), 60
+        ).gamma
         assert gamma.dtype == jnp.float64
-        expected = [reference(p, c, alpha, max_iters, tol) for p, c in zip(likelihood, counts, strict=True)]
+        expected = [
+            reference(p, c, alpha, max_iters, tol) for p, c in zip(likelihood, counts, strict=True)
+        ]
         np.testing.assert_allclose(gamma, expected, rtol=1e-9)
 
 
@@ -50,7 +58,9 @@ def test_converged_gamma_satisfies_its_own_equation():
     likelihood, counts, alpha = documents(1)
     with jax.enable_x64(True):
         arrays = tuple(map(jnp.asarray, (likelihood, counts, alpha)))
-        gamma = estep.mean_field(20000, 1e-12).mixed_membership(*arrays, jax.random.key(0), 60).gamma
+        gamma = (
+            estep.mean_field(20000, 1e-12).mixed_membership(*arrays, jax.random.key(0), 60).gamma
+        )
         np.testing.assert_allclose(ascend(gamma, *arrays), gamma, atol=1e-8)
 
 
@@ -75,7 +85,8 @@ def test_float32_is_right_to_float32():
 
 
 def marked(topics=4, docs=3, tokens=20.0):
-    """Documents of the words of one topic each, which others hardly have: the last topics' own. All start with few."""
+    """Documents of the words of one topic each, which others hardly have: the last topics' own. All
+    start with few."""
     likelihood = np.full((docs, 1, topics), 1e-4)
     likelihood[np.arange(docs), 0, np.arange(docs) + topics - docs] = 1.0
     return likelihood, np.full((docs, 1), tokens), np.full(topics, 0.01)
@@ -92,7 +103,8 @@ def infer(step, likelihood, counts, alpha, start=None):
 
 @pytest.mark.parametrize("left", range(4))
 def test_a_topic_that_a_document_has_left_comes_back(left):
-    """Wherever it was last: a topic without a token has weight exp digamma(alpha), e^-100 here, and gets none."""
+    """Wherever it was last: a topic without a token has weight exp digamma(alpha), e^-100 here, and
+    gets none."""
     given = marked()
     start = given[2] + 20.0 * np.eye(4)[[left] * 3]
     with jax.enable_x64(True):
@@ -107,7 +119,10 @@ def test_to_go_on_from_nowhere_is_to_begin():
     with jax.enable_x64(True):
         for rounds in (1, 3):
             step = estep.mean_field(rounds, 1e-12)
-            cold, again = infer(step, likelihood, counts, alpha), infer(step, likelihood, counts, alpha, even)
+            cold, again = (
+                infer(step, likelihood, counts, alpha),
+                infer(step, likelihood, counts, alpha, even),
+            )
             np.testing.assert_allclose(again, cold, rtol=1e-10)
 
 

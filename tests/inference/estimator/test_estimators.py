@@ -1,5 +1,5 @@
-"""Laws of every estimator: of a bound linear in the statistics the message is its coefficients; of any bound, for those
-that are unbiased, F^-1 times the gradient of E_q[l], here by quadrature."""
+"""Laws of every estimator: of a bound linear in the statistics the message is its coefficients; of
+any bound, for those that are unbiased, F^-1 times the gradient of E_q[l], here by quadrature."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,9 @@ KEYS = jax.random.split(jax.random.key(0), 40_000)
 def messages(estimator, bound):
     """Draws of the message, (2, draws): of a step of size zero."""
     rule = {"x": estimator}
-    one = lambda key: estimate(rule, ["x"], key, Q, PRIOR, jnp.float32(0.0), lambda s, _: (bound(s), None), {})
+    one = lambda key: estimate(
+        rule, ["x"], key, Q, PRIOR, jnp.float32(0.0), lambda s, _: (bound(s), None), {}
+    )
     return np.array(jax.tree.leaves(jax.jit(jax.vmap(lambda key: one(key).natural))(KEYS)), float)
 
 
@@ -32,7 +34,9 @@ def check(draws, expected):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_of_a_linear_bound_the_message_is_its_coefficients(name):
-    check(messages(ESTIMATORS[name][0], lambda s: 0.7 * s["x"].log - 1.2 * s["x"].value), [0.7, -1.2])
+    check(
+        messages(ESTIMATORS[name][0], lambda s: 0.7 * s["x"].log - 1.2 * s["x"].value), [0.7, -1.2]
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, (_, unbiased) in ESTIMATORS.items() if unbiased])
@@ -47,11 +51,14 @@ def test_of_any_bound_the_message_is_the_natural_gradient(name):
     expected = np.linalg.solve((t * w) @ t.T, t @ (w * ell))
     bound = lambda s: jnp.logaddexp(0.4 + 1.5 * s["x"].log - s["x"].value, -0.5 + 0.2 * s["x"].log)
     check(messages(ESTIMATORS[name][0], bound), expected)
-    assert np.max(np.abs(messages(vi.estimator.mean_field(), bound)[:, 0] - expected)) > 0.02  # it is not linear
+    assert (
+        np.max(np.abs(messages(vi.estimator.mean_field(), bound)[:, 0] - expected)) > 0.02
+    )  # it is not linear
 
 
 def test_the_number_of_draws_is_the_largest_that_any_global_asks_for():
-    """And the bound that is reported their mean: here E of the product of two independent draws' values."""
+    """And the bound that is reported their mean: here E of the product of two independent draws'
+    values."""
     q = vi.Product({"a": Q["x"], "b": Q["x"]})
     rule = {"a": vi.estimator.reparameterised(3), "b": vi.estimator.ssvi_a()}
     seen = []
@@ -64,7 +71,9 @@ def test_the_number_of_draws_is_the_largest_that_any_global_asks_for():
     draws = [q.sample_stats(key) for key in jax.random.split(KEYS[0], 3)]
     expected = np.mean([float(d["a"].value * d["b"].value) for d in draws])
     np.testing.assert_allclose(message.value, expected, rtol=1e-5)
-    np.testing.assert_allclose(message.aux, np.mean([float(d["b"].value) for d in draws]), rtol=1e-5)
+    np.testing.assert_allclose(
+        message.aux, np.mean([float(d["b"].value) for d in draws]), rtol=1e-5
+    )
     np.testing.assert_allclose(
         message.natural["b"].negative_rate, np.mean([float(d["a"].value) for d in draws]), rtol=1e-5
     )
@@ -77,15 +86,21 @@ def test_what_asks_for_no_derivative_needs_none():
         return jax.lax.while_loop(lambda c: c < 10.0, lambda c: c + 1.0, s["x"].value), None
 
     rule = {"x": vi.estimator.score_function(8)}
-    natural = jax.jit(lambda key: estimate(rule, ["x"], key, Q, PRIOR, jnp.float32(0.1), bound, {}).natural)(KEYS[0])
+    natural = jax.jit(
+        lambda key: estimate(rule, ["x"], key, Q, PRIOR, jnp.float32(0.1), bound, {}).natural
+    )(KEYS[0])
     assert np.all(np.isfinite(jax.tree.leaves(natural)))
 
 
 def test_the_registry_has_every_estimator():
-    """`at_point` is what each is of a point; least squares and batch and match are of free variables
-    (tests/models/test_density.py, tests/inference/test_batch_and_match.py), and `langevin` steps of a Markov chain
-    (tests/inference/test_sgrld.py)."""
-    exported = {x for x in vars(vi.estimator).values() if isinstance(x, type) and issubclass(x, vi.estimator.Estimator)}
+    """`at_point` is what each is of a point; least squares and batch and match are of free
+    variables (tests/models/test_density.py, tests/inference/test_batch_and_match.py), and
+    `langevin` steps of a Markov chain (tests/inference/test_sgrld.py)."""
+    exported = {
+        x
+        for x in vars(vi.estimator).values()
+        if isinstance(x, type) and issubclass(x, vi.estimator.Estimator)
+    }
     others = {vi.estimator.Estimator, vi.estimator.at_point, vi.estimator.least_squares}
     others |= {vi.estimator.batch_and_match, vi.estimator.langevin}
     assert exported - others == {type(estimator) for estimator, _ in ESTIMATORS.values()}

@@ -1,4 +1,5 @@
-"""Messages from scores: regressions on few draws; batch and match against the objective that each step minimises."""
+"""Messages from scores: regressions on few draws; batch and match against the objective that each
+step minimises."""
 
 import itertools
 
@@ -37,7 +38,9 @@ def test_of_draws_with_the_moments_of_q_the_message_of_a_normal_target_is_exact(
     said = np.float32(noise), np.float32(slope - noise @ curvature)
     message = vi.estimator.least_squares(dim + 1).message(q, said, np.zeros(dim + 1))
     np.testing.assert_allclose(message.precision_times_mean, slope, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(-2 * message.negative_half_precision, curvature, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        -2 * message.negative_half_precision, curvature, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_few_draws_say_on_average_what_all_say():
@@ -45,7 +48,10 @@ def test_few_draws_say_on_average_what_all_say():
     noise, scores = RNG.normal(size=(5, 6)), RNG.normal(size=(5, 6))
     whole = regression(noise, scores, **FULL)
     for count in (2, 3, 4):
-        some = [regression(noise[list(i)], scores[list(i)], **FULL) for i in itertools.combinations(range(5), count)]
+        some = [
+            regression(noise[list(i)], scores[list(i)], **FULL)
+            for i in itertools.combinations(range(5), count)
+        ]
         slope, curvature = (np.mean([one[i] for one in some], 0) for i in (0, 1))
         np.testing.assert_allclose(slope, whole[0], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(curvature, whole[1], rtol=1e-12, atol=1e-12)
@@ -58,11 +64,14 @@ P = HALF @ HALF.T + 0.2 * np.eye(3)
 
 
 def target(scale=1.0):
-    return vi.density({"x": vi.free(3)}, lambda v: -0.5 * (v["x"] * scale - M) @ P @ (v["x"] * scale - M))
+    return vi.density(
+        {"x": vi.free(3)}, lambda v: -0.5 * (v["x"] * scale - M) @ P @ (v["x"] * scale - M)
+    )
 
 
 def test_a_step_minimises_the_divergence_of_scores():
-    """2 / l KL(q || q') plus the mean of |g - grad log q'(z)|^2 in the metric of S', by a search in float64."""
+    """2 / l KL(q || q') plus the mean of |g - grad log q'(z)|^2 in the metric of S', by a search in
+    float64."""
     rng = np.random.default_rng(1)
     mean, half, weight = rng.normal(size=2), rng.normal(size=(2, 2)), 1.7
     cov = half @ half.T + np.eye(2)
@@ -73,7 +82,12 @@ def test_a_step_minimises_the_divergence_of_scores():
         factor = np.array([[np.exp(v[2]), 0.0], [v[3], np.exp(v[4])]])
         new, gap = factor @ factor.T, mean - v[:2]
         inverse = np.linalg.inv(new)
-        kl = 0.5 * (np.trace(inverse @ cov) + gap @ inverse @ gap - 2 + np.log(np.linalg.det(new) / np.linalg.det(cov)))
+        kl = 0.5 * (
+            np.trace(inverse @ cov)
+            + gap @ inverse @ gap
+            - 2
+            + np.log(np.linalg.det(new) / np.linalg.det(cov))
+        )
         off = scores + (draws - v[:2]) @ inverse
         return np.mean(np.einsum("bi,ij,bj->b", off, new, off)) + 2 / weight * kl
 
@@ -89,9 +103,12 @@ def test_a_step_minimises_the_divergence_of_scores():
         np.testing.assert_allclose(q.cov, factor @ factor.T, atol=1e-4)
 
 
-@pytest.mark.parametrize(("far", "said"), [(2.0, {}), (60.0, {}), (60.0, {"update": vi.update.kl()})])
+@pytest.mark.parametrize(
+    ("far", "said"), [(2.0, {}), (60.0, {}), (60.0, {"update": vi.update.kl()})]
+)
 def test_the_first_step_of_the_row_is_that_of_the_paper(far, said):
-    """Cai et al. 2024, algorithm 1, by hand in NumPy, of the draws at which the density was asked; near and far."""
+    """Cai et al. 2024, algorithm 1, by hand in NumPy, of the draws at which the density was asked;
+    near and far."""
     seen = []
     batch, dim = 5, 2
     scores_at = lambda x: np.array([-(x[0] ** 3) / 50 + 1.0, -3.0 * (x[1] + far) - np.cos(x[1])])
@@ -104,7 +121,9 @@ def test_the_first_step_of_the_row_is_that_of_the_paper(far, said):
     with jax.enable_x64(True):
         alg = vi.bam(vi.density({"x": vi.free(dim)}, log_density), num_samples=batch, **said)
         state = alg.init(KEY)
-        mean, cov = (np.asarray(x) for x in (state.posterior["free"].mean(), state.posterior["free"].cov))
+        mean, cov = (
+            np.asarray(x) for x in (state.posterior["free"].mean(), state.posterior["free"].cov)
+        )
         seen.clear()
         new = jax.block_until_ready(jax.jit(alg.step)(KEY, state, 0.0)[0].posterior["free"])
         draws = np.array(seen)
@@ -126,7 +145,9 @@ def test_no_step_goes_further_than_is_said():
     model = target(30.0)
     state = vi.bam(model).init(KEY)
     moved = lambda **nats: float(
-        jax.jit(vi.bam(model, **nats).step)(KEY, state, 0.0)[0].posterior["free"].kl(state.posterior["free"])
+        jax.jit(vi.bam(model, **nats).step)(KEY, state, 0.0)[0]
+        .posterior["free"]
+        .kl(state.posterior["free"])
     )
     assert 0.1 < moved(nats=0.5) <= 0.5
     assert moved() > 100
@@ -139,7 +160,9 @@ def test_a_normal_target_is_found_in_few_steps(scale):
     cov = np.linalg.inv(P) / scale**2
     sds = np.sqrt(np.diag(cov))
     assert np.all(np.abs(fit.posterior["free"].mean() - M / scale) < 0.02 * sds)
-    np.testing.assert_allclose(fit.posterior["free"].cov / sds / sds[:, None], cov / sds / sds[:, None], atol=0.02)
+    np.testing.assert_allclose(
+        fit.posterior["free"].cov / sds / sds[:, None], cov / sds / sds[:, None], atol=0.02
+    )
 
 
 def test_what_it_cannot_fit_is_refused():

@@ -1,4 +1,5 @@
-"""SSVI's expected message against the gradient of the ELBO, both by quadrature, on a model of two parameters."""
+"""SSVI's expected message against the gradient of the ELBO, both by quadrature, on a model of two
+parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,8 @@ PRIOR = {"shape": 0.9, "rate": 0.4}
 
 
 def local(s):
-    """A bound that is not linear in the statistics of a gamma: a mixture of two Poisson-like terms."""
+    """A bound that is not linear in the statistics of a gamma: a mixture of two Poisson-like
+    terms."""
     return jnp.logaddexp(0.7 + 3 * s.log - s.value, -1.0 + 0.5 * s.log - 0.2 * s.value)
 
 
@@ -30,14 +32,16 @@ def nodes():
 
 
 def ascent_direction(x, w):
-    """F^-1 grad_lambda ELBO: grad E_q[l] = Cov_q(t, l), no derivative of a draw in it; F = Cov_q(t); and the gap
-    between prior and posterior."""
+    """F^-1 grad_lambda ELBO: grad E_q[l] = Cov_q(t, l), no derivative of a draw in it; F =
+    Cov_q(t); and the gap between prior and posterior."""
     t = np.stack([np.log(x), x])
     ell = np.asarray(local(GammaStats(*map(jnp.asarray, t))))
     centred = t - (t @ w)[:, None]
     gradient = centred @ (w * ell)
     fisher = (centred * w) @ centred.T
-    return np.array([PRIOR["shape"] - SHAPE, RATE - PRIOR["rate"]]) + np.linalg.solve(fisher, gradient)
+    return np.array([PRIOR["shape"] - SHAPE, RATE - PRIOR["rate"]]) + np.linalg.solve(
+        fisher, gradient
+    )
 
 
 @pytest.mark.parametrize("control_variate", [True, False])
@@ -46,7 +50,9 @@ def test_expected_message_is_the_gradient_of_the_elbo(monkeypatch, control_varia
         x, w = nodes()
         np.testing.assert_allclose(w.sum(), 1, rtol=1e-12)
         offset = jnp.asarray(np.log(RATE * x) - np.log(SHAPE + 2 / 3))
-        monkeypatch.setattr(gamma, "sample_offset", lambda key, a, shape=(): offset)  # the draws are the nodes
+        monkeypatch.setattr(
+            gamma, "sample_offset", lambda key, a, shape=(): offset
+        )  # the draws are the nodes
         full = lambda shape, rate: vi.Product(
             {"x": vi.Gamma.from_shape_rate(jnp.full(len(x), shape), jnp.full(len(x), rate))}
         )
@@ -54,11 +60,15 @@ def test_expected_message_is_the_gradient_of_the_elbo(monkeypatch, control_varia
         rule = {"x": estimator.ssvi(damping=1.0, control_variate=control_variate)}
         bound = lambda s, theta: (jnp.sum(local(s["x"])), None)
         key = jax.random.key(0)
-        message = jax.jit(lambda q, prior: estimate(rule, ["x"], key, q, prior, 0.0, bound, {}).natural)
+        message = jax.jit(
+            lambda q, prior: estimate(rule, ["x"], key, q, prior, 0.0, bound, {}).natural
+        )
         natural = message(q, prior)
         direction = jax.tree.map(lambda p, m, lam: (p + m - lam) @ w, prior, natural, q)
         rule = {"x": estimator.ssvi_a()}
-        plain = jax.jit(lambda q, prior: estimate(rule, ["x"], key, q, prior, 0.0, bound, {}).natural)(q, prior)
+        plain = jax.jit(
+            lambda q, prior: estimate(rule, ["x"], key, q, prior, 0.0, bound, {}).natural
+        )(q, prior)
         biased = jax.tree.map(lambda p, m, lam: (p + m - lam) @ w, prior, plain, q)
         expected = ascent_direction(x, w)
     np.testing.assert_allclose(jax.tree.leaves(direction), expected, rtol=1e-6)
@@ -69,17 +79,26 @@ PROXIMAL = {"mirror": vi.update.mirror(), "euclidean": vi.update.euclidean()}
 
 
 def stepped(name, size, **choices):
-    """Natural parameters after a step of this beta, of one and the same draw: of SSVI-A, or of SSVI by its choices."""
+    """Natural parameters after a step of this beta, of one and the same draw: of SSVI-A, or of SSVI
+    by its choices."""
     row, prior = vi.ssvi if choices else vi.ssvi_a, vi.Normal.from_mean_variance(0.3, 0.5)
-    said = lambda s, y, key: (y * s["z"].value - jnp.logaddexp(0.0, s["z"].value) - 0.1 * s["z"].square, None)
+    said = lambda s, y, key: (
+        y * s["z"].value - jnp.logaddexp(0.0, s["z"].value) - 0.1 * s["z"].square,
+        None,
+    )
     model = vi.model({"z": prior}, said)
-    alg = row(model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), full_data=True, **choices)
-    return np.array(jax.tree.leaves(jax.jit(alg.step)(KEY, alg.init(KEY), jnp.array([0.4, 1.3]))[0].posterior))
+    alg = row(
+        model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), full_data=True, **choices
+    )
+    return np.array(
+        jax.tree.leaves(jax.jit(alg.step)(KEY, alg.init(KEY), jnp.array([0.4, 1.3]))[0].posterior)
+    )
 
 
 @pytest.mark.parametrize("name", PROXIMAL)
 def test_v_has_no_share_in_steps_of_beta_one_and_more(name):
-    """tau_t = tau (1 - rho_t) lies between 0 and tau: a beta above one leaves nothing of the old posterior."""
+    """tau_t = tau (1 - rho_t) lies between 0 and tau: a beta above one leaves nothing of the old
+    posterior."""
     with jax.enable_x64(True):
         np.testing.assert_allclose(stepped(name, 1.7, damping=1.0), stepped(name, 1.7), rtol=1e-9)
 
@@ -87,6 +106,8 @@ def test_v_has_no_share_in_steps_of_beta_one_and_more(name):
 def test_below_one_the_share_of_v_is_in_proportion_to_the_damping():
     """Of a step that is linear in the message."""
     with jax.enable_x64(True):
-        plain, full, damped = (stepped("euclidean", 0.4, **more) for more in ({}, {"damping": 1.0}, {"damping": 0.3}))
+        plain, full, damped = (
+            stepped("euclidean", 0.4, **more) for more in ({}, {"damping": 1.0}, {"damping": 0.3})
+        )
         assert np.max(np.abs(full - plain)) > 1e-3
         np.testing.assert_allclose(damped - plain, 0.3 * (full - plain), rtol=1e-7)

@@ -1,4 +1,5 @@
-"""Expectations against adaptive quadrature that is told where to look, in float64; estimators against those."""
+"""Expectations against adaptive quadrature that is told where to look, in float64; estimators
+against those."""
 
 import dataclasses
 import functools
@@ -27,7 +28,9 @@ def adaptive(function, m, v, bends):
     )  # SciPy's takes 20 times as long
 
     def piece(a, b):
-        return integrate.quad(lambda z: function(z) * density(z), a, b, epsabs=1e-13, epsrel=1e-11)[0]
+        return integrate.quad(lambda z: function(z) * density(z), a, b, epsabs=1e-13, epsrel=1e-11)[
+            0
+        ]
 
     return sum(piece(a, b) for a, b in itertools.pairwise(cuts))
 
@@ -41,12 +44,16 @@ def test_expectations_agree_with_adaptive_quadrature(name):
     grid = [(y, m, v) for y in row.observations for v in row.variances for m in means(v)]
     y, m, v = map(np.array, zip(*grid, strict=True))
     with jax.enable_x64(True):
-        got = jax.jit(functools.partial(expectation.exact(), row.make()))(*map(jnp.asarray, (y, m, v)), None)
+        got = jax.jit(functools.partial(expectation.exact(), row.make()))(
+            *map(jnp.asarray, (y, m, v)), None
+        )
         got = jax.tree.map(np.asarray, got)
     with np.errstate(over="ignore"):
         for i, (yi, mi, vi) in enumerate(grid):
             for j, field in enumerate(got._fields):
-                expected = adaptive(lambda z, j=j, yi=yi: row.by_hand(yi, z)[j], mi, vi, row.bends(yi))
+                expected = adaptive(
+                    lambda z, j=j, yi=yi: row.by_hand(yi, z)[j], mi, vi, row.bends(yi)
+                )
                 error = abs(got[j][i] - expected) / (1 + abs(expected))
                 assert error < 1e-8, (field, yi, mi, vi, got[j][i], expected)
 
@@ -58,7 +65,9 @@ def test_float32_is_right_to_float32(name):
     v = np.tile(row.variances, len(row.observations))
     m = np.random.default_rng(1).normal(0, 2, len(v))
     call = lambda: jax.jit(functools.partial(expectation.exact(), row.make()))
-    single = call()(jnp.asarray(y, jnp.float32), jnp.asarray(m, jnp.float32), jnp.asarray(v, jnp.float32), None)
+    single = call()(
+        jnp.asarray(y, jnp.float32), jnp.asarray(m, jnp.float32), jnp.asarray(v, jnp.float32), None
+    )
     with jax.enable_x64(True):
         double = call()(jnp.asarray(y, float), jnp.asarray(m), jnp.asarray(v), None)
     for a, b in zip(single, double, strict=True):
@@ -68,7 +77,8 @@ def test_float32_is_right_to_float32(name):
 
 @pytest.mark.parametrize("name", ["bernoulli_probit", "negative_binomial", "student_t"])
 def test_few_equidistant_nodes_do_while_predictors_are_narrow(name):
-    """Beside the composite rule in float64, standard deviations up to the length over which the likelihood bends."""
+    """Beside the composite rule in float64, standard deviations up to the length over which the
+    likelihood bends."""
     row, rng = LIKELIHOODS[name], np.random.default_rng(0)
     y = np.repeat(row.observations, 8)
     m, part = np.float32(rng.normal(0, 4, len(y))), np.linspace(0.01, 0.999, len(y))
@@ -90,7 +100,9 @@ def test_few_equidistant_nodes_do_while_predictors_are_narrow(name):
 
 def test_poisson_closed_form_and_its_limit():
     y, m = jnp.array([0.0, 3.0]), jnp.array([0.2, -1.0])
-    poisson_by_nodes = jax.jit(functools.partial(expectation.quadrature(), likelihood.poisson_log()))
+    poisson_by_nodes = jax.jit(
+        functools.partial(expectation.quadrature(), likelihood.poisson_log())
+    )
     for v in (1e-6, 2.0):
         with jax.enable_x64(True):
             closed = expectation.exact()(likelihood.poisson_log(), y, m, jnp.full(2, v), None)
@@ -109,9 +121,13 @@ def test_the_value_differentiates_to_the_moments():
             moments = estimate(m, v, None)
             return jnp.sum(moments.value), moments
 
-        (dm, dv), moments = jax.tree.map(np.asarray, jax.jit(jax.grad(value, argnums=(0, 1), has_aux=True))(m, v))
+        (dm, dv), moments = jax.tree.map(
+            np.asarray, jax.jit(jax.grad(value, argnums=(0, 1), has_aux=True))(m, v)
+        )
     np.testing.assert_allclose(dm, moments.slope, rtol=1e-9, atol=rounding(moments.slope))
-    np.testing.assert_allclose(2 * dv, moments.curvature, rtol=1e-7, atol=rounding(moments.curvature))
+    np.testing.assert_allclose(
+        2 * dv, moments.curvature, rtol=1e-7, atol=rounding(moments.curvature)
+    )
 
 
 @pytest.mark.parametrize("name", ["bonnet_price", "reparameterised", "score_function"])
@@ -132,7 +148,9 @@ def test_a_likelihood_of_ones_own_needs_no_derivation():
     """It is integrated by nodes, and the built-in one in closed form: they share nothing."""
     liks = (lambda y, z: jax.nn.log_sigmoid(y * z)), likelihood.bernoulli_logit()
     with jax.enable_x64(True):
-        own, built_in = jax.jit(lambda *few: [expectation.exact()(lik, *few, None) for lik in liks])(*_few())
+        own, built_in = jax.jit(
+            lambda *few: [expectation.exact()(lik, *few, None) for lik in liks]
+        )(*_few())
     for a, b in zip(own, built_in, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 

@@ -1,4 +1,5 @@
-"""Softmax expectations: Monte Carlo against a grid, Bohning's bound below it and tight at zero variance."""
+"""Softmax expectations: Monte Carlo against a grid, Bohning's bound below it and tight at zero
+variance."""
 
 import itertools
 
@@ -12,7 +13,10 @@ from vijax.inference import expectation, likelihood
 from vijax.inference.expectation.vector import gaussian_draws
 
 COUNTS = np.array([[2.0, 0.0, 1.0]])
-MEAN, COV = np.array([[0.3, -1.0, 0.5]]), np.array([[[1.0, 0.3, 0.0], [0.3, 0.5, -0.2], [0.0, -0.2, 0.8]]])
+MEAN, COV = (
+    np.array([[0.3, -1.0, 0.5]]),
+    np.array([[[1.0, 0.3, 0.0], [0.3, 0.5, -0.2], [0.0, -0.2, 0.8]]]),
+)
 
 
 def by_grid():
@@ -32,9 +36,15 @@ def by_grid():
 def test_monte_carlo_and_bound_against_a_grid():
     """20,000 draws: six standard errors of terms bounded by the counts."""
     lik = likelihood.softmax(3)
-    args = (jnp.asarray(COUNTS, jnp.float32), jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32))
+    args = (
+        jnp.asarray(COUNTS, jnp.float32),
+        jnp.asarray(MEAN, jnp.float32),
+        jnp.asarray(COV, jnp.float32),
+    )
     value, slope, curvature = by_grid()
-    got = jax.jit(lambda key: expectation.vector_monte_carlo(20_000)(lik, *args, key))(jax.random.key(0))
+    got = jax.jit(lambda key: expectation.vector_monte_carlo(20_000)(lik, *args, key))(
+        jax.random.key(0)
+    )
     np.testing.assert_allclose(got.value[0], value, atol=0.12)
     np.testing.assert_allclose(got.slope[0], slope, atol=0.06)
     np.testing.assert_allclose(got.curvature[0], curvature, atol=0.04)
@@ -48,19 +58,29 @@ def test_monte_carlo_and_bound_against_a_grid():
 
 
 def test_curvature_of_slopes():
-    """Of as few draws as may be exact where l is quadratic; of many the Hessian's, as by the grid; at words of a
-    document the slopes at each draw are those by automatic differentiation."""
+    """Of as few draws as may be exact where l is quadratic; of many the Hessian's, as by the grid;
+    at words of a document the slopes at each draw are those by automatic differentiation."""
     few = expectation.vector_monte_carlo(2, True, True, "slopes")
     shape = np.array([[2.0, 0.4, -0.3], [0.4, 1.0, 0.2], [-0.3, 0.2, 3.0]], np.float32)
-    bowl = likelihood.VectorLikelihood(lambda y, z: -0.5 * (z - y) @ shape @ (z - y), "bowl", lambda y: None)
-    args = (jnp.asarray(COUNTS, jnp.float32), jnp.asarray(MEAN, jnp.float32), jnp.asarray(COV, jnp.float32))
+    bowl = likelihood.VectorLikelihood(
+        lambda y, z: -0.5 * (z - y) @ shape @ (z - y), "bowl", lambda y: None
+    )
+    args = (
+        jnp.asarray(COUNTS, jnp.float32),
+        jnp.asarray(MEAN, jnp.float32),
+        jnp.asarray(COV, jnp.float32),
+    )
     got = few(bowl, *args, jax.random.key(0))
     gap = MEAN[0] - COUNTS[0]
     np.testing.assert_allclose(got.curvature[0], -shape, atol=2e-5)
     np.testing.assert_allclose(got.slope[0], -shape @ gap, rtol=1e-5)
-    np.testing.assert_allclose(got.value[0], -0.5 * (gap @ shape @ gap + np.sum(shape * COV[0])), rtol=1e-5)
+    np.testing.assert_allclose(
+        got.value[0], -0.5 * (gap @ shape @ gap + np.sum(shape * COV[0])), rtol=1e-5
+    )
     many = expectation.vector_monte_carlo(20_000, True, True, "slopes")
-    for made, expected in zip(many(likelihood.softmax(3), *args, jax.random.key(0)), by_grid(), strict=True):
+    for made, expected in zip(
+        many(likelihood.softmax(3), *args, jax.random.key(0)), by_grid(), strict=True
+    ):
         np.testing.assert_allclose(made[0], expected, atol=0.02)
     words = likelihood.softmax_mixture()
     z = np.array([[0.3, -1.0, 0.5], [2.0, 0.1, -3.0]], np.float32)
@@ -74,7 +94,9 @@ def test_curvature_of_slopes():
 def test_matched_draws_have_the_mean_and_covariance_asked_for(pairs):
     """Of fewer pairs than dimensions, orthogonal shifts of length sqrt(K) in the metric of V."""
     factor = np.linalg.cholesky(COV).astype(np.float32)
-    draws = gaussian_draws(jax.random.key(0), jnp.asarray(MEAN, jnp.float32), factor, 2 * pairs, matched=True)
+    draws = gaussian_draws(
+        jax.random.key(0), jnp.asarray(MEAN, jnp.float32), factor, 2 * pairs, matched=True
+    )
     np.testing.assert_allclose(np.mean(draws[0], 0), MEAN[0], atol=1e-6)
     shift = np.asarray(draws[0], np.float64) - MEAN[0]
     if pairs < 3:
@@ -95,7 +117,9 @@ def test_bad_input():
             bound(other, COUNTS, MEAN, COV, None)
     with pytest.raises(ValueError, match="num_samples: expected an even number"):
         expectation.vector_monte_carlo(3, antithetic=True)
-    with pytest.raises(ValueError, match="curvature: expected 'hessians', or draws that are antithetic and matched"):
+    with pytest.raises(
+        ValueError, match="curvature: expected 'hessians', or draws that are antithetic and matched"
+    ):
         expectation.vector_monte_carlo(4, antithetic=True, curvature="slopes")
     with pytest.raises(ValueError, match="curvature: expected 'hessians' or 'slopes'"):
         expectation.vector_monte_carlo(4, curvature="stein")
@@ -122,8 +146,12 @@ def test_mixture_derivatives_in_closed_form_are_those_of_autodiff():
         lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS), jnp.asarray(WORDS))
         z = jnp.asarray(np.random.default_rng(0).normal(size=(7, 3)) * 2)
         value, slope, curvature = lik.averages(y, z)
-        np.testing.assert_allclose(value, jnp.mean(jax.vmap(lambda x: lik.log_prob(y, x))(z)), rtol=1e-12)
-        np.testing.assert_allclose(slope, jnp.mean(jax.vmap(jax.grad(lik.log_prob, 1), (None, 0))(y, z), 0), atol=1e-12)
+        np.testing.assert_allclose(
+            value, jnp.mean(jax.vmap(lambda x: lik.log_prob(y, x))(z)), rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            slope, jnp.mean(jax.vmap(jax.grad(lik.log_prob, 1), (None, 0))(y, z), 0), atol=1e-12
+        )
         hessian = jnp.mean(jax.vmap(jax.hessian(lik.log_prob, 1), (None, 0))(y, z), 0)
         np.testing.assert_allclose(curvature, hessian, atol=1e-12)
 
@@ -139,11 +167,17 @@ def test_mixture_derivatives_in_float32_where_shares_and_words_are_all_but_impos
 
 
 def test_mixture_expectations_against_finite_differences_of_quadrature():
-    """g = dE/dm and Gamma = -2 dE/dV. Bounds lie below E l; the delta method is near it where the variance is small."""
+    """g = dE/dm and Gamma = -2 dE/dV. Bounds lie below E l; the delta method is near it where the
+    variance is small."""
     m, cov, h, eye = MEAN[0], COV[0], 1e-4, np.eye(3)
-    slope = [(mixture_by_grid(m + h * e, cov) - mixture_by_grid(m - h * e, cov)) / (2 * h) for e in eye]
+    slope = [
+        (mixture_by_grid(m + h * e, cov) - mixture_by_grid(m - h * e, cov)) / (2 * h) for e in eye
+    ]
     moves = [[0.5 * h * (np.outer(a, b) + np.outer(b, a)) for b in eye] for a in eye]
-    curvature = [[(mixture_by_grid(m, cov + d) - mixture_by_grid(m, cov - d)) / h for d in row] for row in moves]
+    curvature = [
+        [(mixture_by_grid(m, cov + d) - mixture_by_grid(m, cov - d)) / h for d in row]
+        for row in moves
+    ]
     with jax.enable_x64(True):
         lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS[None]), jnp.asarray(WORDS[None]))
         at = lambda e, v: e(lik, y, jnp.asarray(MEAN), jnp.asarray(v[None]), jax.random.key(0))
@@ -164,7 +198,9 @@ def test_slope_and_curvature_are_derivatives_of_the_value(name):
         lik, y = likelihood.softmax_mixture(), (jnp.asarray(ROWS[None]), jnp.asarray(WORDS[None]))
         estimate = lambda m, v: getattr(expectation, name)()(lik, y, m, v, None)
         got = estimate(jnp.asarray(MEAN), jnp.asarray(COV))
-        by_m, by_v = jax.grad(lambda m, v: estimate(m, v).value[0], (0, 1))(jnp.asarray(MEAN), jnp.asarray(COV))
+        by_m, by_v = jax.grad(lambda m, v: estimate(m, v).value[0], (0, 1))(
+            jnp.asarray(MEAN), jnp.asarray(COV)
+        )
         np.testing.assert_allclose(got.slope, by_m, atol=1e-10)
         if name != "laplace":
             np.testing.assert_allclose(got.curvature, by_v + jnp.swapaxes(by_v, 1, 2), atol=1e-10)

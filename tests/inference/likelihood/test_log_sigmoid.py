@@ -1,4 +1,5 @@
-"""Expectations of log sigma(z) in closed form, against sums of 30 digits that converge geometrically."""
+"""Expectations of log sigma(z) in closed form, against sums of 30 digits that converge
+geometrically."""
 
 import functools
 from fractions import Fraction
@@ -17,8 +18,9 @@ GRID = np.array([(m, v) for m in MEANS for v in VARIANCES])
 
 @functools.cache
 def truth(single):
-    """E l, E l', E l'' at the grid's numbers in float32 or float64, by the trapezoidal rule: sigma has its poles at odd
-    multiples of i pi, so that steps of length h / s in z, h below 0.45, have an error below exp(-2 pi^2 / 0.45)."""
+    """E l, E l', E l'' at the grid's numbers in float32 or float64, by the trapezoidal rule: sigma
+    has its poles at odd multiples of i pi, so that steps of length h / s in z, h below 0.45, have
+    an error below exp(-2 pi^2 / 0.45)."""
     found = []
     for m, v in GRID.astype(np.float32).astype(float) if single else GRID:
         with mp.workdps(30):

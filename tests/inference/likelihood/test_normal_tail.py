@@ -15,7 +15,9 @@ def exact(z):
         z = mp.mpf(float(z))
         beyond = mp.erfc(abs(z) / mp.sqrt(2)) / 2
         phi = mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
-        value, slope = (mp.log(beyond), phi / beyond) if z < 0 else (mp.log1p(-beyond), phi / (1 - beyond))
+        value, slope = (
+            (mp.log(beyond), phi / beyond) if z < 0 else (mp.log1p(-beyond), phi / (1 - beyond))
+        )
         return [float(x) for x in (value, slope, -slope * (slope + z))]
 
 

@@ -1,4 +1,5 @@
-"""Divergences and means of sites in float32 against 40 digits, on smooth kernels: strongly correlated sites."""
+"""Divergences and means of sites in float32 against 40 digits, on smooth kernels: strongly
+correlated sites."""
 
 import functools
 
@@ -16,7 +17,8 @@ JITTERS, WEIGHTS = (1e-2, 1e-4, 1e-6), (1e-3, 1.0, 1e2, 1e4)
 
 @functools.cache
 def case(jitter, weight):
-    """A kernel and two sets of sites, all of them float32 numbers, with precisions about `weight` over the prior's."""
+    """A kernel and two sets of sites, all of them float32 numbers, with precisions about `weight`
+    over the prior's."""
     rng, x = np.random.default_rng(0), np.linspace(0, 1, N)
     kernel = np.float32(np.exp(-0.5 * ((x[:, None] - x) / 0.3) ** 2) + jitter * np.eye(N))
     g = np.float32(weight * rng.gamma(1.0, size=N))
@@ -62,11 +64,16 @@ def test_divergences_are_right_to_what_the_docstring_says(form, jitter):
     for weight in WEIGHTS:
         kernel, sites, others = case(jitter, weight)
         q = posterior(form, kernel, sites)
-        prior, other = q.with_naturals([jnp.zeros(N), jnp.zeros(N)]), q.with_naturals(list(map(jnp.asarray, others)))
+        prior, other = (
+            q.with_naturals([jnp.zeros(N), jnp.zeros(N)]),
+            q.with_naturals(list(map(jnp.asarray, others))),
+        )
         mean, to_prior, to_other = truth(jitter, weight)
         from_prior, from_other, found = facts(q, prior, other)
         assert float(from_prior) == pytest.approx(to_prior, rel=2e-4, abs=1e-8), weight
-        assert float(from_other) == pytest.approx(to_other, rel=2e-2 if weight > 1e2 else 2e-3, abs=1e-6), weight
+        assert float(from_other) == pytest.approx(
+            to_other, rel=2e-2 if weight > 1e2 else 2e-3, abs=1e-6
+        ), weight
         np.testing.assert_allclose(found, mean, atol=2e-3 * np.max(np.abs(mean)))
 
 

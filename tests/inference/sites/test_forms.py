@@ -1,4 +1,5 @@
-"""Every form of a prior against dense NumPy linear algebra, float64; the family of sites against autodiff of its A."""
+"""Every form of a prior against dense NumPy linear algebra, float64; the family of sites against
+autodiff of its A."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,15 @@ K = X @ X.T
 NEW = RNG.normal(size=(3, D)) * (RNG.random((3, D)) < 0.5)
 MIXED = G.copy()
 MIXED[2] = -0.05  # a site of negative precision, inside the domain
-ROWS = [0, 6, 3, 1, 5, 2, 4]  # among them, for the sparse form, a padded one with an entry in column 0
+ROWS = [
+    0,
+    6,
+    3,
+    1,
+    5,
+    2,
+    4,
+]  # among them, for the sparse form, a padded one with an entry in column 0
 
 FORMS = {
     "kernel": lambda: KernelForm(jnp.asarray(K)),
@@ -41,7 +50,12 @@ def dense(g):
     """V = (I + K G)^-1 K, m = V a, log |I + K G|, m' K^-1 m = a' V (I + G K)^-1 a."""
     left = np.linalg.inv(np.eye(N) + K @ np.diag(g))
     cov = left @ K
-    return cov @ A, cov, -np.linalg.slogdet(left)[1], A @ cov @ np.linalg.solve(np.eye(N) + np.diag(g) @ K, A)
+    return (
+        cov @ A,
+        cov,
+        -np.linalg.slogdet(left)[1],
+        A @ cov @ np.linalg.solve(np.eye(N) + np.diag(g) @ K, A),
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,12 +113,15 @@ def test_form_of_a_root_against_dense_algebra(size):
 
 
 def test_sites_are_an_exponential_family():
-    """Mean statistics, Fisher products and KL against autodiff of A, and the solve against the product."""
+    """Mean statistics, Fisher products and KL against autodiff of A, and the solve against the
+    product."""
     with jax.enable_x64(True):
         k = jnp.asarray(K + 0.1 * np.eye(N))
         prior = FeatureForm(jnp.linalg.cholesky(k))
         q = SitePosterior(jnp.asarray(A), jnp.asarray(G), prior)
-        tangent = q.with_naturals([jnp.asarray(RNG.normal(size=N)), jnp.asarray(RNG.normal(size=N))])
+        tangent = q.with_naturals(
+            [jnp.asarray(RNG.normal(size=N)), jnp.asarray(RNG.normal(size=N))]
+        )
         leaves = (q.sites.linear, q.sites.precision)
         log_normalizer = lambda a, g: SitePosterior(a, g, prior).log_normalizer()
         slope = jax.grad(log_normalizer, argnums=(0, 1))(*leaves)
@@ -134,7 +151,9 @@ def test_sites_are_an_exponential_family():
 
 def test_draws_have_the_moments():
     """20,000 draws, six standard errors."""
-    q = SitePosterior(jnp.asarray(A, jnp.float32), jnp.asarray(G, jnp.float32), FeatureForm(jnp.asarray(X)))
+    q = SitePosterior(
+        jnp.asarray(A, jnp.float32), jnp.asarray(G, jnp.float32), FeatureForm(jnp.asarray(X))
+    )
     z = np.asarray(q.sample(jax.random.key(0), (20_000,)))
     mean, cov, *_ = dense(G)
     assert np.all(np.abs(z.mean(0) - mean) < 6 * np.sqrt(np.diag(cov) / len(z)) + 1e-4)

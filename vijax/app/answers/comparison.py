@@ -1,5 +1,5 @@
-"""Comparison of runs on the same held-out data (scores, paired differences, coherence of topics), or by their bounds on
-the training data."""
+"""Comparison of runs on the same held-out data (scores, paired differences, coherence of topics),
+or by their bounds on the training data."""
 
 from __future__ import annotations
 
@@ -42,12 +42,22 @@ class Compared(NamedTuple):
     """A run in a comparison."""
 
     folder: Path  # folder of the run
-    values: tuple[Any, ...]  # its settings that differ between runs, in the order of `Comparison.keys`
-    score: Any  # held-out score; None without one, as for a run that diverged, or whose verdict is not to use it
-    behind: Difference | None  # advantage of the best run; None for the best run itself and for a run without a score
-    coherence: Coherence | None  # NPMI of the topics over the training documents; None for models without topics
+    values: tuple[
+        Any, ...
+    ]  # its settings that differ between runs, in the order of `Comparison.keys`
+    # held-out score; None without one, as for a run that diverged, or whose verdict is not to use
+    # it
+    score: Any
+    behind: (
+        Difference | None
+    )  # advantage of the best run; None for the best run itself and for a run without a score
+    coherence: (
+        Coherence | None
+    )  # NPMI of the topics over the training documents; None for models without topics
     remark: str  # further facts: how it ended, why there is no score
-    agreement: Agreement | None = None  # NMI of the groups that it finds with a column of labels; None without one
+    agreement: Agreement | None = (
+        None  # NMI of the groups that it finds with a column of labels; None without one
+    )
 
 
 class Comparison(NamedTuple):
@@ -56,9 +66,12 @@ class Comparison(NamedTuple):
     keys: tuple[str, ...]  # settings that differ between the runs
     runs: tuple[Compared, ...]  # the runs, in the order in which they were named
     best: int  # the place of the run with the best score
-    training: bool = False  # True where the scores are bounds on the training data, and nothing was held out
+    training: bool = (
+        False  # True where the scores are bounds on the training data, and nothing was held out
+    )
     by: str = ""  # name of the column of labels
-    # the plain alternative, its score, and how much better the best run is; None where there is none
+    # the plain alternative, its score, and how much better the best run is; None where there is
+    # none
     plain: tuple[str, float, Difference] | None = None
 
     @property
@@ -69,26 +82,33 @@ class Comparison(NamedTuple):
     @property
     def as_good(self) -> list[int]:
         """The places of runs that are within two standard errors of the best, the best included."""
-        close = [run.behind and run.behind.mean <= 2 * run.behind.standard_error for run in self.runs]
+        close = [
+            run.behind and run.behind.mean <= 2 * run.behind.standard_error for run in self.runs
+        ]
         return [i for i, is_close in enumerate(close) if i == self.best or is_close]
 
 
-def compare(folders: Sequence[Path], say: Say, data: Data | None = None, by: str = "") -> Comparison:
-    """Scores two runs or more on the held-out data that they share, all with one key, so that documents are cut into
-    the same halves; with `by` the groups that they find are compared with this column of the data too. `data` may have
-    been read already."""
+def compare(
+    folders: Sequence[Path], say: Say, data: Data | None = None, by: str = ""
+) -> Comparison:
+    """Scores two runs or more on the held-out data that they share, all with one key, so that
+    documents are cut into the same halves; with `by` the groups that they find are compared with
+    this column of the data too. `data` may have been read already."""
     configs = [read_run_config(folder) for folder in folders]
-    # Where only some runs have standardised their columns, scores in the units of the data can still be compared.
+    # Where only some runs have standardised their columns, scores in the units of the data can
+    # still be compared.
     scales = {getattr(config.data, SCALED, None) for config in configs} - {None}
     check_same_data(folders, configs if len(scales) > 1 else None)
     read = [data] * len(folders) if data is not None else _read(folders, configs)
     if read[0].test is None:
         raise ConfigError(
-            f"{folders[0]}: nothing was held out, and so there is nothing to compare; set data.held_out, or "
+            f"{folders[0]}: nothing was held out, and so there is nothing to compare; set "
+            "data.held_out, or "
             "compare bounds on the training data: vijax compare --training"
         )
     agreements = [
-        agreement(folder, config, by) if by else None for folder, config in zip(folders, configs, strict=True)
+        agreement(folder, config, by) if by else None
+        for folder, config in zip(folders, configs, strict=True)
     ]
     found = []
     for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
@@ -98,28 +118,43 @@ def compare(folders: Sequence[Path], say: Say, data: Data | None = None, by: str
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
     runs = []
-    for i, (folder, config, (score, coherence, remark)) in enumerate(zip(folders, configs, found, strict=True)):
+    for i, (folder, config, (score, coherence, remark)) in enumerate(
+        zip(folders, configs, found, strict=True)
+    ):
         behind = None if i == best or score is None else paired_difference(scores[best], score)
-        runs.append(Compared(folder, values_of(config, keys), score, behind, coherence, remark, agreements[i]))
+        runs.append(
+            Compared(
+                folder, values_of(config, keys), score, behind, coherence, remark, agreements[i]
+            )
+        )
     return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
 
 
 def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
     plain = plain_of(Seen(None, data, None, None), score)  # type: ignore[arg-type]
-    return None if plain is None else (plain.name, float(plain.score.mean), paired_difference(score, plain.score))
+    return (
+        None
+        if plain is None
+        else (plain.name, float(plain.score.mean), paired_difference(score, plain.score))
+    )
 
 
 def agreement(folder: Path, config: Config, by: str) -> Agreement:
-    """NMI of what a run finds for each document or row with a column of the data: rows without a label are left out."""
+    """NMI of what a run finds for each document or row with a column of the data: rows without a
+    label are left out."""
     (path, _), predicts = results_paths(folder, config), config.listing.predicts
     if not path.is_file():
-        raise ConfigError(f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}")
+        raise ConfigError(
+            f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}"
+        )
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     names = [*map(unquoted, header)]
     if by not in names or predicts not in names:
         columns = ", ".join(beside(names)) or "none"
-        expected = f"a column beside those that {config.listing.name} uses, of a model that finds groups"
+        expected = (
+            f"a column beside those that {config.listing.name} uses, of a model that finds groups"
+        )
         raise ConfigError(f"--by {by}: {path}: expected {expected}; its columns are: {columns}")
     places = names.index(by), names.index(predicts)
     labels, found = zip(*([row[i] for i in places] for row in rows if row[places[0]]), strict=True)
@@ -136,8 +171,8 @@ def ending(folder: Path) -> str:
 
 
 def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
-    """The data of each run. They are the same, except where some runs have standardised them; each is checked against
-    the data that the run began with."""
+    """The data of each run. They are the same, except where some runs have standardised them; each
+    is checked against the data that the run began with."""
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
         scaled = getattr(config.data, SCALED, False)
@@ -146,10 +181,12 @@ def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
 
 
 def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
-    """Raises ConfigError on fewer than two runs, or runs of other data. The data are compared, not their settings: with
-    `configs`, as they were before columns were standardised."""
+    """Raises ConfigError on fewer than two runs, or runs of other data. The data are compared, not
+    their settings: with `configs`, as they were before columns were standardised."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
-        raise ConfigError("vijax compare: expected two different runs or more: vijax compare RUN RUN")
+        raise ConfigError(
+            "vijax compare: expected two different runs or more: vijax compare RUN RUN"
+        )
     found = [_of_data(read_facts(folder)) for folder in folders]
     if configs is not None:
         found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
@@ -159,9 +196,12 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
     for folder, facts in zip(folders, found, strict=True):
         changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
         if changed:
-            known = ", ".join(f"{key}: {_cut(first.get(key))} and {_cut(facts.get(key))}" for key in changed)
+            known = ", ".join(
+                f"{key}: {_cut(first.get(key))} and {_cut(facts.get(key))}" for key in changed
+            )
             raise ConfigError(
-                f"{folders[0]} and {folder} are of other data, on which scores cannot be compared ({known}); fit both "
+                f"{folders[0]} and {folder} are of other data, on which scores cannot be compared "
+                f"({known}); fit both "
                 "to the same data with the same split"
             )
 
@@ -195,7 +235,8 @@ def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
         seen = restore(folder, plan)._replace(key=key_of_scores())
         if not config.listing.has_score(seen.model):
             raise ConfigError(
-                f"{folder}: {config.listing.name} has no held-out score to compare; by its bound on the training data: "
+                f"{folder}: {config.listing.name} has no held-out score to compare; by its bound "
+                "on the training data: "
                 "vijax compare --training"
             )
         try:
@@ -219,13 +260,17 @@ def _coherence(seen: Seen) -> Coherence | None:
 def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
     known = [i for i, score in enumerate(scores) if score is not None]
     if not known:
-        raise ConfigError(f"{folders[0]} and the others have no score: all of them diverged, or are not to be used")
+        raise ConfigError(
+            f"{folders[0]} and the others have no score: all of them diverged, or are not to be "
+            "used"
+        )
     first = scores[known[0]]
     for i in known:
         same = type(scores[i]) is type(first) and np.array_equal(scores[i].parts[1], first.parts[1])
         if not same:
             raise ConfigError(
-                f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and cannot be compared: "
+                f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and "
+                "cannot be compared: "
                 f"{first}; {scores[i]}"
             )
     return max(known, key=lambda i: scores[i].mean)
@@ -236,7 +281,11 @@ def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
     flat = [flatten(config) for config in configs]
     if len({values["model.name"] for values in flat}) > 1:
         return ("model.name",)
-    keys = [key for key in flat[0] if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")]
+    keys = [
+        key
+        for key in flat[0]
+        if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")
+    ]
     return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
 
 
@@ -246,7 +295,7 @@ def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
     return tuple(flat[key] for key in keys)
 
 
-# --- by bounds on the training data ----------------------------------------------------------------------------------
+# --- by bounds on the training data ---------------------------------------------------------------
 POINTS = ("em", "map")
 """Algorithms that find points."""
 
@@ -275,17 +324,25 @@ def training_bound(folder: Path, config: Config) -> TrainingBound:
     curves = metrics.read_curves(folder / "metrics.jsonl")
     finite = np.flatnonzero(np.isfinite(curves.elbo))
     if not len(finite):
-        raise ConfigError(f"{folder}: no step of it has a bound, so that there is nothing to compare")
+        raise ConfigError(
+            f"{folder}: no step of it has a bound, so that there is nothing to compare"
+        )
     return TrainingBound(float(metrics.over_a_pass(curves)[finite[-1]]), config.listing.per)
 
 
 def compare_by_training(folders: Sequence[Path]) -> Comparison:
-    """Compares two runs or more of the same data by their bounds on the training data, where none can be held out."""
+    """Compares two runs or more of the same data by their bounds on the training data, where none
+    can be held out."""
     configs = [read_run_config(folder) for folder in folders]
     check_same_data(folders)
-    found = [training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)]
+    found = [
+        training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)
+    ]
     if len({bound.per for bound in found}) > 1:
-        raise ConfigError(f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not comparable")
+        raise ConfigError(
+            f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not "
+            "comparable"
+        )
     usable = [i for i, folder in enumerate(folders) if ending(folder) != UNUSABLE]
     if not usable:
         raise ConfigError(f"{folders[0]} and the others are not to be used: their verdicts say why")
@@ -296,5 +353,14 @@ def compare_by_training(folders: Sequence[Path]) -> Comparison:
         behind = None if i == best else Difference(found[best].mean - bound.mean, float("nan"))
         # A likelihood at a point is no bound on the evidence.
         remarks = [ending(folder), "point estimates" if config.algorithm.name in POINTS else ""]
-        runs.append(Compared(folder, values_of(config, keys), bound, behind, None, ", ".join(filter(None, remarks))))
+        runs.append(
+            Compared(
+                folder,
+                values_of(config, keys),
+                bound,
+                behind,
+                None,
+                ", ".join(filter(None, remarks)),
+            )
+        )
     return Comparison(keys, tuple(runs), best, training=True)

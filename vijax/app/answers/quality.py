@@ -1,4 +1,5 @@
-"""Remarks on how good a fit is: its held-out score beside that of a plain alternative, its course, its topics."""
+"""Remarks on how good a fit is: its held-out score beside that of a plain alternative, its course,
+its topics."""
 
 from __future__ import annotations
 
@@ -52,8 +53,16 @@ def plain_of(seen: Seen, score: Any) -> Plain | None:
     if train.y is not None:
         name = "the share of each class" if train.classes else "the mean of the target"
         known, y = (train.y > 0, test.y > 0) if train.classes else (train.y, test.y)
-        return _summed(name, test, _log_density(known.astype(float), y.astype(float)), np.ones(len(y)), score)
-    logs = np.stack([_log_density(known, x) for known, x in zip(_in_units(train).T, _in_units(test).T, strict=True)], 1)
+        return _summed(
+            name, test, _log_density(known.astype(float), y.astype(float)), np.ones(len(y)), score
+        )
+    logs = np.stack(
+        [
+            _log_density(known, x)
+            for known, x in zip(_in_units(train).T, _in_units(test).T, strict=True)
+        ],
+        1,
+    )
     known = np.isfinite(test.x)
     if score.per != "entry":
         name = "one component of independent columns"
@@ -61,12 +70,16 @@ def plain_of(seen: Seen, score: Any) -> Plain | None:
         return _summed(name, test, np.nansum(logs, axis=1), np.ones(len(logs)), score)
     if len(score.parts[0]) == score.number:
         return Plain("the mean of each column", RowScore.of(logs[known], "entry"))
-    return _summed("the mean of each column", test, np.where(known, logs, 0.0).sum(1), known.sum(1), score)
+    return _summed(
+        "the mean of each column", test, np.where(known, logs, 0.0).sum(1), known.sum(1), score
+    )
 
 
-def _summed(name: str, table: Any, logs: np.ndarray, sizes: np.ndarray, score: RowScore) -> Plain | None:
-    """An alternative from the log density of each row, added up within groups where a score is of whole groups; None
-    where the score is of other units."""
+def _summed(
+    name: str, table: Any, logs: np.ndarray, sizes: np.ndarray, score: RowScore
+) -> Plain | None:
+    """An alternative from the log density of each row, added up within groups where a score is of
+    whole groups; None where the score is of other units."""
     if len(score.parts[0]) != len(logs):
         logs, sizes = by_sequence(table, logs), by_sequence(table, sizes)
     same = np.array_equal(sizes, score.parts[1])
@@ -89,7 +102,8 @@ def _in_units(table: Any) -> np.ndarray:
 
 
 def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Log density of x under the Bernoulli, Poisson or normal law that known numbers have; NaN where x is missing."""
+    """Log density of x under the Bernoulli, Poisson or normal law that known numbers have; NaN
+    where x is missing."""
     from scipy import stats  # slow to import
 
     known = known[np.isfinite(known)]
@@ -99,37 +113,49 @@ def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.where(x > 0, np.log(chance), np.log1p(-chance)) + 0 * x
     deviation = max(known.std(), 1e-12)
     counts = (known >= 0).all() and (known == np.floor(known)).all()
-    if counts and deviation < max(3.0, 2 * np.sqrt(mean)):  # others are far wider than a Poisson law
+    if counts and deviation < max(
+        3.0, 2 * np.sqrt(mean)
+    ):  # others are far wider than a Poisson law
         return stats.poisson.logpmf(x, mean)
     return stats.norm.logpdf(x, mean, deviation)
 
 
-# --- remarks ---------------------------------------------------------------------------------------------------------
-def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[list[blocks.Block], list[str]]:
-    """A block for the page, and warnings to say: a fit no better than the plain alternative, a score that fell, topics
-    that repeat."""
+# --- remarks --------------------------------------------------------------------------------------
+def quality(
+    seen: Seen, score: Any, curves: Curves, shown: list[Any]
+) -> tuple[list[blocks.Block], list[str]]:
+    """A block for the page, and warnings to say: a fit no better than the plain alternative, a
+    score that fell, topics that repeat."""
     warnings = [*_fell(curves), *_repeated(shown)]
     plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
     if plain is None:
-        return ([blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])] if warnings else []), warnings
+        return (
+            [blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])]
+            if warnings
+            else []
+        ), warnings
     unit = unit_of(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
     said = f"{told(abs(better.mean), least=3)}{error} {unit}"
     if not error:
         warnings = [
-            f"The error of the difference from {plain.name}, {said}, is not known: one group is held out.",
+            f"The error of the difference from {plain.name}, {said}, is not known: one group is "
+            "held out.",
             *warnings,
         ]
     elif not better.mean > 2 * better.standard_error:
         by = _compared(plain.name, better, said)
         warnings = [
-            f"The model predicts held-out data {by}. What it finds may be chance: try a smaller model, more passes or "
+            f"The model predicts held-out data {by}. What it finds may be chance: try a smaller "
+            "model, more passes or "
             "more data, or take it that the data have no such structure.",
             *warnings,
         ]
     times = (
-        f": each {unit.rpartition(' ')[2]} is {np.exp(better.mean):.3g} times as probable" if better.mean < 7 else ""
+        f": each {unit.rpartition(' ')[2]} is {np.exp(better.mean):.3g} times as probable"
+        if better.mean < 7
+        else ""
     )
     note = " ".join(warnings) or f"The model is better than {plain.name} by {said}{times}."
     note += " A nat is a unit of log probability, a factor of 2.72."
@@ -138,8 +164,8 @@ def quality(seen: Seen, score: Any, curves: Curves, shown: list[Any]) -> tuple[l
 
 
 def _compared(name: str, better: Difference, said: str) -> str:
-    """Better or worse than the plain alternative, the difference with its sign, and whether it is more than its
-    errors."""
+    """Better or worse than the plain alternative, the difference with its sign, and whether it is
+    more than its errors."""
     if better.mean == 0:
         return f"no better than {name}: the scores are the same"
     errors = "less" if abs(better.mean) <= 2 * better.standard_error else "more"
@@ -157,8 +183,10 @@ def _fell(curves: Curves) -> list[str]:
     if not scores[best] - scores[-1] > error:
         return []
     return [
-        f"The held-out score fell during the run, from {scores[best]:.3f} after {curves.held_out_epoch[best]:.3g} "
-        f"passes to {scores[-1]:.3f}: the fit learns what is of the training data alone. Try fewer passes "
+        f"The held-out score fell during the run, from {scores[best]:.3f} after "
+        f"{curves.held_out_epoch[best]:.3g} "
+        f"passes to {scores[-1]:.3f}: the fit learns what is of the training data alone. Try "
+        "fewer passes "
         "(fit.num_epochs), a smaller model, or more data."
     ]
 
@@ -173,13 +201,15 @@ def _repeated(shown: list[Any]) -> list[str]:
             same = int((distances.min(axis=1, initial=1.0) < SAME).sum())
             if same:
                 said.append(
-                    f"{same} of {len(used)} topics are nearly the same as another one. Try fewer: model.num_topics."
+                    f"{same} of {len(used)} topics are nearly the same as another one. Try fewer: "
+                    "model.num_topics."
                 )
     return said
 
 
 def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) -> str:
-    """The score of a run on other data, and beside it that of the plain alternative, which the training data say."""
+    """The score of a run on other data, and beside it that of the plain alternative, which the
+    training data say."""
     seen, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
     try:
         is_whole = run.config.listing.needs_rows
@@ -187,5 +217,7 @@ def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) ->
     except ConfigError as error:
         say(f"Note: the score of a plain alternative is left out: {error}")
         return str(score)
-    shown, _ = quality(seen._replace(data=seen.data._replace(train=data.train)), score, NO_CURVES, [])
+    shown, _ = quality(
+        seen._replace(data=seen.data._replace(train=data.train)), score, NO_CURVES, []
+    )
     return f"{score}\n\n{blocks.text(shown)}".rstrip()

@@ -1,5 +1,5 @@
-"""The results of a run row by row: for its own data, in its folder (doc_topics.csv, transformed.csv or nodes.csv); of
-`vijax transform`; and draws, of `vijax predict`."""
+"""The results of a run row by row: for its own data, in its folder (doc_topics.csv, transformed.csv
+or nodes.csv); of `vijax transform`; and draws, of `vijax predict`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, keep_names, read_run_config
 from vijax.app.plan.config import Config
 from vijax.app.rows.predicted import Draws, check_of_steps
-from vijax.app.rows.transformed import Transformed, by_parts, check_new_file, check_transforms, transformed, write_parts
+from vijax.app.rows.transformed import (
+    Transformed,
+    by_parts,
+    check_new_file,
+    check_transforms,
+    transformed,
+    write_parts,
+)
 from vijax.app.settings.progress import Counter, announced
 from vijax.app.settings.typed_toml import ConfigError, check_seed
 from vijax.app.sources.doc_topics import label_again, write_excerpts
@@ -34,14 +41,17 @@ EXCERPTS = "excerpts.json"
 
 
 def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
-    """Writes the file at the end of a run, where the model has results for single rows. An error is said, and does not
-    end the run, which is saved."""
+    """Writes the file at the end of a run, where the model has results for single rows. An error is
+    said, and does not end the run, which is saved."""
     listing = config.listing
     if listing.transform is None:
         return
     if isinstance(seen.data.train, Sampled):
         one = f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
-        say(f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of a file of them: {one}")
+        say(
+            f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of "
+            f"a file of them: {one}"
+        )
         return
     (path, sample), excerpts = results_paths(folder, config), listing.source.excerpts
     is_sample = isinstance(seen.data.train, SampledDocuments)
@@ -52,13 +62,20 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
         command = f"vijax transform {folder} --out {path.stem}.parquet"
         called = listing.source.columns[0] if listing.of_documents else listing.unit
         page = f" The page shows {shown:,} of them, evenly spread." if excerpts else ""
-        say(f"Note: {path.name} is left out, for {number:,} {called}s are many; make it: {command}.{page}")
+        say(
+            f"Note: {path.name} is left out, for {number:,} {called}s are many; make it: "
+            f"{command}.{page}"
+        )
         if excerpts is None:
             return
         path = sample
     try:
         source, train = listing.source, seen.data.train
-        new = new_documents(source.columns, train) if is_sample else source.new(config, seen.data, None, None)
+        new = (
+            new_documents(source.columns, train)
+            if is_sample
+            else source.new(config, seen.data, None, None)
+        )
         if many:
             rows = thinned(len(new.data), SAMPLE)
             beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
@@ -67,11 +84,17 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
         if excerpts is not None and config.page.excerpts:
             write_excerpts(folder / EXCERPTS, excerpts(new.data))
     except Exception as error:
-        say(f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} --out {path.name}")
+        say(
+            f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} "
+            f"--out {path.name}"
+        )
 
 
-def said_of(config: Config, seen: Seen, source: object, column: str | None, say: Say) -> Transformed:
-    """The results for a source, or for the run's own data. Says its notes, and how many rows are done."""
+def said_of(
+    config: Config, seen: Seen, source: object, column: str | None, say: Say
+) -> Transformed:
+    """The results for a source, or for the run's own data. Says its notes, and how many rows are
+    done."""
     new = config.listing.source.new(config, seen.data, source, column)
     if source is not None:
         for note in new.notes:
@@ -87,12 +110,14 @@ def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
 
 
 def _number_of(seen: Seen) -> int:
-    return seen.data.whole.num_documents + (0 if seen.data.test is None else seen.data.test.num_documents)
+    return seen.data.whole.num_documents + (
+        0 if seen.data.test is None else seen.data.test.num_documents
+    )
 
 
 def _written_by_parts(config: Config, seen: Seen, out: Path, say: Say) -> Path:
-    """Writes the results of all documents of a run that are read by parts, in the order of the files, held-out ones
-    among them."""
+    """Writes the results of all documents of a run that are read by parts, in the order of the
+    files, held-out ones among them."""
     told = Counter(say, f"rows of {config.listing.source.results}", _number_of(seen))
     write_parts(out, (part.columns() for part in by_parts(config, seen, told)))
     return out
@@ -111,7 +136,8 @@ def forget_results(folder: Path, config: Config) -> None:
 
 
 def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
-    """Gives topics the names of these lines, in the settings of a run and in its results for documents."""
+    """Gives topics the names of these lines, in the settings of a run and in its results for
+    documents."""
     keep_names(folder, names)
     config = read_run_config(folder)
     for path in results_paths(folder, config):
@@ -119,7 +145,12 @@ def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def transform_run(
-    folder: Path, source: str | None, out: Path | None, column: str | None, training: str | None, say: Say
+    folder: Path,
+    source: str | None,
+    out: Path | None,
+    column: str | None,
+    training: str | None,
+    say: Say,
 ) -> str:
     """The output of `vijax transform`: the name of the file that it has written, or CSV."""
     check_new_file(out)
@@ -137,7 +168,7 @@ def transform_run(
     return found.written_or_csv(out)
 
 
-# --- `vijax predict` -------------------------------------------------------------------------------------------------
+# --- `vijax predict` ------------------------------------------------------------------------------
 class Asked(NamedTuple):
     """The options of `vijax predict`: what is to be drawn."""
 
@@ -150,7 +181,9 @@ class Asked(NamedTuple):
     seed: int = 0
 
 
-def predict_run(folder: Path, asked: Asked, out: Path | None, training: str | None, say: Say) -> str:
+def predict_run(
+    folder: Path, asked: Asked, out: Path | None, training: str | None, say: Say
+) -> str:
     """The output of `vijax predict`: the name of the file that it has written, or CSV."""
     check_new_file(out)
     check_asked(read_run_config(folder).listing, asked)
@@ -167,21 +200,30 @@ def check_asked(listing: Listing, asked: Asked) -> None:
     """Raises a `ConfigError` on options for which nothing can be drawn."""
     if listing.drawing is None:
         raise ConfigError(
-            f"vijax predict draws tables, and {listing.name} has none to draw; what it says of each row or document of "
-            "a file, with intervals where it has them, is written by vijax transform RUN --data FILE"
+            f"vijax predict draws tables, and {listing.name} has none to draw; what it says of "
+            "each row or document of "
+            "a file, with intervals where it has them, is written by vijax transform RUN --data "
+            "FILE"
         )
     for name, other in (("data", "rows"), ("rows", "steps")):
         if getattr(asked, name) is not None and getattr(asked, other) is not None:
             raise ConfigError(f"--{name} and --{other} do not go together; give one of them")
-    for name, number, least in (("rows", asked.rows, 1), ("steps", asked.steps, 1), ("draws", asked.draws, 2)):
+    for name, number, least in (
+        ("rows", asked.rows, 1),
+        ("steps", asked.steps, 1),
+        ("draws", asked.draws, 2),
+    ):
         if number is not None and number < least:
             raise ConfigError(f"--{name}: expected {least} or more, got {number}")
     if not 0 < asked.level < 1:
-        raise ConfigError(f"--level: expected a probability between 0 and 1, got {asked.level:g}; such as 0.95")
+        raise ConfigError(
+            f"--level: expected a probability between 0 and 1, got {asked.level:g}; such as 0.95"
+        )
     check_seed(asked.seed)
     if asked.rows is not None and listing.drawing.of_target:
         raise ConfigError(
-            f"--rows: {listing.name} draws its target given the other columns: name a table of those columns, --data"
+            f"--rows: {listing.name} draws its target given the other columns: name a table of "
+            "those columns, --data"
         )
     if asked.steps is not None:
         check_of_steps(listing)

@@ -46,7 +46,8 @@ class Shares(NamedTuple):
     error: np.ndarray
 
     def columns(self, labels: Mapping[int, str]) -> dict[str, list[Any]]:
-        """A row for each group and topic, with the label of the topic and the ends of the interval of 95 %."""
+        """A row for each group and topic, with the label of the topic and the ends of the interval
+        of 95 %."""
         size = self.share.shape[1]
         wide = np.where(np.isfinite(self.error), 1.96 * self.error, np.nan)
         low, high = np.clip(self.share - wide, 0, 1), np.clip(self.share + wide, 0, 1)
@@ -74,7 +75,8 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
     """The shares of groups of documents.
 
     Args:
-      columns: columns of documents: `words`, `share_0`, `share_1`, ..., and the column that groups them.
+      columns: columns of documents: `words`, `share_0`, `share_1`, ..., and the column that groups
+          them.
       by: name of the grouping column.
       every: for a column of dates, the length of time of a group; None groups equal values.
 
@@ -94,9 +96,17 @@ def shares_by(columns: Mapping[str, Sequence[Any]], by: str, every: Every | None
         raise ConfigError("--by: none of the documents has words that the run knows")
     names, each, words = names[kept], each[kept], words[kept]
     groups, sizes = np.unique(names, return_counts=True)
-    rows = dict(zip(groups.tolist(), np.split(np.argsort(names, kind="stable"), np.cumsum(sizes)[:-1]), strict=True))
+    rows = dict(
+        zip(
+            groups.tolist(),
+            np.split(np.argsort(names, kind="stable"), np.cumsum(sizes)[:-1]),
+            strict=True,
+        )
+    )
     ordered = sorted(rows, key=_order)
-    pairs = [[ratio_estimate(words[r] * x, words[r]) for x in each[r].T] for r in map(rows.get, ordered)]
+    pairs = [
+        [ratio_estimate(words[r] * x, words[r]) for x in each[r].T] for r in map(rows.get, ordered)
+    ]
     share, error = np.moveaxis(np.array(pairs), -1, 0)
     return Shares(tuple(ordered), np.array([len(rows[name]) for name in ordered]), share, error)
 
@@ -110,7 +120,8 @@ def _groups(values: Sequence[Any], by: str, every: Every | None) -> list[str]:
     if days is None:
         got = next((text for text in texts if text and _iso_day(text) is None), "")
         raise ConfigError(
-            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {got!r}; leave --every out, or "
+            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {got!r}; "
+            "leave --every out, or "
             "write the dates so"
         )
     return [day[: LENGTHS[every]] for day in days]
@@ -131,12 +142,17 @@ def shares_of_run(
     config = read_run_config(folder)
     if config.listing.source.results != "doc_topics":
         raise ConfigError(
-            f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax transform {folder}"
+            f"{folder}: a run of {config.listing.name}, which has no topics; see: vijax transform "
+            f"{folder}"
         )
     say_remarks(folder, say)
     if source is not None:
         with config.in_precision():
-            return shares_by(said_of(config, restore_run(folder, config), source, column, say).columns(), by, every)
+            return shares_by(
+                said_of(config, restore_run(folder, config), source, column, say).columns(),
+                by,
+                every,
+            )
     return shares_by(read_doc_topics(results_paths(folder, config)[0]), by, every)
 
 
@@ -145,21 +161,37 @@ CELL = len("  100.0 ± 10.0")
 
 
 def tables(found: Shares, by: str, topics: Sequence[Topic], width: int) -> list[Table]:
-    """The words of topics, and a row for each group: the shares in per cent with their errors. The largest topics are
-    shown, as many as fit into a screen of this width; the last note says what is left out."""
+    """The words of topics, and a row for each group: the shares in per cent with their errors. The
+    largest topics are shown, as many as fit into a screen of this width; the last note says what is
+    left out."""
     groups = [group or "(none)" for group in found.groups]
     room = width - max(map(len, [by, *groups])) - len("    documents")
     shown, left = topics[: max(1, room // CELL)], len(topics) - max(1, room // CELL)
-    cell = lambda share, error: f"{100 * share:.1f}" + (f" ± {100 * error:.1f}" if np.isfinite(error) else "")
+    cell = lambda share, error: (
+        f"{100 * share:.1f}" + (f" ± {100 * error:.1f}" if np.isfinite(error) else "")
+    )
     rows = [
         [group, int(number), *(cell(share[t.number], error[t.number]) for t in shown)]
         for group, number, share, error in zip(groups, *found[1:], strict=True)
     ]
-    short = lambda topic: f"{topic.name}: {' '.join(topic.words[:5])}" if topic.name else " ".join(topic.words[:8])
-    words = Table("Topics, largest first", ["topic", "words"], [[t.number, short(t)[: width - 12]] for t in shown])
+    short = lambda topic: (
+        f"{topic.name}: {' '.join(topic.words[:5])}" if topic.name else " ".join(topic.words[:8])
+    )
+    words = Table(
+        "Topics, largest first",
+        ["topic", "words"],
+        [[t.number, short(t)[: width - 12]] for t in shown],
+    )
     note = "Per cent of the words, ± one standard error over documents."
-    note += f" The {left} smaller topics are left out; --out shares.csv has all." if left > 0 else ""
-    return [words, Table(f"Topics by {by}", [by, "documents", *(f"topic {t.number}" for t in shown)], rows, note)]
+    note += (
+        f" The {left} smaller topics are left out; --out shares.csv has all." if left > 0 else ""
+    )
+    return [
+        words,
+        Table(
+            f"Topics by {by}", [by, "documents", *(f"topic {t.number}" for t in shown)], rows, note
+        ),
+    ]
 
 
 def all_shares(found: Grouped, topics: Sequence[Topic]) -> Table:
@@ -168,7 +200,7 @@ def all_shares(found: Grouped, topics: Sequence[Topic]) -> Table:
     return Table(f"Topics by {found.by}", list(columns), list(zip(*columns.values(), strict=True)))
 
 
-# --- by the columns of a run, for its page ---------------------------------------------------------------------------
+# --- by the columns of a run, for its page --------------------------------------------------------
 FEWEST, MOST_GROUPS = 2, 30
 """A column whose number of different values is in this range makes groups by itself."""
 MOST_TIMES = 60
@@ -198,12 +230,14 @@ def grouped(
     by: Sequence[str] | None = None,
     every: Literal["auto"] | Every = "auto",
 ) -> list[Grouped]:
-    """Topics by columns `beside` the documents: those named in `by`, or the first few with dates or with few values.
-    Dates are grouped by days, months or years; "auto" decides by their number."""
+    """Topics by columns `beside` the documents: those named in `by`, or the first few with dates or
+    with few values. Dates are grouped by days, months or years; "auto" decides by their number."""
     for name in by or ():
         if name not in beside:
             known = ", ".join(map(repr, beside)) or "none"
-            raise ConfigError(f"page.by: expected columns of the documents, got {name!r}; known: {known}")
+            raise ConfigError(
+                f"page.by: expected columns of the documents, got {name!r}; known: {known}"
+            )
     wanted = [name for name in beside if suits(columns[name])][:MOST_COLUMNS] if by is None else by
     return [_by(columns, name, every) for name in wanted]
 
@@ -226,13 +260,15 @@ def suits(values: Sequence[Any]) -> bool:
     different = len({text for text in texts if text})
     if different < FEWEST:
         return False
-    return dates_of(values) is not None or (different <= MOST_GROUPS and 2 * different <= len(texts))
+    return dates_of(values) is not None or (
+        different <= MOST_GROUPS and 2 * different <= len(texts)
+    )
 
 
 def dates_of(values: Sequence[Any]) -> list[str] | None:
-    """The days of a column of dates, in one of the usual ways of writing (of months the first), empty where one is
-    missing or is none, as of one in twenty at most; None for anything else, and where day and month cannot be told
-    apart.
+    """The days of a column of dates, in one of the usual ways of writing (of months the first),
+    empty where one is missing or is none, as of one in twenty at most; None for anything else, and
+    where day and month cannot be told apart.
 
     >>> dates_of(["2024-05-31T08:00", ""]), dates_of(["20240531"]), dates_of(["soon"])
     (['2024-05-31', ''], None, None)
@@ -260,7 +296,8 @@ NO_DAYS = (dates.MONTH, dates.TIME_OF_DAY, dates.WITH_ZONE, dates.COMPACT)
 DAYS = tuple(name for name in dates.FORMATS if name not in NO_DAYS and "quarter" not in name)
 """Ways of writing a day, or a month."""
 TRIED, UNREAD = 50, 0.05
-"""Cells by which a way of writing is tried first, and the share of cells at most that may be no dates."""
+"""Cells by which a way of writing is tried first, and the share of cells at most that may be no
+dates."""
 
 
 def _day(cell: str, name: str) -> str | None:
@@ -278,7 +315,9 @@ def _day(cell: str, name: str) -> str | None:
 def _iso_day(cell: str) -> str | None:
     """The day of an ISO date, in its own time zone."""
     try:
-        return datetime.datetime.fromisoformat(cell).date().isoformat() if cell[4:5] == "-" else None
+        return (
+            datetime.datetime.fromisoformat(cell).date().isoformat() if cell[4:5] == "-" else None
+        )
     except ValueError:
         return None
 
@@ -290,7 +329,9 @@ def are_years(values: Sequence[Any]) -> bool:
     (True, False)
     """
     texts = {str(value).strip() for value in values if value is not None} - {""}
-    return bool(texts) and all(len(text) == 4 and text.isdecimal() and 1000 <= int(text) < 2200 for text in texts)
+    return bool(texts) and all(
+        len(text) == 4 and text.isdecimal() and 1000 <= int(text) < 2200 for text in texts
+    )
 
 
 def stretch_of(days: Sequence[str]) -> Every:

@@ -43,19 +43,31 @@ def score(seen: Seen) -> RowScore:
     x, y = pairs(seen.data.test, seen.settings)
     location, scale, degrees = predictive(seen, x)
     error = np.sqrt(np.mean((y - location) ** 2))
-    remark = f"root mean square error {error:.4g}, R2 {1 - error**2 / max(float(np.var(y)), 1e-300):.3f}"
+    remark = (
+        f"root mean square error {error:.4g}, R2 {1 - error**2 / max(float(np.var(y)), 1e-300):.3f}"
+    )
     return RowScore.of(stats.t.logpdf(y, degrees, location, scale), "row", remark)
 
 
 def describe(seen: Seen) -> list[Block]:
-    """Coefficients with their deviations and relevance, noise, and predictions beside observations."""
-    q, columns = seen.posterior["coefficients"], list(seen.data.names) + ["intercept"] * seen.settings.intercept
+    """Coefficients with their deviations and relevance, noise, and predictions beside
+    observations."""
+    q, columns = (
+        seen.posterior["coefficients"],
+        list(seen.data.names) + ["intercept"] * seen.settings.intercept,
+    )
     shape, rate = float(q.shape), float(q.rate)
     location = np.asarray(q.location, float)
     turn = units_of(seen.data.train).coefficients(seen.settings.intercept)
     mean = turn @ location
     mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
-    cov = turn @ np.linalg.inv(np.asarray(q.strength, np.float64)) @ turn.T * rate / max(shape - 1, 1e-6)
+    cov = (
+        turn
+        @ np.linalg.inv(np.asarray(q.strength, np.float64))
+        @ turn.T
+        * rate
+        / max(shape - 1, 1e-6)
+    )
     prior = np.diag(turn) / np.sqrt(np.asarray(seen.posterior["relevance"].mean(), float))
     x, y = pairs(seen.data.train, seen.settings)
     fitted, by = x @ location, offsets.offset_of(seen.settings)
@@ -65,7 +77,14 @@ def describe(seen: Seen) -> list[Block]:
         *views.coefficients("Coefficients", columns, mean, np.sqrt(np.diag(cov)), scales),
         Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
         Table("Noise", ["", "value"], [["standard deviation", float(deviation)]]),
-        Scatter("Fit", "predicted", f"observed {seen.data.train.target}", fitted + by, y + by, np.zeros(len(y), int)),
+        Scatter(
+            "Fit",
+            "predicted",
+            f"observed {seen.data.train.target}",
+            fitted + by,
+            y + by,
+            np.zeros(len(y), int),
+        ),
     ]
 
 

@@ -1,5 +1,5 @@
-"""Autoencoders on the command line: variational ones, structured ones with a mixture between two networks, and those of
-sequences, with linear dynamics, which may switch, between them."""
+"""Autoencoders on the command line: variational ones, structured ones with a mixture between two
+networks, and those of sequences, with linear dynamics, which may switch, between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from vijax.app.catalogue.parts import networks
 from vijax.app.catalogue.parts.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Curves, Table
-from vijax.app.rows.by_row import RowScore, checked, in_blocks, in_blocks_of_sequences, of_local, sequences
+from vijax.app.rows.by_row import (
+    RowScore,
+    checked,
+    in_blocks,
+    in_blocks_of_sequences,
+    of_local,
+    sequences,
+)
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
@@ -28,7 +35,11 @@ from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
 Settings = model_section(
-    models.vae, "variational autoencoder", without=("bayesian",), latent_dim=10, **networks.own_settings()
+    models.vae,
+    "variational autoencoder",
+    without=("bayesian",),
+    latent_dim=10,
+    **networks.own_settings(),
 )
 
 
@@ -50,7 +61,9 @@ def describe(seen: Seen) -> list[Block]:
     q = seen.fit.locals(x, key=seen.key)["z"]
     mean = np.asarray(q.mean(), float)
     variance = np.asarray(q.variance(), float)
-    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(axis=0)  # to N(0, 1): near zero for an unused latent
+    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(
+        axis=0
+    )  # to N(0, 1): near zero for an unused latent
     used = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in np.argsort(-kl)]
     shown = [
         networks.size_table(seen),
@@ -60,7 +73,11 @@ def describe(seen: Seen) -> list[Block]:
     if seen.settings.image:
         keys = jax.random.split(seen.key, 2)
         rows = [np.asarray(seen.model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
-        shown.append(networks.images(seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."))
+        shown.append(
+            networks.images(
+                seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."
+            )
+        )
     plane = networks.plane_of_latents(mean, classes, seen.data.train.target, names)
     return [*shown, *([plane] if plane else [])]
 
@@ -69,7 +86,7 @@ transform = of_local("z", "latent", networks.arrange)
 LISTING = networks.network_model(Settings, AmortisedAlgorithm, describe, build, transform)
 
 
-# --- structured autoencoders -----------------------------------------------------------------------------------------
+# --- structured autoencoders ----------------------------------------------------------------------
 SHARPNESS = 2.0
 """Added to the encoder's log precision, so that its first answers have weight."""
 WIDE = 10.0
@@ -82,7 +99,9 @@ StructuredSettings = model_section(
     without=("latent",),
     num_components=setting(5, "K, components of the mixture of latents", whole()),
     latent_dim=setting(2, "latent variables of a row", whole()),
-    concentration=setting(1.0, "prior concentration of the weights; below 1 unused components empty", POSITIVE),
+    concentration=setting(
+        1.0, "prior concentration of the weights; below 1 unused components empty", POSITIVE
+    ),
     **networks.own_settings(),
 )
 
@@ -128,17 +147,33 @@ def structured_describe(seen: Seen) -> list[Block]:
     x, _, _ = networks.seen_rows(seen)
     local = seen.fit.locals(x, key=seen.key)
     labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
-    shown: list[Block] = [networks.size_table(seen), _components(seen, labels), networks.rebuilt(seen, x)]
+    shown: list[Block] = [
+        networks.size_table(seen),
+        _components(seen, labels),
+        networks.rebuilt(seen, x),
+    ]
     if seen.settings.image:
         made = [np.asarray(seen.model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
         order = np.argsort(-np.asarray(seen.point("weights"), float))[: networks.NUM_SHOWN]
-        means = [np.asarray(seen.model.decoded(seen.fit, np.asarray(seen.point("components").mean)[order]))]
+        means = [
+            np.asarray(
+                seen.model.decoded(seen.fit, np.asarray(seen.point("components").mean)[order])
+            )
+        ]
         note = "What the decoder makes of their means."
         shown.append(networks.images(seen, "Components as images", [""], means, note))
-        shown.append(networks.images(seen, "New images", [""], made, "What the decoder makes of draws of the mixture."))
+        shown.append(
+            networks.images(
+                seen, "New images", [""], made, "What the decoder makes of draws of the mixture."
+            )
+        )
     if x.shape[1] >= 2:
         points = units_of(seen.data.train).points(x)
-        shown.append(views.scatter("Clusters", points, seen.data.names, labels, note="Rows by their component."))
+        shown.append(
+            views.scatter(
+                "Clusters", points, seen.data.names, labels, note="Rows by their component."
+            )
+        )
     plane = networks.plane_of_latents(latents, labels, "component")
     return [*shown, *([plane] if plane else [])]
 
@@ -151,13 +186,15 @@ def _components(seen: Seen, labels: np.ndarray) -> Table:
     header = ["", "weight", "rows shown", *names, *(f"sd {name}" for name in names)]
     counts = np.bincount(labels, minlength=len(weights))
     order = np.argsort(-weights)
-    rows = [[int(k), float(weights[k]), int(counts[k]), *map(float, (*mean[k], *sd[k]))] for k in order]
+    rows = [
+        [int(k), float(weights[k]), int(counts[k]), *map(float, (*mean[k], *sd[k]))] for k in order
+    ]
     return Table("Components", header, rows, "Of the latents.")
 
 
 def structured_transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The likeliest component of each row, the probabilities of all, and its latent variables with their standard
-    deviations."""
+    """The likeliest component of each row, the probabilities of all, and its latent variables with
+    their standard deviations."""
 
     def read(x: np.ndarray) -> Found:
         local = seen.fit.locals(x, key=seen.key)
@@ -169,11 +206,16 @@ def structured_transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 STRUCTURED = networks.network_model(
-    StructuredSettings, StructuredAlgorithm, structured_describe, structured_build, structured_transform, "component"
+    StructuredSettings,
+    StructuredAlgorithm,
+    structured_describe,
+    structured_build,
+    structured_transform,
+    "component",
 )
 
 
-# --- autoencoders of sequences ---------------------------------------------------------------------------------------
+# --- autoencoders of sequences --------------------------------------------------------------------
 DynamicSettings = model_section(
     models.dynamic_svae,
     "autoencoder of sequences: a linear dynamical system, which may switch, between two networks",
@@ -194,14 +236,17 @@ def dynamic_score(seen: Seen) -> RowScore:
     """A tight bound on log p of each held-out sequence, per step, in the units of the data."""
     table, draws = seen.data.test, seen.settings.test_draws
     y, mask = networks.arrange_sequences(table, seen.settings)
-    bound = np.asarray(seen.model.bound(seen.fit, (y, mask), key=seen.key, num_samples=draws), np.float64)
+    bound = np.asarray(
+        seen.model.bound(seen.fit, (y, mask), key=seen.key, num_samples=draws), np.float64
+    )
     scales = by_sequence(table, log_scales(table)) if networks.is_scaled(seen.settings) else 0.0
     remarks = f"a bound by {draws} importance-weighted draws; {sequences(len(bound))}"
     return RowScore.of(bound - scales, "step", remarks, mask.sum(axis=1))
 
 
 def dynamic_describe(seen: Seen) -> list[Block]:
-    """Networks; laws of motion; the path of the first sequence, what is made of it, and what follows."""
+    """Networks; laws of motion; the path of the first sequence, what is made of it, and what
+    follows."""
     settings, several = seen.settings, seen.settings.num_states > 1
     y, mask = networks.arrange_sequences(seen.data.train, settings)
     local = seen.fit.locals((y, mask), key=seen.key)
@@ -209,13 +254,17 @@ def dynamic_describe(seen: Seen) -> list[Block]:
     axes = [f"path {q + 1}" for q in range(settings.latent_dim)]
     rows = [*(f"{axis}, before" for axis in axes), "constant"]
     states, transitions, dynamics = switching.motion_blocks(seen, axes, rows, paths, False)
-    alone = states._replace(title="Motion", header=["", *states.header[3:]], rows=[["", *states.rows[0][3:]]])
+    alone = states._replace(
+        title="Motion", header=["", *states.header[3:]], rows=[["", *states.rows[0][3:]]]
+    )
     names = seen.data.train.group_names or ("all",)
     shown = [
         networks.size_table(seen),
         *((states, transitions, dynamics) if several else (alone, dynamics)),
         _path(f"Path of sequence {names[0]}", axes, local["x"], int(mask[0].sum())),
-        *_rebuilt_steps(seen, (y, mask), np.asarray(seen.model.decoded(seen.fit, local["x"].mean()), float)),
+        *_rebuilt_steps(
+            seen, (y, mask), np.asarray(seen.model.decoded(seen.fit, local["x"].mean()), float)
+        ),
     ]
     if several:
         shown.append(hmm.strips("Likeliest paths", names, paths))
@@ -227,27 +276,41 @@ def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
     mean, cov = (part[0, :steps] for part in state_space.moments(x))
     sd = state_space.deviations(cov)
     note = "Smoothed, with two sds of what is believed; up to a linear map."
-    return Curves(title, "step", axes, np.arange(steps), mean.T, (mean - 2 * sd).T, (mean + 2 * sd).T, note)
+    return Curves(
+        title, "step", axes, np.arange(steps), mean.T, (mean - 2 * sd).T, (mean + 2 * sd).T, note
+    )
 
 
-def _rebuilt_steps(seen: Seen, data: tuple[np.ndarray, np.ndarray], made: np.ndarray) -> list[Block]:
-    """The decoder's answers to smoothed paths, and what follows: images of the first sequence, or errors by column and
-    forecasts."""
+def _rebuilt_steps(
+    seen: Seen, data: tuple[np.ndarray, np.ndarray], made: np.ndarray
+) -> list[Block]:
+    """The decoder's answers to smoothed paths, and what follows: images of the first sequence, or
+    errors by column and forecasts."""
     y, mask = data
     if seen.settings.image:
         end = int(mask[0].sum())
         steps, own = views.thinned(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
         ahead = np.asarray(seen.fit.forecast(seen.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
-        pairs, note = [y[0, steps], made[0, steps]], "Of the first sequence, and what the decoder makes of its path."
+        pairs, note = (
+            [y[0, steps], made[0, steps]],
+            "Of the first sequence, and what the decoder makes of its path.",
+        )
         return [
             networks.images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note),
-            networks.images(seen, "What follows", [""], [ahead], "Expected images of the next steps."),
+            networks.images(
+                seen, "What follows", [""], [ahead], "Expected images of the next steps."
+            ),
         ]
     known = mask[..., None] & np.isfinite(y)
-    error = [float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])]
+    error = [
+        float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])
+    ]
     spread = [float(np.std(y[..., d][known[..., d]])) for d in range(y.shape[2])]
     units = units_of(seen.data.train).spread
-    rows = [[name, *row] for name, *row in zip(seen.data.names, units(spread), units(error), strict=True)]
+    rows = [
+        [name, *row]
+        for name, *row in zip(seen.data.names, units(spread), units(error), strict=True)
+    ]
     note = "Root mean square difference of a step and what the decoder makes of the smoothed path."
     return [
         Table("Reconstructions", ["", "sd of the data", "error"], rows, note),
@@ -256,8 +319,9 @@ def _rebuilt_steps(seen: Seen, data: tuple[np.ndarray, np.ndarray], made: np.nda
 
 
 def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The expected columns of each step given the whole sequence, also where they are missing; the smoothed path, with
-    its standard deviations; of several laws of motion the likeliest, and the probabilities of all."""
+    """The expected columns of each step given the whole sequence, also where they are missing; the
+    smoothed path, with its standard deviations; of several laws of motion the likeliest, and the
+    probabilities of all."""
 
     def read(data: Any) -> Found:
         local = seen.fit.locals(data, key=seen.key)
@@ -265,7 +329,10 @@ def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
         found = {"expected": np.asarray(seen.model.decoded(seen.fit, mean)), "path": mean}
         found["path_sd"] = state_space.deviations(cov)
         if seen.settings.num_states > 1:
-            found |= {"state": np.asarray(hmm.likeliest_paths(local["z"])), "probability": np.asarray(local["z"].probs)}
+            found |= {
+                "state": np.asarray(hmm.likeliest_paths(local["z"])),
+                "probability": np.asarray(local["z"].probs),
+            }
         return found
 
     data = checked(seen, networks.arrange_sequences(table, seen.settings))
@@ -275,5 +342,10 @@ def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 DYNAMIC = networks.network_model_of_sequences(
-    DynamicSettings, StructuredAlgorithm, dynamic_describe, dynamic_build, dynamic_transform, dynamic_score
+    DynamicSettings,
+    StructuredAlgorithm,
+    dynamic_describe,
+    dynamic_build,
+    dynamic_transform,
+    dynamic_score,
 )

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF009
-"""Log densities on the command line: a Python file of the user defines them (`vijax.app.settings.user_code`)."""
+"""Log densities on the command line: a Python file of the user defines them
+(`vijax.app.settings.user_code`)."""
 
 from __future__ import annotations
 
@@ -39,16 +40,21 @@ class Settings:
 
     name: Literal["density"] = setting("density", "log density of your own, in a Python file")
     file: str | None = setting(
-        None, "Python file with a function model(data) that returns a vijax.density; it is executed. Beside this file"
+        None,
+        "Python file with a function model(data) that returns a vijax.density; it is executed. "
+        "Beside this file",
     )
     sha256: str | None = setting(None, "checksum of that file; unset: as it is when the run begins")
-    target_kind: TargetKind = setting("real", "kind of data.target; binary is -1 and +1 in data['y']")
+    target_kind: TargetKind = setting(
+        "real", "kind of data.target; binary is -1 and +1 in data['y']"
+    )
     num_draws: int = setting(4000, "draws of the posterior for the table of variables", whole(100))
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 def arrange(table: Rows, settings: Settings) -> dict[str, np.ndarray]:
-    """The data that the file's `model` is called with, and its `log_lik` group by group: x, and y and group if any."""
+    """The data that the file's `model` is called with, and its `log_lik` group by group: x, and y
+    and group if any."""
     found = {"x": values(table)}
     if table.y is not None:
         found["y"] = target(table)
@@ -65,18 +71,25 @@ def load(config: Any) -> Data:
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings that a density has no use for, and where no file is named."""
+    """Raises a `ConfigError` on settings that a density has no use for, and where no file is
+    named."""
     origin = entries["model.name"].origin if "model.name" in entries else "settings"
     given = config.data
     if config.model.file is None:
-        raise ConfigError(f'{origin}: model.file: name the Python file of the density, as in model.file = "mine.py"')
+        raise ConfigError(
+            f"{origin}: model.file: name the Python file of the density, as in model.file = "
+            '"mine.py"'
+        )
     if given.group is not None and given.held_out > 0:
         raise ConfigError(
-            f"{origin}: data.group: a density knows the groups of its training rows alone, and so none of them can be "
+            f"{origin}: data.group: a density knows the groups of its training rows alone, and so "
+            "none of them can be "
             "held out; set data.held_out=0"
         )
     if given.hold_out == "entries":
-        raise ConfigError(f'{origin}: data.hold_out: expected "rows" for a density, which reads whole rows')
+        raise ConfigError(
+            f'{origin}: data.hold_out: expected "rows" for a density, which reads whole rows'
+        )
 
 
 def tiles(facts: dict[str, Any]) -> dict[str, str]:
@@ -87,13 +100,15 @@ def tiles(facts: dict[str, Any]) -> dict[str, str]:
 SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 
 
-# --- the model -------------------------------------------------------------------------------------------------------
+# --- the model ------------------------------------------------------------------------------------
 def build(settings: Settings, data: Data) -> Model:
     """The model that the file's function `model` makes of the training data."""
     path = str(settings.file)
     make = getattr(executed(path, settings.sha256, "model.file"), "model", None)
     if not callable(make):
-        raise ConfigError(f"{path}: expected a function model(data) that returns a vijax.density, got none")
+        raise ConfigError(
+            f"{path}: expected a function model(data) that returns a vijax.density, got none"
+        )
     rows = arrange(data.train, settings)
     with telling_where(path):
         model = make(rows)
@@ -101,12 +116,15 @@ def build(settings: Settings, data: Data) -> Model:
         if density is not None:
             _try(density, rows)
     if density is None:
-        raise ConfigError(f"{path}: model: expected it to return a vijax.density, got {type(model).__name__}")
+        raise ConfigError(
+            f"{path}: model: expected it to return a vijax.density, got {type(model).__name__}"
+        )
     return model
 
 
 def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
-    """Traces the density without computing it, so that errors of the file are found, and said to be its own."""
+    """Traces the density without computing it, so that errors of the file are found, and said to be
+    its own."""
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)
     try:
@@ -116,7 +134,7 @@ def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
         raise ValueError(f"expected names that there are ({known}), got {error}") from error
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
     """The verdict; means, deviations and quantiles of every number of the variables."""
     draws = seen.fit.sample(seen.key, seen.settings.num_draws)
@@ -126,9 +144,13 @@ def describe(seen: Seen) -> list[Block]:
     columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
     about = f"Of {seen.settings.num_draws:,} draws of q."
-    note = units_of(seen.data.train).note(first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz"))
+    note = units_of(seen.data.train).note(
+        first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
+    )
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
-    picture = Intervals("Posterior", names[:MOST_ENTRIES], columns[0], columns[1], "Two sds on either side.", 0)
+    picture = Intervals(
+        "Posterior", names[:MOST_ENTRIES], columns[0], columns[1], "Two sds on either side.", 0
+    )
     return [_trust(seen), table, picture]
 
 
@@ -138,23 +160,35 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
     columns = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(dict(draws))[0]:
         name, x = jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf, float)
-        names += [f"{name}[{', '.join(map(str, place))}]" if place else name for place in np.ndindex(*x.shape[1:])]
+        names += [
+            f"{name}[{', '.join(map(str, place))}]" if place else name
+            for place in np.ndindex(*x.shape[1:])
+        ]
         columns.append(x.reshape(len(x), -1))
     return names, np.concatenate(columns, axis=1)
 
 
 def _trust(seen: Seen) -> Table:
-    """The verdict with its numbers: from the report of `auto` or `dadvi`, or judged for a fit by steps, or one that a
-    checkpoint holds."""
+    """The verdict with its numbers: from the report of `auto` or `dadvi`, or judged for a fit by
+    steps, or one that a checkpoint holds."""
     fit = seen.fit
     said: Any = fit.report
     if said is not None:
         modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in said.modes]
-        more = [["modes: log density", ", ".join(modes) or "none"], ["gradients", f"{said.num_gradients:,}"]]
+        more = [
+            ["modes: log density", ", ".join(modes) or "none"],
+            ["gradients", f"{said.num_gradients:,}"],
+        ]
     else:
         rows = read_by(seen.model, arrange(seen.data.train, seen.settings))
         own = fit.judge is not None
-        said = None if fit.status in FAILED else fit.judge.of(fit) if own else of_data(fit, rows, seen.key)
+        said = (
+            None
+            if fit.status in FAILED
+            else fit.judge.of(fit)
+            if own
+            else of_data(fit, rows, seen.key)
+        )
         if said is None:
             return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
         drift = "too few steps" if said.drift is None else str(said.drift)
@@ -167,7 +201,10 @@ def _trust(seen: Seen) -> Table:
         *more,
     ]
     return Table(
-        "Verdict", ["", ""], shown, "" if fit.report is not None else f"Judged on {said.num_draws} draws of q."
+        "Verdict",
+        ["", ""],
+        shown,
+        "" if fit.report is not None else f"Judged on {said.num_draws} draws of q.",
     )
 
 
@@ -180,7 +217,8 @@ LISTING = Listing(
     build=build,
     target=lambda settings: settings.target_kind,
     no_transform="what it predicts is in the Python file alone: draw from it with "
-    "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the draws",
+    "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the "
+    "draws",
     needs_rows=True,
     not_by_parts=NOT_BY_PARTS,
 )

@@ -1,4 +1,5 @@
-"""Factor analysis, probabilistic principal components and matrix factorisation on the command line."""
+"""Factor analysis, probabilistic principal components and matrix factorisation on the command
+line."""
 
 from __future__ import annotations
 
@@ -30,15 +31,17 @@ Settings = model_section(
 )
 
 
-# --- scores ----------------------------------------------------------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries the predictive
-    density given the rest of their rows; in the units of the data."""
+    """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries
+    the predictive density given the rest of their rows; in the units of the data."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
     y = values(seen.data.test)
     loadings, means, variance = _parameters(seen)
-    each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(jnp.asarray(y), loadings, means, variance)
+    each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(
+        jnp.asarray(y), loadings, means, variance
+    )
     return RowScore.of(np.asarray(each) - log_scales(seen.data.test), "row")
 
 
@@ -52,13 +55,19 @@ def _parameters(seen: Seen) -> tuple[Array, Array, Array]:
 
 
 def _log_marginal(
-    y: Float[Array, " D"], loadings: Float[Array, "D K"], means: Float[Array, " D"], variance: Float[Array, " D"]
+    y: Float[Array, " D"],
+    loadings: Float[Array, "D K"],
+    means: Float[Array, " D"],
+    variance: Float[Array, " D"],
 ) -> Float[Array, ""]:
-    """log N(y; m, W W' + Psi) over the known entries of y: a missing entry gets variance 1 and no residual."""
+    """log N(y; m, W W' + Psi) over the known entries of y: a missing entry gets variance 1 and no
+    residual."""
     there = ~jnp.isnan(y)
     residual = jnp.where(there, y - means, 0.0)
     kept = jnp.where(there[:, None], loadings, 0.0)
-    law = LowRankNormal(jnp.zeros_like(residual), 0.5 * jnp.log(jnp.where(there, variance, 1.0)), kept)
+    law = LowRankNormal(
+        jnp.zeros_like(residual), 0.5 * jnp.log(jnp.where(there, variance, 1.0)), kept
+    )
     return law.log_prob(residual) + 0.5 * jnp.sum(~there) * jnp.log(2 * jnp.pi)
 
 
@@ -81,7 +90,7 @@ def predicted(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
     return factors @ loadings.T + means, spread + variance
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
     """Loadings, the share that each factor explains, noise, and rows by their factors."""
     loadings, means, variance = (np.asarray(part, float) for part in _parameters(seen))
@@ -89,25 +98,35 @@ def describe(seen: Seen) -> list[Block]:
     strength = (loadings**2).sum(axis=0)
     order = np.argsort(-strength, kind="stable")
     total = float(strength.sum() + variance.sum())
-    rows: list[list[Any]] = [[names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)]
+    rows: list[list[Any]] = [
+        [names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)
+    ]
     rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
     units = units_of(seen.data.train)
     each = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
     blocks: list[Block] = [
         Table("What factors explain", ["", "variance", "per cent"], rows, units.note()),
-        Heat("Loadings", columns, names, loadings[:, order], units.note("Of each column on each factor.")),
+        Heat(
+            "Loadings",
+            columns,
+            names,
+            loadings[:, order],
+            units.note("Of each column on each factor."),
+        ),
         Table("Columns", ["", "mean", "noise deviation"], list(each)),
     ]
     if loadings.shape[1] > 1:
-        x = np.asarray(seen.fit.locals(values(seen.data.train), key=seen.key)["x"].mean())[:, order[:2]]
+        x = np.asarray(seen.fit.locals(values(seen.data.train), key=seen.key)["x"].mean())[
+            :, order[:2]
+        ]
         note = "The two strongest factors of each row."
         blocks.append(views.scatter("Rows", x, names[:2], np.zeros(len(x), int), note=note))
     return blocks
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns: one noise for all columns is one of one scale, and factors without means are
-    about zero."""
+    """The way to standardise columns: one noise for all columns is one of one scale, and factors
+    without means are about zero."""
     if not settings.intercept:
         return None
     return "together" if settings.noise == "isotropic" else "each"

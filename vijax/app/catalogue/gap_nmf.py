@@ -25,7 +25,9 @@ Settings = model_section(
 
 def score(seen: Seen) -> RowScore:
     """Bound on the log probability of held-out rows."""
-    return RowScore.of(seen.fit.score(values(seen.data.test), key=seen.key).log_densities, "row", "a bound")
+    return RowScore.of(
+        seen.fit.score(values(seen.data.test), key=seen.key).log_densities, "row", "a bound"
+    )
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -34,14 +36,25 @@ def describe(seen: Seen) -> list[Block]:
     explained = gains * dictionary.sum(axis=0)
     share = explained / max(float(explained.sum()), 1e-300)
     order = [int(k) for k in np.argsort(-share, kind="stable") if share[k] > ACTIVE_SHARE]
-    columns, spectra = list(seen.data.names), dictionary / np.maximum(dictionary.sum(axis=0), 1e-300)
+    columns, spectra = (
+        list(seen.data.names),
+        dictionary / np.maximum(dictionary.sum(axis=0), 1e-300),
+    )
     rows = [[k, 100 * float(share[k]), columns[int(spectra[:, k].argmax())]] for k in order]
     title = f"{len(order)} components of {len(gains)} are in use"
     return [
         Table(title, ["", "per cent", "peak"], rows),
-        Heat("Dictionary", [str(k) for k in order], columns, spectra[:, order].T, "What each component consists of."),
+        Heat(
+            "Dictionary",
+            [str(k) for k in order],
+            columns,
+            spectra[:, order].T,
+            "What each component consists of.",
+        ),
     ]
 
 
 transform = of_local("activations", "activation")
-LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, transform=transform, drawing=ROWS)
+LISTING = Listing(
+    Settings, TABLES, EnergyAlgorithm, describe, values, score, transform=transform, drawing=ROWS
+)

@@ -40,7 +40,10 @@ Settings = model_section(
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
     priors=(
         tuple[str, ...],
-        setting((), 'priors in place of the usual ones, as ["x: normal 0 1", "1|g_sigma: half_normal 2"]'),
+        setting(
+            (),
+            'priors in place of the usual ones, as ["x: normal 0 1", "1|g_sigma: half_normal 2"]',
+        ),
     ),
     num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
 )
@@ -63,7 +66,8 @@ class Frame:
       notes: remarks on the way in which the file is written, and on what is modelled.
       schema: what each column was taken for, of rows of training.
       num_dropped: how many rows were left out for a missing cell.
-      places: of rows to predict, the places in `every` of those that lack no cell; None where all are here.
+      places: of rows to predict, the places in `every` of those that lack no cell; None where all
+          are here.
       every: the table of all rows to predict, where some lack a cell.
     """
 
@@ -97,11 +101,11 @@ class Frame:
         return self.num_rows
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = None) -> Frame:
-    """The table of a file; rows to predict (`seen` False) need no response, and words that are levels of training
-    (`schema`) are no missing cells. Names of groups, and columns that the formula does not name, are the exact text of
-    the file."""
+    """The table of a file; rows to predict (`seen` False) need no response, and words that are
+    levels of training (`schema`) are no missing cells. Names of groups, and columns that the
+    formula does not name, are the exact text of the file."""
     own = config.data
     rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
     notes = Notes()
@@ -109,8 +113,11 @@ def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = Non
     is_dropped = own.missing == "drop" or path != own.path
     family = config.model.family
     roles = formula.roles_in(parsed, family is not None and bool(LAWS[family].categories))
-    read = functools.partial(read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes)
-    # What the formula does not read as numbers is exact text; where it reads both there is the text beside the number.
+    read = functools.partial(
+        read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes
+    )
+    # What the formula does not read as numbers is exact text; where it reads both there is the text
+    # beside the number.
     exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
     table = table_of_file(read, exact, roles.numbers)
     if schema is not None:
@@ -119,13 +126,17 @@ def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = Non
 
 
 def _in_memory(config: Any, source: Any, seen: bool = True) -> Frame:
-    """A table in memory, whose rows that lack a cell are left out, or have empty results, as those of a file."""
+    """A table in memory, whose rows that lack a cell are left out, or have empty results, as those
+    of a file."""
     parsed = parse(config.model.formula, "model.formula")
     return _whole_rows(typed_table(source), parsed, seen, "data", True, Notes())
 
 
-def _whole_rows(table: TypedTable, parsed: Any, seen: bool, where: str, is_dropped: bool, notes: Notes) -> Frame:
-    """The rows of a table that lack no cell of the formula. An error where others may not be left out, or are all."""
+def _whole_rows(
+    table: TypedTable, parsed: Any, seen: bool, where: str, is_dropped: bool, notes: Notes
+) -> Frame:
+    """The rows of a table that lack no cell of the formula. An error where others may not be left
+    out, or are all."""
     lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
@@ -150,11 +161,18 @@ def _lacking(table: TypedTable, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: str) -> ValueError:
     """The error of a table of which rows lack a cell of the formula."""
-    places = {name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()}
+    places = {
+        name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()
+    }
     got = " and ".join(f"none of {name!r} in {rows}" for name, rows in places.items())
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
     said = " ".join(said for name in lacking if (said := table.columns[name].said_missing()))
-    return fail(path, "values in all columns of the formula", got, f"{remedy}. {said.rstrip('.')}" if said else remedy)
+    return fail(
+        path,
+        "values in all columns of the formula",
+        got,
+        f"{remedy}. {said.rstrip('.')}" if said else remedy,
+    )
 
 
 def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bool) -> str:
@@ -162,7 +180,9 @@ def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bo
     rows = table.rows_named(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
     counts = ", ".join(f"{name!r} {int(mask.sum()):,}" for name, mask in lacking.items())
     what = "are left out (data.missing)" if seen else "have empty results"
-    return f"Rows that lack a cell of the formula {what}: {rows}. Missing cells by column: {counts}."
+    return (
+        f"Rows that lack a cell of the formula {what}: {rows}. Missing cells by column: {counts}."
+    )
 
 
 def load(config: Any) -> Data:
@@ -171,7 +191,9 @@ def load(config: Any) -> Data:
     order = np.random.default_rng(config.data.split_seed).permutation(frame.num_rows)
     number = round(share * frame.num_rows)
     if share and not 0 < number < frame.num_rows:
-        raise fail(config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0")
+        raise fail(
+            config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0"
+        )
     table = frame.table.rows(np.sort(order[number:]))
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
@@ -183,7 +205,9 @@ def load(config: Any) -> Data:
     try:
         design.rows_of(test)
     except ValueError as error:
-        remedy = "Another data.split_seed divides the rows otherwise; data.held_out=0 holds none out."
+        remedy = (
+            "Another data.split_seed divides the rows otherwise; data.held_out=0 holds none out."
+        )
         raise ConfigError(f"{config.data.path}: of the rows held out: {error} {remedy}") from error
     return Data(train, Frame(test, design.seen(test)[0], train))
 
@@ -192,18 +216,28 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on settings [data] that the formula takes the place of."""
     for name in ("columns", "target", "group", "standardise"):
         if getattr(config.data, name):
-            raise ConfigError(f"{entries[f'data.{name}'].origin}: data.{name}: the formula says it: model.formula")
+            raise ConfigError(
+                f"{entries[f'data.{name}'].origin}: data.{name}: the formula says it: model.formula"
+            )
     if config.data.order:
-        raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of a formula have no order")
+        raise ConfigError(
+            f"{entries['data.order'].origin}: data.order: rows of a formula have no order"
+        )
     if config.data.hold_out == "entries":
-        raise ConfigError(f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula')
+        raise ConfigError(
+            f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula'
+        )
 
 
 def facts(data: Data) -> dict[str, Any]:
     """The sizes of the table."""
     held_out = 0 if data.test is None else data.test.num_rows
     dropped = data.train.num_dropped
-    outline = {"rows": data.train.num_rows, "columns": list(data.train.columns), "held_out": held_out}
+    outline = {
+        "rows": data.train.num_rows,
+        "columns": list(data.train.columns),
+        "held_out": held_out,
+    }
     return {**outline, "dropped": dropped} if dropped else outline
 
 
@@ -225,19 +259,28 @@ def digest(data: Data) -> Iterator[Any]:
         for name, column in frame.table.columns.items():
             values = column.values
             yield name.encode()
-            yield "\n".join(map(str, values)).encode() if values.dtype == object else np.ascontiguousarray(values).data
+            yield (
+                "\n".join(map(str, values)).encode()
+                if values.dtype == object
+                else np.ascontiguousarray(values).data
+            )
 
 
 def described(data: Data) -> str:
     """The table in a line."""
     found = facts(data)
-    return f"{found['rows']:,} rows of {len(found['columns'])} columns, {found['held_out']:,} rows held out"
+    return (
+        f"{found['rows']:,} rows of {len(found['columns'])} columns, {found['held_out']:,} rows "
+        "held out"
+    )
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Rows to predict; all columns are carried through."""
     if column is not None:
-        raise ConfigError("--column: for models of documents; a table must have the columns of the formula")
+        raise ConfigError(
+            "--column: for models of documents; a table must have the columns of the formula"
+        )
     if source is None or isinstance(source, str):
         path = config.data.path if source is None else source
         frame = _read(config, path, seen=False, schema=data.train.schema)
@@ -245,14 +288,21 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         frame = _in_memory(config, source, seen=False)
     every = frame.every or frame.table
     beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
-    return New(frame, {"row": np.arange(len(every)), **beside}, _notes_on(frame, data, config), frame.places)
+    return New(
+        frame,
+        {"row": np.arange(len(every)), **beside},
+        _notes_on(frame, data, config),
+        frame.places,
+    )
 
 
 def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     """Another table with the response, whose rows are scored."""
     check_no_column(column)
     is_path = isinstance(source, str)
-    frame = _read(config, source, schema=data.train.schema) if is_path else _in_memory(config, source)
+    frame = (
+        _read(config, source, schema=data.train.schema) if is_path else _in_memory(config, source)
+    )
     y = of_frame(config.model, data.train).design.seen(frame.table)[0]
     return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 
@@ -260,12 +310,15 @@ def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
 def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
     """Notes on rows to predict: groups that training does not have, splines that go on."""
     rows = of_frame(config.model, data.train).design.rows_of(frame.table)
-    strangers = [f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels]
+    strangers = [
+        f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels
+    ]
     return (*frame.notes, *strangers, *rows.notes)
 
 
 def _keep(folder: Path, data: Data) -> None:
-    """Writes schema.json: the columns that the formula names, what each was taken for, and its levels."""
+    """Writes schema.json: the columns that the formula names, what each was taken for, and its
+    levels."""
     outline = json.dumps(data.train.schema.to_json(), ensure_ascii=False, indent=1)
     write_text(folder / SCHEMA, outline + "\n")
 
@@ -286,7 +339,7 @@ SOURCE = TABLES._replace(
 )
 
 
-# --- the model -------------------------------------------------------------------------------------------------------
+# --- the model ------------------------------------------------------------------------------------
 def of_frame(settings: Any, frame: Frame) -> Glmm:
     """The model of a table."""
     return _remembered(settings, _ByIdentity(frame), jnp.result_type(float))
@@ -307,7 +360,13 @@ class _ByIdentity:
 def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
     priors = _priors(settings.priors)
     try:
-        return glmm(settings.formula, of.frame.table, weights=settings.weights, priors=priors, **given(settings))
+        return glmm(
+            settings.formula,
+            of.frame.table,
+            weights=settings.weights,
+            priors=priors,
+            **given(settings),
+        )
     except ValueError as error:
         if not str(error).startswith("priors: "):
             raise
@@ -315,7 +374,8 @@ def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
 
 
 def _priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as those of interactions have.
+    """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as those of
+    interactions have.
 
     >>> _priors(["x:z: normal 0 1"])
     {'x:z': ('normal', 0.0, 1.0)}
@@ -327,7 +387,9 @@ def _priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
             kind, *numbers = law.split()
             found[name.strip()] = (kind, *map(float, numbers))
         except ValueError as error:
-            raise ConfigError(f'model.priors: expected lines such as "x: normal 0 1", got {line!r}') from error
+            raise ConfigError(
+                f'model.priors: expected lines such as "x: normal 0 1", got {line!r}'
+            ) from error
     return found
 
 
@@ -355,23 +417,47 @@ def describe(seen: Seen) -> list[Block]:
     of = [(name, draws.named[name]) for name in model.names]
     rows = [[name, float(x.mean()), float(x.std(ddof=1)), *quantiles(x)] for name, x in of]
     what = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
-    note = f"Of {seen.settings.num_draws:,} draws of q. {what} {modelled.sentence(model.design, model.law)}"
+    note = (
+        f"Of {seen.settings.num_draws:,} draws of q. {what} "
+        f"{modelled.sentence(model.design, model.law)}"
+    )
     blocks: list[Block] = [
         Table("Verdict", ["", ""], [["verdict", seen.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
     ]
     if model.law.link != "identity" and (found := coefficients.ratios(model, draws)):
         base = model.design.levels[0] if model.design.against else ""
-        title, note = coefficients.ratios_of(model.law, base), "For one more of the column, all else equal."
-        blocks.append(Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
+        title, note = (
+            coefficients.ratios_of(model.law, base),
+            "For one more of the column, all else equal.",
+        )
+        blocks.append(
+            Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note)
+        )
     if found := coefficients.standardised(model, draws):
-        note = "For one sd of the column; in sds of the response." if model.law.link == "identity" else FOR_ONE_SD
-        blocks.append(Table("Standardised effects", ENDS, [[name, *quantiles(x)] for name, x in found.items()], note))
+        note = (
+            "For one sd of the column; in sds of the response."
+            if model.law.link == "identity"
+            else FOR_ONE_SD
+        )
+        blocks.append(
+            Table(
+                "Standardised effects",
+                ENDS,
+                [[name, *quantiles(x)] for name, x in found.items()],
+                note,
+            )
+        )
     for factor in model.design.factors:
         u, names = draws.effects[factor.name], list(factor.levels)
-        labels = [(label, level) for level in model.design.against or (None,) for label in factor.labels]
+        labels = [
+            (label, level) for level in model.design.against or (None,) for label in factor.labels
+        ]
         for i, (label, level) in enumerate(labels):
-            title = f"{formula.at_level('Intercept' if label == '1' else label, level)}, by {factor.name}"
+            title = (
+                f"{formula.at_level('Intercept' if label == '1' else label, level)}, by "
+                f"{factor.name}"
+            )
             blocks += _by_group(title, names, u[:, :, i])
     return blocks
 
@@ -382,21 +468,30 @@ def _by_group(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
     if len(names) <= MOST_DRAWN:
         return [Intervals(title, names, mean, sd, "Bars reach two sds.", MOST_PRINTED)]
     ends = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
-    rows = [[name, *map(float, numbers)] for name, *numbers in zip(names, mean, sd, *ends, strict=True)]
-    return [Table(title, ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, "All groups, in their order.")]
+    rows = [
+        [name, *map(float, numbers)] for name, *numbers in zip(names, mean, sd, *ends, strict=True)
+    ]
+    return [
+        Table(title, ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, "All groups, in their order.")
+    ]
 
 
 def transform(seen: Seen, frame: Frame, tell: Tell) -> Found:
-    """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories the number of the
-    likeliest one, and the probability of each by its name."""
+    """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories
+    the number of the likeliest one, and the probability of each by its name."""
     model = of_frame(seen.settings, seen.data.train)
     found = model.predict(seen.fit, frame.table, key=seen.key, num_draws=seen.settings.num_draws)
     tell(frame.num_rows)
     levels = model.design.levels
     if not levels:
-        return {name: getattr(found, name) for name in ("mean", "sd", "low", "high", "lowest", "highest")}
+        return {
+            name: getattr(found, name)
+            for name in ("mean", "sd", "low", "high", "lowest", "highest")
+        }
     named = {"mean": found.mean, "low": found.low, "high": found.high}
-    own = {f"{name}[{level}]": x[:, i] for name, x in named.items() for i, level in enumerate(levels)}
+    own = {
+        f"{name}[{level}]": x[:, i] for name, x in named.items() for i, level in enumerate(levels)
+    }
     likeliest = found.mean.argmax(1).astype(float)
     ends = {} if found.lowest is None else {"lowest": found.lowest, "highest": found.highest}
     return {"mean": likeliest, **own, **ends}

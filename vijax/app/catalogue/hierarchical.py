@@ -56,7 +56,9 @@ def score(seen: Seen) -> RowScore:
     """Bound on the log density of held-out groups, per row."""
     data = grouped(seen.data.test, seen.settings)
     sizes = data[2].sum(axis=1)
-    return RowScore.of(bounds(seen.fit, data, seen.key), "row", f"a bound; {len(sizes)} groups", sizes)
+    return RowScore.of(
+        bounds(seen.fit, data, seen.key), "row", f"a bound; {len(sizes)} groups", sizes
+    )
 
 
 def describe(seen: Seen) -> list[Block]:
@@ -68,16 +70,25 @@ def describe(seen: Seen) -> list[Block]:
     mean, deviation = turn @ centre, _deviations(turn, cov)
     mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
-    value, spread = np.asarray(q.mean(), float) @ turn.T, _deviations(turn, np.asarray(q.cov, float))
+    value, spread = (
+        np.asarray(q.mean(), float) @ turn.T,
+        _deviations(turn, np.asarray(q.cov, float)),
+    )
     value[:, len(seen.data.names) :] += offsets.offset_of(seen.settings)
     names = list(train.group_names or ("all",))
-    law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(seen.settings.response.name, "")
+    law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(
+        seen.settings.response.name, ""
+    )
     of = views.modelled(law, train.target, train.classes)
     rows = list(zip(columns, mean, deviation, strict=True))
-    blocks: list[Block] = [Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")]
+    blocks: list[Block] = [
+        Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")
+    ]
     for d, column in enumerate(columns):
         title = f"{column}, by {train.group or 'group'}"
-        blocks.append(Intervals(title, names, value[:, d], spread[:, d], f"On the {of}. {BARS}", MOST_TOLD))
+        blocks.append(
+            Intervals(title, names, value[:, d], spread[:, d], f"On the {of}. {BARS}", MOST_TOLD)
+        )
     return blocks
 
 
@@ -90,32 +101,43 @@ def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the coefficients of a group of which nothing is known."""
     point = seen.point("population")
     precision = np.asarray(point.precision, float)
-    cov = covariance_of(precision) if precision.ndim == 2 else np.diag(1 / np.maximum(precision, 1e-30))
+    cov = (
+        covariance_of(precision)
+        if precision.ndim == 2
+        else np.diag(1 / np.maximum(precision, 1e-30))
+    )
     return np.asarray(point.mean, float), cov
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """Predictions of rows by the coefficients of their group (for a group that training has not seen, by those of the
-    population), with intervals; see `vijax.app.catalogue.predictors.predictions`."""
+    """Predictions of rows by the coefficients of their group (for a group that training has not
+    seen, by those of the population), with intervals; see
+    `vijax.app.catalogue.predictors.predictions`."""
     train = seen.data.train
     q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
     mean, cov = _law_of_groups(seen)
     means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
     covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
     linear, classes = seen.settings.response.name == "linear", train.classes
-    law = likelihood.gaussian(1 / float(seen.point("noise"))) if linear else LAWS[seen.settings.response.name]()
+    law = (
+        likelihood.gaussian(1 / float(seen.point("noise")))
+        if linear
+        else LAWS[seen.settings.response.name]()
+    )
 
     def read(data: Any) -> Found:
         x, group = data
         m = np.einsum("nd,nd->n", x, means[group])
-        return predictions(law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes)
+        return predictions(
+            law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes
+        )
 
     groups = np.minimum(group_numbers(train, table), len(means) - 1)
     found = in_blocks(read, (design(table, seen.settings), groups), tell, PREDICTED)
     return found if classes is not None else offsets.moved(found, seen.settings)
 
 
-# --- draws -----------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
     """The place of each row's group among the groups of training; new groups come after these."""
     if train.groups is None:
@@ -126,7 +148,8 @@ def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
 
 
 def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
-    """Targets: rows of groups seen in training by their own coefficients, others by coefficients of the population."""
+    """Targets: rows of groups seen in training by their own coefficients, others by coefficients of
+    the population."""
     del groups  # each row says which
     keys = jax.random.split(key, 4)
     group, train = group_numbers(seen.data.train, table), seen.data.train
@@ -136,7 +159,9 @@ def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any)
     number = max(int(group.max()) + 1 - known.shape[1], 0)
     others = _of_population(sampled["population"], num_draws, number, keys[2])
     coefficients = jnp.concatenate([known, others], axis=1)[:, group]
-    mean = jnp.einsum("nd,snd->sn", jnp.asarray(design(table, seen.settings)), coefficients, precision="highest")
+    mean = jnp.einsum(
+        "nd,snd->sn", jnp.asarray(design(table, seen.settings)), coefficients, precision="highest"
+    )
     if seen.settings.response.name == "linear":
         noise = jax.random.normal(keys[3], mean.shape, mean.dtype)
         drawn = mean + noise / jnp.sqrt(sampled["noise"])[:, None]
@@ -146,10 +171,16 @@ def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any)
     return np.asarray(drawn)[..., None]
 
 
-def _of_population(people: Any, num_draws: int, number: int, key: PRNGKeyArray) -> Float[Array, "draws J D"]:
+def _of_population(
+    people: Any, num_draws: int, number: int, key: PRNGKeyArray
+) -> Float[Array, "draws J D"]:
     """Coefficients of so many groups of which nothing is known."""
     full = people.precision.ndim == 3
-    factor = jnp.linalg.cholesky(people.precision) if full else jax.vmap(jnp.diag)(jnp.sqrt(people.precision))
+    factor = (
+        jnp.linalg.cholesky(people.precision)
+        if full
+        else jax.vmap(jnp.diag)(jnp.sqrt(people.precision))
+    )
     keys = jax.random.split(key, (num_draws, number))
     of_draw = lambda mean, factor, keys: jax.vmap(lambda key: normal_draw(key, mean, factor))(keys)
     return jax.vmap(of_draw)(people.mean, factor, keys)
@@ -171,5 +202,7 @@ LISTING = Listing(
     predicts="prediction",
     drawing=Drawing(draw, of_target=True),
     needs_rows=True,
-    build=lambda settings, data: chosen(settings.response, len(data.names) + settings.intercept, **given(settings)),
+    build=lambda settings, data: chosen(
+        settings.response, len(data.names) + settings.intercept, **given(settings)
+    ),
 )

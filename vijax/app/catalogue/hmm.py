@@ -14,7 +14,14 @@ from vijax.app.catalogue.parts.emissions import EmissionConfig
 from vijax.app.catalogue.parts.widened import deviations_of_rows
 from vijax.app.drawing.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.drawing.cuts import first_of
-from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
+from vijax.app.rows.by_row import (
+    SEQUENCES,
+    RowScore,
+    bounds,
+    checked,
+    in_blocks_of_sequences,
+    sequences,
+)
 from vijax.app.rows.forecasts import forecasts, longest_of_first
 from vijax.app.rows.times import times_of
 from vijax.app.settings.options import built, model_section
@@ -29,7 +36,9 @@ MOST_SHOWN = 12
 """Sequences whose states are drawn: of one chain, of each of several."""
 MOST_STEPS, MOST_COLUMNS = 400, 4
 """Steps and columns of the one sequence that is drawn with its columns."""
-STAYING = "From the state of the row to that of the column; staying, on the diagonal, has no colour."
+STAYING = (
+    "From the state of the row to that of the column; staying, on the diagonal, has no colour."
+)
 
 Settings = model_section(
     models.hmm,
@@ -42,11 +51,16 @@ Settings = model_section(
 
 def build(settings: Any, data: Data) -> Any:
     """The model."""
-    return built(settings, data, emission=emissions.make(settings.emission, settings.num_states, len(data.names)))
+    return built(
+        settings,
+        data,
+        emission=emissions.make(settings.emission, settings.num_states, len(data.names)),
+    )
 
 
 def score(seen: Seen) -> RowScore:
-    """Log probability of sequences, per step, in the units of the data; at a point, of the point."""
+    """Log probability of sequences, per step, in the units of the data; at a point, of the
+    point."""
     y, mask = padded_sequences(seen.data.test)
     lengths = mask.sum(axis=1)
     found = seen.fit.score((y, mask), key=seen.key)
@@ -86,30 +100,49 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-def strips(title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state.") -> Strips:
+def strips(
+    title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state."
+) -> Strips:
     """The paths of the first sequences."""
     said = first_of(note, MOST_SHOWN, names, "sequences", "transformed.csv")
     return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], said)
 
 
-def course(seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray) -> list[Block]:
+def course(
+    seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray
+) -> list[Block]:
     """The longest of the first sequences with its states beneath it."""
     chosen = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
     steps = min(int(mask[chosen].sum()), MOST_STEPS)
     name = (seen.data.train.group_names or ("all",))[chosen]
-    columns, values = seen.data.names[:MOST_COLUMNS], units_of(seen.data.train).points(y[chosen, :steps])
-    note = "The path is behind the columns; below, the probability of each state given the whole sequence."
+    columns, values = (
+        seen.data.names[:MOST_COLUMNS],
+        units_of(seen.data.train).points(y[chosen, :steps]),
+    )
+    note = (
+        "The path is behind the columns; below, the probability of each state given the whole "
+        "sequence."
+    )
     longest = longest_of_first(len(mask), MOST_SHOWN)
     more = first_of(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
     some = first_of("", MOST_COLUMNS, seen.data.names, "columns", "transformed.csv")
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
     times = times_of(seen.data.train, chosen)
-    return [Course(f"States of sequence {name}", columns, *shown, f"{note}{more}{some}", times.label, times.at[:steps])]
+    return [
+        Course(
+            f"States of sequence {name}",
+            columns,
+            *shown,
+            f"{note}{more}{some}",
+            times.label,
+            times.at[:steps],
+        )
+    ]
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The state of each step on the likeliest path of its sequence (Viterbi), and the probabilities of all states given
-    the whole sequence."""
+    """The state of each step on the likeliest path of its sequence (Viterbi), and the probabilities
+    of all states given the whole sequence."""
 
     def read(data: Any) -> Found:
         z = seen.fit.locals(data, key=seen.key)["z"]
@@ -129,7 +162,7 @@ BY_STATE: dict[str, Any] = {
 LISTING = sequence_model(Settings, describe, score, **BY_STATE)
 
 
-# --- learnt weights at the top ---------------------------------------------------------------------------------------
+# --- learnt weights at the top --------------------------------------------------------------------
 HdpSettings = model_section(
     models.hdp_hmm,
     "sticky hidden Markov model of a hierarchical Dirichlet process",
@@ -140,16 +173,22 @@ HdpSettings = model_section(
 HDP = sequence_model(HdpSettings, describe, score, **BY_STATE)
 
 
-# --- several chains --------------------------------------------------------------------------------------------------
+# --- several chains -------------------------------------------------------------------------------
 FactorialSettings = model_section(
-    models.factorial_hmm, "hidden Markov model of several chains", width="dim", num_chains=2, num_states=2
+    models.factorial_hmm,
+    "hidden Markov model of several chains",
+    width="dim",
+    num_chains=2,
+    num_states=2,
 )
 
 
 def factorial_score(seen: Seen) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
     y, mask = padded_sequences(seen.data.test)
-    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(seen.data.test, log_scales(seen.data.test))
+    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(
+        seen.data.test, log_scales(seen.data.test)
+    )
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
 
@@ -157,7 +196,9 @@ def factorial_describe(seen: Seen) -> list[Block]:
     """The contribution and the duration of each state of each chain, and the likeliest paths."""
     settings, columns = seen.settings, list(seen.data.names)
     point = seen.point("contributions")
-    added = np.asarray(point.coefficients, float).T.reshape(settings.num_chains, settings.num_states, len(columns))
+    added = np.asarray(point.coefficients, float).T.reshape(
+        settings.num_chains, settings.num_states, len(columns)
+    )
     transition = np.asarray(seen.point("transition"), float)
     units = units_of(seen.data.train)
     noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
@@ -167,27 +208,47 @@ def factorial_describe(seen: Seen) -> list[Block]:
     for m in range(settings.num_chains):
         rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
         stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
-        centred = units.spread(added[m] - added[m].mean(axis=0))  # a constant may move from chain to chain
-        table = [[row, float(n), *map(float, values)] for row, n, values in zip(rows, stay, centred, strict=True)]
-        blocks.append(Table(f"Chain {m + 1}: what a state adds", ["", "steps at a time", *columns], table))
+        centred = units.spread(
+            added[m] - added[m].mean(axis=0)
+        )  # a constant may move from chain to chain
+        table = [
+            [row, float(n), *map(float, values)]
+            for row, n, values in zip(rows, stay, centred, strict=True)
+        ]
+        blocks.append(
+            Table(f"Chain {m + 1}: what a state adds", ["", "steps at a time", *columns], table)
+        )
     blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
     for m in range(settings.num_chains):
         states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
         names = seen.data.train.group_names or ("all",)
-        blocks.append(strips(f"Chain {m + 1}: likeliest paths", names, np.where(mask, states, -1), "A colour a state."))
+        blocks.append(
+            strips(
+                f"Chain {m + 1}: likeliest paths",
+                names,
+                np.where(mask, states, -1),
+                "A colour a state.",
+            )
+        )
         states_of = [str(k) for k in range(settings.num_states)]
-        blocks.append(Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True))
+        blocks.append(
+            Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True)
+        )
     return [*blocks, *forecasts(seen)]
 
 
 def factorial_transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """For each chain the state of each step on its likeliest path, and the probabilities of all its states."""
+    """For each chain the state of each step on its likeliest path, and the probabilities of all its
+    states."""
     names = [f"z{m + 1}" for m in range(seen.settings.num_chains)]
 
     def read(data: Any) -> Found:
         local = seen.fit.locals(data, key=seen.key)
         states = np.stack([np.asarray(likeliest_paths(local[name])) for name in names], axis=-1)
-        probs = {f"probability_of_chain_{m}": np.asarray(local[name].probs) for m, name in enumerate(names)}
+        probs = {
+            f"probability_of_chain_{m}": np.asarray(local[name].probs)
+            for m, name in enumerate(names)
+        }
         return {"state_of_chain": states, **probs}
 
     return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)

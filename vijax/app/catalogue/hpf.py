@@ -1,4 +1,5 @@
-"""Hierarchical Poisson factorisation on the command line: users are documents, items their words."""
+"""Hierarchical Poisson factorisation on the command line: users are documents, items their
+words."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ Settings = model_section(
     num_components=20,
 )
 Estep = chooser(
-    "[algorithm.estep]: how a user's weights are found.", "mean_field", "the method", mean_field=estep.mean_field
+    "[algorithm.estep]: how a user's weights are found.",
+    "mean_field",
+    "the method",
+    mean_field=estep.mean_field,
 )
 Algorithm = row_section("cavi", "the message to the items", Estep)
 
@@ -46,18 +50,23 @@ def build(settings: Any, data: Data) -> Any:
     """The model, which reads what is known of users and items."""
     users, items = (getattr(data.train, name, None) for name in ("users", "items"))
     known = {"features": items.x[: len(data.names)]} if items is not None else {}
-    return built(settings, data, num_covariates=len(users.columns) if users is not None else 0, **known)
+    return built(
+        settings, data, num_covariates=len(users.columns) if users is not None else 0, **known
+    )
 
 
 def learns(settings: Any, data: Data) -> Any:
     """The weights of features, where there are any."""
     found = {"users": "user_weights", "items": "feature_weights"}
-    names = [weights for name, weights in found.items() if getattr(data.train, name, None) is not None]
+    names = [
+        weights for name, weights in found.items() if getattr(data.train, name, None) is not None
+    ]
     return learning.learn(*names, optimizer=optax.adam(RATE)) if names else ()
 
 
 def describe(seen: Seen) -> list[Block]:
-    """The items of each component, what features say, and how well hidden items are found, beside popularity."""
+    """The items of each component, what features say, and how well hidden items are found, beside
+    popularity."""
     items, names = np.asarray(seen.point("items"), np.float64), seen.data.names
     train = seen.data.train if seen.data.test is None else seen.data.test
     sample = train[thinned(train.num_documents, MOST_READ)]
@@ -82,14 +91,18 @@ def _features(seen: Seen) -> Iterator[Table]:
             most, least = int(of.argmax()), int(of.argmin())
             rows.append([column, most, float(of[most]), least, float(of[least])])
         header = ["", "component", "times most", "component", "times least"]
-        about = "One standard deviation more multiplies the expected weights before anything was taken."
+        about = (
+            "One standard deviation more multiplies the expected weights before anything was taken."
+        )
         yield Table(f"What is known of {name}", header, rows, about)
 
 
 def _rankings(seen: Seen, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
-    left, hidden = hide(sample.to_scipy(), seed=keys.seed(key_of_scores()))  # those of the held-out score
+    left, hidden = hide(
+        sample.to_scipy(), seed=keys.seed(key_of_scores())
+    )  # those of the held-out score
     kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
     popular = np.asarray(seen.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
     ways = (
@@ -103,12 +116,24 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
     everybody = seen.data.train if seen.data.test is None else seen.data.test
     few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     about = (
-        f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them among the first "
+        f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them "
+        "among the first "
         f"{found.n}. "
-        + ("These users were not seen in training." if seen.data.test is not None else "Training has seen them all.")
+        + (
+            "These users were not seen in training."
+            if seen.data.test is not None
+            else "Training has seen them all."
+        )
         + (few if sample.num_documents < everybody.num_documents else "")
     )
-    return [Table("Hidden items that are found", ["by", f"NDCG@{found.n}", f"recall@{found.n}"], rows, about)]
+    return [
+        Table(
+            "Hidden items that are found",
+            ["by", f"NDCG@{found.n}", f"recall@{found.n}"],
+            rows,
+            about,
+        )
+    ]
 
 
 def transform(seen: Seen, users: Any, tell: Tell) -> Found:
@@ -118,7 +143,9 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     more = getattr(seen.data.train, "new_items", ())
     names, items = np.asarray([*seen.data.names, *more], object), np.asarray(seen.point("items"))
     if more:
-        items = np.concatenate([items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()])
+        items = np.concatenate(
+            [items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()]
+        )
     weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
     if (taken_new := getattr(users, "taken_new", None)) is not None:
         taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
@@ -129,7 +156,7 @@ def transform(seen: Seen, users: Any, tell: Tell) -> Found:
     return {**columns, "weight": weights}
 
 
-# --- users and items in the place of documents and words ------------------------------------------------------------
+# --- users and items in the place of documents and words ------------------------------------------
 def tiles(facts: Mapping[str, Any]) -> dict[str, str]:
     """Tiles of the page."""
     return {
@@ -142,10 +169,15 @@ def in_short(data: Data) -> str:
     """A line for the screen."""
     train, test = data.whole, data.test
     held_out = f", and {test.num_documents:,} held out" if test is not None else ""
-    return f"{train.num_documents:,} users, {len(data.names):,} items, taken {train.num_tokens:,} times{held_out}"
+    return (
+        f"{train.num_documents:,} users, {len(data.names):,} items, taken {train.num_tokens:,} "
+        f"times{held_out}"
+    )
 
 
-SOURCE = RATINGS._replace(describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken"))
+SOURCE = RATINGS._replace(
+    describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken")
+)
 LISTING = Listing(
     Settings,
     SOURCE,

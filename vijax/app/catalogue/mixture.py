@@ -52,12 +52,16 @@ def describe(seen: Seen) -> list[Block]:
 
 def _clusters(seen: Seen, weights: np.ndarray) -> list[Block]:
     name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
-    size = seen.settings.num_components  # without what is beyond the truncation of a Dirichlet process
+    size = (
+        seen.settings.num_components
+    )  # without what is beyond the truncation of a Dirichlet process
     probs, weights = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs), weights[:size]
     labels, rows = np.minimum(probs.argmax(axis=1), size - 1), probs.sum(axis=0)[:size]
     within = deviations_of_rows(seen.data.train.x, probs[:, :size])
     leading = {"weight": weights, "rows": rows}
-    table = emissions.table_of_components("Components", name, seen, columns, leading, rows, within=within)
+    table = emissions.table_of_components(
+        "Components", name, seen, columns, leading, rows, within=within
+    )
     return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
 
 
@@ -81,7 +85,7 @@ BY_ROW: dict[str, Any] = {
 LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, **BY_ROW)
 
 
-# --- of a Dirichlet process ------------------------------------------------------------------------------------------
+# --- of a Dirichlet process -----------------------------------------------------------------------
 DpSettings = model_section(
     models.dp_mixture,
     "Dirichlet-process mixture by stick breaking",
@@ -100,8 +104,8 @@ def dp_score(seen: Seen) -> RowScore:
 
 
 def used(seen: Seen) -> int:
-    """Components that hold at least half a row: the rows of a stick are what its beta has beyond the prior, those of a
-    last component without a stick what the last beta has."""
+    """Components that hold at least half a row: the rows of a stick are what its beta has beyond
+    the prior, those of a last component without a stick what the last beta has."""
     q, prior = seen.posterior["sticks"], float(np.asarray(seen.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
     return int(np.sum(rows[: seen.settings.num_components] >= emissions.HELD))

@@ -1,4 +1,5 @@
-"""Models of Gaussian predictors on the command line: Gaussian processes and generalised linear models."""
+"""Models of Gaussian predictors on the command line: Gaussian processes and generalised linear
+models."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def kind_of(name: str) -> TargetKind:
 
 
 def settled(seen: Seen) -> tuple[Any, Any]:
-    """The posterior to predict from (the average, where one was kept), and the hyperparameters as they stand."""
+    """The posterior to predict from (the average, where one was kept), and the hyperparameters as
+    they stand."""
     fit = seen.fit
     return fit.average if "averaged" in fit.state.beside else fit.posterior, fit.state.hyper
 
@@ -64,7 +66,10 @@ def score(seen: Seen) -> RowScore:
     if seen.data.train.classes is None:
         return RowScore.of(logs, "row")
     errors = int((densities < 0.5).sum())
-    remark = f"{errors} errors, {100 * errors / len(y):.1f} %; log loss {-logs.mean() / np.log(2):.4f} bits"
+    remark = (
+        f"{errors} errors, {100 * errors / len(y):.1f} %; log loss {-logs.mean() / np.log(2):.4f} "
+        "bits"
+    )
     return RowScore.of(logs, "row", remark)
 
 
@@ -81,13 +86,21 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
     return found_of if classes is not None else offsets.moved(found_of, seen.settings)
 
 
-def predictions(law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None) -> Found:
-    """Predictions of the target: its expectation, and an interval that holds it with probability 0.95. For two classes
-    the more probable one, the probability of the second, and an interval for this probability."""
+def predictions(
+    law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None
+) -> Found:
+    """Predictions of the target: its expectation, and an interval that holds it with probability
+    0.95. For two classes the more probable one, the probability of the second, and an interval for
+    this probability."""
     middle, low, high = (np.asarray(part) for part in response(law, mean, variance))
     if classes is not None:
         likelier = np.array(classes, object)[(middle > 0.5).astype(int)]
-        return {"prediction": likelier, f"probability_{classes[1]}": middle, "low": low, "high": high}
+        return {
+            "prediction": likelier,
+            f"probability_{classes[1]}": middle,
+            "low": low,
+            "high": high,
+        }
     if kind_of(law.name) == "count":
         low, high = np.round(low), np.round(high)
     return {"prediction": middle, "low": low, "high": high}
@@ -99,10 +112,17 @@ def hyper_table(seen: Seen) -> Table:
     rows = [[name, numbers(value)] for name, value in hyper.items()]
     if seen.model.measure is None:
         return Table("Hyperparameters", ["", "value"], rows)
-    name = "noise (standard deviation)" if seen.settings.likelihood.name == "gaussian" else "noise (scale)"
+    name = (
+        "noise (standard deviation)"
+        if seen.settings.likelihood.name == "gaussian"
+        else "noise (scale)"
+    )
     rows.append([name, numbers(1.0 / np.sqrt(np.asarray(found[NOISE].mean(), float)))])
     target, unit = seen.data.train.target, seen.model.measure.unit
-    note = f"The noise is in units of {target}; scales are in units of its standard deviation, {unit:.4g}."
+    note = (
+        f"The noise is in units of {target}; scales are in units of its standard deviation, "
+        f"{unit:.4g}."
+    )
     return Table("Hyperparameters", ["", "value"], rows, note)
 
 
@@ -119,15 +139,21 @@ def confusion(seen: Seen) -> list[Block]:
     found, _ = settled(seen)
     blocks: list[Block] = []
     for part, name in zip(seen.data.parts, ("training", "held-out"), strict=False):
-        up = np.asarray(seen.model.predictive(found, design(part, seen.settings), jnp.ones(()))) > 0.5
+        up = (
+            np.asarray(seen.model.predictive(found, design(part, seen.settings), jnp.ones(())))
+            > 0.5
+        )
         true = target(part) > 0
-        rows = [[f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))] for c in (0, 1)]
+        rows = [
+            [f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))]
+            for c in (0, 1)
+        ]
         header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]
         blocks.append(Table(f"Classes of {name} rows", header, rows))
     return blocks
 
 
-# --- Gaussian processes ----------------------------------------------------------------------------------------------
+# --- Gaussian processes ---------------------------------------------------------------------------
 GpSettings = model_section(
     models.gp,
     "Gaussian process observed through a likelihood",
@@ -151,7 +177,8 @@ def build_gp(settings: Any, data: Data) -> Any:
 
 
 def describe_gp(seen: Seen) -> list[Block]:
-    """Hyperparameters; errors of classes; the process along its one column, or the border of classes in the plane."""
+    """Hyperparameters; errors of classes; the process along its one column, or the border of
+    classes in the plane."""
     blocks = [_hyper_table(seen), *confusion(seen)]
     dim = len(seen.data.names)
     if dim == 1:
@@ -162,7 +189,8 @@ def describe_gp(seen: Seen) -> list[Block]:
 
 
 def _hyper_table(seen: Seen) -> Table:
-    """Hyperparameters, lengths in the units of the columns where each has its own, or there is one."""
+    """Hyperparameters, lengths in the units of the columns where each has its own, or there is
+    one."""
     units, shown = units_of(seen.data.train), hyper_table(seen)
     if seen.settings.ard or len(seen.data.names) == 1:
         _, hyper = settled(seen)
@@ -173,43 +201,78 @@ def _hyper_table(seen: Seen) -> Table:
 
 
 def _curve(seen: Seen) -> Lines:
-    """The law of the mean response along the column: exp z of counts, the probability of classes, z itself."""
+    """The law of the mean response along the column: exp z of counts, the probability of classes, z
+    itself."""
     found, _ = settled(seen)
     x, y = pairs(seen.data.train, seen.settings)
     x = x[:, 0]
     grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
     mean, variance = (np.asarray(part, float) for part in seen.model.predict(found, grid[:, None]))
-    deviation, (name, kind) = np.sqrt(variance), (seen.data.train.target, kind_of(seen.settings.likelihood.name))
-    responses: dict[str, Any] = {"count": np.exp, "binary": lambda z: 1 / (1 + np.exp(-z)), "real": lambda z: z}
+    deviation, (name, kind) = (
+        np.sqrt(variance),
+        (seen.data.train.target, kind_of(seen.settings.likelihood.name)),
+    )
+    responses: dict[str, Any] = {
+        "count": np.exp,
+        "binary": lambda z: 1 / (1 + np.exp(-z)),
+        "real": lambda z: z,
+    }
     by = offsets.offset_of(seen.settings)
-    curve, low, high = (responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation))
+    curve, low, high = (
+        responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
+    )
     rows = views.thinned(len(x))
-    label = {"count": f"rate of {name}", "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}"}
+    label = {
+        "count": f"rate of {name}",
+        "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}",
+    }
     shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows] + by
-    note = views.thinned_note("Median and central 95 % of the response, and the training rows.", len(rows), len(x))
+    note = views.thinned_note(
+        "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
+    )
     units = units_of(seen.data.train)
     grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
-    return Lines("Response", seen.data.names[0], label.get(kind, str(name)), grid, curve, low, high, at, shown, note)
+    return Lines(
+        "Response",
+        seen.data.names[0],
+        label.get(kind, str(name)),
+        grid,
+        curve,
+        low,
+        high,
+        at,
+        shown,
+        note,
+    )
 
 
 def _plane(seen: Seen) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
     units = units_of(seen.data.train)
-    note, names = "Training rows by class.", (*(seen.data.train.classes or ("0", "1")), "both as likely")
-    shown = views.scatter("Classes", units.points(x), seen.data.names, labels, note=note, names=names)
+    note, names = (
+        "Training rows by class.",
+        (*(seen.data.train.classes or ("0", "1")), "both as likely"),
+    )
+    shown = views.scatter(
+        "Classes", units.points(x), seen.data.names, labels, note=note, names=names
+    )
     if x.shape[1] != 2:
         return shown
     found, _ = settled(seen)
-    sides = [np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)]
+    sides = [
+        np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)
+    ]
     grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
     mean = np.asarray(seen.model.predict(found, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
     outlines = [(2, *units.points(line).T) for line in border]
-    return shown._replace(outlines=outlines, note=f"{shown.note} The line is where both are as likely.")
+    return shown._replace(
+        outlines=outlines, note=f"{shown.note} The line is where both are as likely."
+    )
 
 
-# --- linear models ---------------------------------------------------------------------------------------------------
+# --- linear models --------------------------------------------------------------------------------
 GlmSettings = model_section(
     models.glm,
     "generalised linear model",
@@ -247,11 +310,13 @@ def describe_linear(seen: Seen) -> list[Block]:
     of = views.modelled(law, train.target, train.classes)
     mean = np.array(mean, float)
     mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
-    weights = views.coefficients("Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of)
+    weights = views.coefficients(
+        "Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of
+    )
     return [*weights, *confusion(seen), hyper_table(seen)]
 
 
-# --- the listings ----------------------------------------------------------------------------------------------------
+# --- the listings ---------------------------------------------------------------------------------
 def _listing(settings: Any, describe: Any, build: Any, target: Any, manner: Any) -> Listing:
     return Listing(
         settings,
@@ -274,7 +339,13 @@ _kind_of_target = lambda settings: kind_of(settings.likelihood.name)
 _where_lengths_are_open = lambda settings: "each" if settings.length == 1 else None
 _where_shifts_are_taken_up = lambda settings: "each" if settings.intercept else None
 GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target, _where_lengths_are_open)
-GLM = _listing(GlmSettings, describe_linear, build_linear, _kind_of_target, _where_shifts_are_taken_up)
+GLM = _listing(
+    GlmSettings, describe_linear, build_linear, _kind_of_target, _where_shifts_are_taken_up
+)
 LOGISTIC = _listing(
-    LogisticSettings, describe_linear, build_linear, lambda settings: "binary", _where_shifts_are_taken_up
+    LogisticSettings,
+    describe_linear,
+    build_linear,
+    lambda settings: "binary",
+    _where_shifts_are_taken_up,
 )

@@ -31,8 +31,9 @@ Settings = model_section(
 
 
 def score(seen: Seen) -> RowScore:
-    """Log density at the posterior means, by the Kalman filter, in the units of the data: for held-out sequences, per
-    step; for held-out entries given the others of their sequences, per entry."""
+    """Log density at the posterior means, by the Kalman filter, in the units of the data: for
+    held-out sequences, per step; for held-out entries given the others of their sequences, per
+    entry."""
     if held_out_entries(seen.data):
         return _score_entries(seen)
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
@@ -44,7 +45,9 @@ def _score_entries(seen: Seen) -> RowScore:
     """log p(all entries) - log p(training entries), for each sequence."""
     train, test = seen.data.train, seen.data.test
     whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
-    both, known = (seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train))
+    both, known = (
+        seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train)
+    )
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
     logs = both - known - by_sequence(test, log_scales(test))
     return RowScore.of(logs, "entry", sequences(len(number)), number)
@@ -75,35 +78,50 @@ def _modes(dynamics: np.ndarray) -> list[list[Any]]:
     values = np.linalg.eigvals(dynamics)
     kept = sorted(values[values.imag >= 0], key=lambda v: -abs(v))
     turns = [2 * np.pi / abs(np.angle(v)) if abs(np.angle(v)) > 1e-9 else None for v in kept]
-    return [[f"mode {i + 1}", float(abs(v)), turn] for i, (v, turn) in enumerate(zip(kept, turns, strict=True))]
+    return [
+        [f"mode {i + 1}", float(abs(v)), turn]
+        for i, (v, turn) in enumerate(zip(kept, turns, strict=True))
+    ]
 
 
 def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
-    """Each column of the first sequence as the smoothed state predicts it, with two deviations of an observation."""
+    """Each column of the first sequence as the smoothed state predicts it, with two deviations of
+    an observation."""
     y, mask = (part[:1] for part in padded_sequences(seen.data.train))
     steps = int(mask.sum())
-    value, cov = (part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"]))
+    value, cov = (
+        part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"])
+    )
     times, units = times_of(seen.data.train, 0), units_of(seen.data.train)
     time = times.at
     note = "Smoothed, with two standard deviations of an observation."
-    note = first_of(note, 1, seen.data.train.group_names or ("all",), "sequences", "transformed.csv")
-    note = first_of(note, MOST_COLUMNS, seen.data.names[: len(loadings)], "columns", "transformed.csv")
+    note = first_of(
+        note, 1, seen.data.train.group_names or ("all",), "sequences", "transformed.csv"
+    )
+    note = first_of(
+        note, MOST_COLUMNS, seen.data.names[: len(loadings)], "columns", "transformed.csv"
+    )
     blocks: list[Block] = []
     for d, column in list(enumerate(seen.data.names[: len(loadings)]))[:MOST_COLUMNS]:
         c = loadings[d, :-1]
-        mean, deviation = value @ c + loadings[d, -1], np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
+        mean, deviation = (
+            value @ c + loadings[d, -1],
+            np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2),
+        )
         there = np.isfinite(y[0, :steps, d])
         shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
         mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
         title = f"{column}, first sequence"
-        blocks.append(Lines(title, times.label, column, time, mean, low, high, time[there], points, note))
+        blocks.append(
+            Lines(title, times.label, column, time, mean, low, high, time[there], points, note)
+        )
     return blocks
 
 
 def transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The expected columns of each step given the whole sequence, with the standard deviation of an observation, also
-    where they are missing (rows of missing values at the end are forecasts); and the smoothed states, with their
-    standard deviations."""
+    """The expected columns of each step given the whole sequence, with the standard deviation of an
+    observation, also where they are missing (rows of missing values at the end are forecasts); and
+    the smoothed states, with their standard deviations."""
 
     def read(data: Any) -> Found:
         expected, sd, state, state_sd = seen_through(seen, seen.fit.locals(data, key=seen.key)["x"])
@@ -115,7 +133,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
 
 
 def seen_through(seen: Seen, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Expected columns of paths with law `x`, and the deviation of an observation; smoothed paths and theirs."""
+    """Expected columns of paths with law `x`, and the deviation of an observation; smoothed paths
+    and theirs."""
     observation = seen.point("observation")
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
@@ -126,7 +145,8 @@ def seen_through(seen: Seen, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def moments(x: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Means of each step of paths with law `x`, (sequences, steps, Q), and covariances, (sequences, steps, Q, Q)."""
+    """Means of each step of paths with law `x`, (sequences, steps, Q), and covariances, (sequences,
+    steps, Q, Q)."""
     stats = x.expected_stats()
     value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
     return value, outer - value[..., :, None] * value[..., None, :]

@@ -11,7 +11,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.catalogue.topics import OF_DOCUMENTS, CtmAlgorithm, correlations, of_shares, topics_block
+from vijax.app.catalogue.topics import (
+    OF_DOCUMENTS,
+    CtmAlgorithm,
+    correlations,
+    of_shares,
+    topics_block,
+)
 from vijax.app.drawing import blocks
 from vijax.app.drawing.blocks import Block, Curves, Intervals, Table
 from vijax.app.settings.options import given, model_section
@@ -24,7 +30,13 @@ from vijax.app.sources.topic_names import SEEDED, build_seeded
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.read import WRITTEN_BY_PEOPLE
 from vijax.data.reading.checks import DataError
-from vijax.data.schema.missing_words import IF_NAMES, MissingWords, missing_words, said_of_words, without_words
+from vijax.data.schema.missing_words import (
+    IF_NAMES,
+    MissingWords,
+    missing_words,
+    said_of_words,
+    without_words,
+)
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.data.tables.columns import without_blanks
 from vijax.evaluate import frex
@@ -60,12 +72,15 @@ class Described(Corpus):
 def _described(corpus: Corpus, table: TypedTable, covariates: Covariates) -> Described:
     """The documents with these columns and the covariates made of them."""
     corpus = covariates.of(corpus, table)
-    return Described(**{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}, beside=table)
+    return Described(
+        **{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)},
+        beside=table,
+    )
 
 
 def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int, section: Any) -> TypedTable:
-    """Columns of a file as they are written, without words for missing cells; of none a table of as many rows as there
-    are documents."""
+    """Columns of a file as they are written, without words for missing cells; of none a table of as
+    many rows as there are documents."""
     written_by_people = getattr(columns, "format", None) in WRITTEN_BY_PEOPLE
     words = missing_words(section.missing_words, written_by_people)
     typed = {name: _column_of(name, values, words) for name, values in columns.items()}
@@ -86,7 +101,11 @@ def _saying_words(*parts: TypedTable) -> Iterator[None]:
         yield
     except ValueError as error:
         text = str(error)
-        named = [name for name in parts[0].columns if f"none of {name!r}" in text or f"each row of {name!r}" in text]
+        named = [
+            name
+            for name in parts[0].columns
+            if f"none of {name!r}" in text or f"each row of {name!r}" in text
+        ]
         said = [sentence for name in named if (sentence := _said_missing(parts, name))]
         if not said:
             raise
@@ -101,21 +120,25 @@ def _said_missing(parts: Sequence[TypedTable], name: str) -> str:
     return f"{said}{IF_NAMES}" if said else ""
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 def load(config: Any) -> Data:
     """The documents, split, with columns and covariates."""
     found = DOCUMENTS.load(config)
     parts = _columns_of_parts(config.data, found)
     with _saying_words(*parts):
         covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
-        train, *test = (_described(*both, covariates) for both in zip(found.parts, parts, strict=True))
+        train, *test = (
+            _described(*both, covariates) for both in zip(found.parts, parts, strict=True)
+        )
     return Data(train, test[0] if test else None)
 
 
 def _columns_of_parts(section: Any, data: Data) -> list[TypedTable]:
     """The columns of each part. What a column is, all rows of the file say."""
     if section.path == "docstrings":
-        return [_table_of(columns_of(section, part), part.num_documents, section) for part in data.parts]
+        return [
+            _table_of(columns_of(section, part), part.num_documents, section) for part in data.parts
+        ]
     number = sum(part.num_documents for part in data.parts)
     whole = _table_of(columns_of(section, data.train), number, section)
     if data.test is None:
@@ -148,7 +171,7 @@ def digest(data: Data) -> Iterator[Any]:
 SOURCE = DOCUMENTS._replace(section=DescribedData, load=load, other=other, new=new, digest=digest)
 
 
-# --- the model -------------------------------------------------------------------------------------------------------
+# --- the model ------------------------------------------------------------------------------------
 def of_corpus(settings: Any, corpus: Described) -> Stm:
     """The model of documents."""
     return _remembered(settings, corpus, jnp.result_type(float))
@@ -163,9 +186,12 @@ def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
 
 
 def describe(seen: Seen) -> list[Block]:
-    """The topics; effects of the covariates on their shares; words by group; which topics go together."""
+    """The topics; effects of the covariates on their shares; words by group; which topics go
+    together."""
     model = of_corpus(seen.settings, seen.data.train)
-    topics = topics_block(seen, lambda sample, rows: seen.fit.transform(model.data[rows], key=seen.key))
+    topics = topics_block(
+        seen, lambda sample, rows: seen.fit.transform(model.data[rows], key=seen.key)
+    )
     called = {topic.number: topic.called for topic in topics.topics}
     shown: list[Block] = [topics, *_effects(model, seen, called)]
     if model.covariates.groups:
@@ -174,22 +200,38 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Block]:
-    """Shares along columns of numbers; then a table and a drawing of each column's effects. Those of splines are left
-    out: they mean nothing by themselves."""
+    """Shares along columns of numbers; then a table and a drawing of each column's effects. Those
+    of splines are left out: they mean nothing by themselves."""
     told = Counter(seen.say, "sweeps for the effects of covariates")
-    effects, names, order = model.effects(seen.fit, key=seen.key, callback=told), list(called.values()), list(called)
+    effects, names, order = (
+        model.effects(seen.fit, key=seen.key, callback=told),
+        list(called.values()),
+        list(called),
+    )
     each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
     by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
     note = " ".join([by, *effects.notes])  # once
     for block in _curves(effects, seen.data.train.beside, called):
         yield block._replace(note=f"{block.note} {note}")
         note = by
-    for j, (label, is_category) in enumerate(zip(effects.labels, effects.design.categorical, strict=True)):
+    for j, (label, is_category) in enumerate(
+        zip(effects.labels, effects.design.categorical, strict=True)
+    ):
         if label == "Intercept" or (label.endswith("]") and not is_category):
             continue
-        rows = [[name, *map(float, numbers)] for name, *numbers in zip(names, *(x[:, j] for x in each), strict=True)]
+        rows = [
+            [name, *map(float, numbers)]
+            for name, *numbers in zip(names, *(x[:, j] for x in each), strict=True)
+        ]
         yield Table(f"Effect of {label}", ["", "mean", "sd", "5 %", "95 %"], rows, note)
-        yield Intervals(f"Effect of {label}, drawn", names, each[0][:, j], each[1][:, j], "Bars reach two sds.", 0)
+        yield Intervals(
+            f"Effect of {label}, drawn",
+            names,
+            each[0][:, j],
+            each[1][:, j],
+            "Bars reach two sds.",
+            0,
+        )
         note = by
 
 
@@ -207,7 +249,9 @@ def _curves(effects: Effects, beside: TypedTable, called: Mapping[int, str]) -> 
         rows = {other: np.repeat(np.array([held[other]], object), len(x)) for other in named}
         found = effects.at({**rows, name: x})
         mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
-        others = ", ".join(f"{other} = {blocks.number(held[other])}" for other in named if other != name)
+        others = ", ".join(
+            f"{other} = {blocks.number(held[other])}" for other in named if other != name
+        )
         note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
         yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
 

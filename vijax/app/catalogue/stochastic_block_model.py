@@ -23,12 +23,15 @@ MOST_DRAWN = 60
 MOST_NAMED = 6
 """Nodes that stand for a block."""
 
-Settings = model_section(models.stochastic_block_model, "blocks of the nodes of a graph", num_blocks=3)
+Settings = model_section(
+    models.stochastic_block_model, "blocks of the nodes of a graph", num_blocks=3
+)
 
 
-# --- the score -------------------------------------------------------------------------------------------------------
+# --- the score ------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
-    """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij | B_kl)]."""
+    """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij |
+    B_kl)]."""
     test = seen.data.test
     rows, columns = np.nonzero(test.pairs)
     y, q = test.x[rows, columns], memberships(seen, seen.data.train)
@@ -47,7 +50,8 @@ def memberships(seen: Seen, graph: Any) -> Float[np.ndarray, "N K"]:
 
 
 def _chances(seen: Seen, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
-    """E[p(y | B)] for each observation and pair of blocks: for counts a negative binomial, at a point a Poisson."""
+    """E[p(y | B)] for each observation and pair of blocks: for counts a negative binomial, at a
+    point a Poisson."""
     counts = y[:, None, None]
     if seen.settings.edges == "bernoulli":
         mean = _rates(seen.point("rates"))
@@ -64,14 +68,18 @@ def _rates(values: Array) -> Float[np.ndarray, "K K"]:
 
 
 def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
-    """The share of cases in which a linked pair has a larger chance than one that is not (Mann and Whitney)."""
+    """The share of cases in which a linked pair has a larger chance than one that is not (Mann and
+    Whitney)."""
     ranks, number = stats.rankdata(chance), int(linked.sum())
-    return float((ranks[linked].sum() - number * (number + 1) / 2) / (number * (len(linked) - number)))
+    return float(
+        (ranks[linked].sum() - number * (number + 1) / 2) / (number * (len(linked) - number))
+    )
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 def describe(seen: Seen) -> list[Block]:
-    """Blocks, the numbers between them, the graph in the order of blocks, and every node's block."""
+    """Blocks, the numbers between them, the graph in the order of blocks, and every node's
+    block."""
     names, q = seen.data.train.columns, memberships(seen, seen.data.train)
     size = q.shape[1]
     block, sure = q.argmax(axis=1), q.max(axis=1)
@@ -82,7 +90,10 @@ def describe(seen: Seen) -> list[Block]:
     shown = order[views.thinned(len(order), MOST_DRAWN)]
     drawn = [names[i] for i in shown]
     what = "probability of an edge" if seen.settings.edges == "bernoulli" else "mean count"
-    listed = [", ".join([names[i] for i in own[:MOST_NAMED]] + ["..."] * (len(own) > MOST_NAMED)) for own in of_block]
+    listed = [
+        ", ".join([names[i] for i in own[:MOST_NAMED]] + ["..."] * (len(own) > MOST_NAMED))
+        for own in of_block
+    ]
     blocks = [[labels[k], float(weights[k]), len(of_block[k]), listed[k]] for k in range(size)]
     links = _rates(seen.point("rates"))
     about = f"The {what} from the block of the row to that of the column."
@@ -99,8 +110,8 @@ def describe(seen: Seen) -> list[Block]:
 
 
 def transform(seen: Seen, graph: Any, tell: Tell) -> Found:
-    """The block of each node given all pairs of its graph, and the probabilities of all blocks; counted from 1, as on
-    the page."""
+    """The block of each node given all pairs of its graph, and the probabilities of all blocks;
+    counted from 1, as on the page."""
     probs = memberships(seen, graph)
     tell(len(probs))
     columns = {f"probability_{k + 1}": column for k, column in enumerate(probs.T)}

@@ -1,4 +1,5 @@
-"""Switching dynamics on the command line: autoregressive hidden Markov models, switching linear dynamical systems."""
+"""Switching dynamics on the command line: autoregressive hidden Markov models, switching linear
+dynamical systems."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import numpy as np
 from vijax import models
 from vijax.app.catalogue import hmm, state_space
 from vijax.app.drawing.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import SEQUENCES, RowScore, bounds, checked, in_blocks_of_sequences, sequences
+from vijax.app.rows.by_row import (
+    SEQUENCES,
+    RowScore,
+    bounds,
+    checked,
+    in_blocks_of_sequences,
+    sequences,
+)
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import ConfigError
@@ -27,7 +35,8 @@ def dim_of(settings: Any, columns: Any) -> int:
     dim = len(columns) - settings.num_inputs
     if dim < 1:
         raise ConfigError(
-            f"model.num_inputs: expected fewer than the {len(columns)} columns, the last of which are inputs, got "
+            f"model.num_inputs: expected fewer than the {len(columns)} columns, the last of which "
+            "are inputs, got "
             f"{settings.num_inputs}"
         )
     return dim
@@ -39,15 +48,19 @@ def build(settings: Any, data: Data) -> Any:
 
 
 def score(seen: Seen) -> RowScore:
-    """Log probability of sequences, per step that the dynamics explain, in the units of the data."""
+    """Log probability of sequences, per step that the dynamics explain, in the units of the
+    data."""
     found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
-    logs = np.log(units_of(seen.data.test).deviation[: dim_of(seen.settings, seen.data.names)]).sum()
+    logs = np.log(
+        units_of(seen.data.test).deviation[: dim_of(seen.settings, seen.data.names)]
+    ).sum()
     totals = found.log_probs - logs * found.num_tokens
     return RowScore.of(totals, "step", sequences(len(totals)), found.num_tokens)
 
 
 def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
-    """Shares of the states that follow each state on paths (-1: padding), where switching depends on the path."""
+    """Shares of the states that follow each state on paths (-1: padding), where switching depends
+    on the path."""
     before, after = paths[:, :-1], paths[:, 1:]
     real = (before >= 0) & (after >= 0)
     counts = np.zeros((num_states, num_states))
@@ -58,24 +71,44 @@ def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
 def motion_blocks(
     seen: Seen, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool
 ) -> tuple[Table, Heat, Heat]:
-    """Each state's share, duration, modes and noise; transitions; and the coefficients of its dynamics."""
+    """Each state's share, duration, modes and noise; transitions; and the coefficients of its
+    dynamics."""
     real = paths[paths >= 0]
     share = np.bincount(real, minlength=seen.settings.num_states) / max(len(real), 1)
     point, units = seen.point("dynamics"), units_of(seen.data.train)
     coefficients = np.array(point.coefficients, float)
     if coefficients.shape[1] > len(names):
         coefficients[:, : len(names)] += seen.settings.persistence * np.eye(len(names))
-    noise = np.sqrt(np.maximum(np.diagonal(covariance_of(point.precision), axis1=-2, axis2=-1), 0.0))
+    noise = np.sqrt(
+        np.maximum(np.diagonal(covariance_of(point.precision), axis1=-2, axis2=-1), 0.0)
+    )
     noise = noise * units.deviation[: noise.shape[-1]] if scaled and units.scaled else noise
     known = "transition" in seen.posterior
-    transition = np.asarray(seen.point("transition"), float) if known else moves_of(paths, seen.settings.num_states)
+    transition = (
+        np.asarray(seen.point("transition"), float)
+        if known
+        else moves_of(paths, seen.settings.num_states)
+    )
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
     states = [str(k) for k in range(len(stay))]
     table = [
-        [f"state {k}", float(share[k]), float(stay[k]), *_mode(coefficients[k]), *map(float, noise[k])]
+        [
+            f"state {k}",
+            float(share[k]),
+            float(stay[k]),
+            *_mode(coefficients[k]),
+            *map(float, noise[k]),
+        ]
         for k in range(len(stay))
     ]
-    heading = ["", "share", "steps at a time", "modulus", "steps a turn", *(f"noise of {name}" for name in names)]
+    heading = [
+        "",
+        "share",
+        "steps at a time",
+        "modulus",
+        "steps a turn",
+        *(f"noise of {name}" for name in names),
+    ]
     flat = coefficients.transpose(0, 2, 1).reshape(-1, coefficients.shape[1])
     of = [f"state {k}: {name}" for k in states for name in names]
     note = units.note("Of each column on the step before, and a constant.")
@@ -87,7 +120,8 @@ def motion_blocks(
 
 
 def _mode(coefficients: np.ndarray) -> list[Any]:
-    """Modulus of the slowest mode, and steps that a turn of it takes: eigenvalues of the companion matrix."""
+    """Modulus of the slowest mode, and steps that a turn of it takes: eigenvalues of the companion
+    matrix."""
     dim = coefficients.shape[1]
     lags = (len(coefficients) - 1) // dim
     if not lags:
@@ -106,7 +140,9 @@ def describe(seen: Seen) -> list[Block]:
     y, mask = padded_sequences(seen.data.train)
     z = seen.fit.locals((y, mask), key=seen.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
-    rows = [f"{name}, {lag} before" for lag in range(1, settings.num_lags + 1) for name in columns[:dim]]
+    rows = [
+        f"{name}, {lag} before" for lag in range(1, settings.num_lags + 1) for name in columns[:dim]
+    ]
     names = seen.data.train.group_names or ("all",)
     return [
         *motion_blocks(seen, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
@@ -129,7 +165,7 @@ LISTING = sequence_model(
 )
 
 
-# --- behind noise ----------------------------------------------------------------------------------------------------
+# --- behind noise ---------------------------------------------------------------------------------
 SldsSettings = model_section(
     models.slds,
     "switching linear dynamical system of sequences",
@@ -143,7 +179,9 @@ def slds_score(seen: Seen) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
     table, dim = seen.data.test, dim_of(seen.settings, seen.data.names)
     y, mask = padded_sequences(table)
-    logs = np.where(np.isfinite(table.x[:, :dim]), np.log(units_of(table).deviation[:dim]), 0.0).sum(axis=1)
+    logs = np.where(
+        np.isfinite(table.x[:, :dim]), np.log(units_of(table).deviation[:dim]), 0.0
+    ).sum(axis=1)
     found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(table, logs)
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
@@ -164,9 +202,19 @@ def slds_describe(seen: Seen) -> list[Block]:
     names = seen.data.train.group_names or ("all",)
     note = units.note("Of each column on each coordinate of the path: up to an affine map.")
     return [
-        *motion_blocks(seen, axes, [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"], paths, False),
+        *motion_blocks(
+            seen,
+            axes,
+            [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"],
+            paths,
+            False,
+        ),
         Heat("Loadings", columns[:dim], axes, loadings[:, :size], note),
-        Table("Columns", ["", "mean", "noise deviation"], list(zip(columns, middle, noise * scale, strict=False))),
+        Table(
+            "Columns",
+            ["", "mean", "noise deviation"],
+            list(zip(columns, middle, noise * scale, strict=False)),
+        ),
         *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
         *forecasts(seen),
         *state_space.courses(seen, loadings, noise),
@@ -175,12 +223,16 @@ def slds_describe(seen: Seen) -> list[Block]:
 
 
 def slds_transform(seen: Seen, table: Any, tell: Tell) -> Found:
-    """The state of each step on the likeliest path of its sequence and the probabilities of all states; the expected
-    columns with the deviation of an observation, also where they are missing; and the smoothed path."""
+    """The state of each step on the likeliest path of its sequence and the probabilities of all
+    states; the expected columns with the deviation of an observation, also where they are missing;
+    and the smoothed path."""
 
     def read(data: Any) -> Found:
         local = seen.fit.locals(data, key=seen.key)
-        states = {"state": np.asarray(hmm.likeliest_paths(local["z"])), "probability": np.asarray(local["z"].probs)}
+        states = {
+            "state": np.asarray(hmm.likeliest_paths(local["z"])),
+            "probability": np.asarray(local["z"].probs),
+        }
         expected, sd, path, path_sd = state_space.seen_through(seen, local["x"])
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
@@ -205,7 +257,7 @@ SLDS = sequence_model(
 )
 
 
-# --- switching where the path is -------------------------------------------------------------------------------------
+# --- switching where the path is ------------------------------------------------------------------
 RecurrentSettings = model_section(
     models.recurrent_slds,
     "linear dynamical system that switches where its path is",

@@ -1,4 +1,5 @@
-"""Topic models on the command line: LDA, the correlated topic model, pLSA, and the simple mixture of documents."""
+"""Topic models on the command line: LDA, the correlated topic model, pLSA, and the simple mixture
+of documents."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from vijax.topics.summary import Document, summarise, topic_distances, typical_r
 MOST_PAIRS, LEAST = 10, 0.1
 """Number of pairs of topics that are listed from either end of the correlations."""
 SHARP = 1e6
-"""A large concentration for topics that are points: their mode is the point, whatever the prior is."""
+"""A large concentration for topics that are points: their mode is the point, whatever the prior
+is."""
 MOST_READ = 2000
 """Most documents that are searched for typical ones."""
 MOST_COUNTED = 100_000
@@ -47,11 +49,14 @@ Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
 
 
 def topics_block(seen: Seen, proportions: Proportions | None = None) -> Topics:
-    """The topics, with documents typical of each. `proportions` gives the share of each topic in some of the training
-    documents, from these and their rows; by default by `Fit.transform`."""
+    """The topics, with documents typical of each. `proportions` gives the share of each topic in
+    some of the training documents, from these and their rows; by default by `Fit.transform`."""
     proportions = proportions or (lambda sample, rows: seen.fit.transform(sample, key=seen.key))
-    # A topic that maximum likelihood has emptied has no words: all are equally probable, rather than 0/0.
-    concentration = np.maximum(np.asarray(seen.posterior["topics"].concentration, np.float64), 1e-10)
+    # A topic that maximum likelihood has emptied has no words: all are equally probable, rather
+    # than 0/0.
+    concentration = np.maximum(
+        np.asarray(seen.posterior["topics"].concentration, np.float64), 1e-10
+    )
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
         concentration,
@@ -70,7 +75,8 @@ def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
 
 
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
-    """For each topic the documents with the largest share of it, among `MOST_READ` spread over the training set."""
+    """For each topic the documents with the largest share of it, among `MOST_READ` spread over the
+    training set."""
     rows = thinned(corpus.num_documents, MOST_READ)
     sample = corpus[rows]
     shares = np.asarray(proportions(sample, rows))
@@ -80,7 +86,10 @@ def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Docume
         excerpt = sample.texts[row] if sample.texts else commonest_words(sample, row)
         return Document(title, excerpt, float(shares[row, k]))
 
-    return [[document(row, k) for row in chosen] for k, chosen in enumerate(typical_rows(shares, sample.tokens))]
+    return [
+        [document(row, k) for row in chosen]
+        for k, chosen in enumerate(typical_rows(shares, sample.tokens))
+    ]
 
 
 def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray, " K"]:
@@ -93,7 +102,7 @@ def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray
     return np.asarray(npmi(probs, sample, num_words=number).per_topic)
 
 
-# --- latent Dirichlet allocation -------------------------------------------------------------------------------------
+# --- latent Dirichlet allocation ------------------------------------------------------------------
 LdaSettings = model_section(
     models.lda,
     "latent Dirichlet allocation",
@@ -105,7 +114,7 @@ LdaSettings = model_section(
 )
 
 
-# --- topics of a hierarchical Dirichlet process ----------------------------------------------------------------------
+# --- topics of a hierarchical Dirichlet process ---------------------------------------------------
 HdpSettings = model_section(
     models.hdp,
     "topics of a hierarchical Dirichlet process",
@@ -117,7 +126,10 @@ HdpSettings = model_section(
     **SEEDED,
 )
 HdpEstep = chooser(
-    "[algorithm.estep]: how a document's topics are found.", "mean_field", "the method", mean_field=estep.mean_field
+    "[algorithm.estep]: how a document's topics are found.",
+    "mean_field",
+    "the method",
+    mean_field=estep.mean_field,
 )
 HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=lazy())
 
@@ -125,7 +137,10 @@ HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=la
 def describe_hdp(seen: Seen) -> list[Block]:
     """The topics, with typical documents, and their weights at the top."""
     topics = topics_block(seen)
-    return [topics, _weights_at_the_top(seen, {topic.number: topic.called for topic in topics.topics})]
+    return [
+        topics,
+        _weights_at_the_top(seen, {topic.number: topic.called for topic in topics.topics}),
+    ]
 
 
 def _weights_at_the_top(seen: Seen, called: dict[int, str]) -> Table:
@@ -136,12 +151,19 @@ def _weights_at_the_top(seen: Seen, called: dict[int, str]) -> Table:
     used = [k for k in np.argsort(-weights[:-1], kind="stable").tolist() if tables[k] >= IN_USE]
     rows: list[list] = [[called.get(k, str(k)), 100 * weights[k], tables[k]] for k in used]
     rows.append(["all others", 100 * (1 - weights[used].sum()), 0.0])
-    note = "A table is a time that a topic was chosen anew in a document; one of less than half a table is not in use."
-    return Table(f"{len(used)} topics of {len(tables)} in use", ["", "per cent", "tables"], rows, note)
+    note = (
+        "A table is a time that a topic was chosen anew in a document; one of less than half a "
+        "table is not in use."
+    )
+    return Table(
+        f"{len(used)} topics of {len(tables)} in use", ["", "per cent", "tables"], rows, note
+    )
 
 
-# --- the correlated topic model --------------------------------------------------------------------------------------
-def _by(make: Callable[[], Any], covariance: str = "full") -> tuple[Callable[..., Any], dict[str, Argument]]:
+# --- the correlated topic model -------------------------------------------------------------------
+def _by(
+    make: Callable[[], Any], covariance: str = "full"
+) -> tuple[Callable[..., Any], dict[str, Argument]]:
     """An option of `chooser`: the E-step with an expectation made by `make`."""
 
     def made(covariance: Any = covariance, **given: Any) -> Any:
@@ -152,7 +174,9 @@ def _by(make: Callable[[], Any], covariance: str = "full") -> tuple[Callable[...
 
 
 def _sampled(num_samples: int = 64, **given: Any) -> Any:
-    return estep.proximal_gradient(expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **given)
+    return estep.proximal_gradient(
+        expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **given
+    )
 
 
 DRAWS = Argument(int, 64, "draws, in pairs", EVEN)
@@ -167,7 +191,12 @@ CtmEstep = chooser(
 )
 CtmAlgorithm = row_section("em", "the message to topics and logits", CtmEstep, lazy=lazy())
 CtmSettings = model_section(
-    models.ctm, "correlated topic model", width="vocab_size", without=("seed",), num_topics=20, **SEEDED
+    models.ctm,
+    "correlated topic model",
+    width="vocab_size",
+    without=("seed",),
+    num_topics=20,
+    **SEEDED,
 )
 
 
@@ -184,10 +213,18 @@ def correlations(seen: Seen, topics: Topics) -> list[Block]:
     names = [*map(str, order)]
     called = {topic.number: topic.called for topic in topics.topics}
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
-    shown = pairs[::-1] if len(pairs) <= 2 * MOST_PAIRS else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
+    shown = (
+        pairs[::-1]
+        if len(pairs) <= 2 * MOST_PAIRS
+        else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
+    )
     rows = [[called[i], called[j], value] for value, i, j in shown]
     is_cut = len(shown) < len(pairs)
-    left = f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs." if is_cut else ""
+    left = (
+        f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs."
+        if is_cut
+        else ""
+    )
     return [
         Table("Topics that go together, and that do not", ["", "", "correlation"], rows, left),
         *_graph(correlation, called),
@@ -196,7 +233,8 @@ def correlations(seen: Seen, topics: Topics) -> list[Block]:
 
 
 def _graph(correlation: np.ndarray, called: Mapping[int, str]) -> list[Block]:
-    """The pairs that are correlated by `LEAST` or more, in an order that keeps them near each other."""
+    """The pairs that are correlated by `LEAST` or more, in an order that keeps them near each
+    other."""
     if len(called) < 3:
         return []
     from scipy.cluster.hierarchy import leaves_list, linkage
@@ -204,30 +242,42 @@ def _graph(correlation: np.ndarray, called: Mapping[int, str]) -> list[Block]:
 
     own = np.array(sorted(called))
     apart = 1 - correlation[np.ix_(own, own)]
-    order = own[leaves_list(linkage(squareform(apart, checks=False), "average", optimal_ordering=True))]
+    order = own[
+        leaves_list(linkage(squareform(apart, checks=False), "average", optimal_ordering=True))
+    ]
     joined = correlation[np.ix_(order, order)]
     edges = [(i, j, float(joined[i, j])) for i in range(len(own)) for j in range(i + 1, len(own))]
-    edges = sorted((edge for edge in edges if edge[2] >= LEAST), key=lambda edge: -edge[2])[: 2 * len(own)]
+    edges = sorted((edge for edge in edges if edge[2] >= LEAST), key=lambda edge: -edge[2])[
+        : 2 * len(own)
+    ]
     note = f"Joined are pairs of a correlation of {LEAST} or more, the wider the higher it is."
-    return [Arcs("Topics that go together, drawn", [called[k] for k in order.tolist()], edges, note)]
+    return [
+        Arcs("Topics that go together, drawn", [called[k] for k in order.tolist()], edges, note)
+    ]
 
 
 def _correlation_of_logits(precision: np.ndarray) -> np.ndarray:
-    """The correlations of the logits. These are known up to a common constant, which is taken out first."""
+    """The correlations of the logits. These are known up to a common constant, which is taken out
+    first."""
     centring = np.eye(len(precision)) - 1 / len(precision)
     cov = centring @ covariance_of(precision) @ centring
     deviation = np.sqrt(np.maximum(np.diag(cov), 1e-300))
     return cov / np.outer(deviation, deviation)
 
 
-# --- pLSA ------------------------------------------------------------------------------------------------------------
+# --- pLSA -----------------------------------------------------------------------------------------
 PlsaSettings = model_section(
-    models.plsa, "probabilistic latent semantic analysis", width="vocab_size", without=("num_documents",), num_topics=20
+    models.plsa,
+    "probabilistic latent semantic analysis",
+    width="vocab_size",
+    without=("num_documents",),
+    num_topics=20,
 )
 
 
 def score_plsa(seen: Seen) -> Any:
-    """Document completion: held-out documents have no parameters, so their proportions get the prior Dirichlet."""
+    """Document completion: held-out documents have no parameters, so their proportions get the
+    prior Dirichlet."""
     from vijax.evaluate import document_completion
 
     return document_completion(_words(seen), seen.settings.alpha, seen.data.test, seen.key)
@@ -238,15 +288,18 @@ def describe_plsa(seen: Seen) -> list[Topics]:
     if seen.settings.form == "conditional":
         shares = np.asarray(seen.point("proportions"), float)
     else:
-        weights, documents = (np.asarray(seen.point(name), np.float64) for name in ("weights", "documents"))
+        weights, documents = (
+            np.asarray(seen.point(name), np.float64) for name in ("weights", "documents")
+        )
         joint = (weights[:, None] * documents).T
         shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
     return [topics_block(seen, lambda sample, rows: shares[rows])]
 
 
 def transform_plsa(seen: Seen, corpus: Any, tell: Tell) -> Found:
-    """Topic shares of documents under the fitted topics and the prior of their proportions. Shares of training
-    documents are inferred in this way too, from their words alone, so that old and new documents can be compared."""
+    """Topic shares of documents under the fitted topics and the prior of their proportions. Shares
+    of training documents are inferred in this way too, from their words alone, so that old and new
+    documents can be compared."""
     words = _words(seen)
     model = models.lda(len(words), len(seen.data.names), alpha=seen.settings.alpha)
     alg = algorithms.map(model, estep=estep.mean_field())
@@ -256,12 +309,13 @@ def transform_plsa(seen: Seen, corpus: Any, tell: Tell) -> Found:
 
 
 def _words(seen: Seen) -> Float[np.ndarray, "K V"]:
-    """Probabilities of words, none of them 0: held-out documents may have words that a topic has never seen."""
+    """Probabilities of words, none of them 0: held-out documents may have words that a topic has
+    never seen."""
     words = np.asarray(seen.point("topics"), float) + 1e-10
     return words / words.sum(axis=1, keepdims=True)
 
 
-# --- the simple mixture ----------------------------------------------------------------------------------------------
+# --- the simple mixture ---------------------------------------------------------------------------
 SimpleMixtureSettings = model_section(
     models.simple_mixture,
     "mixture of documents, each of a single topic",
@@ -274,7 +328,9 @@ SimpleMixtureSettings = model_section(
 def score_simple_mixture(seen: Seen) -> RowScore:
     """Log probability of held-out documents at the fitted weights and topics, per word."""
     joint = _joint(seen, seen.data.test)
-    return RowScore.of(logsumexp(joint, axis=1), "word", f"{len(joint)} documents", seen.data.test.tokens)
+    return RowScore.of(
+        logsumexp(joint, axis=1), "word", f"{len(joint)} documents", seen.data.test.tokens
+    )
 
 
 def transform_simple_mixture(seen: Seen, corpus: Any, tell: Tell) -> Found:
@@ -296,14 +352,18 @@ def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
     return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
-# --- the listings ----------------------------------------------------------------------------------------------------
+# --- the listings ---------------------------------------------------------------------------------
 OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
 WITH_SEEDS: dict[str, Any] = {
     "build": build_seeded,
-    "transform": lambda seen, corpus, tell: of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell)),
+    "transform": lambda seen, corpus, tell: of_shares(
+        seen.fit.transform(corpus, key=seen.key, progress=tell)
+    ),
     **OF_DOCUMENTS,
 }
-LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda seen: [topics_block(seen)], **WITH_SEEDS)
+LDA = Listing(
+    LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda seen: [topics_block(seen)], **WITH_SEEDS
+)
 HDP = Listing(HdpSettings, DOCUMENTS, HdpAlgorithm, describe_hdp, **WITH_SEEDS)
 CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, **WITH_SEEDS)
 PLSA = Listing(

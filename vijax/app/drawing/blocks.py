@@ -1,8 +1,8 @@
 """Blocks, the parts of a page on a fitted model: plain numbers that JSON holds.
 
-A listing makes blocks and draws nothing; each kind of block is drawn on the page (`vijax.app.drawing.charts`), as a
-picture (`vijax.app.drawing.figures`) and, where it has words or numbers to read, on the screen (`text`).
-"""
+A listing makes blocks and draws nothing; each kind of block is drawn on the page
+(`vijax.app.drawing.charts`), as a picture (`vijax.app.drawing.figures`) and, where it has words or
+numbers to read, on the screen (`text`)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Lines(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Curves over one axis, each in a panel of its own, with a band about it where its ends are known: a row
-    for each panel."""
+    """Curves over one axis, each in a panel of its own, with a band about it where its ends are
+    known: a row for each panel."""
 
     title: str
     x_label: str
@@ -62,8 +62,8 @@ class Curves(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are the names of the
-    classes, which otherwise have their numbers."""
+    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are
+    the names of the classes, which otherwise have their numbers."""
 
     title: str
     x_label: str
@@ -77,8 +77,8 @@ class Scatter(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """One quantity for each row, with its standard deviation; drawn with two of them on either side. The screen shows
-    the first `most` rows, none where a table beside it has them."""
+    """One quantity for each row, with its standard deviation; drawn with two of them on either
+    side. The screen shows the first `most` rows, none where a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -89,8 +89,8 @@ class Intervals(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix, as colours. Where the diagonal is special, as in correlations or in the probability of staying in a
-    state, it has no colour and does not set the scale of the others."""
+    """A matrix, as colours. Where the diagonal is special, as in correlations or in the probability
+    of staying in a state, it has no colour and does not set the scale of the others."""
 
     title: str
     rows: Sequence[str]
@@ -101,7 +101,8 @@ class Heat(NamedTuple):
 
 
 class Arcs(NamedTuple):
-    """A graph: things in a row, and pairs of them (by their places, with a positive weight) joined by arcs."""
+    """A graph: things in a row, and pairs of them (by their places, with a positive weight) joined
+    by arcs."""
 
     title: str
     names: Sequence[str]
@@ -119,8 +120,8 @@ class Strips(NamedTuple):
 
 
 class Course(NamedTuple):
-    """One sequence: columns by step, the most probable path of its states, and probabilities of the states by step. `x`
-    are the times of the steps; without them they are numbered."""
+    """One sequence: columns by step, the most probable path of its states, and probabilities of the
+    states by step. `x` are the times of the steps; without them they are numbered."""
 
     title: str
     columns: Sequence[str]
@@ -142,14 +143,21 @@ def edges_of(block: Course) -> np.ndarray:
     """
     steps = len(block.states)
     x = as_numbers(block.x)
-    if len(x) != steps or not steps or not np.isfinite(x).all() or np.any(np.diff(x) < 0) or x[0] == x[-1]:
+    if (
+        len(x) != steps
+        or not steps
+        or not np.isfinite(x).all()
+        or np.any(np.diff(x) < 0)
+        or x[0] == x[-1]
+    ):
         return np.arange(max(steps, 1) + 1, dtype=float)
     return np.append(x, x[-1] + np.median(np.diff(x)))
 
 
 class Images(NamedTuple):
-    """Grey images of one size, in rows that have labels: `images[row][place]` is an image as a flat list of its pixels,
-    from the top left, row by row. The lowest value of all is light, the highest dark."""
+    """Grey images of one size, in rows that have labels: `images[row][place]` is an image as a flat
+    list of its pixels, from the top left, row by row. The lowest value of all is light, the highest
+    dark."""
 
     title: str
     labels: Sequence[str]
@@ -160,7 +168,8 @@ class Images(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """Topics (`vijax.topics.summary.Topic`), and the distances between them in the order of their numbers."""
+    """Topics (`vijax.topics.summary.Topic`), and the distances between them in the order of their
+    numbers."""
 
     title: str
     topics: Sequence[Any]
@@ -168,7 +177,9 @@ class Topics(NamedTuple):
     note: str = ""
 
 
-Block = Table | Lines | Curves | Scatter | Intervals | Heat | Arcs | Strips | Course | Images | Topics
+Block = (
+    Table | Lines | Curves | Scatter | Intervals | Heat | Arcs | Strips | Course | Images | Topics
+)
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
 
 
@@ -177,7 +188,8 @@ MOST_COLOURS = 10
 
 
 def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
-    """The names of the classes that occur, in their order; none for one class, or for more than there are colours.
+    """The names of the classes that occur, in their order; none for one class, or for more than
+    there are colours.
 
     >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
     ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
@@ -205,7 +217,10 @@ def file_name(block: Block) -> str:
     >>> file_name(Table("Classes of held-out rows", [], []))
     'classes_of_held_out_rows'
     """
-    return re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME] or type(block).__name__.lower()
+    return (
+        re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
+        or type(block).__name__.lower()
+    )
 
 
 as_numbers = functools.partial(np.asarray, dtype=float)
@@ -235,26 +250,41 @@ def value_range(block: Images) -> tuple[float, float]:
 
 def without_excerpts(shown: Iterable[Block]) -> list[Block]:
     """Blocks without the beginnings of documents."""
-    bare = lambda topic: topic._replace(documents=tuple(d._replace(excerpt="") for d in topic.documents))
-    return [b._replace(topics=[*map(bare, b.topics)]) if isinstance(b, Topics) else b for b in shown]
+    bare = lambda topic: topic._replace(
+        documents=tuple(d._replace(excerpt="") for d in topic.documents)
+    )
+    return [
+        b._replace(topics=[*map(bare, b.topics)]) if isinstance(b, Topics) else b for b in shown
+    ]
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
     """Blocks as JSON's own types, numbers to six digits, or more where their spread needs them
     (`vijax.app.drawing.digits`)."""
-    return [{"kind": type(block).__name__, **{k: _plain(v) for k, v in rounded_to(block).items()}} for block in blocks]
+    return [
+        {"kind": type(block).__name__, **{k: _plain(v) for k, v in rounded_to(block).items()}}
+        for block in blocks
+    ]
 
 
 def rounded_to(block: Block) -> dict[str, Any]:
     """The fields of a block, numbers rounded as files have them."""
     fields: dict[str, Any] = block._asdict()
     if isinstance(block, Table):
-        return fields | {"rows": [_rounded_row(row, spreads_of(block.header, row)) for row in block.rows]}
+        return fields | {
+            "rows": [_rounded_row(row, spreads_of(block.header, row)) for row in block.rows]
+        }
     if isinstance(block, Intervals):
         spreads = [d if d is not None and np.isfinite(d) else 0.0 for d in block.deviation]
-        return {k: _rounded_row(v, spreads) if k in ("mean", "deviation") else v for k, v in fields.items()}
-    return {k: _rounded(v, range_of(v)) if isinstance(v, np.ndarray | list | tuple) else v for k, v in fields.items()}
+        return {
+            k: _rounded_row(v, spreads) if k in ("mean", "deviation") else v
+            for k, v in fields.items()
+        }
+    return {
+        k: _rounded(v, range_of(v)) if isinstance(v, np.ndarray | list | tuple) else v
+        for k, v in fields.items()
+    }
 
 
 def _rounded_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
@@ -273,21 +303,29 @@ def _rounded(value: Any, spread: float) -> Any:
 
 
 def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
-    """Blocks from JSON: each kind with its own fields, text as text and numbers as numbers, whatever the file holds."""
+    """Blocks from JSON: each kind with its own fields, text as text and numbers as numbers,
+    whatever the file holds."""
     return [_block(record) for record in records]
 
 
 def _block(record: dict[str, Any]) -> Block:
     kind = KINDS[record["kind"]]
     readers = READERS | OWN_READERS.get(record["kind"], {})
-    block = kind(**{name: readers[name](value) for name, value in record.items() if name in kind._fields})
+    block = kind(
+        **{name: readers[name](value) for name, value in record.items() if name in kind._fields}
+    )
     if not all(
-        len(rows) == number and all(len(row) == width for row in rows) for rows, number, width in _shapes(block)
+        len(rows) == number and all(len(row) == width for row in rows)
+        for rows, number, width in _shapes(block)
     ):
         raise ValueError(f"rows of {block.title!r} are not of one length")
-    if isinstance(block, Arcs) and not all(0 <= end < len(block.names) for *ends, _ in block.edges for end in ends):
+    if isinstance(block, Arcs) and not all(
+        0 <= end < len(block.names) for *ends, _ in block.edges for end in ends
+    ):
         raise ValueError(f"edges of {block.title!r} end at nothing")
-    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(range(len(block.topics))):
+    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(
+        range(len(block.topics))
+    ):
         raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
 
@@ -297,7 +335,10 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
     if isinstance(block, Table):
         return [(block.rows, len(block.rows), len(block.header))]
     if isinstance(block, Curves):
-        return [(rows, len(block.names), len(block.x)) for rows in (block.values, block.lowest, block.highest)]
+        return [
+            (rows, len(block.names), len(block.x))
+            for rows in (block.values, block.lowest, block.highest)
+        ]
     if isinstance(block, Heat):
         return [(block.values, len(block.rows), len(block.columns))]
     if isinstance(block, Course):
@@ -309,10 +350,18 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
             *times,
         ]
     if isinstance(block, Images):
-        size, longest = _side(block.height) * _side(block.width), max(map(len, block.images), default=0)
-        return [(block.images, len(block.labels), longest), *((row, len(row), size) for row in block.images)]
+        size, longest = (
+            _side(block.height) * _side(block.width),
+            max(map(len, block.images), default=0),
+        )
+        return [
+            (block.images, len(block.labels), longest),
+            *((row, len(row), size) for row in block.images),
+        ]
     if isinstance(block, Topics):
-        words = [((topic.words, topic.probabilities), 2, len(topic.words)) for topic in block.topics]
+        words = [
+            ((topic.words, topic.probabilities), 2, len(topic.words)) for topic in block.topics
+        ]
         return [(block.distances, len(block.topics), len(block.topics)), *words]
     return []
 
@@ -324,7 +373,8 @@ def _side(value: int) -> int:
 
 
 def _number(value: Any) -> float | None:
-    """A number that can be drawn: half the exponents of float64 leave room for computations of the charts."""
+    """A number that can be drawn: half the exponents of float64 leave room for computations of the
+    charts."""
     return None if value is None or not abs(float(value)) < 1e150 else float(value)
 
 
@@ -349,20 +399,28 @@ def _edge(value: Any) -> tuple[int, int, float]:
 def _topic(value: Any) -> Any:
     from vijax.topics.summary import Document, Topic
 
-    number, share, words, probabilities, (x, y), documents, *more = value  # earlier versions had no coherence
+    number, share, words, probabilities, (x, y), documents, *more = (
+        value  # earlier versions had no coherence
+    )
     probs = tuple(float(p or 0.0) for p in probabilities)
-    found = tuple(Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents)
+    found = tuple(
+        Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents
+    )
     place = float(x or 0.0), float(y or 0.0)
     coherence = _number(more[0]) if more else None
     known = math.nan if coherence is None else coherence
-    return Topic(int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known)
+    return Topic(
+        int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known
+    )
 
 
 _numbers, _texts = _list_of(_number), _list_of(str)
 READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("title", "note", "x_label", "y_label"), str),
     **dict.fromkeys(("header", "labels", "columns", "names"), _texts),
-    **dict.fromkeys(("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers),
+    **dict.fromkeys(
+        ("x", "y", "low", "high", "points_x", "points_y", "mean", "deviation"), _numbers
+    ),
     "classes": _list_of(int),
     "outlines": _list_of(_outline),
     "most": int,
@@ -395,10 +453,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# --- the screen ------------------------------------------------------------------------------------------------------
+# --- the screen -----------------------------------------------------------------------------------
 def text(blocks: Iterable[Block], most: int = 40, folder: str = "") -> str:
-    """The blocks that can be read without pictures; for long tables only the first rows, and the number of those left
-    out, whose files are in `folder`."""
+    """The blocks that can be read without pictures; for long tables only the first rows, and the
+    number of those left out, whose files are in `folder`."""
     parts = [_text(block, most, folder) for block in blocks]
     return printable("\n\n".join(part for part in parts if part))
 
@@ -424,8 +482,8 @@ def _text(block: Block, most: int, folder: str) -> str:
 
 
 def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
-    """Values, with their bands, at some of the places where the band is known: of a forecast the first ones, in which a
-    season is seen."""
+    """Values, with their bands, at some of the places where the band is known: of a forecast the
+    first ones, in which a season is seen."""
     known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
     is_forecast = 0 < len(known) < len(block.x)
     spread = np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))
@@ -443,7 +501,9 @@ def _marks(x: np.ndarray) -> list[str]:
     >>> _marks(np.array([2016.0, 2016.25, 2016.5])), _marks(np.array([60.0, 63.0]))
     (['2016.00', '2016.25', '2016.50'], ['60', '63'])
     """
-    decimals = next((n for n in range(6) if np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))), 6)
+    decimals = next(
+        (n for n in range(6) if np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))), 6
+    )
     return [f"{value:.{decimals}f}" for value in x]
 
 
@@ -467,13 +527,18 @@ def cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
     return [number(cell, spread) for cell, spread in zip(row, spreads_of(header, row), strict=True)]
 
 
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
+def _aligned(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = ""
+) -> str:
     shown = [cells(header, row) for row in rows[:most]]
     widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [c.rjust(w) if right else c.ljust(w) for c, w, right in zip(cells, widths, numeric, strict=True)]
+        padded = [
+            c.rjust(w) if right else c.ljust(w)
+            for c, w, right in zip(cells, widths, numeric, strict=True)
+        ]
         return "  " + "  ".join(padded).rstrip()
 
     rest = [f"  ... and {len(rows) - most:,} more{where}"] if len(rows) > most else []

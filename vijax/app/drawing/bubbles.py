@@ -13,7 +13,8 @@ from vijax.app.drawing.svg import escape
 
 
 class Bubble(NamedTuple):
-    """A disc on a map: place in [-1, 1]^2, area (any scale), number, name, target of a click, text for hovering."""
+    """A disc on a map: place in [-1, 1]^2, area (any scale), number, name, target of a click, text
+    for hovering."""
 
     x: float
     y: float
@@ -25,8 +26,8 @@ class Bubble(NamedTuple):
 
 
 def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
-    """Discs near their places, largest first, so that small ones stay on top; a number in each, and names where they
-    collide with nothing."""
+    """Discs near their places, largest first, so that small ones stay on top; a number in each, and
+    names where they collide with nothing."""
     side = 520.0
     covered = 0.13 * side**2 / max(sum(b.size for b in bubbles), 1e-12)
     radius = [min(max(8.0, math.sqrt(b.size * covered / math.pi)), 40.0) for b in bubbles]
@@ -35,7 +36,10 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
     wanted = side / 2 + 0.42 * side * np.clip(np.nan_to_num(at), -1.0, 1.0)
     places = parted(wanted, half, 2.0, side - 2.0)
     discs_of = np.maximum(half, 0.8 * np.array(radius)[:, None])  # names keep off these
-    taken = [tuple(box) for box in np.concatenate([places - discs_of, places + discs_of], axis=1).tolist()]
+    taken = [
+        tuple(box)
+        for box in np.concatenate([places - discs_of, places + discs_of], axis=1).tolist()
+    ]
     discs: list[str] = []
     names: list[str] = []
     for i in sorted(range(len(bubbles)), key=lambda i: -bubbles[i].size):
@@ -43,33 +47,44 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
         discs.append(_disc(bubble, x, y, radius[i]))
         names += _name(bubble.label, x, y, radius[i], side, taken) if len(names) < num_names else []
     return (
-        f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="group" aria-label="map of topics">'
+        f'<svg class="map" viewBox="0 0 {side:.0f} {side:.0f}" role="group" aria-label="map of '
+        'topics">'
         f"{''.join(names)}{''.join(discs)}</svg>"
     )
 
 
 def _disc(bubble: Bubble, x: float, y: float, radius: float) -> str:
     return (
-        f'<a href="{escape(bubble.href)}" aria-label="{escape(bubble.title)}"><circle class="bubble" cx="{x:.1f}" '
+        f'<a href="{escape(bubble.href)}" aria-label="{escape(bubble.title)}"><circle '
+        f'class="bubble" cx="{x:.1f}" '
         f'cy="{y:.1f}" r="{radius:.1f}"><title>{escape(bubble.title)}</title></circle>'
         f'<text class="name" x="{x:.1f}" y="{y + 4:.1f}">{escape(bubble.number)}</text></a>'
     )
 
 
-def _name(label: str, x: float, y: float, radius: float, side: float, taken: list[tuple[float, ...]]) -> list[str]:
-    """The label below the disc, above it, or its first word there: it takes the first place that is free."""
+def _name(
+    label: str, x: float, y: float, radius: float, side: float, taken: list[tuple[float, ...]]
+) -> list[str]:
+    """The label below the disc, above it, or its first word there: it takes the first place that is
+    free."""
     for text in dict.fromkeys([label, label.partition(" ")[0]]):
         for place in (y + radius + 8, y - radius - 8):
             box = _label_box(text, x, place, side)
-            if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+            if not any(
+                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
+            ):
                 taken.append(box)
                 middle = 0.5 * (box[0] + box[2])
-                return [f'<text class="words" x="{middle:.1f}" y="{box[1] + 12:.1f}">{escape(text)}</text>']
+                return [
+                    f'<text class="words" x="{middle:.1f}" '
+                    f'y="{box[1] + 12:.1f}">{escape(text)}</text>'
+                ]
     return []
 
 
 def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, float, float, float]:
-    """The box of a label around (cx, cy), kept inside the picture; 11-pixel type takes 5.8 pixels a letter."""
+    """The box of a label around (cx, cy), kept inside the picture; 11-pixel type takes 5.8 pixels a
+    letter."""
     half = 2.9 * len(label) + 3
     cx = min(max(cx, half + 2), side - half - 2)
     cy = min(max(cy, 10.0), side - 10.0)
@@ -82,9 +97,9 @@ ROUNDS = 250
 def parted(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, "n 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
-    """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as there is room in the
-    square from `low` to `high`; nothing in it is random. Where they are too many for small moves, all go to places of a
-    grid, as near as possible.
+    """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as
+    there is room in the square from `low` to `high`; nothing in it is random. Where they are too
+    many for small moves, all go to places of a grid, as near as possible.
 
     >>> moved = parted(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
     >>> moved.round(2).tolist()
@@ -92,7 +107,9 @@ def parted(
     """
     points = np.array(points, float)
     spiral = np.arange(len(points))[:, None] * np.array([[2.4, 2.4 + np.pi / 2]])
-    again = np.setdiff1d(np.arange(len(points)), np.unique(points.round(9), axis=0, return_index=True)[1])
+    again = np.setdiff1d(
+        np.arange(len(points)), np.unique(points.round(9), axis=0, return_index=True)[1]
+    )
     points[again] += 1e-3 * np.cos(spiral[again])  # points that coincide with an earlier one
     reach = half[:, None] + half[None]
     for _ in range(ROUNDS):
@@ -112,13 +129,17 @@ def parted(
 def _on_a_grid(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
-    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where places are too few."""
+    """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where
+    places are too few."""
     from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
     numbers = ((high - low) // (2 * half)).astype(int)
     if numbers.min() < 1 or numbers.prod() < len(points):
         return points
-    sides = [np.linspace(low + reach, high - reach, number) for reach, number in zip(half, numbers, strict=True)]
+    sides = [
+        np.linspace(low + reach, high - reach, number)
+        for reach, number in zip(half, numbers, strict=True)
+    ]
     places = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
     moves = ((points[:, None] - places[None]) ** 2).sum(axis=-1)
     return places[linear_sum_assignment(moves)[1]]

@@ -1,4 +1,5 @@
-"""Blocks of a page as HTML: tables, and charts as inline SVG that the page's style sheet colours."""
+"""Blocks of a page as HTML: tables, and charts as inline SVG that the page's style sheet
+colours."""
 
 from __future__ import annotations
 
@@ -66,23 +67,34 @@ def _saved(name: str, text: str, part: str) -> str:
 
 
 def table(block: blocks.Table) -> str:
-    """A table with words to the left, numbers to the right; columns of sentences break their lines."""
+    """A table with words to the left, numbers to the right; columns of sentences break their
+    lines."""
     columns = [[row[i] for row in block.rows] for i in range(len(block.header))]
     kinds = [_kind(column) for column in columns]
-    head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True))
+    head = "".join(
+        f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True)
+    )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True))
+        + "".join(
+            f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True)
+        )
         + "</tr>"
         for row in block.rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        "<div "
+        f'class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def _shown(block: blocks.Table, row: Sequence[Any]) -> list[str]:
     """The cells of a row, numbers with a minus that is as wide as a digit."""
     read = blocks.cells(block.header, row)
-    return [text if isinstance(cell, str) else with_minus(text) for cell, text in zip(row, read, strict=True)]
+    return [
+        text if isinstance(cell, str) else with_minus(text)
+        for cell, text in zip(row, read, strict=True)
+    ]
 
 
 def _kind(column: list[Any]) -> str:
@@ -101,15 +113,22 @@ MOST_TITLED = 100
 
 
 def lines(block: blocks.Lines, *least: float) -> str:
-    """A curve in its band, over points; `least` as of `vijax.app.drawing.svg.axis`, of what is upright."""
+    """A curve in its band, over points; `least` as of `vijax.app.drawing.svg.axis`, of what is
+    upright."""
     rows = thinned(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
     part = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
     y = axis(_range(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
     band = ""
     if len(block.low):
-        upper, lower = (_places(x, y, part(block.x), part(edge)) for edge in (block.high, block.low))
-        band = f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>' if len(upper) > 1 else ""
+        upper, lower = (
+            _places(x, y, part(block.x), part(edge)) for edge in (block.high, block.low)
+        )
+        band = (
+            f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
+            if len(upper) > 1
+            else ""
+        )
     titled = len(block.points_x) <= MOST_TITLED
     points = "".join(
         f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
@@ -117,12 +136,16 @@ def lines(block: blocks.Lines, *least: float) -> str:
         for a, b in zip(block.points_x, block.points_y, strict=True)
         if known(a, b)
     )
-    curve = f'<path class="curve curve-0" d="M{"L".join(_places(x, y, part(block.x), part(block.y)))}"/>'
+    curve = (
+        '<path class="curve curve-0" '
+        f'd="M{"L".join(_places(x, y, part(block.x), part(block.y)))}"/>'
+    )
     return chart(points + band + curve, x, y, block.x_label, block.y_label)
 
 
 def _range(block: blocks.Lines) -> list[float]:
-    """The values that the vertical axis shows: points and curve, and only a part of a band that is far wider."""
+    """The values that the vertical axis shows: points and curve, and only a part of a band that is
+    far wider."""
     parts = map(blocks.as_numbers, (block.y, block.low, block.high, block.points_y))
     y, low, high, points = (part[np.isfinite(part)] for part in parts)
     core = np.concatenate([y, points])
@@ -139,8 +162,18 @@ def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
 
 def scatter(block: blocks.Scatter) -> str:
     """Points in the colours of their classes, and outlines."""
-    x = axis([*block.x, *(v for _, xs, _ in block.outlines for v in xs)], LEFT, WIDTH - RIGHT, margin=0.04)
-    y = axis([*block.y, *(v for _, _, ys in block.outlines for v in ys)], HEIGHT - BOTTOM, TOP, margin=0.04)
+    x = axis(
+        [*block.x, *(v for _, xs, _ in block.outlines for v in xs)],
+        LEFT,
+        WIDTH - RIGHT,
+        margin=0.04,
+    )
+    y = axis(
+        [*block.y, *(v for _, _, ys in block.outlines for v in ys)],
+        HEIGHT - BOTTOM,
+        TOP,
+        margin=0.04,
+    )
     points = "".join(
         f'<circle class="point hue-{int(k) % NUM_HUES}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2"/>'
         for a, b, k in zip(block.x, block.y, block.classes, strict=True)
@@ -168,15 +201,21 @@ def intervals(block: blocks.Intervals) -> str:
         for t in x.ticks
     ]
     drawn.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}"/>')
-    for i, (label, mean, deviation) in enumerate(zip(block.labels, block.mean, block.deviation, strict=True)):
+    for i, (label, mean, deviation) in enumerate(
+        zip(block.labels, block.mean, block.deviation, strict=True)
+    ):
         y = row * i + 11
         drawn.append(
-            f'<text class="tick" x="{left - 8:.0f}" y="{y + 4}" text-anchor="end">{escape(shortened(label))}</text>'
+            f'<text class="tick" x="{left - 8:.0f}" y="{y + 4}" '
+            f'text-anchor="end">{escape(shortened(label))}</text>'
         )
         if not known(mean, deviation):
             continue
         low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
-        said = f"{label}: {number_text(float(mean), float(deviation))} ± {number_text(float(deviation))}"
+        said = (
+            f"{label}: {number_text(float(mean), float(deviation))} ± "
+            f"{number_text(float(deviation))}"
+        )
         drawn.append(
             f'<line class="curve curve-0" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>'
             f'<circle class="mark mark-0" cx="{x(mean):.1f}" cy="{y}" r="3.5">'
@@ -186,32 +225,48 @@ def intervals(block: blocks.Intervals) -> str:
 
 
 def heat(block: blocks.Heat) -> str:
-    """A cell for each entry: blue above zero, orange below, its number in it where there is room."""
+    """A cell for each entry: blue above zero, orange below, its number in it where there is
+    room."""
     values = blocks.as_numbers(block.values)
     shades = blocks.coloured(block)
     left, top = 8 + LETTER * min(18, max(len(str(label)) for label in block.rows)), 20
-    width, height = (WIDTH - left - 4) / max(1, values.shape[1]), min(34.0, max(12.0, 300 / values.shape[0]))
+    width, height = (
+        (WIDTH - left - 4) / max(1, values.shape[1]),
+        min(34.0, max(12.0, 300 / values.shape[0])),
+    )
     most = float(np.nanmax(np.abs(shades), initial=1e-12))
     drawn = [
-        f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" text-anchor="end">'
+        f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" '
+        'text-anchor="end">'
         f"{escape(shortened(label, 18))}</text>"
         for i, label in enumerate(block.rows)
     ]
     every = max(1, int(np.ceil(7.0 * max(len(str(label)) for label in block.columns) / width)))
     drawn += [
-        f'<text class="tick" x="{left + width * (j + 0.5):.1f}" y="14" text-anchor="middle">{escape(str(label))}</text>'
+        f'<text class="tick" x="{left + width * (j + 0.5):.1f}" y="14" '
+        f'text-anchor="middle">{escape(str(label))}</text>'
         for j, label in enumerate(block.columns)
         if j % every == 0
     ]
     for (i, j), value in np.ndenumerate(values):
-        place = f'x="{left + width * j:.1f}" y="{top + height * i:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        title = f"<title>{escape(block.rows[i])}, {escape(block.columns[j])}: {number_text(float(value))}</title>"
+        place = (
+            f'x="{left + width * j:.1f}" y="{top + height * i:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}"'
+        )
+        title = (
+            f"<title>{escape(block.rows[i])}, {escape(block.columns[j])}: "
+            f"{number_text(float(value))}</title>"
+        )
         share = 0.0 if np.isnan(shades[i, j]) else abs(value) / most
-        drawn.append(f'<rect class="{"down" if value < 0 else "up"}" {place} fill-opacity="{share:.3f}">{title}</rect>')
+        drawn.append(
+            f'<rect class="{"down" if value < 0 else "up"}" {place} '
+            f'fill-opacity="{share:.3f}">{title}</rect>'
+        )
         if width >= 34 and height >= 14:
             ink = "on" if share > 0.55 else "in"
             drawn.append(
-                f'<text class="{ink}" x="{left + width * (j + 0.5):.1f}" y="{top + height * (i + 0.5) + 4:.1f}" '
+                f'<text class="{ink}" x="{left + width * (j + 0.5):.1f}" '
+                f'y="{top + height * (i + 0.5) + 4:.1f}" '
                 f'text-anchor="middle">{"" if np.isnan(value) else number_text(float(f"{value:.2g}"))}</text>'
             )
     return plain_chart(block.title, top + height * values.shape[0] + 4, drawn)
@@ -222,7 +277,8 @@ LEVELS = 15
 
 
 def images(block: blocks.Images) -> str:
-    """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as many rectangles."""
+    """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as
+    many rectangles."""
     across = max(map(len, block.images), default=1) or 1
     left = 8 + LETTER * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)
@@ -246,7 +302,8 @@ def _shaded(shades: Sequence[int], width: int, left: float, top: float, size: fl
             if shade:
                 paths.setdefault(shade, []).append(f"M{x} {y}h{length}v1h-{length}z")
     drawn = "".join(
-        f'<path class="shade" fill-opacity="{shade / LEVELS:.2f}" d="{"".join(d)}"/>' for shade, d in paths.items()
+        f'<path class="shade" fill-opacity="{shade / LEVELS:.2f}" d="{"".join(d)}"/>'
+        for shade, d in paths.items()
     )
     frame = f'<path class="frame" d="M0 0h{width}v{len(shades) // width}h-{width}z"/>'
     return f'<g transform="translate({left:.1f} {top:.1f}) scale({size:.3f})">{frame}{drawn}</g>'
@@ -266,8 +323,10 @@ def strips(block: blocks.Strips) -> str:
         for start, length, state in stretches(states):
             if state >= 0:
                 drawn.append(
-                    f'<rect class="hue-{state % NUM_HUES}" x="{left + width * start:.1f}" y="{row * i + 3}" '
-                    f'width="{width * length:.2f}" height="{row - 5}"><title>state {state}, steps {start} to '
+                    f'<rect class="hue-{state % NUM_HUES}" x="{left + width * start:.1f}" '
+                    f'y="{row * i + 3}" '
+                    f'width="{width * length:.2f}" height="{row - 5}"><title>state {state}, steps '
+                    f"{start} to "
                     f"{start + length - 1}</title></rect>"
                 )
     whole = row * len(block.labels) + 6
@@ -280,24 +339,37 @@ def curves(block: blocks.Curves) -> str:
     """Two panels in a row, each with its own vertical axis."""
     wide, high = (WIDTH - RIGHT) / 2, PANEL + 44
     drawn = []
-    for i, (name, *parts) in enumerate(zip(block.names, block.values, block.lowest, block.highest, strict=True)):
+    for i, (name, *parts) in enumerate(
+        zip(block.names, block.values, block.lowest, block.highest, strict=True)
+    ):
         left, top = wide * (i % 2) + LEFT, high * (i // 2)
         x = axis([*block.x], left, wide * (i % 2 + 1), 0.0)
         y = axis([v for part in parts for v in part], top + 16 + PANEL, top + 16, 0.06)
-        ends = "".join(tick(left - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1]))
-        ends += "".join(tick(x(mark), top + PANEL + 32, "middle", mark, x.step) for mark in (x.ticks[0], x.ticks[-1]))
+        ends = "".join(
+            tick(left - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1])
+        )
+        ends += "".join(
+            tick(x(mark), top + PANEL + 32, "middle", mark, x.step)
+            for mark in (x.ticks[0], x.ticks[-1])
+        )
         grid = "".join(
-            f'<line class="grid" x1="{left}" x2="{x.end:.1f}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>'
+            f'<line class="grid" x1="{left}" x2="{x.end:.1f}" y1="{y(mark):.1f}" '
+            f'y2="{y(mark):.1f}"/>'
             for mark in y.ticks
         )
         value, lower, upper = (_places(x, y, block.x, part) for part in parts)
-        band = f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>' if len(upper) > 1 else ""
+        band = (
+            f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
+            if len(upper) > 1
+            else ""
+        )
         curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
         said = f'<text class="tick" x="{left}" y="{top + 10}">{escape(shortened(name, 28))}</text>'
         drawn.append(f"{said}{grid}{ends}{band}{curve}")
     whole = high * -(-len(block.names) // 2)
     label = (
-        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{whole + 8}" text-anchor="middle">{escape(block.x_label)}</text>'
+        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{whole + 8}" '
+        f'text-anchor="middle">{escape(block.x_label)}</text>'
     )
     return plain_chart(block.title, whole + 14, [*drawn, label])
 
@@ -318,8 +390,10 @@ def arcs(block: blocks.Arcs) -> str:
     for i, j, weight in block.edges:
         reach = each * abs(i - j) * 4 / 3  # a cubic curve goes three quarters of the way
         drawn.append(
-            f'<path class="curve curve-0" stroke-opacity="0.5" style="stroke-width:{0.6 + 4 * weight / most:.1f}" '
-            f'd="M{left:.0f},{place(i)}C{left + reach:.0f},{place(i)} {left + reach:.0f},{place(j)} '
+            '<path class="curve curve-0" stroke-opacity="0.5" '
+            f'style="stroke-width:{0.6 + 4 * weight / most:.1f}" '
+            f'd="M{left:.0f},{place(i)}C{left + reach:.0f},{place(i)} '
+            f"{left + reach:.0f},{place(j)} "
             f'{left:.0f},{place(j)}"><title>{escape(block.names[i])}, {escape(block.names[j])}: '
             f"{number_text(float(weight))}</title></path>"
         )
@@ -331,8 +405,8 @@ PANEL, STRIP, GAP = 84, 30, 8
 
 
 def course(block: blocks.Course) -> str:
-    """The columns of a sequence, one below the other, over the path of its states; then the probability of each state
-    at each step, as heights of its colour that add up to one."""
+    """The columns of a sequence, one below the other, over the path of its states; then the
+    probability of each state at each step, as heights of its colour that add up to one."""
     edges = blocks.edges_of(block)
     x = axis([edges[0], edges[-1]], LEFT, WIDTH - RIGHT, margin=0.0)
     drawn = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
@@ -344,7 +418,9 @@ def course(block: blocks.Course) -> str:
         f'<text class="axis" x="{WIDTH / 2:.0f}" y="{top + STRIP + 32}" text-anchor="middle">'
         f"{escape(block.x_label)}</text>"
     )
-    named, height = legend(blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42)
+    named, height = legend(
+        blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42
+    )
     return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
 
 
@@ -353,26 +429,39 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
     y = axis([v for v in block.values[d] if known(v)], top + PANEL, top, margin=0.08)
     edges = blocks.edges_of(block)
     behind = "".join(
-        f'<rect class="hue-{state % NUM_HUES} behind" x="{x(edges[start]):.1f}" y="{top}" height="{PANEL}" '
+        f'<rect class="hue-{state % NUM_HUES} behind" x="{x(edges[start]):.1f}" y="{top}" '
+        f'height="{PANEL}" '
         f'width="{x(edges[start + length]) - x(edges[start]):.2f}"/>'
         for start, length, state in stretches(block.states)
         if state >= 0
     )
-    ends = "".join(tick(LEFT - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1]))
+    ends = "".join(
+        tick(LEFT - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1])
+    )
     middles = 0.5 * (edges[1:] + edges[:-1])
-    places = [f"{x(t):.1f},{y(v):.1f}" for t, v in zip(middles, block.values[d], strict=False) if known(v)]
-    name = f'<text class="tick" x="{LEFT + 4}" y="{top + 12}">{escape(shortened(block.columns[d]))}</text>'
+    places = [
+        f"{x(t):.1f},{y(v):.1f}" for t, v in zip(middles, block.values[d], strict=False) if known(v)
+    ]
+    name = (
+        f'<text class="tick" x="{LEFT + 4}" '
+        f'y="{top + 12}">{escape(shortened(block.columns[d]))}</text>'
+    )
     return f'{behind}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'
 
 
 def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
     """A band for each state, whose height at a step is the probability of the state."""
-    probabilities = np.array([[v if known(v) else 0.0 for v in row] for row in block.probabilities], float)
+    probabilities = np.array(
+        [[v if known(v) else 0.0 for v in row] for row in block.probabilities], float
+    )
     edges = blocks.edges_of(block)
     outline = lambda level: _steps(x, edges, top, level)
-    below = np.clip(np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0)
+    below = np.clip(
+        np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0
+    )
     return "".join(
-        f'<path class="hue-{k % NUM_HUES} part" d="M{"L".join([*outline(high), *outline(low)[::-1]])}Z">'
+        f'<path class="hue-{k % NUM_HUES} part" '
+        f'd="M{"L".join([*outline(high), *outline(low)[::-1]])}Z">'
         f"<title>state {k}</title></path>"
         for k, (low, high) in enumerate(itertools.pairwise(below))
         if len(block.states)

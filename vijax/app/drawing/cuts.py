@@ -1,5 +1,5 @@
-"""The part of a long block that is drawn. The rest is never left out in silence: the note says how much of it is, and
-its file in tables/ has all."""
+"""The part of a long block that is drawn. The rest is never left out in silence: the note says how
+much of it is, and its file in tables/ has all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def drawn_part(block: blocks.Block) -> blocks.Block:
     """
     if isinstance(block, blocks.Intervals) and len(block.labels) > MOST_BARS:
         first = {name: getattr(block, name)[:MOST_BARS] for name in ("labels", "mean", "deviation")}
-        return block._replace(**first, note=with_cut(block, MOST_BARS, len(block.labels), "are drawn"))
+        return block._replace(
+            **first, note=with_cut(block, MOST_BARS, len(block.labels), "are drawn")
+        )
     if isinstance(block, blocks.Table) and len(block.rows) > MOST_ROWS:
         note = with_cut(block, MOST_ROWS, len(block.rows), "rows are shown")
         return block._replace(rows=block.rows[:MOST_ROWS], note=note)
@@ -33,7 +35,10 @@ def drawn_part(block: blocks.Block) -> blocks.Block:
 
 def with_cut(block: Any, shown: int, number: int, how: str) -> str:
     """The note of a block, and what is left out of it."""
-    said = f"The first {shown:,} of {number:,} {how}; the CSV file (tables/{blocks.file_name(block)}.csv) has all."
+    said = (
+        f"The first {shown:,} of {number:,} {how}; the CSV file "
+        f"(tables/{blocks.file_name(block)}.csv) has all."
+    )
     return f"{block.note} {said}".strip()
 
 
@@ -45,5 +50,9 @@ def first_of(note: str, shown: int, names: Sequence[Any], what: str, where: str)
     >>> first_of("Viterbi.", 12, range(3), "sequences", "transformed.csv")
     'Viterbi.'
     """
-    left = f" The first {shown:,} of {len(names):,} {what}; {where} has all." if len(names) > shown else ""
+    left = (
+        f" The first {shown:,} of {len(names):,} {what}; {where} has all."
+        if len(names) > shown
+        else ""
+    )
     return f"{note}{left}"

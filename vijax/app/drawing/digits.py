@@ -1,8 +1,8 @@
-"""Digits of the numbers of a page: beside a standard deviation they show two digits of it, in a chart its range.
+"""Digits of the numbers of a page: beside a standard deviation they show two digits of it, in a
+chart its range.
 
-Six digits of 2,020,000.4 are no more than 2,020,000. A table of means and intervals would print one number three times,
-and a curve would be a staircase.
-"""
+Six digits of 2,020,000.4 are no more than 2,020,000. A table of means and intervals would print one
+number three times, and a curve would be a staircase."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ def spreads_of(header: Sequence[str], row: Sequence[Any]) -> list[float]:
     >>> spreads_of(["", "mean"], ["a", 2_020_000.0])
     [0.0, 0.0]
     """
-    places = [i for i, name in enumerate(header) if SPREAD.search(name) and is_number(row[i]) and row[i] > 0]
+    places = [
+        i
+        for i, name in enumerate(header)
+        if SPREAD.search(name) and is_number(row[i]) and row[i] > 0
+    ]
     if not places:
         return [0.0] * len(row)
     spread = min(float(row[i]) for i in places)

@@ -1,5 +1,5 @@
-"""The blocks of a page as CSV, for a spreadsheet or another program: tables/NAME.csv; and the formats of `vijax
-topics`."""
+"""The blocks of a page as CSV, for a spreadsheet or another program: tables/NAME.csv; and the
+formats of `vijax topics`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
 
 
 def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
-    """Names of files and their text: numbers as in result.json, six digits or more. Blocks of one title are numbered.
+    """Names of files and their text: numbers as in result.json, six digits or more. Blocks of one
+    title are numbered.
 
     >>> [(name, text)] = tables([blocks.Table("The coin", ["", "heads"], [["penny", 0.5]])])
     >>> name, text.splitlines()
@@ -34,12 +35,15 @@ def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A header and rows as CSV; missing values are empty, and text that a spreadsheet would run is quoted."""
+    """A header and rows as CSV; missing values are empty, and text that a spreadsheet would run is
+    quoted."""
     return "".join(",".join(map(_cell, row)) + "\n" for row in itertools.chain([header], rows))
 
 
 def _cell(cell: Any) -> str:
-    if cell is None or (isinstance(cell, float | np.floating) and not np.isfinite(cell)):  # as JSON has it too
+    if cell is None or (
+        isinstance(cell, float | np.floating) and not np.isfinite(cell)
+    ):  # as JSON has it too
         return ""
     return in_quotes(str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell)))
 
@@ -50,14 +54,20 @@ def in_quotes(text: str) -> str:
 
 
 APART = frozenset('",\r\n')
-"""Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end in a line feed."""
+"""Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end
+in a line feed."""
 
 
-def words_of_topics(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[Any, ...]]:
+def words_of_topics(
+    topics: Iterable[Topic], num_words: int | None = None
+) -> Iterator[tuple[Any, ...]]:
     """A row for each word: number, name and share of the topic, the word and its probability."""
     for topic in topics:
         words = zip(topic.words[:num_words], topic.probabilities, strict=False)
-        yield from ((topic.number, topic.name, topic.share, word, probability) for word, probability in words)
+        yield from (
+            (topic.number, topic.name, topic.share, word, probability)
+            for word, probability in words
+        )
 
 
 WORDS_OF_TOPICS = ("topic", "name", "share", "word", "probability")
@@ -71,20 +81,30 @@ def free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-# --- kinds of blocks -------------------------------------------------------------------------------------------------
+# --- kinds of blocks ------------------------------------------------------------------------------
 def _lines(block: blocks.Lines) -> Iterator[Part]:
     band = [block.low, block.high] if len(block.low) else []
     ends = ["low", "high"] if len(block.low) else []
     yield "", [block.x_label, block.y_label, *ends], zip(block.x, block.y, *band, strict=True)
     if len(block.points_x):
-        yield "_points", [block.x_label, block.y_label], zip(block.points_x, block.points_y, strict=True)
+        yield (
+            "_points",
+            [block.x_label, block.y_label],
+            zip(block.points_x, block.points_y, strict=True),
+        )
 
 
 def _scatter(block: blocks.Scatter) -> Iterator[Part]:
-    yield "", [block.x_label, block.y_label, "class"], zip(block.x, block.y, block.classes, strict=True)
+    yield (
+        "",
+        [block.x_label, block.y_label, "class"],
+        zip(block.x, block.y, block.classes, strict=True),
+    )
     if block.outlines:
         points = (
-            (number, k, *point) for number, (k, x, y) in enumerate(block.outlines) for point in zip(x, y, strict=True)
+            (number, k, *point)
+            for number, (k, x, y) in enumerate(block.outlines)
+            for point in zip(x, y, strict=True)
         )
         yield "_outlines", ["outline", "class", block.x_label, block.y_label], points
 
@@ -97,7 +117,11 @@ def _curves(block: blocks.Curves) -> Iterator[Part]:
 
 
 def _arcs(block: blocks.Arcs) -> Iterator[Part]:
-    yield "", ["one", "other", "weight"], ((block.names[i], block.names[j], weight) for i, j, weight in block.edges)
+    yield (
+        "",
+        ["one", "other", "weight"],
+        ((block.names[i], block.names[j], weight) for i, j, weight in block.edges),
+    )
 
 
 def _strips(block: blocks.Strips) -> Iterator[Part]:
@@ -112,14 +136,23 @@ def _course(block: blocks.Course) -> Iterator[Part]:
     probabilities = [f"probability_{k}" for k in range(len(block.probabilities))]
     columns = zip(*block.values, block.states, *block.probabilities, strict=True)
     times = [block.x] if len(block.x) and block.x_label != "step" else []
-    rows = ((step, *row) for step, row in enumerate(zip(*times, *zip(*columns, strict=True), strict=True)))
-    yield "", ["step", *[block.x_label][: len(times)], *block.columns, "state", *probabilities], rows
+    rows = (
+        (step, *row)
+        for step, row in enumerate(zip(*times, *zip(*columns, strict=True), strict=True))
+    )
+    yield (
+        "",
+        ["step", *[block.x_label][: len(times)], *block.columns, "state", *probabilities],
+        rows,
+    )
 
 
 def _images(block: blocks.Images) -> Iterator[Part]:
     """A row for each image, its pixels from the top left, row by row."""
     named = zip(block.labels, block.images, strict=True)
-    rows = ((label, place, *pixels) for label, images in named for place, pixels in enumerate(images))
+    rows = (
+        (label, place, *pixels) for label, images in named for place, pixels in enumerate(images)
+    )
     pixels = [f"pixel_{i}_{j}" for i in range(block.height) for j in range(block.width)]
     yield "", ["row", "place", *pixels], rows
 
@@ -129,7 +162,11 @@ def _topics(block: blocks.Topics) -> Iterator[Part]:
     listed = ((t.number, t.name, t.share, t.coherence, " ".join(t.words)) for t in block.topics)
     yield "_list", ["topic", "name", "share", "coherence_npmi", "words"], listed
     numbers = range(len(block.topics))
-    yield "_distances", ["", *numbers], ([k, *row] for k, row in zip(numbers, block.distances, strict=True))
+    yield (
+        "_distances",
+        ["", *numbers],
+        ([k, *row] for k, row in zip(numbers, block.distances, strict=True)),
+    )
     typical = ((t.number, d.title, d.share) for t in block.topics for d in t.documents)
     yield "_documents", ["topic", "document", "share"], typical
 
@@ -138,8 +175,12 @@ PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
     "Table": lambda block: [("", block.header, block.rows)],
     "Lines": _lines,
     "Scatter": _scatter,
-    "Intervals": lambda b: [("", ["", "mean", "deviation"], zip(b.labels, b.mean, b.deviation, strict=True))],
-    "Heat": lambda b: [("", ["", *b.columns], ([label, *row] for label, row in zip(b.rows, b.values, strict=True)))],
+    "Intervals": lambda b: [
+        ("", ["", "mean", "deviation"], zip(b.labels, b.mean, b.deviation, strict=True))
+    ],
+    "Heat": lambda b: [
+        ("", ["", *b.columns], ([label, *row] for label, row in zip(b.rows, b.values, strict=True)))
+    ],
     "Curves": _curves,
     "Arcs": _arcs,
     "Strips": _strips,
@@ -150,7 +191,7 @@ PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
 """The writers of blocks, by kind."""
 
 
-# --- text that a spreadsheet would run -------------------------------------------------------------------------------
+# --- text that a spreadsheet would run ------------------------------------------------------------
 FORMULA = re.compile(r"^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """The beginnings of formulas; some spreadsheets take the wide signs too."""
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
@@ -174,7 +215,7 @@ def unquoted(text: str) -> str:
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 
-# --- the formats of `vijax topics` -----------------------------------------------------------------------------------
+# --- the formats of `vijax topics` ----------------------------------------------------------------
 Format = Literal["text", "csv", "json", "md"]
 
 
@@ -216,13 +257,18 @@ def _json(topics: Sequence[Topic], num_words: int) -> str:
 def _md(topics: Sequence[Topic], num_words: int) -> str:
     escaped = lambda word: re.sub(r"([\\`*_{}\[\]<>()#+\-.!|])", r"\\\1", word)
     name = lambda topic: f"{escaped(topic.name)}: " if topic.name else ""
-    words = lambda topic: name(topic) + ", ".join(f"{escaped(w)} {p:.3f}" for w, p in _words(topic, num_words))
+    words = lambda topic: (
+        name(topic) + ", ".join(f"{escaped(w)} {p:.3f}" for w, p in _words(topic, num_words))
+    )
     rows = [f"| {topic.number} | {100 * topic.share:.1f} % | {words(topic)} |" for topic in topics]
     return printable("\n".join(["| topic | share | words |", "|---:|---:|---|", *rows]))
 
 
 def _words(topic: Topic, num_words: int) -> list[tuple[str, float]]:
-    return [(word, _short(p)) for word, p in zip(topic.words[:num_words], topic.probabilities, strict=False)]
+    return [
+        (word, _short(p))
+        for word, p in zip(topic.words[:num_words], topic.probabilities, strict=False)
+    ]
 
 
 def _short(value: float) -> float:

@@ -17,7 +17,18 @@ from vijax.evaluate.metrics import not_of_rounding
 from vijax.evaluate.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 _array = blocks.as_numbers
-HUES = (BLUE, "#d9622b", "#2f9e6e", "#b6479b", "#8a6d1f", "#5d5fc9", "#0f8fa9", "#c23b4e", "#6f7f2a", "#7a5c46")
+HUES = (
+    BLUE,
+    "#d9622b",
+    "#2f9e6e",
+    "#b6479b",
+    "#8a6d1f",
+    "#5d5fc9",
+    "#0f8fa9",
+    "#c23b4e",
+    "#6f7f2a",
+    "#7a5c46",
+)
 
 
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
@@ -45,11 +56,14 @@ def _titled(block: Any) -> Any:
     part: Any = drawn_part(block)
     if part is block or not isinstance(block, blocks.Intervals):
         return part
-    return part._replace(title=f"{block.title} (the first {len(part.labels)} of {len(block.labels)})")
+    return part._replace(
+        title=f"{block.title} (the first {len(part.labels)} of {len(block.labels)})"
+    )
 
 
 def _plain(block: Any) -> Any:
-    """A block whose texts Matplotlib draws as they are: its title and axes, and lists of labels, which are shorter."""
+    """A block whose texts Matplotlib draws as they are: its title and axes, and lists of labels,
+    which are shorter."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str):
@@ -64,8 +78,17 @@ def lines(block: blocks.Lines) -> Figure:
     """A curve in its band, over points."""
     figure, ax = _axes(6.4, 4.2, block)
     if len(block.low):
-        ax.fill_between(_array(block.x), _array(block.low), _array(block.high), color=BLUE, alpha=0.18, linewidth=0)
-    ax.plot(_array(block.points_x), _array(block.points_y), ".", color=HUES[1], markersize=4, alpha=0.7)
+        ax.fill_between(
+            _array(block.x),
+            _array(block.low),
+            _array(block.high),
+            color=BLUE,
+            alpha=0.18,
+            linewidth=0,
+        )
+    ax.plot(
+        _array(block.points_x), _array(block.points_y), ".", color=HUES[1], markersize=4, alpha=0.7
+    )
     ax.plot(_array(block.x), _array(block.y), color=BLUE)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
     core = np.concatenate([_array(block.y), _array(block.points_y)])
@@ -98,7 +121,14 @@ def intervals(block: blocks.Intervals) -> Figure:
     """A line for each quantity, two standard deviations to either side of its mean."""
     figure, ax = _axes(6.0, 0.9 + 0.24 * len(block.labels), block)
     places = np.arange(len(block.labels))
-    ax.errorbar(_array(block.mean), places, xerr=2 * _array(block.deviation), fmt="o", color=BLUE, markersize=4)
+    ax.errorbar(
+        _array(block.mean),
+        places,
+        xerr=2 * _array(block.deviation),
+        fmt="o",
+        color=BLUE,
+        markersize=4,
+    )
     ax.axvline(0, color=SOFT, linewidth=0.8)
     ax.set_yticks(places, block.labels, fontsize=8)
     ax.invert_yaxis()
@@ -108,12 +138,24 @@ def intervals(block: blocks.Intervals) -> Figure:
 def heat(block: blocks.Heat) -> Figure:
     """A cell for each entry."""
     values = blocks.coloured(block)
-    figure, ax = _axes(min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])), max(2.6, 1.2 + 0.26 * values.shape[0]), block)
+    figure, ax = _axes(
+        min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])),
+        max(2.6, 1.2 + 0.26 * values.shape[0]),
+        block,
+    )
     signed = bool(np.nanmin(values, initial=0.0) < 0)
     most = float(np.nanmax(np.abs(values), initial=1e-12))
-    image = ax.imshow(values, cmap="RdBu" if signed else "Blues", vmin=-most if signed else 0, vmax=most, aspect="auto")
+    image = ax.imshow(
+        values,
+        cmap="RdBu" if signed else "Blues",
+        vmin=-most if signed else 0,
+        vmax=most,
+        aspect="auto",
+    )
     ax.set_yticks(np.arange(len(block.rows)), block.rows, fontsize=8)
-    cell = (figure.get_figwidth() - 1.6) / values.shape[1]  # inches; a character takes about 0.08 of one
+    cell = (figure.get_figwidth() - 1.6) / values.shape[
+        1
+    ]  # inches; a character takes about 0.08 of one
     every = math.ceil((0.08 * max(map(len, block.columns)) + 0.1) / cell)
     ax.set_xticks(np.arange(0, values.shape[1], every), list(block.columns)[::every], fontsize=8)
     ax.grid(False)
@@ -129,7 +171,9 @@ def curves(block: blocks.Curves) -> Figure:
     axes = np.atleast_1d(figure.subplots(rows, across, sharex=True)).ravel()
     for ax in axes[len(block.names) :]:
         ax.set_visible(False)
-    for ax, name, *parts in zip(axes, block.names, block.values, block.lowest, block.highest, strict=False):
+    for ax, name, *parts in zip(
+        axes, block.names, block.values, block.lowest, block.highest, strict=False
+    ):
         value, low, high = map(_array, parts)
         ax.fill_between(_array(block.x), low, high, color=BLUE, alpha=0.18, linewidth=0)
         ax.plot(_array(block.x), value, color=BLUE)
@@ -149,7 +193,13 @@ def arcs(block: blocks.Arcs) -> Figure:
     for i, j, weight in block.edges:
         reach = 0.5 * abs(i - j)
         width = 0.5 + 3.5 * weight / most
-        ax.plot(reach * np.sin(turn), 0.5 * (i + j) - reach * np.cos(turn), color=BLUE, alpha=0.5, linewidth=width)
+        ax.plot(
+            reach * np.sin(turn),
+            0.5 * (i + j) - reach * np.cos(turn),
+            color=BLUE,
+            alpha=0.5,
+            linewidth=width,
+        )
     ax.plot(np.zeros(len(block.names)), np.arange(len(block.names)), "o", color=BLUE, markersize=4)
     ax.set_yticks(np.arange(len(block.names)), block.names, fontsize=8)
     ax.set_xticks([])
@@ -166,7 +216,14 @@ def strips(block: blocks.Strips) -> Figure:
     states = np.array([[*row, *[-1] * (longest - len(row))] for row in block.states])
     figure, ax = _axes(7.0, 0.9 + 0.26 * len(states), block)
     shown = np.ma.masked_less(states, 0) % len(HUES)
-    ax.imshow(shown, cmap=ListedColormap(HUES), vmin=0, vmax=len(HUES) - 1, aspect="auto", interpolation="nearest")
+    ax.imshow(
+        shown,
+        cmap=ListedColormap(HUES),
+        vmin=0,
+        vmax=len(HUES) - 1,
+        aspect="auto",
+        interpolation="nearest",
+    )
     ax.set_yticks(np.arange(len(states)), block.labels, fontsize=8)
     ax.grid(False)
     ax.set_xlabel("step")
@@ -174,15 +231,24 @@ def strips(block: blocks.Strips) -> Figure:
 
 
 def course(block: blocks.Course) -> Figure:
-    """The columns of a sequence over the colours of its path, and the probabilities of its states."""
+    """The columns of a sequence over the colours of its path, and the probabilities of its
+    states."""
     number, edges = len(block.columns), blocks.edges_of(block)
     middles = (0.5 * (edges[1:] + edges[:-1]))[: len(block.states)]
     figure = new_figure(7.0, 0.9 + 1.2 * number + 0.8)
-    axes = np.atleast_1d(figure.subplots(number + 1, 1, sharex=True, height_ratios=[1.2] * number + [0.6]))
+    axes = np.atleast_1d(
+        figure.subplots(number + 1, 1, sharex=True, height_ratios=[1.2] * number + [0.6])
+    )
     for ax, column, values in zip(axes, block.columns, block.values, strict=False):
         for start, length, state in stretches(block.states):
             if state >= 0:
-                ax.axvspan(edges[start], edges[start + length], color=HUES[state % len(HUES)], alpha=0.16, linewidth=0)
+                ax.axvspan(
+                    edges[start],
+                    edges[start + length],
+                    color=HUES[state % len(HUES)],
+                    alpha=0.16,
+                    linewidth=0,
+                )
         ax.plot(middles, _array(values), color=INK, linewidth=1.0)
         ax.set_ylabel(column, fontsize=8)
     hues = [HUES[k % len(HUES)] for k in range(len(block.probabilities))]
@@ -204,7 +270,9 @@ def images(block: blocks.Images) -> Figure:
             tile = _array(image).reshape(block.height, block.width)
             sheet[high * i : high * i + block.height, wide * j : wide * j + block.width] = tile
     figure, ax = _axes(
-        max(4.0, 0.6 * across + 1.4), max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6), block
+        max(4.0, 0.6 * across + 1.4),
+        max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6),
+        block,
     )
     low, most = blocks.value_range(block)
     ax.imshow(sheet, cmap="Greys", vmin=low, vmax=most, interpolation="nearest")

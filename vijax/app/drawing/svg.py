@@ -1,4 +1,5 @@
-"""Charts as inline SVG, drawn by hand: no library, no script; the page's style sheet colours them, also in the dark."""
+"""Charts as inline SVG, drawn by hand: no library, no script; the page's style sheet colours them,
+also in the dark."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Axis(NamedTuple):
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers within [low, high], and no fewer than two around it if it is a single point.
+    """About `count` round numbers within [low, high], and no fewer than two around it if it is a
+    single point.
 
     >>> nice_ticks(-8.13, -7.72)
     [-8.1, -8.0, -7.9, -7.8]
@@ -63,13 +65,23 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def chart(drawn: str, x: Axis, y: Axis, x_label: str, y_label: str, classes: Mapping[int, str] | None = None) -> str:
-    """A drawing over a grid and above the name of its horizontal axis, with the colours of the classes below."""
+def chart(
+    drawn: str,
+    x: Axis,
+    y: Axis,
+    x_label: str,
+    y_label: str,
+    classes: Mapping[int, str] | None = None,
+) -> str:
+    """A drawing over a grid and above the name of its horizontal axis, with the colours of the
+    classes below."""
     named, height = legend(classes or {}, LEFT, HEIGHT + 2)
     return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" aria-label="{escape(y_label)} by '
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" '
+        f'aria-label="{escape(y_label)} by '
         f'{escape(x_label)}">{grid(x, y)}{drawn}'
-        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
+        'text-anchor="middle">'
         f"{escape(x_label)}</text>{named}</svg>"
     )
 
@@ -95,9 +107,11 @@ def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, in
     return "".join(drawn), LINE * (line + 1) if classes else 0
 
 
-def axis(values: Sequence[float | None], start: float, end: float, margin: float, *least: float) -> Axis:
-    """An axis that shows finite values, with a margin as a share of their range, and more than their rounding
-    (`vijax.evaluate.metrics.not_of_rounding`)."""
+def axis(
+    values: Sequence[float | None], start: float, end: float, margin: float, *least: float
+) -> Axis:
+    """An axis that shows finite values, with a margin as a share of their range, and more than
+    their rounding (`vijax.evaluate.metrics.not_of_rounding`)."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
     low, high = not_of_rounding(min(finite), max(finite), *least)
     low, high = low - margin * (high - low), high + margin * (high - low)
@@ -108,24 +122,29 @@ def grid(x: Axis, y: Axis) -> str:
     """Lines at the marks of y, and the marks of both."""
     lines = []
     for mark in y.ticks:
-        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
+        lines.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" '
+            f'y2="{y(mark):.1f}"/>'
+        )
         lines.append(tick(LEFT - 8, y(mark) + 4, "end", mark, y.step))
     lines += [tick(x(mark), HEIGHT - BOTTOM + 17, "middle", mark, x.step) for mark in x.ticks]
     return "".join(lines)
 
 
 def tick(x: float, y: float, anchor: str, value: float, step: float = 0.0) -> str:
-    """A number at a mark; one of more letters than there is room for to the left of a chart is drawn narrower, for its
-    minus would be cut off."""
+    """A number at a mark; one of more letters than there is room for to the left of a chart is
+    drawn narrower, for its minus would be cut off."""
     text = with_minus(tick_text(value, step))
     is_wide = anchor == "end" and LETTER * len(text) > ROOM
     narrow = f' textLength="{ROOM}" lengthAdjust="spacingAndGlyphs"' if is_wide else ""
-    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}"{narrow} text-anchor="{anchor}">{text}</text>'
+    return (
+        f'<text class="tick" x="{x:.1f}" y="{y:.1f}"{narrow} text-anchor="{anchor}">{text}</text>'
+    )
 
 
 def tick_text(value: float, step: float = 0.0) -> str:
-    """A number beside an axis whose marks are a step apart: short, and not the same as at the next mark. Thousands are
-    set apart from 10,000 on: years are not.
+    """A number beside an axis whose marks are a step apart: short, and not the same as at the next
+    mark. Thousands are set apart from 10,000 on: years are not.
 
     >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9, 2010.0)]
     ['-9.5313M', '-953,130', '0.05', '2.5G', '2010']
@@ -151,7 +170,10 @@ def escape(text: object) -> str:
 def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
     """A chart without a frame, as high as it needs."""
     name = escape(title)
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}">{"".join(drawn)}</svg>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'aria-label="{name}">{"".join(drawn)}</svg>'
+    )
 
 
 def shortened(label: object, most: int = 24) -> str:
@@ -161,7 +183,8 @@ def shortened(label: object, most: int = 24) -> str:
 
 
 def number_text(value: Any, spread: float = 0.0) -> str:
-    """A value for reading (`vijax.app.drawing.blocks.number`), with a minus that is as wide as a digit."""
+    """A value for reading (`vijax.app.drawing.blocks.number`), with a minus that is as wide as a
+    digit."""
     return value if isinstance(value, str) else with_minus(blocks.number(value, spread))
 
 

@@ -1,4 +1,5 @@
-"""Views that several listings share: points in the plane, a histogram under a density, coefficients."""
+"""Views that several listings share: points in the plane, a histogram under a density,
+coefficients."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ MOST_POINTS = 1500
 
 
 class Plane:
-    """Two directions in which rows are shown: the columns themselves where there are two, else principal components."""
+    """Two directions in which rows are shown: the columns themselves where there are two, else
+    principal components."""
 
     labels: tuple[str, ...]
 
@@ -27,13 +29,17 @@ class Plane:
             signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
             self.directions = (signs[:, None] * rows)[:2].T
             shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
-            self.labels = tuple(f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares))
+            self.labels = tuple(
+                f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares)
+            )
 
     def points(self, x: np.ndarray) -> np.ndarray:
         """Rows in the plane, (N, 2)."""
         return (np.nan_to_num(np.asarray(x, float)) - self.centre) @ self.directions
 
-    def ellipse(self, mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+    def ellipse(
+        self, mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The outline of a Gaussian, two standard deviations out, as x and y."""
         flat = self.directions.T @ np.asarray(cov, float) @ self.directions
         values, vectors = np.linalg.eigh(0.5 * (flat + flat.T))
@@ -71,11 +77,21 @@ def scatter(
     """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
     plane, rows = Plane(x, columns), thinned(len(x))
     points = plane.points(x[rows])
-    outlines = [(k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians]
+    outlines = [
+        (k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians
+    ]
     found = np.asarray(classes)[rows]
     note = thinned_note(note, len(rows), len(x))
     return Scatter(
-        title, plane.labels[0], plane.labels[1], points[:, 0], points[:, 1], found, outlines, note, tuple(names)
+        title,
+        plane.labels[0],
+        plane.labels[1],
+        points[:, 0],
+        points[:, 1],
+        found,
+        outlines,
+        note,
+        tuple(names),
     )
 
 
@@ -85,7 +101,9 @@ def histogram(title: str, x: np.ndarray, label: str, density: Any, note: str = "
     margin = 0.05 * (edges[-1] - edges[0])
     grid = np.linspace(edges[0] - margin, edges[-1] + margin, 300)
     centres = 0.5 * (edges[1:] + edges[:-1])
-    return Lines(title, label, "density", grid, density(grid), points_x=centres, points_y=heights, note=note)
+    return Lines(
+        title, label, "density", grid, density(grid), points_x=centres, points_y=heights, note=note
+    )
 
 
 RATIOS = {
@@ -94,7 +112,8 @@ RATIOS = {
     "negative_binomial": ("rate ratio", "the expected {} is multiplied by this"),
     "gamma_log": ("mean ratio", "the expected {} is multiplied by this"),
 }
-"""Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a target."""
+"""Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a
+target."""
 SCALES = {
     "bernoulli_logit": "log odds of {}",
     "bernoulli_probit": "probit of {}",
@@ -106,7 +125,8 @@ SCALES = {
 
 
 def modelled(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
-    """The sum that coefficients add to: the predictor of a target, of two classes that of the second against the first.
+    """The sum that coefficients add to: the predictor of a target, of two classes that of the
+    second against the first.
 
     >>> modelled("bernoulli_logit", "churn", ("No", "Yes")), modelled("gaussian", "height", None)
     ('log odds of Yes against No', 'height')
@@ -129,21 +149,28 @@ def coefficients(
     target: str = "",
     of: str = "",
 ) -> list[Block]:
-    """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and the effect of one
-    standard deviation of each column (`scales`; an intercept has none). `of` is what they add to (see `modelled`)."""
+    """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and
+    the effect of one standard deviation of each column (`scales`; an intercept has none). `of` is
+    what they add to (see `modelled`)."""
     mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
     low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
     columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
     columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
     notes = [f"On the {of}."] if of else []
-    notes += ["Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."]
+    notes += [
+        "Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."
+    ]
     if law in RATIOS:
         ratio, meaning = RATIOS[law]
         ends = {ratio: mean, f"{ratio}, 2.5 %": low, "97.5 % of it": high}
         with np.errstate(over="ignore"):
             columns |= {name: np.exp(b) for name, b in ends.items()}
-        notes.append(f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}.")
+        notes.append(
+            f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}."
+        )
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
     on = f"On the {of}. " if of else ""
-    picture = Intervals(title, names, mean, deviation, f"{on}Bars reach two standard deviations.", 0)
+    picture = Intervals(
+        title, names, mean, deviation, f"{on}Bars reach two standard deviations.", 0
+    )
     return [picture, Table(f"{title}, in numbers", [of, *columns], rows, " ".join(notes))]

@@ -51,10 +51,13 @@ class Words(NamedTuple):
 
 
 def words_of(
-    concentration: Float[np.ndarray, "K V"], vocabulary: Sequence[str], most: int = MOST_WORDS, shown: int = MOST_SHOWN
+    concentration: Float[np.ndarray, "K V"],
+    vocabulary: Sequence[str],
+    most: int = MOST_WORDS,
+    shown: int = MOST_SHOWN,
 ) -> Words:
-    """The words for a page: the `most` frequent ones, and every word that is among the first `shown` of a topic at some
-    weight.
+    """The words for a page: the `most` frequent ones, and every word that is among the first
+    `shown` of a topic at some weight.
 
     >>> found = words_of(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
     >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]
@@ -86,7 +89,8 @@ def words_of(
 def leads_somewhere(
     log_probs: Float[np.ndarray, "K V"], log_overall: Float[np.ndarray, " V"], shown: int
 ) -> np.ndarray:
-    """True for words that are among the `shown` most relevant ones of a topic at some weight of the grid, (K, V)."""
+    """True for words that are among the `shown` most relevant ones of a topic at some weight of the
+    grid, (K, V)."""
     found = np.zeros(log_probs.shape, bool)
     shown = min(shown, log_probs.shape[1])
     for weight in GRID:
@@ -103,12 +107,14 @@ def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ..
     best = np.take_along_axis(shares, top, axis=0)
     columns = zip(top.T.tolist(), best.T.tolist(), strict=True)
     return tuple(
-        tuple((k, share) for k, share in zip(ks, values, strict=True) if share >= LEAST_USE) for ks, values in columns
+        tuple((k, share) for k, share in zip(ks, values, strict=True) if share >= LEAST_USE)
+        for ks, values in columns
     )
 
 
 def words_of_blocks(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
-    """The words of a folder that has the leading words of its topics, and no posterior: only these."""
+    """The words of a folder that has the leading words of its topics, and no posterior: only
+    these."""
     names = list(dict.fromkeys(word for topic in topics for word in topic.words)) or [""]
     place = {name: i for i, name in enumerate(names)}
     weights = np.zeros((len(topics), len(names)))

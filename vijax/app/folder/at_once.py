@@ -1,5 +1,6 @@
-"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's folder: a fit that Ctrl-C
-stops leaves its stage (`vijax.automatic.trust_region.Stage`), from which it goes on."""
+"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's
+folder: a fit that Ctrl-C stops leaves its stage (`vijax.automatic.trust_region.Stage`), from which
+it goes on."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Z
 
 MIXTURE = "mixture.json"
-"""Says of how many normals q is a mixture: no setting does, and the shapes of checkpoints depend on it."""
+"""Says of how many normals q is a mixture: no setting does, and the shapes of checkpoints depend on
+it."""
 STAGE = "stage"
 
 
@@ -41,8 +43,9 @@ def fitted(
     callbacks: tuple[Callable[[Any], Any], ...],
     stage: Stage | None,
 ) -> Fit:
-    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun again, or gone on with
-    from its stage, it is the same. The state counts the steps of the trace."""
+    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun
+    again, or gone on with from its stage, it is the same. The state counts the steps of the
+    trace."""
     config, data, model = plan.config, plan.training, plan.algorithm.spec.model
     more = settings_taken(config.algorithm)
     if config.fit.batch_size is not None:
@@ -56,14 +59,17 @@ def fitted(
     fit = fit._replace(state=state)
     total = 1 if data is None else int(jax.tree.leaves(data)[0].shape[0])
     took = time.perf_counter() - began
-    seen = Progress(steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state)
+    seen = Progress(
+        steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state
+    )
     for callback in callbacks:
         callback(seen)
     return fit
 
 
 def keeper(folder: Path) -> Callable[[Progress], None]:
-    """A callback that notes a mixture in the folder, before the checkpoint of its state is written."""
+    """A callback that notes a mixture in the folder, before the checkpoint of its state is
+    written."""
 
     def keep(seen: Progress) -> None:
         (folder / MIXTURE).unlink(missing_ok=True)
@@ -75,7 +81,8 @@ def keeper(folder: Path) -> Callable[[Progress], None]:
 
 
 def as_kept(folder: Path, plan: Plan) -> Algorithm:
-    """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that it has kept."""
+    """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that
+    it has kept."""
     path = folder / MIXTURE
     if not is_at_once(plan.config) or not path.is_file():
         return plan.algorithm
@@ -87,9 +94,12 @@ def as_kept(folder: Path, plan: Plan) -> Algorithm:
 
 
 def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | None:
-    """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of other settings."""
+    """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of
+    other settings."""
     config = plan.config
-    free: Any = plan.algorithm.spec.model.free  # methods that stop by themselves have free variables alone
+    free: Any = (
+        plan.algorithm.spec.model.free
+    )  # methods that stop by themselves have free variables alone
     is_auto, dim = config.algorithm.name == "auto", free.variables.dim
     starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
     is_placed = free.hierarchy is not None

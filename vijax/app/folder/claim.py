@@ -1,4 +1,5 @@
-"""The lock of a run folder: one process at a time may work in it, from before the data are read to the end."""
+"""The lock of a run folder: one process at a time may work in it, from before the data are read to
+the end."""
 
 from __future__ import annotations
 
@@ -12,17 +13,19 @@ from vijax.app.plan.config import ConfigError
 from vijax.files import NO_LINK, PERMISSIONS, remove_leftovers
 
 LOCK = ".lock"
-BEGINNINGS = frozenset([LOCK, "checkpoints", "vocabulary.txt", "columns.json", "versions.json", "data.json"])
+BEGINNINGS = frozenset(
+    [LOCK, "checkpoints", "vocabulary.txt", "columns.json", "versions.json", "data.json"]
+)
 """Files that a run may have left which was killed before its config.toml."""
 
 
 @contextlib.contextmanager
 def claimed(folder: Path | None, name: str) -> Iterator[Path]:
-    """A folder for a new run, which no other process can take: the one asked for, or runs/NAME-1, -2, ...
+    """A folder for a new run, which no other process can take: the one asked for, or runs/NAME-1,
+    -2, ...
 
-    It is removed if the body fails before the run exists (before its config.toml), or on wrong input before anything of
-    the run was saved.
-    """
+    It is removed if the body fails before the run exists (before its config.toml), or on wrong
+    input before anything of the run was saved."""
     asked = Path("runs", name) if folder is None else folder
     missing = [path for path in (asked, *asked.absolute().parents) if not path.exists()]
     taken = _numbered(name) if folder is None else _named(folder)
@@ -54,7 +57,9 @@ def _open_lock(folder: Path) -> int:
         return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, PERMISSIONS)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ConfigError(f"{folder / LOCK} is a link, which vijax never makes; remove it") from error
+            raise ConfigError(
+                f"{folder / LOCK} is a link, which vijax never makes; remove it"
+            ) from error
         raise unwritable(folder, error) from error
 
 
@@ -82,7 +87,9 @@ def unwritable(folder: Path, error: OSError) -> OSError:
     """The error with its remedy."""
     reason = error.strerror or str(error)
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        remedy = f"copy the folder to where you may write, and work on the copy: cp -r {folder} COPY"
+        remedy = (
+            f"copy the folder to where you may write, and work on the copy: cp -r {folder} COPY"
+        )
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = f"make room; what was saved is kept, and so you can go on: vijax resume {folder}"
     else:
@@ -90,7 +97,7 @@ def unwritable(folder: Path, error: OSError) -> OSError:
     return OSError(f"{folder} could not be written to ({reason}); {remedy}")
 
 
-# --- new folders ---------------------------------------------------------------------------------------------------
+# --- new folders ----------------------------------------------------------------------------------
 def _named(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True)
@@ -98,7 +105,9 @@ def _named(folder: Path) -> Path:
         if not folder.is_dir() or not _is_free(folder):
             raise _exists(folder) from None
     except OSError as error:
-        raise OSError(f"{folder} could not be made ({error.strerror}); name another folder with --out") from error
+        raise OSError(
+            f"{folder} could not be made ({error.strerror}); name another folder with --out"
+        ) from error
     return folder
 
 
@@ -106,19 +115,26 @@ def _numbered(name: str) -> Path:
     """runs/NAME-n, with n one above those there are."""
     while True:
         runs = Path("runs")
-        taken = [path.name.removeprefix(f"{name}-") for path in runs.glob("*") if path.name.startswith(f"{name}-")]
+        taken = [
+            path.name.removeprefix(f"{name}-")
+            for path in runs.glob("*")
+            if path.name.startswith(f"{name}-")
+        ]
         folder = runs / f"{name}-{max((int(n) for n in taken if n.isdecimal()), default=0) + 1}"
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue  # another process was quicker
         except OSError as error:
-            raise OSError(f"{folder} could not be made ({error.strerror}); name a folder with --out") from error
+            raise OSError(
+                f"{folder} could not be made ({error.strerror}); name a folder with --out"
+            ) from error
         return folder
 
 
 def _is_free(folder: Path, more: Set[str] = frozenset()) -> bool:
-    """True for an empty folder, or one with only the files (and `more`) of a run that was killed while it began."""
+    """True for an empty folder, or one with only the files (and `more`) of a run that was killed
+    while it began."""
     names = {path.name for path in folder.iterdir()}
     if LOCK not in names:
         return not names
@@ -127,7 +143,9 @@ def _is_free(folder: Path, more: Set[str] = frozenset()) -> bool:
 
 
 def _exists(folder: Path) -> ConfigError:
-    return ConfigError(f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}")
+    return ConfigError(
+        f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}"
+    )
 
 
 def _clear(folder: Path) -> None:

@@ -1,8 +1,9 @@
-"""Run folders of earlier versions, whose settings meant something else: they are read as they were written.
+"""Run folders of earlier versions, whose settings meant something else: they are read as they were
+written.
 
-Runs of `gp` and `glm` whose likelihood is gaussian or student_t had a noise of one where none was set; now it is
-learnt. Which of both a run did, its checkpoint says: it holds the law of the noise, or does not.
-"""
+Runs of `gp` and `glm` whose likelihood is gaussian or student_t had a noise of one where none was
+set; now it is learnt. Which of both a run did, its checkpoint says: it holds the law of the noise,
+or does not."""
 
 from __future__ import annotations
 
@@ -43,4 +44,6 @@ def noise_of_then(folder: Path, settings: Mapping[str, Any]) -> dict[str, float]
 def _had_its_noise_given(folder: Path) -> bool:
     """True where the newest checkpoint has predictors, but no law of their noise."""
     places = latest_places(folder / "checkpoints")
-    return any("['z']" in place for place in places) and not any("['noise']" in place for place in places)
+    return any("['z']" in place for place in places) and not any(
+        "['noise']" in place for place in places
+    )

@@ -70,15 +70,17 @@ class Run:
         self._check_documents(False, "columns", "vocabulary")
         return self.seen.data.names
 
-    def transform(self, new: Any = None, *, column: str | None = None, tell: Tell = lambda done: None) -> Transformed:
-        """The results of the model for new documents, rows, steps or nodes: topic shares, probabilities of components,
-        paths of states, predictions with intervals, factors.
+    def transform(
+        self, new: Any = None, *, column: str | None = None, tell: Tell = lambda done: None
+    ) -> Transformed:
+        """The results of the model for new documents, rows, steps or nodes: topic shares,
+        probabilities of components, paths of states, predictions with intervals, factors.
 
         Args:
-          new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as a table of pandas,
-            Arrow or polars, a mapping of columns, or a matrix in the order of `run.columns`. None: all of the run's
-            own data, held-out ones too, which are read again; of shards that are read by parts the results of all
-            are held, the documents are not.
+          new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as
+            a table of pandas, Arrow or polars, a mapping of columns, or a matrix in the order of
+            `run.columns`. None: all of the run's own data, held-out ones too, which are read again;
+            of shards that are read by parts the results of all are held, the documents are not.
           column: where a table of documents has its text; that of the run if None.
           tell: called now and then with the number of rows that are done.
 
@@ -98,8 +100,8 @@ class Run:
             return transformed(self.config, self.seen, self._new(new, column, seen), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
-        """The prediction alone among the results of `transform`: the target of a regression; the number of the most
-        probable component, state or block; the number of the largest topic.
+        """The prediction alone among the results of `transform`: the target of a regression; the
+        number of the most probable component, state or block; the number of the largest topic.
 
         Raises:
           ConfigError: the model predicts nothing.
@@ -113,14 +115,20 @@ class Run:
         return self.transform(new, column=column).found[name]
 
     def score(
-        self, new: Any, *, column: str | None = None, seed: int = 0, say: Callable[[str], Any] = warnings.warn
+        self,
+        new: Any,
+        *,
+        column: str | None = None,
+        seed: int = 0,
+        say: Callable[[str], Any] = warnings.warn,
     ) -> Any:
-        """The score of the run on other data, with its standard error: for documents document completion (the first
-        half of each predicts the other half), else the log predictive density.
+        """The score of the run on other data, with its standard error: for documents document
+        completion (the first half of each predicts the other half), else the log predictive
+        density.
 
         Args:
-          new: a path or URL; of documents also any argument of `vijax.data.read`, of tables what `transform` takes. A
-            table must have the run's target.
+          new: a path or URL; of documents also any argument of `vijax.data.read`, of tables what
+            `transform` takes. A table must have the run's target.
           column: see `transform`.
           seed: seed of the split of documents in halves, and of draws.
           say: called with each note for the reader, such as the number of unknown words.
@@ -131,7 +139,9 @@ class Run:
         """
         return self.scored(new, column, seed, say)[1]
 
-    def scored(self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]) -> tuple[Seen, Any]:
+    def scored(
+        self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]
+    ) -> tuple[Seen, Any]:
         """The fit with other data as its test data, and its `score` of them."""
         listing = self.config.listing
         if not listing.has_score(self.seen.model):
@@ -142,7 +152,9 @@ class Run:
             )
             for note in getattr(other, "notes", ()):
                 say(note)
-            seen = self.seen._replace(data=Data(self.seen.data.train, other), key=jax.random.key(seed))
+            seen = self.seen._replace(
+                data=Data(self.seen.data.train, other), key=jax.random.key(seed)
+            )
             return seen, listing.scored(seen)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
@@ -164,20 +176,21 @@ class Run:
         Args:
           key: random key of the draws.
           num_draws: number of draws.
-          like: a table as `transform` takes it, whose target a regression draws, and other models all columns; or sizes
-            alone, as `Fit.predictive` takes them: a number of rows, a list of lengths of sequences or documents, of
-            nodes of graphs. None: as the run's own data.
-          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under "same" missing
-            entries are drawn given the others of their row.
+          like: a table as `transform` takes it, whose target a regression draws, and other models
+            all columns; or sizes alone, as `Fit.predictive` takes them: a number of rows, a list of
+            lengths of sequences or documents, of nodes of graphs. None: as the run's own data.
+          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under
+            "same" missing entries are drawn given the others of their row.
           column: see `transform`.
 
         Returns:
-          `Draws` for tables: `draws.values` is (num_draws, rows, columns), `draws.mean()`, `draws.interval(0.9)`,
-          `draws.summary().write("predicted.csv")`. For documents, graphs and densities the draws of `Fit.predictive`.
+          `Draws` for tables: `draws.values` is (num_draws, rows, columns), `draws.mean()`,
+          `draws.interval(0.9)`, `draws.summary().write("predicted.csv")`. For documents, graphs and
+          densities the draws of `Fit.predictive`.
 
         Raises:
-          ValueError: data that cannot be read, or are unlike the run's; a model that draws no data; sizes where a
-            regression needs columns.
+          ValueError: data that cannot be read, or are unlike the run's; a model that draws no data;
+            sizes where a regression needs columns.
         """
         listing = self.config.listing
         with self.config.in_precision():
@@ -207,11 +220,13 @@ class Run:
         """
         check_of_steps(self.config.listing)
         with self.config.in_precision():
-            return drawn_ahead(self.seen, self.config.listing, self._new(new), key, num_draws, num_steps)
+            return drawn_ahead(
+                self.seen, self.config.listing, self._new(new), key, num_draws, num_steps
+            )
 
     def topics(self, num_words: int = 10) -> list[Topic]:
-        """The topics, largest first: number, share of all words, most probable words with their probabilities. Those
-        that a model with growth leaves empty have none.
+        """The topics, largest first: number, share of all words, most probable words with their
+        probabilities. Those that a model with growth leaves empty have none.
 
         Raises:
           ConfigError: the model has no topics.
@@ -219,9 +234,14 @@ class Run:
         topics = self.seen.posterior.get("topics")
         if not isinstance(topics, Dirichlet):
             name = self.config.listing.name
-            raise ConfigError(f"{self.folder}: a run of {name}, which has no topics; see: vijax summary {self.folder}")
+            raise ConfigError(
+                f"{self.folder}: a run of {name}, which has no topics; see: vijax summary "
+                f"{self.folder}"
+            )
         names, words = names_of(self.config), self.seen.data.names
-        found = summarise(np.asarray(topics.concentration), words, num_words, held=words_held(self.seen))
+        found = summarise(
+            np.asarray(topics.concentration), words, num_words, held=words_held(self.seen)
+        )
         return [topic._replace(name=names.get(topic.number, "")) for topic in found]
 
     def __repr__(self) -> str:
@@ -229,7 +249,9 @@ class Run:
         shown = ", ".join(names[:6]) + (f", ... ({len(names):,} in all)" if len(names) > 6 else "")
         what = "vocabulary" if self.config.listing.reads_documents else "columns"
         ended, others = end_of(self.folder), made_by_another(self.folder)
-        how = ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
+        how = (
+            ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
+        )
         score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
         version = f"  {others}\n" if others else ""
         return (
@@ -253,7 +275,9 @@ class Run:
 
     def _check_documents(self, wanted: bool, name: str, other: str) -> None:
         if self.config.listing.of_documents is not wanted:
-            raise ConfigError(f"{name}: a run of {self.config.listing.name} has none; see run.{other}")
+            raise ConfigError(
+                f"{name}: a run of {self.config.listing.name} has none; see run.{other}"
+            )
 
 
 def read(folder: Path, training: str | None = None, allow_code: bool = False) -> Run:
@@ -262,7 +286,8 @@ def read(folder: Path, training: str | None = None, allow_code: bool = False) ->
     file = getattr(config.model, "file", None)
     if file is not None and not allow_code:
         raise ConfigError(
-            f"{folder}: this run names Python code, {file}, which loading does not execute. Read that file; if you "
+            f"{folder}: this run names Python code, {file}, which loading does not execute. Read "
+            "that file; if you "
             "trust it: vijax.load(..., allow_code=True)"
         )
     with config.in_precision():

@@ -1,4 +1,5 @@
-"""The files that a run writes while it goes: metrics and checkpoints, each at its own pace. Neither stops the run."""
+"""The files that a run writes while it goes: metrics and checkpoints, each at its own pace. Neither
+stops the run."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ PER_STEP = ("step_size", "retractions", "result")
 class Recorder:
     """A callback for `vijax.fit`.
 
-    Lines of metrics are on the disk before the checkpoint of their step is: cut back to a checkpoint's step, they are
-    whole. Lines that cannot be written for want of space are kept in memory, and written at the next turn.
+    Lines of metrics are on the disk before the checkpoint of their step is: cut back to a
+    checkpoint's step, they are whole. Lines that cannot be written for want of space are kept in
+    memory, and written at the next turn.
 
     Args:
       folder: folder of the run.
@@ -66,7 +68,10 @@ class Recorder:
         self._pending += step_records(seen, self.seconds)
         if self._due(seen) and self.take_score(seen):
             place = {"step": seen.step, "epoch": seen.step / seen.steps_per_epoch}
-            score = {"score": self.latest_score.mean, "standard_error": self.latest_score.standard_error}
+            score = {
+                "score": self.latest_score.mean,
+                "standard_error": self.latest_score.standard_error,
+            }
             self._pending.append({"kind": "held_out", **place, **score})
         now = time.perf_counter()
         if self._team.agreed(seen.stopping or now - self._saved_at >= self._checkpoint_every_s):
@@ -77,13 +82,18 @@ class Recorder:
             self._written_at = now
 
     def _due(self, seen: Any) -> bool:
-        """True where a multiple of `evaluate_every` lies in the steps since the last call, and at the end."""
+        """True where a multiple of `evaluate_every` lies in the steps since the last call, and at
+        the end."""
         before = seen.step - len(seen.trace["step"])
-        due = self._evaluate_every > 0 and seen.step // self._evaluate_every > before // self._evaluate_every
+        due = (
+            self._evaluate_every > 0
+            and seen.step // self._evaluate_every > before // self._evaluate_every
+        )
         return due or seen.step >= seen.num_steps
 
     def take_score(self, seen: Any) -> bool:
-        """Takes the score of a state; False where there is none, or the numbers are too bad for one."""
+        """Takes the score of a state; False where there is none, or the numbers are too bad for
+        one."""
         if self._score is None:
             return False
         step = int(seen.state.step)
@@ -108,7 +118,10 @@ class Recorder:
         try:
             metrics.append(self._folder / "metrics.jsonl", self._pending, durably)
         except OSError as error:
-            self._warn(f"{self._folder / 'metrics.jsonl'}: {error.strerror}; no checkpoint this time. The run goes on.")
+            self._warn(
+                f"{self._folder / 'metrics.jsonl'}: {error.strerror}; no checkpoint this time. "
+                "The run goes on."
+            )
             return False
         self._pending = []
         return True

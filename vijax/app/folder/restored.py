@@ -1,4 +1,5 @@
-"""The fit of a run folder, finished or not. No code in the folder is executed unless its user allows it."""
+"""The fit of a run folder, finished or not. No code in the folder is executed unless its user
+allows it."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from vijax.fitting.restarts import best_state
 from vijax.fitting.result import Fit
 
 REMEDY = (
-    " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: --training PATH "
+    " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: "
+    "--training PATH "
     "(vijax.load(..., training=PATH))."
 )
 
 
 def restore_run(folder: Path, config: Config, moved: str | None = None) -> Seen:
-    """The fit that the newest checkpoint of a run holds. The words or columns that the run has kept are enough to make
-    its model again, unless the model or its state are made of the data themselves: then these are read once more, from
-    `moved` where they have another place now."""
+    """The fit that the newest checkpoint of a run holds. The words or columns that the run has kept
+    are enough to make its model again, unless the model or its state are made of the data
+    themselves: then these are read once more, from `moved` where they have another place now."""
     return restore(folder, _kept(folder, config) or again(folder, config, moved))
 
 
@@ -37,9 +39,14 @@ def restore(folder: Path, plan: Plan) -> Seen:
     config = plan.config
     algorithm = as_kept(folder, plan)
     try:
-        found = latest_checkpoint(folder, config, plan.state_like(algorithm), say=lambda message: None)
+        found = latest_checkpoint(
+            folder, config, plan.state_like(algorithm), say=lambda message: None
+        )
     except OtherTreeError as error:
-        lost = f". Or what it has kept of its data is damaged: write that again, vijax resume {folder}."
+        lost = (
+            ". Or what it has kept of its data is damaged: write that again, vijax resume "
+            f"{folder}."
+        )
         raise ConfigError(f"{error}{other_version(folder) or lost}") from error
     except CheckpointError as error:
         raise ConfigError(f"{error}{other_version(folder)}") from error

@@ -1,4 +1,5 @@
-"""The end of a run: its posterior in an open format, the blocks of its page, and remarks on how it ended."""
+"""The end of a run: its posterior in an open format, the blocks of its page, and remarks on how it
+ended."""
 
 from __future__ import annotations
 
@@ -32,27 +33,39 @@ from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 
 RUN = "run"
-"""The entry of result.json that says of which run it is: its settings, and the checksums of its data and posterior."""
+"""The entry of result.json that says of which run it is: its settings, and the checksums of its
+data and posterior."""
 OF_POSTERIOR = "sha256 of posterior.npz"
 
 
 def write_end(
-    folder: Path, config: Config, shown: Iterable[blocks.Block], result: Fit, score: Any, seconds: float
+    folder: Path,
+    config: Config,
+    shown: Iterable[blocks.Block],
+    result: Fit,
+    score: Any,
+    seconds: float,
 ) -> None:
-    """Writes posterior.npz, and result.json: of which run it is, status, steps, seconds, score, whether the verdict
-    allows its use, and the blocks of the page."""
+    """Writes posterior.npz, and result.json: of which run it is, status, steps, seconds, score,
+    whether the verdict allows its use, and the blocks of the page."""
     arrays = posterior_arrays(result.state)
     write_arrays(folder / "posterior.npz", arrays)
     write_json(
         folder / "result.json",
         {
-            RUN: {**noted_settings(folder, config), OF_POSTERIOR: checksum(folder / "posterior.npz")},
+            RUN: {
+                **noted_settings(folder, config),
+                OF_POSTERIOR: checksum(folder / "posterior.npz"),
+            },
             "status": str(result.status),
             "step": int(result.state.step),
             "skipped": result.num_skipped,
             "usable": result.usable,
             "seconds": round(seconds, 2),
-            "score": score and [float(x) if math.isfinite(x) else None for x in (score.mean, score.standard_error)],
+            "score": score
+            and [
+                float(x) if math.isfinite(x) else None for x in (score.mean, score.standard_error)
+            ],
             "score_text": None if score is None else str(score),
             "blocks": blocks.to_json(shown),
         },
@@ -69,12 +82,14 @@ def end_of(folder: Path) -> dict[str, Any] | None:
     try:
         return {name: read(found[name]) for name, read in END.items()}
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise DamagedError(f"{path}: damaged ({type(error).__name__}: {error})", _again(folder)) from error
+        raise DamagedError(
+            f"{path}: damaged ({type(error).__name__}: {error})", _again(folder)
+        ) from error
 
 
 def _check_same_run(folder: Path, noted: Any) -> None:
-    """Raises a `DamagedError` where result.json is that of another run, by its settings or its data; that of an earlier
-    version does not say."""
+    """Raises a `DamagedError` where result.json is that of another run, by its settings or its
+    data; that of an earlier version does not say."""
     if noted is None:
         return
     path = folder / "result.json"
@@ -89,11 +104,14 @@ def _check_same_run(folder: Path, noted: Any) -> None:
         fault = f"{path}: the file of another run: its {key} is {then!r}, and {here!r} here"
         raise DamagedError(fault, _again(folder))
     if noted.get(OF_DATA, now[OF_DATA]) != now[OF_DATA]:
-        raise DamagedError(f"{path}: the file of another run: it is of other data than data.json", _again(folder))
+        raise DamagedError(
+            f"{path}: the file of another run: it is of other data than data.json", _again(folder)
+        )
 
 
 def whole_end_of(folder: Path, say: Say) -> dict[str, Any] | None:
-    """As `end_of`, but None where a file of the end is damaged, which is said: the run writes it again."""
+    """As `end_of`, but None where a file of the end is damaged, which is said: the run writes it
+    again."""
     try:
         ended = end_of(folder)
         if ended is not None:
@@ -112,7 +130,15 @@ def read_posterior(folder: Path) -> dict[str, np.ndarray]:
             check_declared_sizes(file)
             with np.load(file, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        AttributeError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         why = type(error).__name__  # NumPy's own words tell the reader to trust the file
         raise DamagedError(f"{path}: missing or damaged ({why})", _again(folder)) from error
     _check_same_posterior(folder)
@@ -120,15 +146,17 @@ def read_posterior(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _check_same_posterior(folder: Path) -> None:
-    """Raises a `DamagedError` where posterior.npz is another one than that of result.json, which says so if it is not
-    of an earlier version."""
+    """Raises a `DamagedError` where posterior.npz is another one than that of result.json, which
+    says so if it is not of an earlier version."""
     path = folder / "posterior.npz"
     if not path.is_file() or not (folder / "result.json").is_file():
         return
     noted = read_json(folder / "result.json", _again(folder)).get(RUN)
     own = checksum(path)
     if isinstance(noted, dict) and noted.get(OF_POSTERIOR, own) != own:
-        raise DamagedError(f"{path}: changed, or the file of another run than result.json", _again(folder))
+        raise DamagedError(
+            f"{path}: changed, or the file of another run than result.json", _again(folder)
+        )
 
 
 def _again(folder: Path) -> str:
@@ -170,30 +198,39 @@ def what_is_saved(folder: Path) -> str:
         return f"stopped; the result is saved. Write its page: vijax report {folder}"
     if not found:
         return f"stopped before the first checkpoint. Begin again: vijax resume {folder}"
-    return f"stopped; saved up to step {int(found[0].stem.rpartition('_')[2]):,}. Go on: vijax resume {folder}"
+    return (
+        f"stopped; saved up to step {int(found[0].stem.rpartition('_')[2]):,}. Go on: vijax "
+        f"resume {folder}"
+    )
 
 
 def posterior_arrays(state: Any) -> dict[str, np.ndarray]:
-    """Natural parameters by variable and name (topics/concentration), and hyperparameters and networks as they stand,
-    by their place in a tree (hyper/decoder/0/weights)."""
+    """Natural parameters by variable and name (topics/concentration), and hyperparameters and
+    networks as they stand, by their place in a tree (hyper/decoder/0/weights)."""
     parts = {
         f"{name}/{field.name}": getattr(family, field.name)
         for name, family in state.posterior.plain().items()
         for field in dataclasses.fields(family)  # type: ignore[arg-type]
         if not field.metadata.get("context")
-        # Parameters, and numbers that go with them; not the places of blocks, which other parts say too.
-        and (isinstance(getattr(family, field.name), int | float) or not field.metadata.get("static"))
+        # Parameters, and numbers that go with them; not the places of blocks, which other parts say
+        # too.
+        and (
+            isinstance(getattr(family, field.name), int | float) or not field.metadata.get("static")
+        )
     }
     leaves, _ = jax.tree_util.tree_flatten_with_path(parts | {"hyper": dict(state.hyper)})
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(value) for path, value in leaves}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(value)
+        for path, value in leaves
+    }
 
 
 WELL = (Status.FINISHED, Status.CONVERGED)
 
 
 def say_remarks(folder: Path, say: Say) -> None:
-    """Says what a reader should know before using a run: that it has not ended, or not well; that another version of
-    vijax made it."""
+    """Says what a reader should know before using a run: that it has not ended, or not well; that
+    another version of vijax made it."""
     made = made_by_another(folder)
     for remark in (_ending(folder), made and f"{folder} {made}"):
         if remark:
@@ -203,7 +240,10 @@ def say_remarks(folder: Path, say: Say) -> None:
 def _ending(folder: Path) -> str:
     ended = end_of(folder)
     if ended is None:
-        return f"{folder} is unfinished; this is as of its last checkpoint. Go on: vijax resume {folder}"
+        return (
+            f"{folder} is unfinished; this is as of its last checkpoint. Go on: vijax resume "
+            f"{folder}"
+        )
     if not ended["usable"]:
         return f"the verdict on {folder} is not to use this fit. Why: vijax summary {folder}"
     status = ended["status"]

@@ -1,4 +1,5 @@
-"""Several processes at one run (`vijax fit --distributed`): process 0 keeps its folder, the others only fit with it."""
+"""Several processes at one run (`vijax fit --distributed`): process 0 keeps its folder, the others
+only fit with it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Result = TypeVar("Result")
 SIGNS = "processes"
 """Folder of a run with the signs of life of its processes, while they are at work."""
 FIRST, A_DAY = ".vijax-", 86_400.0
-"""Beginning of the name of the folder of these signs before the run has one; the age at which one is left over."""
+"""Beginning of the name of the folder of these signs before the run has one; the age at which one
+is left over."""
 BROKEN = threading.Event()
 """Set where this process is the only one that has a fault, or another is lost."""
 
@@ -57,7 +59,8 @@ class Alone:
         return asked
 
     def stored(self, folder: Path, step: int, state: Any) -> Any:
-        """A state of which all is in files that only several processes can write (`checkpoint.with_stored_rows`)."""
+        """A state of which all is in files that only several processes can write
+        (`checkpoint.with_stored_rows`)."""
         return state
 
     def slowest(self) -> str:
@@ -66,8 +69,8 @@ class Alone:
 
     @contextlib.contextmanager
     def at_work(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
-        """The fit, and what follows it, go on inside. Gives the folder of the run, which process 0 knows, and its
-        step."""
+        """The fit, and what follows it, go on inside. Gives the folder of the run, which process 0
+        knows, and its step."""
         assert folder is not None
         yield folder, step
 
@@ -85,7 +88,8 @@ class Over(Exception):
 
 
 class Team(Alone):
-    """Several processes: they begin together or not at all, end together, and watch each other in between.
+    """Several processes: they begin together or not at all, end together, and watch each other in
+    between.
 
     Args:
       coordinator: see `vijax.scale.initialize`.
@@ -108,7 +112,11 @@ class Team(Alone):
         initialize(coordinator, num_processes, process_id, initialization_timeout)
         with _nothing_printed():  # the line in which gloo says that it is connected
             self.agreed(False)
-        given = [("coordinator", coordinator), ("num-processes", num_processes), ("process-id", process_id)]
+        given = [
+            ("coordinator", coordinator),
+            ("num-processes", num_processes),
+            ("process-id", process_id),
+        ]
         self.options = "".join(f" --{name} {value}" for name, value in given if value is not None)
         self.process, self.total = jax.process_index(), jax.process_count()
         self.is_first, self.devices = self.process == 0, devices
@@ -116,8 +124,8 @@ class Team(Alone):
         self._watch = self._at_first(Path() if near is None else near)
 
     def configured(self, load: Callable[[tuple[str, ...]], Config]) -> Config:
-        """The configuration of a new run, with the number of devices of each process, so that the run can go on alone
-        with the same draws."""
+        """The configuration of a new run, with the number of devices of each process, so that the
+        run can go on alone with the same draws."""
         config = load(() if self.devices is None else (f"fit.devices={self.devices}",))
         if config.fit.devices is None:
             config = load((f"fit.devices={jax.local_device_count()}",))
@@ -140,10 +148,10 @@ class Team(Alone):
         """See `Alone`."""
         return "" if self._watch is None else self._watch.slowest()
 
-    # --- together ---------------------------------------------------------------------------------------------------
+    # --- together ---------------------------------------------------------------------------------
     def do(self, work: Callable[[], Result]) -> Result | None:
-        """The result of `work`; None where there was nothing to fit. Before `at_work` begins, an error of one process
-        is an error of all."""
+        """The result of `work`; None where there was nothing to fit. Before `at_work` begins, an
+        error of one process is an error of all."""
         undo = at_abort(self._hold)
         try:
             found = work()
@@ -184,8 +192,8 @@ class Team(Alone):
             self._watch.end()
 
     def _meet(self, **said: Any) -> dict[str, Any]:
-        """The words of process 0, once all have come. Raises: `OtherError`, another process has a fault; `Over`,
-        process 0 has nothing to fit; `LostError`, another is lost."""
+        """The words of process 0, once all have come. Raises: `OtherError`, another process has a
+        fault; `Over`, process 0 has nothing to fit; `LostError`, another is lost."""
         if not is_joined() or (self._begun and said.get("over")):
             return said
         try:
@@ -199,7 +207,11 @@ class Team(Alone):
             raise LostError(
                 f"another process was lost while the run began ({error}); start all of them again"
             ) from error
-        faults = [f"process {k} of {self.total}: {x['fault']}" for k, x in enumerate(heard) if "fault" in x]
+        faults = [
+            f"process {k} of {self.total}: {x['fault']}"
+            for k, x in enumerate(heard)
+            if "fault" in x
+        ]
         if faults and "fault" not in said:
             raise OtherError(faults[0])
         if heard[0].get("over") and not said.get("over"):
@@ -207,13 +219,16 @@ class Team(Alone):
         return heard[0]
 
     def _at_first(self, near: Path) -> Watch | None:
-        """The watch before the run has a folder; None where the processes do not share the one that is near."""
+        """The watch before the run has a folder; None where the processes do not share the one that
+        is near."""
         if not is_joined():
             return None
         if self.is_first:
             _remove_left(near)
         folder = near / f"{FIRST}{texts(secrets.token_hex(4))[0]}"
-        watch = Watch(folder, self.process, self.total, lambda: "Start all of them again", say_at_once)
+        watch = Watch(
+            folder, self.process, self.total, lambda: "Start all of them again", say_at_once
+        )
         watch.write()
         self.agreed(False)
         if self.agreed(len(watch.signs()) < self.total):
@@ -231,12 +246,17 @@ class Team(Alone):
         """The watch; None where the processes do not share the run's folder."""
         if not is_joined():
             return None
-        watch = Watch(folder / SIGNS, self.process, self.total, lambda: self._remedy(folder), say_at_once)
+        watch = Watch(
+            folder / SIGNS, self.process, self.total, lambda: self._remedy(folder), say_at_once
+        )
         watch.write()
         self._meet()
         if agreed(len(watch.signs()) < self.total):
             if self.is_first:
-                say(f"Note: the processes do not all see {folder}, so nobody watches whether one of them is lost")
+                say(
+                    f"Note: the processes do not all see {folder}, so nobody watches whether one "
+                    "of them is lost"
+                )
             else:
                 _clear(folder)
             return None
@@ -245,7 +265,10 @@ class Team(Alone):
 
     def _remedy(self, folder: Path) -> str:
         every = ", in every process with its own number" if self.options else ", in every process"
-        return f"The run {what_is_saved(folder)} --distributed{self.options}{every} (of any number of processes)"
+        return (
+            f"The run {what_is_saved(folder)} --distributed{self.options}{every} (of any number "
+            "of processes)"
+        )
 
     def _hold(self) -> None:
         """Waits before this process is ended by native code, until it is known who is lost."""

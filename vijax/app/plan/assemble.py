@@ -36,7 +36,11 @@ def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         "step_size": chosen(config.step_size),
         "points": getattr(config, "points", ()) or None,
         "warm_starts": config.warm_starts or None,
-        "lazy": lazy is not False if active is not None else lazy if lazy or config.name in decision.ROWS else None,
+        "lazy": lazy is not False
+        if active is not None
+        else lazy
+        if lazy or config.name in decision.ROWS
+        else None,
         "active_topics": active,
         "left_out": getattr(config, "left_out", None),
         "damping": config.damping,
@@ -67,9 +71,11 @@ MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
     AmortisedAlgorithm: networks.algorithm,
     StructuredAlgorithm: networks.algorithm,
 }
-"""The makers of algorithms, by the section [algorithm]; those of other sections are rows of `vijax.algorithms`."""
+"""The makers of algorithms, by the section [algorithm]; those of other sections are rows of
+`vijax.algorithms`."""
 
 
 def make_algorithm(model: Any, section: Any, learn: Any) -> Algorithm:
-    """The algorithm that a section [algorithm] describes, on a model, of which it learns the points `learn`."""
+    """The algorithm that a section [algorithm] describes, on a model, of which it learns the points
+    `learn`."""
     return MAKERS.get(type(section), _composed)(model, section, learn)

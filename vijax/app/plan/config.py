@@ -16,15 +16,39 @@ from vijax.app.catalogue.parts.density_algorithm import check_at_once
 from vijax.app.settings.options import check_options
 from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
 from vijax.app.settings.suited_settings import check_suited_settings
-from vijax.app.settings.toml_source import USUAL, find, full_key, override_value, read_overrides, read_toml, shipped
-from vijax.app.settings.typed_toml import ConfigError, Entry, build, section, setting, settings, write_toml
+from vijax.app.settings.toml_source import (
+    USUAL,
+    find,
+    full_key,
+    override_value,
+    read_overrides,
+    read_toml,
+    shipped,
+)
+from vijax.app.settings.typed_toml import (
+    ConfigError,
+    Entry,
+    build,
+    section,
+    setting,
+    settings,
+    write_toml,
+)
 from vijax.app.sources.listing import Listing
 from vijax.arguments import Limit
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.table_files import names_of_columns
 from vijax.xla.precision import enable_x64
 
-__all__ = ["Config", "ConfigError", "differing_keys", "load_config", "read_config", "settings_text", "write_toml"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "differing_keys",
+    "load_config",
+    "read_config",
+    "settings_text",
+    "write_toml",
+]
 
 DEFAULT_MODEL = "lda"
 
@@ -32,7 +56,8 @@ LONGEST_NAME = 100
 FOLDER_NAME = Limit(
     lambda name: name.isprintable() and not set(name) & set("/\\:") and name[:1] not in ("", ".", " ")
     and len(name.encode()) <= LONGEST_NAME,
-    f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or control character, no "
+    f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or "
+    "control character, no "
     "dot or space in front",
 )  # fmt: skip
 """So that the folder is made inside runs/, and nowhere else."""
@@ -40,8 +65,8 @@ FOLDER_NAME = Limit(
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The settings of a run: its name, and its sections, of classes that the model's listing names. `schema(model)` is
-    the subclass for a model."""
+    """The settings of a run: its name, and its sections, of classes that the model's listing names.
+    `schema(model)` is the subclass for a model."""
 
     name: str
     data: Any
@@ -87,13 +112,15 @@ FREE_ON_RESUME = frozenset(
         *(f"page.{field.name}" for field in dataclasses.fields(DocumentPage)),
     ]
 )
-"""Keys that leave the steps already taken as they are, so that a run may go on under other values of them."""
+"""Keys that leave the steps already taken as they are, so that a run may go on under other values
+of them."""
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
-    """The configuration of a TOML file, or of one that comes with vijax by its name, with `key=value` overrides and
-    another `data.path` on top. Without a name of its own it has that of the other data, or else of the file. Columns
-    that a configuration of vijax names belong to its own data, and are left out for other data."""
+    """The configuration of a TOML file, or of one that comes with vijax by its name, with
+    `key=value` overrides and another `data.path` on top. Without a name of its own it has that of
+    the other data, or else of the file. Columns that a configuration of vijax names belong to its
+    own data, and are left out for other data."""
     path = find(path)
     entries, overrides = read_toml(path), list(overrides)
     model = _model_name(entries, overrides)
@@ -123,16 +150,20 @@ UNSET = {"data.group": ("none", "")}
 
 
 def _has_group(entries: Mapping[str, Entry], said: Mapping[str, Entry], source: Any) -> bool:
-    """False where the configuration names a column of groups of its own data, and other data have none of this name."""
+    """False where the configuration names a column of groups of its own data, and other data have
+    none of this name."""
     if "data.group" not in entries or "data.group" in said or not isinstance(source, str):
         return True
     dialect = {key.removeprefix("data."): entry.value for key, entry in said.items()}
-    names = names_of_columns(source, Dialect(**{key: dialect[key] for key in Dialect._fields if key in dialect}))
+    names = names_of_columns(
+        source, Dialect(**{key: dialect[key] for key in Dialect._fields if key in dialect})
+    )
     return names is None or entries["data.group"].value in names
 
 
 def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries with the path of a Python file relative to its configuration; one from --set stays as it is."""
+    """The entries with the path of a Python file relative to its configuration; one from --set
+    stays as it is."""
     entry = entries.get("model.file")
     if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
         return dict(entries)
@@ -145,19 +176,23 @@ def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
 
 
 def resolved(path: str) -> str:
-    """A path that holds from any working directory, where there is such a file or folder; else as it is."""
+    """A path that holds from any working directory, where there is such a file or folder; else as
+    it is."""
     local = Path(path).expanduser()
     return str(local.resolve()) if local.exists() else path
 
 
 def name_of_data(path: Any) -> str:
-    """A name for a run on this data: the name of the file or folder without its ending, else the word after the colon.
+    """A name for a run on this data: the name of the file or folder without its ending, else the
+    word after the colon.
 
     >>> name_of_data("../my texts/reviews.2024.csv"), name_of_data("https://x.org/a.csv?y=1"), name_of_data("/")
     ('reviews_2024', 'a', '')
     """
     last = re.split(r"[?#]", str(path).rstrip("/\\"))[0]
-    return re.sub(r"\W+", "_", Path(re.split(r"[/\\:]", last)[-1]).stem).strip("_")[: LONGEST_NAME // 4]
+    return re.sub(r"\W+", "_", Path(re.split(r"[/\\:]", last)[-1]).stem).strip("_")[
+        : LONGEST_NAME // 4
+    ]
 
 
 def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
@@ -172,7 +207,9 @@ def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(entry.value), LISTINGS, n=1, cutoff=0.5)
     hint = f'; did you mean "{close[0]}"?' if close else ""
     known = ", ".join(f'"{name}"' for name in LISTINGS)
-    raise ConfigError(f"{entry.origin}: model.name: expected one of {known}, got {entry.value!r}{hint}")
+    raise ConfigError(
+        f"{entry.origin}: model.name: expected one of {known}, got {entry.value!r}{hint}"
+    )
 
 
 def read_config(entries: Mapping[str, Entry]) -> Config:
@@ -189,25 +226,34 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
 
 
 def _with_scales(config: Config) -> Config:
-    """The configuration with what is to become of the scales of columns, where it leaves this to the model."""
+    """The configuration with what is to become of the scales of columns, where it leaves this to
+    the model."""
     if not isinstance(config.data, TableData) or config.data.standardise is not None:
         return config
     manner = config.listing.manner(config.model)
     standardise: Any = {None: False, "each": True}.get(manner, manner)
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, standardise=standardise))
+    return dataclasses.replace(
+        config, data=dataclasses.replace(config.data, standardise=standardise)
+    )
 
 
 def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on settings that the algorithm does not read."""
     if getattr(algorithm, "damping", None) is not None and algorithm.name != "ssvi":
         entry = entries["algorithm.damping"]
-        raise ConfigError(f"{entry.origin}: algorithm.damping: only ssvi has V to damp, not {algorithm.name}")
+        raise ConfigError(
+            f"{entry.origin}: algorithm.damping: only ssvi has V to damp, not {algorithm.name}"
+        )
     if getattr(algorithm, "points", ()) and algorithm.name not in ("cavi", "svi"):
         entry = entries["algorithm.points"]
-        raise ConfigError(f"{entry.origin}: algorithm.points: a setting of cavi and svi, not of {algorithm.name}")
+        raise ConfigError(
+            f"{entry.origin}: algorithm.points: a setting of cavi and svi, not of {algorithm.name}"
+        )
     if getattr(algorithm, "inner_steps", 1) > 1 and not algorithm.memory:
         entry = entries["algorithm.inner_steps"]
-        raise ConfigError(f"{entry.origin}: algorithm.inner_steps: more than 1 needs algorithm.memory = true")
+        raise ConfigError(
+            f"{entry.origin}: algorithm.inner_steps: more than 1 needs algorithm.memory = true"
+        )
 
 
 def _check_whose(entries: Mapping[str, Entry], model: str) -> None:
@@ -219,13 +265,20 @@ def _check_whose(entries: Mapping[str, Entry], model: str) -> None:
         having = [other for other in LISTINGS if key in settings(schema(other))]
         if having:
             models = ", ".join(having)
-            raise ConfigError(f'{entry.origin}: {key}: not a setting of model.name = "{model}", but of {models}')
+            raise ConfigError(
+                f'{entry.origin}: {key}: not a setting of model.name = "{model}", but of {models}'
+            )
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The keys, those free on resume apart, whose values differ between two flat configurations, with both values."""
+    """The keys, those free on resume apart, whose values differ between two flat configurations,
+    with both values."""
     keys = [*old, *(key for key in new if key not in old)]
-    pairs = {key: (_plain(old.get(key)), _plain(new.get(key))) for key in keys if key not in FREE_ON_RESUME}
+    pairs = {
+        key: (_plain(old.get(key)), _plain(new.get(key)))
+        for key in keys
+        if key not in FREE_ON_RESUME
+    }
     return {key: (a, b) for key, (a, b) in pairs.items() if a != b}
 
 
@@ -240,19 +293,28 @@ def settings_text(model: str | None = None) -> str:
         _model_name({"model.name": Entry(model, "--model")}, ())
         return write_toml(schema(model)())
     others = "".join(f"#   {name:24}{listing.title}\n" for name, listing in LISTINGS.items())
-    head = f"# The settings of {DEFAULT_MODEL}; `vijax settings --model NAME` prints those of another model:\n#\n"
+    head = (
+        f"# The settings of {DEFAULT_MODEL}; `vijax settings --model NAME` prints those of "
+        "another model:\n#\n"
+    )
     return head + others + "\n" + write_toml(schema(DEFAULT_MODEL)())
 
 
 def configs_text() -> str:
-    """The configurations that come with vijax, a line each: name, model, algorithm, data to try it on."""
+    """The configurations that come with vijax, a line each: name, model, algorithm, data to try it
+    on."""
     known = {name: load_config(path) for name, path in shipped().items()}
     rows = [("NAME", "model", "algorithm", "tried on")]
     rows += [(name, c.listing.title, c.algorithm.name, c.data.path) for name, c in known.items()]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
+    lines = [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    ]
     also = ", ".join(f"{model} for {name}" for model, name in USUAL.items())
-    return "\n".join(["vijax fit NAME", "", *lines, "", f"The name of a model stands for one of them: {also}."])
+    return "\n".join(
+        ["vijax fit NAME", "", *lines, "", f"The name of a model stands for one of them: {also}."]
+    )
 
 
 def model_of(name: Any) -> str:

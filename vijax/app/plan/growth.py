@@ -1,4 +1,5 @@
-"""The start of a run with `model.grow`: births, merges and deletes of components, before the steps of the algorithm."""
+"""The start of a run with `model.grow`: births, merges and deletes of components, before the steps
+of the algorithm."""
 
 from __future__ import annotations
 
@@ -24,23 +25,33 @@ def check(config: Config) -> None:
     if not getattr(config.model, "grow", False):
         return
     if config.algorithm.name != "cavi":
-        raise ConfigError(f"algorithm.name: expected cavi with model.grow, got {config.algorithm.name}")
+        raise ConfigError(
+            f"algorithm.name: expected cavi with model.grow, got {config.algorithm.name}"
+        )
     if getattr(config.model, "seed_words", ()):
-        raise ConfigError("model.seed_words: expected none with model.grow, whose topics are born without them")
+        raise ConfigError(
+            "model.seed_words: expected none with model.grow, whose topics are born without them"
+        )
     if config.fit.restarts != 1:
         raise ConfigError(f"fit.restarts: expected 1 with model.grow, got {config.fit.restarts}")
 
 
 def first_state(plan: Plan, say: Any) -> Any:
-    """The state from which a run begins; None without `model.grow`. Moves that are accepted are said."""
+    """The state from which a run begins; None without `model.grow`. Moves that are accepted are
+    said."""
     config = plan.config
     if not getattr(config.model, "grow", False):
         return None
     (things,) = (name for name in HOLD if hasattr(config.model, name))
-    size, key = getattr(config.model, things), jax.random.fold_in(jax.random.key(config.fit.seed), 2)
+    size, key = (
+        getattr(config.model, things),
+        jax.random.fold_in(jax.random.key(config.fit.seed), 2),
+    )
 
     def make(number: int) -> Any:
-        return config.listing.build(dataclasses.replace(config.model, **{things: number}), plan.data)
+        return config.listing.build(
+            dataclasses.replace(config.model, **{things: number}), plan.data
+        )
 
     def told(proposal: Proposal) -> None:
         if proposal.accepted and proposal.components:
@@ -49,6 +60,9 @@ def first_state(plan: Plan, say: Any) -> Any:
     fit = grow(make, plan.training, key=key, slots=size, most=size, callbacks=[told])
     if fit.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is saved yet
-    say(f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold {HOLD[things]}")
+    say(
+        f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold "
+        f"{HOLD[things]}"
+    )
     spec = plan.algorithm.spec
     return state_at(spec, tree.as_arrays(spec.model.hyper), fit.posterior)

@@ -1,4 +1,5 @@
-"""`vijax init`: a configuration to edit, with a comment for each setting, after a look at the data."""
+"""`vijax init`: a configuration to edit, with a comment for each setting, after a look at the
+data."""
 
 from __future__ import annotations
 
@@ -8,8 +9,22 @@ from typing import Any
 
 from vijax.app.catalogue.parts.density_algorithm import read_by
 from vijax.app.plan.assemble import load_data
-from vijax.app.plan.config import LISTINGS, ConfigError, load_config, model_of, name_of_data, resolved, schema
-from vijax.app.plan.look import Look, look_at_documents, look_at_graph, look_at_ratings, look_at_table
+from vijax.app.plan.config import (
+    LISTINGS,
+    ConfigError,
+    load_config,
+    model_of,
+    name_of_data,
+    resolved,
+    schema,
+)
+from vijax.app.plan.look import (
+    Look,
+    look_at_documents,
+    look_at_graph,
+    look_at_ratings,
+    look_at_table,
+)
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find, read_overrides, read_toml
@@ -28,9 +43,9 @@ LOOKS = {
 
 
 def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[str] = ()) -> Path:
-    """Writes a configuration of a model for some data, a file, folder or URL; returns its path, named after data and
-    model if `out` is None. The model's name may be that of a configuration that comes with vijax. `overrides` are
-    settings that the user knows already, as `key=value`."""
+    """Writes a configuration of a model for some data, a file, folder or URL; returns its path,
+    named after data and model if `out` is None. The model's name may be that of a configuration
+    that comes with vijax. `overrides` are settings that the user knows already, as `key=value`."""
     path = out or Path(f"{name_of_data(data)}_{model}.toml")
     if path.exists():
         raise ConfigError(f"{path} exists: name another file with --out, or remove it")
@@ -41,12 +56,15 @@ def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[s
         _check(path)
     except ValueError as error:
         path.unlink()
-        raise ConfigError(f"{data} does not suit {model}, and no configuration is written: {error}") from error
+        raise ConfigError(
+            f"{data} does not suit {model}, and no configuration is written: {error}"
+        ) from error
     return path
 
 
 def _check(path: Path) -> None:
-    """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads them."""
+    """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads
+    them."""
     config = load_config(path)
     listing = config.listing
     if issubclass(listing.source.section, DocumentData):
@@ -61,37 +79,58 @@ def _check(path: Path) -> None:
 
 def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
     """The text of the configuration."""
-    base = {key: entry.value for key, entry in read_toml(find(model)).items() if not key.startswith("data.")}
+    base = {
+        key: entry.value
+        for key, entry in read_toml(find(model)).items()
+        if not key.startswith("data.")
+    }
     name = model_of(base.get("model.name", "lda"))
     base = {"model.name": name, **base}
     if name == "density":
-        raise ConfigError("vijax init: a density is a Python file of yours; begin with that of `vijax fit density`")
+        raise ConfigError(
+            "vijax init: a density is a Python file of yours; begin with that of `vijax fit "
+            "density`"
+        )
     said = {key: entry.value for key, entry in read_overrides(overrides, schema(name)).items()}
-    for key, remedy in {"data.path": "name the data after --data", "model.name": "name the model in its place"}.items():
+    for key, remedy in {
+        "data.path": "name the data after --data",
+        "model.name": "name the model in its place",
+    }.items():
         if key in said:
             raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
     begun = load_config(find(model), overrides, data)
     look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun, said)
-    chosen = {"data.path": resolved(data)} | {key: value for key, value in base.items() if key not in look.without}
+    chosen = {"data.path": resolved(data)} | {
+        key: value for key, value in base.items() if key not in look.without
+    }
     return _text(name, data, chosen | look.settings | said, look)
 
 
 def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
     known = settings(schema(model))
-    lines = [_comment(f"{LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`."), "#"]
+    lines = [
+        _comment(
+            f"{LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`."
+        ),
+        "#",
+    ]
     lines += [_comment(fact) for fact in look.facts]
     lines += ["#", "# Every other setting and its default: vijax settings --model " + model]
     for table in ("", "data", "model", "algorithm", "fit", "page"):
         keys = [key for key in known if key.partition(".")[0] == (table or key) and key in chosen]
         lines += ["", f"[{table}]"] if table and keys else []
         for key in keys:
-            lines += [_comment(known[key].help), *([_comment(look.why[key])] if key in look.why else [])]
+            lines += [
+                _comment(known[key].help),
+                *([_comment(look.why[key])] if key in look.why else []),
+            ]
             lines.append(f"{key.removeprefix(table + '.')} = {toml_value(chosen[key])}")
     return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> str:
-    r"""A comment of one line: names from the data may hold line ends, after which TOML would read settings.
+    r"""A comment of one line: names from the data may hold line ends, after which TOML would read
+    settings.
 
     >>> _comment("a\n[fit]\nseed = 1")
     '# a\\n[fit]\\nseed = 1'

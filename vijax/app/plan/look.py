@@ -25,7 +25,15 @@ from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import kind_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
-from vijax.data.tables.columns import Columns, are_missing, as_numbers, not_numbers, row_name, said_missing, words_in
+from vijax.data.tables.columns import (
+    Columns,
+    are_missing,
+    as_numbers,
+    not_numbers,
+    row_name,
+    said_missing,
+    words_in,
+)
 from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
@@ -67,7 +75,8 @@ class Column(NamedTuple):
       missing: number of missing values.
       number: number of rows.
       lacks: a mask of the rows where its value is missing.
-      labels: of a column of at most `MOST_CLASSES` values, these as they are written, in order; else none.
+      labels: of a column of at most `MOST_CLASSES` values, these as they are written, in order;
+          else none.
       hint: what to do where its text would be numbers but for signs in them.
       words: those among its names that were read as missing.
     """
@@ -112,7 +121,8 @@ class Column(NamedTuple):
 
     @property
     def numbers_rows(self) -> bool:
-        """True of whole numbers that go up by one from row to row, and begin again from a smallest one now and then."""
+        """True of whole numbers that go up by one from row to row, and begin again from a smallest
+        one now and then."""
         if self.values is None or self.missing or self.number < 4:
             return False
         steps = np.diff(self.values)
@@ -144,10 +154,28 @@ class Column(NamedTuple):
         if self.values is None:
             return f"{self.name}: text, {self.distinct:,} different{missing}{self.hint.rstrip('.')}"
         low, high = np.nanmin(self.values), np.nanmax(self.values)
-        return f"{self.name}: numbers from {low:.4g} to {high:.4g}, {self.distinct:,} different{missing}"
+        return (
+            f"{self.name}: numbers from {low:.4g} to {high:.4g}, {self.distinct:,} "
+            f"different{missing}"
+        )
 
 
-IDS = frozenset(["id", "ids", "no", "nr", "number", "index", "idx", "rowname", "rownames", "serial", "key", "uuid"])
+IDS = frozenset(
+    [
+        "id",
+        "ids",
+        "no",
+        "nr",
+        "number",
+        "index",
+        "idx",
+        "rowname",
+        "rownames",
+        "serial",
+        "key",
+        "uuid",
+    ]
+)
 
 
 def words_of_name(name: str) -> list[str]:
@@ -156,7 +184,9 @@ def words_of_name(name: str) -> list[str]:
     >>> words_of_name("Sample Number"), words_of_name("userId"), words_of_name("is_churned")
     (['sample', 'number'], ['user', 'id'], ['is', 'churned'])
     """
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)]
+    return [
+        word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)
+    ]
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
@@ -178,7 +208,9 @@ def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> 
     known = {column.name: column for column in found}
     for name in names:
         if name not in known:
-            raise ConfigError(f"--set {key}: {data} has no column {name!r}; {nearest(str(name), known)}")
+            raise ConfigError(
+                f"--set {key}: {data} has no column {name!r}; {nearest(str(name), known)}"
+            )
     return [known[name] for name in names]
 
 
@@ -191,35 +223,58 @@ def _column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> Colum
     labels = tuple(sorted(different)) if len(different) <= MOST_CLASSES else ()
     hint = hint_of(values) if text else ""
     given = numbers if len(known) else None
-    return Column(name, given, len(different), int(missing.sum()), len(values), missing, labels, hint, words)
+    return Column(
+        name, given, len(different), int(missing.sum()), len(values), missing, labels, hint, words
+    )
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
-    """The probable target, group and other columns of a table, and settings that suit them. Those that the user has
-    said are taken as they are."""
+    """The probable target, group and other columns of a table, and settings that suit them. Those
+    that the user has said are taken as they are."""
     raw, notes = _columns_at(data, begun)
     found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
     known = flatten(begun)
     if "model.formula" in known:
         return _of_formula(raw, found, [*_facts(found), *notes], data, said)
-    kind = listing.target(begun.model) if listing.target is not None and "model.image" not in known else None
-    named = {name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")}
-    target, why_target = _target(named["target"], found, kind, data, listing.name) if kind else (None, "")
+    kind = (
+        listing.target(begun.model)
+        if listing.target is not None and "model.image" not in known
+        else None
+    )
+    named = {
+        name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")
+    }
+    target, why_target = (
+        _target(named["target"], found, kind, data, listing.name) if kind else (None, "")
+    )
     others = named["group"] or [c for c in found if c is not target]
     in_time = _times(raw, named, target, said, data) if listing.in_time else ()
-    others = [c for c in others if c.name not in in_time and (named["group"] or not is_called_a_time(c.name))]
+    others = [
+        c
+        for c in others
+        if c.name not in in_time and (named["group"] or not is_called_a_time(c.name))
+    ]
     group = _group(others, bool(named["group"])) if listing.wants_group else None
-    if group is not None and in_time and not named["group"] and not _names_sequences(group, raw[group.name]):
+    if (
+        group is not None
+        and in_time
+        and not named["group"]
+        and not _names_sequences(group, raw[group.name])
+    ):
         group = None  # times tell all rows apart, and such a column says something of each
     if listing.in_time and not named["group"]:
         in_time = _times(raw, {**named, "group": [group] if group else []}, target, said, data)
-    left = [c for c in named["columns"] or found if c not in (target, group) and c.name not in in_time]
+    left = [
+        c for c in named["columns"] or found if c not in (target, group) and c.name not in in_time
+    ]
     columns = [c for c in left if c.values is not None and not c.identifies and not c.is_constant]
     columns, lost = _with_cells(columns, [c for c in (target, group) if c], listing)
     columns = named["columns"] or columns
     if not columns:
-        raise ConfigError(f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}")
+        raise ConfigError(
+            f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}"
+        )
     settings: dict[str, Any] = {"data.columns": [c.name for c in columns]}
     unused = "; ".join([str(c) for c in left if c not in columns][:MOST_LISTED])
     why = {"data.columns": f"Left out: {unused}."} if unused else {}
@@ -235,10 +290,16 @@ def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) 
     lost = _lost([*columns, *(c for c in (target, group) if c)]) if named["columns"] else lost
     if lost.any() and not (listing.in_time and not listing.unseen):
         settings["data.missing"] = "drop"
-        what = "steps lack a cell, and count as not seen" if listing.in_time else "rows lack a cell, and are left out"
+        what = (
+            "steps lack a cell, and count as not seen"
+            if listing.in_time
+            else "rows lack a cell, and are left out"
+        )
         why["data.missing"] = f"{int(lost.sum()):,} of {len(lost):,} {what}."
     units = group.distinct if group else 1 if listing.wants_group else found[0].number
-    settings["data.held_out"] = 0.0 if units == 1 else 0.1 if units >= 10 else -(-100 // units) / 100
+    settings["data.held_out"] = (
+        0.0 if units == 1 else 0.1 if units >= 10 else -(-100 // units) / 100
+    )
     if listing.wants_group and group is None:
         why["data.held_out"] = "No column looks like groups, and so all rows are one."
     settings |= _emission(columns, known) | _networks(columns, known)
@@ -257,7 +318,8 @@ UNITS = frozenset(
 
 
 def _names_sequences(column: Column, values: np.ndarray) -> bool:
-    """True where the rows of each value stand together, and it is text or has the name of an identifier."""
+    """True where the rows of each value stand together, and it is text or has the name of an
+    identifier."""
     if column.values is not None and not set(words_of_name(column.name)) & (UNITS | IDS):
         return False
     codes = np.unique([name_of(value) for value in values.tolist()], return_inverse=True)[1]
@@ -265,16 +327,23 @@ def _names_sequences(column: Column, values: np.ndarray) -> bool:
 
 
 def _times(
-    raw: Mapping[str, np.ndarray], named: Mapping[str, list[Column]], target: Column | None, said: Any, data: str
+    raw: Mapping[str, np.ndarray],
+    named: Mapping[str, list[Column]],
+    target: Column | None,
+    said: Any,
+    data: str,
 ) -> tuple[str, ...]:
-    """The columns that order rows in time; those that the user has said, or that a fit would find."""
+    """The columns that order rows in time; those that the user has said, or that a fit would
+    find."""
     if "data.order" in said:
         given: Any = said["data.order"]
         return () if given == "none" else (given,) if isinstance(given, str) else tuple(given)
     group = named["group"][0].name if named["group"] else None
     groups = None
     if group is not None:
-        groups = np.unique([name_of(value) for value in raw[group].tolist()], return_inverse=True)[1]
+        groups = np.unique([name_of(value) for value in raw[group].tolist()], return_inverse=True)[
+            1
+        ]
     apart = (group, target.name if target else None)
     columns = [c.name for c in named["columns"]] or None
     try:
@@ -288,9 +357,11 @@ MOST_MISSING, LEAST_ROWS = 1 / 3, 0.6
 """The share of its cells that a column may lack, and that of the rows that are kept in the end."""
 
 
-def _with_cells(columns: list[Column], needed: list[Column], listing: Any) -> tuple[list[Column], np.ndarray]:
-    """The columns without those that lack so many cells that too few rows would be left, and a mask of the rows that
-    lack one. A model with a law for missing cells keeps all columns."""
+def _with_cells(
+    columns: list[Column], needed: list[Column], listing: Any
+) -> tuple[list[Column], np.ndarray]:
+    """The columns without those that lack so many cells that too few rows would be left, and a mask
+    of the rows that lack one. A model with a law for missing cells keeps all columns."""
     if listing.missing:
         return columns, _lost(needed)
     if listing.in_time and not listing.unseen:
@@ -314,15 +385,22 @@ def _lost(columns: list[Column]) -> np.ndarray:
 def _facts(found: list[Column]) -> list[str]:
     """The rows and columns of a table, as lines."""
     more = [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
-    return [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *more]
+    return [
+        f"{found[0].number:,} rows; columns:",
+        *(f"  {column}" for column in found[:MOST_LISTED]),
+        *more,
+    ]
 
 
 MOST_CLASSES = 6
 """Different texts up to which a column is a term of a formula; one of more names groups."""
 
 
-def _of_formula(raw: Columns, found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]) -> Look:
-    """A formula for the likeliest response: a term for each other column, an effect for each group."""
+def _of_formula(
+    raw: Columns, found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]
+) -> Look:
+    """A formula for the likeliest response: a term for each other column, an effect for each
+    group."""
     settings: dict[str, Any] = {"data.held_out": 0.1 if found[0].number >= 10 else 0.0}
     if "model.formula" in said:
         return Look(facts, settings)
@@ -340,7 +418,11 @@ def _of_formula(raw: Columns, found: list[Column], facts: list[str], data: str, 
     named = {target.name, *(column.name for column in groups)}
     left = [c for c in found if (c.name not in named and not _term(c, kinds[c.name])) or c.missing]
     left_out = f" Left out: {listed([c.name for c in left])}." if left else ""
-    return Look(facts, settings, {"model.formula": f"The response: {why}{left_out} Change the formula at will."})
+    return Look(
+        facts,
+        settings,
+        {"model.formula": f"The response: {why}{left_out} Change the formula at will."},
+    )
 
 
 def _term(column: Column, kind: str) -> str:
@@ -371,14 +453,18 @@ TARGETS = frozenset(
 YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positive", "pos"])
 
 
-def _target(named: list[Column], found: list[Column], kind: str, data: str, model: str) -> tuple[Column, str]:
-    """The column to predict, and why it: the one that the user has named; else one with a name that targets have, one
-    of texts such as Yes and No, the last or the first one."""
+def _target(
+    named: list[Column], found: list[Column], kind: str, data: str, model: str
+) -> tuple[Column, str]:
+    """The column to predict, and why it: the one that the user has named; else one with a name that
+    targets have, one of texts such as Yes and No, the last or the first one."""
     candidates = [column for column in named or found if column.suits(kind)]
     if not candidates:
         known = "; ".join(map(str, found[:MOST_LISTED]))
         other = f"; {OF_NUMBERS}" if any(column.suits("real") for column in found) else ""
-        raise ConfigError(f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}")
+        raise ConfigError(
+            f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}"
+        )
     chosen = max(candidates, key=lambda column: (_likeness(column, found), found.index(column)))
     if named:
         why = "As you have said."
@@ -387,7 +473,13 @@ def _target(named: list[Column], found: list[Column], kind: str, data: str, mode
     elif len(candidates) == 1:
         why = f"The only column of {KINDS[kind]}."
     else:
-        where = "last" if chosen is candidates[-1] else "first" if chosen is candidates[0] else "likeliest"
+        where = (
+            "last"
+            if chosen is candidates[-1]
+            else "first"
+            if chosen is candidates[0]
+            else "likeliest"
+        )
         why = f"The {where} column of {KINDS[kind]}; name another if it is not the one."
     others = [column.name for column in candidates if column is not chosen]
     if others and not named:
@@ -418,7 +510,8 @@ def _likeness(column: Column, found: list[Column]) -> float:
 
 
 def _group(found: list[Column], is_named: bool) -> Column | None:
-    """The column that the user has named; or one whose values come again and again: of text, or else whole numbers."""
+    """The column that the user has named; or one whose values come again and again: of text, or
+    else whole numbers."""
     if is_named:
         return found[0]
     repeated = [c for c in found if 2 <= c.distinct <= c.number / 2 and not c.missing]
@@ -445,7 +538,17 @@ def _networks(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]
     return {"model.observed.name": law, "model.latent_dim": size}
 
 
-OF_EMISSIONS = ("location", "strength", "variance", "degrees", "shape", "rate", "alpha", "beta", "eta")
+OF_EMISSIONS = (
+    "location",
+    "strength",
+    "variance",
+    "degrees",
+    "shape",
+    "rate",
+    "alpha",
+    "beta",
+    "eta",
+)
 WITHOUT = frozenset(
     {
         "model.image", "model.observed.threshold", "model.observed.sd", "model.emission.{name}",
@@ -454,25 +557,35 @@ WITHOUT = frozenset(
 """Settings that belong to the data on which a configuration is tried."""
 
 
-# --- graphs ----------------------------------------------------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------------------
 def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
     raw, notes = _columns_at(data, begun)
     found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
-    facts = [f"{found[0].number:,} rows; columns:", *(f"  {column}" for column in found[:MOST_LISTED]), *notes]
+    facts = [
+        f"{found[0].number:,} rows; columns:",
+        *(f"  {column}" for column in found[:MOST_LISTED]),
+        *notes,
+    ]
     numbers = [column for column in found if column.values is not None]
-    if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {column.name for column in found}:
+    if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {
+        column.name for column in found
+    }:
         return Look(facts, {})
     ends = [c for c in found if c.values is None or c.counts][:2]
     if len(ends) < 2:
-        raise ConfigError(f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, found))}")
+        raise ConfigError(
+            f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, found))}"
+        )
     settings = {"data.source": ends[0].name, "data.target": ends[1].name}
     weights = [c.name for c in numbers if c not in ends]
     settings |= {"data.weight": weights[0]} if weights else {}
-    return Look(facts, settings, {"data.source": "The first two columns that can be names of nodes."})
+    return Look(
+        facts, settings, {"data.source": "The first two columns that can be names of nodes."}
+    )
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 MOST_READ = 200
 """Records that are read to find the column of the text."""
 MOST_TOPICS = 50
@@ -484,15 +597,20 @@ UPDATES = 200
 def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
     """Reads the documents once, as a fit would."""
     if data == "docstrings":
-        return _read_once(listing, begun, dataclasses.replace(begun.data, path=data), {"data.path": data})
+        return _read_once(
+            listing, begun, dataclasses.replace(begun.data, path=data), {"data.path": data}
+        )
     column = said.get("data.column") or _text_column(data, begun.data)
     words = said.get("data.vocabulary")
     section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
-    return _read_once(listing, begun, section, {} if column in (None, DEFAULT_COLUMN) else {"data.column": column})
+    return _read_once(
+        listing, begun, section, {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
+    )
 
 
 def look_at_ratings(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
-    """Reads a table of users and items once, as a fit would; of ratings those that are high count as taken."""
+    """Reads a table of users and items once, as a fit would; of ratings those that are high count
+    as taken."""
     section = dataclasses.replace(begun.data, path=data)
     if data == "docstrings" or not has_ratings(section):
         return look_at_documents(data, listing, begun, said)
@@ -500,7 +618,8 @@ def look_at_ratings(data: str, listing: Any, begun: Any, said: Mapping[str, Any]
     if chosen is None:
         return _read_once(listing, begun, section, {})
     why = (
-        f"Ratings in {chosen.column!r} are from {chosen.low:g} to {chosen.high:g}: high ones count as taken. "
+        f"Ratings in {chosen.column!r} are from {chosen.low:g} to {chosen.high:g}: high ones "
+        "count as taken. "
         f'count = "{chosen.column}" takes ratings as counts instead, count = "none" every row once.'
     )
     section = dataclasses.replace(section, least=chosen.least)
@@ -516,7 +635,10 @@ def _read_once(listing: Any, begun: Any, section: Any, found: dict[str, Any]) ->
     facts = [_size(listing.source.columns, number, words, len(parts.names)), *parts.train.notes]
     readable = int(np.clip(5 * round(np.sqrt(words / 1000) / 5), 5, MOST_TOPICS))
     topics = readable if number >= 50 else max(2, number // 10)
-    why = {"model.num_topics": "Few enough to read: about the root of the thousands of words. Compare: --sweep."}
+    why = {
+        "model.num_topics": "Few enough to read: about the root of the thousands of words. "
+        "Compare: --sweep."
+    }
     settings = found | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(begun, number)
     return Look(facts, settings, why)
 
@@ -529,7 +651,10 @@ def _size(columns: tuple[str, str], number: int, held: int, kinds: int) -> str:
     """
     title, what = columns
     if what == "words":
-        return f"{number:,} {title}s of {held / number:,.0f} words on average that are kept, of {kinds:,} kinds."
+        return (
+            f"{number:,} {title}s of {held / number:,.0f} words on average that are kept, of "
+            f"{kinds:,} kinds."
+        )
     return f"{number:,} {title}s, {held / number:,.0f} {what} on average, of {kinds:,} kinds."
 
 
@@ -554,10 +679,14 @@ def _text_column(data: str, section: Any) -> str | None:
         return None
     words: dict[str, int] = {}
     for name, text in (item for record in records for item in record.items()):
-        words[name] = words.get(name, 0) + (len(words_of(normalised(text))) if isinstance(text, str) else 0)
+        words[name] = words.get(name, 0) + (
+            len(words_of(normalised(text))) if isinstance(text, str) else 0
+        )
     if DEFAULT_COLUMN in words:
         return DEFAULT_COLUMN
     longest = max(words, key=lambda name: words[name])
     if not words[longest]:
-        raise ConfigError(f"{data}: no column holds text, among {', '.join(map(repr, list(words)[:20]))}")
+        raise ConfigError(
+            f"{data}: no column holds text, among {', '.join(map(repr, list(words)[:20]))}"
+        )
     return longest

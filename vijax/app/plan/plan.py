@@ -30,8 +30,8 @@ from vijax.topics import decision
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """The plan of a run: settings and data, and what follows from both. Each thing is made once, when it is first asked
-    for, within `config.in_precision()`.
+    """The plan of a run: settings and data, and what follows from both. Each thing is made once,
+    when it is first asked for, within `config.in_precision()`.
 
     Attributes:
       config: the settings.
@@ -46,7 +46,11 @@ class Plan:
     @functools.cached_property
     def model(self) -> Any:
         """The model that [model] describes, for these data."""
-        return self.config.listing.build(self.config.model, self.data) if self.made is None else self.made
+        return (
+            self.config.listing.build(self.config.model, self.data)
+            if self.made is None
+            else self.made
+        )
 
     @functools.cached_property
     def algorithm(self) -> Algorithm:
@@ -56,7 +60,8 @@ class Plan:
 
     @functools.cached_property
     def training(self) -> Any:
-        """The training data as the model reads them, for `vijax.fit`; of a model that was made for them its own."""
+        """The training data as the model reads them, for `vijax.fit`; of a model that was made for
+        them its own."""
         model = self.algorithm.spec.model
         if model.form.given is not None:
             return model.form.given
@@ -81,8 +86,8 @@ class Plan:
 
     @functools.cached_property
     def batch_size(self) -> int | None:
-        """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of them where there are
-        fewer. None: each step reads all."""
+        """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of
+        them where there are fewer. None: each step reads all."""
         config = self.config
         if config.fit.batch_size is not None:
             size = min(config.fit.batch_size, self.num_groups)
@@ -96,12 +101,16 @@ class Plan:
 
     @property
     def note_of_batch_size(self) -> str:
-        """A note where there are fewer documents (rows, sequences) than `fit.batch_size`; else empty."""
+        """A note where there are fewer documents (rows, sequences) than `fit.batch_size`; else
+        empty."""
         size, total = self.config.fit.batch_size, self.num_groups
         if size is None or size <= total:
             return ""
         unit = self.config.listing.unit
-        return f"Note: fit.batch_size is {size}, and there are {total} training {unit}s: every step reads all of them."
+        return (
+            f"Note: fit.batch_size is {size}, and there are {total} training {unit}s: every step "
+            "reads all of them."
+        )
 
     @functools.cached_property
     def steps_per_epoch(self) -> int:
@@ -112,27 +121,28 @@ class Plan:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A checksum of the data that a run learns from and is scored on, so that changed data are noticed."""
+        """A checksum of the data that a run learns from and is scored on, so that changed data are
+        noticed."""
         return _checksum(self.config.listing.source.digest(self.data))
 
     @functools.cached_property
     def fingerprint_of_units(self) -> str:
-        """A checksum of what standardising takes out of columns, and of the times of rows: a column in another unit, or
-        a clock that began at another time, are other data."""
+        """A checksum of what standardising takes out of columns, and of the times of rows: a column
+        in another unit, or a clock that began at another time, are other data."""
         return _checksum(self.config.listing.source.units(self.data))
 
     @property
     def state_needs_data(self) -> bool:
-        """True where the shapes of a state depend on the data: always, but for models of documents whose state holds no
-        locals."""
+        """True where the shapes of a state depend on the data: always, but for models of documents
+        whose state holds no locals."""
         if not self.config.listing.reads_documents:
             return True
         carries = takes_all(self.algorithm) and self.algorithm.spec.model.locals.carried
         return carries or any(own.of_groups for own in self.algorithm.wrappers)
 
     def state_like(self, algorithm: Algorithm) -> Any:
-        """The shapes of the state of an algorithm, that of the plan or of the mixture that a run has kept: checkpoints
-        hold them."""
+        """The shapes of the state of an algorithm, that of the plan or of the mixture that a run
+        has kept: checkpoints hold them."""
         restarts = self.config.fit.restarts
         runs = algorithm if restarts == 1 else many(algorithm, restarts)
         batch = None
@@ -143,14 +153,17 @@ class Plan:
 
 
 def settle(config: Config, data: Data) -> Plan:
-    """The plan of a new run, with what the user has left open: the language that was found, so that new documents are
-    read in the same way; the offset of a target; and `algorithm.lazy`, true where steps by words gain."""
+    """The plan of a new run, with what the user has left open: the language that was found, so that
+    new documents are read in the same way; the offset of a target; and `algorithm.lazy`, true where
+    steps by words gain."""
     listing = config.listing
     if listing.target is not None:
         kind = listing.target(config.model)
         config = dataclasses.replace(config, model=with_offset(config.model, kind, data.train))
     if listing.reads_documents and config.data.language is None and data.train.language:
-        config = dataclasses.replace(config, data=dataclasses.replace(config.data, language=data.train.language))
+        config = dataclasses.replace(
+            config, data=dataclasses.replace(config.data, language=data.train.language)
+        )
     plan = Plan(config, data)
     if not listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return plan
@@ -163,20 +176,27 @@ def _gains_by_words(plan: Plan) -> bool:
     data = plan.data
     size = plan.batch_size or data.whole.num_documents
     is_by_parts = isinstance(data.train, SampledDocuments)
-    loader = document_loader(data.whole, size, 0, False) if is_by_parts else CorpusLoader(data.train, size, 0)
+    loader = (
+        document_loader(data.whole, size, 0, False)
+        if is_by_parts
+        else CorpusLoader(data.train, size, 0)
+    )
     return decision.is_by_words(decision.settled(plan.algorithm, loader))
 
 
 def _check_decreasing(config: Config, size: int, total: int) -> None:
-    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch but the last."""
+    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch
+    but the last."""
     name = config.algorithm.name
     if size == total or name not in WHOLE:
         return
     schedule = chosen(config.algorithm.step_size) or step_size.constant()
     if schedule(jnp.int32(1_000_000)) >= 1:
         raise ValueError(
-            f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for algorithm.name={name}, "
-            f"got {size}: its steps of size one forget every batch but the last. Leave fit.batch_size unset, or set "
+            f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for "
+            f"algorithm.name={name}, "
+            f"got {size}: its steps of size one forget every batch but the last. Leave "
+            "fit.batch_size unset, or set "
             "algorithm.name=svi, or algorithm.step_size.name=robbins_monro"
         )
 

@@ -1,4 +1,5 @@
-"""Warnings of the library in the words of the command line: one line each, without the place in the program."""
+"""Warnings of the library in the words of the command line: one line each, without the place in the
+program."""
 
 from __future__ import annotations
 

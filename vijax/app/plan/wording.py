@@ -1,4 +1,5 @@
-"""Remedies in the words of the command line: errors of the library speak of arguments of Python functions."""
+"""Remedies in the words of the command line: errors of the library speak of arguments of Python
+functions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from vijax.app.settings.typed_toml import settings
 from vijax.data.reading.checks import REMEDY
 
 PHRASES = {
-    "pass longer documents": "read longer documents, or with vijax fit hold none out: --set data.held_out=0",
+    "pass longer documents": "read longer documents, or with vijax fit hold none out: --set "
+    "data.held_out=0",
     "; to pass the texts themselves, pass a list of them": "",
     "pass the whole vocabulary": "give the whole vocabulary (--set data.vocabulary=FILE)",
     "pass the vocabulary": "give the vocabulary (--set data.vocabulary=FILE)",
@@ -35,15 +37,19 @@ SETTING = re.compile(r"--set\b|\bdata\.[a-z_]+")
 AS_TRAINING = "write the data as those of training were written"
 
 
-def in_command_line_terms(message: str, options: Collection[str] = (), has_settings: bool = True) -> str:
-    """The message of an error, with the Python arguments of its remedy as options of the command, or else as settings.
+def in_command_line_terms(
+    message: str, options: Collection[str] = (), has_settings: bool = True
+) -> str:
+    """The message of an error, with the Python arguments of its remedy as options of the command,
+    or else as settings.
 
     The text before the remedy is left as it is.
 
     Args:
       message: the text of the error.
       options: the options of the command.
-      has_settings: whether the command takes settings; without, the parts of a remedy that name one are left out.
+      has_settings: whether the command takes settings; without, the parts of a remedy that name one
+          are left out.
 
     >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
     "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
@@ -70,7 +76,11 @@ def without_settings(remedy: str) -> str:
     """
     if SETTING.search(remedy) is None:
         return remedy
-    parts = [part.removeprefix("or ") for part in remedy.removesuffix(".").split("; ") if not SETTING.search(part)]
+    parts = [
+        part.removeprefix("or ")
+        for part in remedy.removesuffix(".").split("; ")
+        if not SETTING.search(part)
+    ]
     return f"{'; or '.join(parts) or AS_TRAINING}."
 
 

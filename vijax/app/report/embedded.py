@@ -1,5 +1,5 @@
-"""The data that the page of topics embeds: read from a run folder, and written as one text of JSON, with whole numbers
-wherever possible, as they are short."""
+"""The data that the page of topics embeds: read from a run folder, and written as one text of JSON,
+with whole numbers wherever possible, as they are short."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Explored(NamedTuple):
       documents: documents that can be searched, or None.
       groups: topics by group and over time.
       name: name of the run, for files that are saved.
-      sampled: number of documents, evenly spread, on which all statements about documents and groups rest; None: all.
+      sampled: number of documents, evenly spread, on which all statements about documents and
+          groups rest; None: all.
     """
 
     topics: Sequence[Topic]
@@ -53,7 +54,9 @@ class Explored(NamedTuple):
 
 def embedded(explored: Explored) -> str:
     """The text; it holds no "<", so that nothing in it can end the element that it stands in."""
-    text = json.dumps(_payload(explored), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        _payload(explored), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -140,7 +143,7 @@ def _number(value: float) -> float | None:
     return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 MOST_PER_TOPIC = 10
 """Documents listed as those that use a topic most."""
 MOST_SHARES, LEAST_SHARE = 5, 0.01
@@ -168,15 +171,21 @@ class Documents(NamedTuple):
     total: int
 
 
-def documents_of(columns: Mapping[str, Sequence[Any]], excerpts: Sequence[str], most: int) -> Documents | None:
-    """The documents for a page, from the columns of doc_topics.csv and their beginnings (empty where not known); None
-    where there are none. So many are kept: those that use a topic most, and others spread evenly."""
+def documents_of(
+    columns: Mapping[str, Sequence[Any]], excerpts: Sequence[str], most: int
+) -> Documents | None:
+    """The documents for a page, from the columns of doc_topics.csv and their beginnings (empty
+    where not known); None where there are none. So many are kept: those that use a topic most, and
+    others spread evenly."""
     shares = share_matrix(columns)
     sizes = np.nan_to_num(np.asarray(columns["words"], float))
     known = np.flatnonzero(np.isfinite(shares).all(axis=1))
     if not len(known) or most < 1:
         return None
-    ranked = [[int(known[d]) for d in rows] for rows in typical_rows(shares[known], sizes[known], MOST_PER_TOPIC)]
+    ranked = [
+        [int(known[d]) for d in rows]
+        for rows in typical_rows(shares[known], sizes[known], MOST_PER_TOPIC)
+    ]
     kept = _chosen(ranked, known, most)
     place = {int(row): i for i, row in enumerate(kept)}
     texts = excerpts if len(excerpts) == len(shares) else ()
@@ -185,7 +194,10 @@ def documents_of(columns: Mapping[str, Sequence[Any]], excerpts: Sequence[str], 
         tuple(str(texts[i])[:LONGEST_EXCERPT] for i in kept) if len(texts) else (),
         tuple(int(sizes[i]) for i in kept),
         tuple(_largest(shares[i]) for i in kept),
-        tuple(tuple((place[i], float(shares[i, k])) for i in rows if i in place) for k, rows in enumerate(ranked)),
+        tuple(
+            tuple((place[i], float(shares[i, k])) for i in rows if i in place)
+            for k, rows in enumerate(ranked)
+        ),
         len(shares),
     )
 
@@ -206,17 +218,21 @@ def _largest(shares: np.ndarray) -> tuple[tuple[int, float], ...]:
     return tuple((int(k), float(shares[k])) for k in top if shares[k] >= LEAST_SHARE)
 
 
-# --- from a run folder -----------------------------------------------------------------------------------------------
+# --- from a run folder ----------------------------------------------------------------------------
 CONCENTRATION = "topics/concentration"
 """The name in posterior.npz of the Dirichlet parameters of the topics' words."""
 
 
 def explored_of(
-    folder: Path, config: Config, block: blocks.Topics, tokens: int | None, concentration: np.ndarray | None
+    folder: Path,
+    config: Config,
+    block: blocks.Topics,
+    tokens: int | None,
+    concentration: np.ndarray | None,
 ) -> Explored | None:
-    """The explored topics of the page of a run; None for a block without topics. `tokens` is the number of words of the
-    training documents, `concentration` that of the topics' words for a run that has not ended: else posterior.npz is
-    read."""
+    """The explored topics of the page of a run; None for a block without topics. `tokens` is the
+    number of words of the training documents, `concentration` that of the topics' words for a run
+    that has not ended: else posterior.npz is read."""
     if not block.topics:
         return None
     words = _words_of_run(folder, config, block, concentration)
@@ -237,10 +253,14 @@ def explored_of(
         return found
     facts = read_facts(folder)  # the page knows only some of the documents
     total = facts["documents"] + facts["held_out"]
-    return found._replace(documents=documents and documents._replace(total=total), sampled=len(columns["words"]))
+    return found._replace(
+        documents=documents and documents._replace(total=total), sampled=len(columns["words"])
+    )
 
 
-def _words_of_run(folder: Path, config: Config, block: blocks.Topics, concentration: np.ndarray | None) -> Words:
+def _words_of_run(
+    folder: Path, config: Config, block: blocks.Topics, concentration: np.ndarray | None
+) -> Words:
     found = posterior_of(folder) if concentration is None else concentration
     path = folder / "vocabulary.txt"
     if found is None or not path.is_file():
@@ -248,7 +268,8 @@ def _words_of_run(folder: Path, config: Config, block: blocks.Topics, concentrat
     vocabulary = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
     if found.shape != (len(block.topics), len(vocabulary)):
         raise ConfigError(
-            f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} words, got an array "
+            f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of "
+            f"{len(vocabulary)} words, got an array "
             f"of shape {found.shape}; write both again: vijax resume {folder}"
         )
     return words_of(found, vocabulary, config.page.words)

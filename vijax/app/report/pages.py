@@ -60,19 +60,30 @@ def read_run(folder: Path) -> Run:
         seen = restore(folder, again(folder, config))
         topics = seen.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
-        return Run(folder, config, named(config.listing.describe(seen), names_of(config)), {}, words)
+        return Run(
+            folder, config, named(config.listing.describe(seen), names_of(config)), {}, words
+        )
 
 
 def write_pages(folder: Path) -> Path:
-    """Writes summary.txt, figures, tables and report.html of a run; returns the path of report.html."""
+    """Writes summary.txt, figures, tables and report.html of a run; returns the path of
+    report.html."""
     run = read_run(folder)
     curves = metrics.read_curves(folder / "metrics.jsonl")
     try:
         write_text(summary_path(folder), f"{found_text(run)}\n")
         drawn = _write_figures(own_folder(folder / "figures"), run, curves)
-        explored, curves_shown = _explored(run), training(curves, run.config.listing.per, _score_unit(run))
-        groups = [all_shares(group, explored.topics) for group in explored.groups] if explored else []
-        listed = {f"{name}.csv": text for name, text in exports.tables([*run.shown, *curves_shown, *groups])}
+        explored, curves_shown = (
+            _explored(run),
+            training(curves, run.config.listing.per, _score_unit(run)),
+        )
+        groups = (
+            [all_shares(group, explored.topics) for group in explored.groups] if explored else []
+        )
+        listed = {
+            f"{name}.csv": text
+            for name, text in exports.tables([*run.shown, *curves_shown, *groups])
+        }
         for name, text in listed.items():
             write_text(own_folder(folder / "tables") / name, text)
         write_text(folder / "report.html", _page(run, curves, explored))
@@ -84,11 +95,17 @@ def write_pages(folder: Path) -> Path:
 
 def _page(run: Run, curves: metrics.Curves, explored: Explored | None) -> str:
     files = [run.folder / name for name in ("config.toml", "versions.json")]
-    settings = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
+    settings = {
+        path.name: path.read_text(encoding="utf-8", errors="replace")
+        for path in files
+        if path.is_file()
+    }
     topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
     title = f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
     per = run.config.listing.per, _score_unit(run)
-    return render(Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored))
+    return render(
+        Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored)
+    )
 
 
 def _explored(run: Run) -> Explored | None:
@@ -115,7 +132,11 @@ def summary_text(run: Run) -> str:
 
 def found_text(run: Run) -> str:
     """The results of a run, in words and numbers; an unfinished run says so first."""
-    return printable("\n\n".join(part for part in (_unfinished(run), blocks.text(run.shown, folder="tables/")) if part))
+    return printable(
+        "\n\n".join(
+            part for part in (_unfinished(run), blocks.text(run.shown, folder="tables/")) if part
+        )
+    )
 
 
 def _unfinished(run: Run) -> str:
@@ -126,7 +147,11 @@ def _unfinished(run: Run) -> str:
     if status.startswith(("finished", "converged")):
         return ""
     why = status.partition(";")[0]  # the rest speaks of Python
-    more = f". Go on: vijax resume {run.folder}" if status.startswith(("interrupted", "stopped")) else ""
+    more = (
+        f". Go on: vijax resume {run.folder}"
+        if status.startswith(("interrupted", "stopped"))
+        else ""
+    )
     return f"Not complete: {why}{more}"
 
 
@@ -135,7 +160,10 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> list[str]:
     from vijax.app.drawing import figures
     from vijax.evaluate import plots
 
-    shown = [("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))), *figures.pictures(run.shown)]
+    shown = [
+        ("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))),
+        *figures.pictures(run.shown),
+    ]
     written = [f"{name}.png" for name, _ in shown]
     with one_word_on_letters():
         for name, (_, figure) in zip(written, shown, strict=True):
@@ -154,7 +182,8 @@ def one_word_on_letters() -> Iterator[None]:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     if any(are_of_letters):
         warnings.warn(
-            "The pictures in the folder figures have boxes in the place of some letters, which the font of Matplotlib "
+            "The pictures in the folder figures have boxes in the place of some letters, which "
+            "the font of Matplotlib "
             "lacks. The page report.html has them all.",
             stacklevel=4,
         )
@@ -181,16 +210,23 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
-        facts["Held-out score"] = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}".replace("-", "\u2212")
+        facts["Held-out score"] = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}".replace(
+            "-", "\u2212"
+        )
     if len(curves.epoch):
-        ended = ", then it had converged" if str(result.get("status")).startswith("converged") else ""
+        ended = (
+            ", then it had converged" if str(result.get("status")).startswith("converged") else ""
+        )
         facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"
     if result.get("seconds"):
-        facts["Time"] = f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
+        facts["Time"] = (
+            f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
+        )
     return facts
 
 
 def _score_unit(run: Run) -> str:
-    """The unit of the score, as the score itself says; before there is one, that of the model's scores."""
+    """The unit of the score, as the score itself says; before there is one, that of the model's
+    scores."""
     said, listing = run.result.get("score_text"), run.config.listing
     return unit_of(said) if said else listing.score_unit or f"nats per {listing.per}"

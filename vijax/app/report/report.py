@@ -1,9 +1,9 @@
 """A self-contained page of a run: facts, results (`vijax.app.drawing.blocks`), curves, settings.
 
-Everything is inline (style, charts, and for topics the script and its data), so the file works offline, by mail and for
-ever. Content from data or from a run folder is always text: the functions that make markup take text and numbers and
-escape them (`vijax.app.drawing.svg.escape`), and the page's policy lets no other script run.
-"""
+Everything is inline (style, charts, and for topics the script and its data), so the file works
+offline, by mail and for ever. Content from data or from a run folder is always text: the functions
+that make markup take text and numbers and escape them (`vijax.app.drawing.svg.escape`), and the
+page's policy lets no other script run."""
 
 from __future__ import annotations
 
@@ -62,15 +62,18 @@ def render(report: Report) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
-        f"{_settings(report.settings)}\n<footer>Made by vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
+        f"{_settings(report.settings)}\n<footer>Made by "
+        f"vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
     )
 
 
 def _policy(script: str) -> str:
-    """The page's policy for a browser: run the page's own script and no other, fetch nothing, send nothing."""
+    """The page's policy for a browser: run the page's own script and no other, fetch nothing, send
+    nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri "
+        "'none'; "
         "form-action 'none'"
     )
 
@@ -105,11 +108,17 @@ def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
     """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
     drawn = []
     if len(curves.held_out_score):
-        note = f"{measured_by(score_unit)}, higher is better; the band is one standard error. {meaning_of(score_unit)}"
+        note = (
+            f"{measured_by(score_unit)}, higher is better; the band is one standard error. "
+            f"{meaning_of(score_unit)}"
+        )
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
-        note = f"The bound that training maximises, nats per {per}, averaged over a pass up to each step."
+        note = (
+            f"The bound that training maximises, nats per {per}, averaged over a pass up to each "
+            "step."
+        )
         drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
     return drawn
 

@@ -1,5 +1,5 @@
-"""Files of a page that an earlier writing left, and this one has not: names of tables and figures may hold numbers that
-change as a run goes on. Files of anybody else in these folders stay."""
+"""Files of a page that an earlier writing left, and this one has not: names of tables and figures
+may hold numbers that change as a run goes on. Files of anybody else in these folders stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NAME = re.compile(r"[\w][\w.,+-]*\.(csv|png)")
 
 
 def forget_stale(folder: Path, written: Mapping[str, Collection[str]]) -> None:
-    """Removes what the last writing of a run's pages wrote and this one did not, and keeps the names of this one.
+    """Removes what the last writing of a run's pages wrote and this one did not, and keeps the
+    names of this one.
 
     Args:
       folder: folder of the run.
@@ -33,7 +34,9 @@ def forget_stale(folder: Path, written: Mapping[str, Collection[str]]) -> None:
         for name in set(names) - set(written[place]):
             with contextlib.suppress(OSError):
                 (folder / place / name).unlink(missing_ok=True)
-    write_text(folder / FILE, json.dumps({place: sorted(names) for place, names in written.items()}) + "\n")
+    write_text(
+        folder / FILE, json.dumps({place: sorted(names) for place, names in written.items()}) + "\n"
+    )
 
 
 def _known(path: Path) -> dict[str, list[str]]:

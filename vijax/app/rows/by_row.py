@@ -1,4 +1,5 @@
-"""Models row by row: results in blocks of one size, so that each program is compiled once; draws; scores."""
+"""Models row by row: results in blocks of one size, so that each program is compiled once; draws;
+scores."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ STEPS = 65_536
 
 
 def checked(seen: Seen, data: Any) -> Any:
-    """New data, checked to be possible for the model; ValueError names the first row that is not."""
+    """New data, checked to be possible for the model; ValueError names the first row that is
+    not."""
     check = seen.model.form.check
     if check is not None:
         check(data)
@@ -52,9 +54,11 @@ def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = B
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any, tell: Tell) -> Found:
-    """The results of `read` for each step of padded sequences, `data` = (y, mask), in the order of the rows of their
-    table. `read` is given some of the sequences at a time."""
+def in_blocks_of_sequences(
+    read: Callable[[Any], Found], table: Table, data: Any, tell: Tell
+) -> Found:
+    """The results of `read` for each step of padded sequences, `data` = (y, mask), in the order of
+    the rows of their table. `read` is given some of the sequences at a time."""
     mask = data[1]
     ends = np.cumsum(mask.sum(axis=1))
     told = lambda done: tell(int(ends[done - 1]))
@@ -63,12 +67,14 @@ def in_blocks_of_sequences(read: Callable[[Any], Found], table: Table, data: Any
 
 
 def steps_of_rows(table: Table) -> np.ndarray:
-    """The place of each row among the steps of all sequences, which `Table.sequences` has one after the other."""
+    """The place of each row among the steps of all sequences, which `Table.sequences` has one after
+    the other."""
     return np.argsort(table.by_time())
 
 
 def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, Any, Tell], Found]:
-    """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of each row."""
+    """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of
+    each row."""
 
     def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         def read(x: np.ndarray) -> Found:
@@ -80,9 +86,10 @@ def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, An
     return transform
 
 
-# --- draws -----------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
-    """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and `Drawing`."""
+    """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and
+    `Drawing`."""
 
     def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
         like = checked(seen, arrange(table, seen.settings))
@@ -96,7 +103,9 @@ def _targets(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: 
     return np.asarray(seen.fit.predictive(key, num_draws, design(table, seen.settings)))[..., None]
 
 
-def of_sequences(arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True) -> Drawing:
+def of_sequences(
+    arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True
+) -> Drawing:
     """The same of models of sequences: all columns of each step."""
 
     def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
@@ -115,8 +124,11 @@ SEQUENCES = of_sequences()
 """For models of sequences: all columns of each step."""
 
 
-def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of sequences."""
+def new_rows(
+    seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of
+    sequences."""
     draws = np.asarray(seen.fit.predictive(key, num_draws, sizes))
     if draws.ndim == 3:
         return draws, {"row": np.arange(draws.shape[1])}
@@ -128,15 +140,24 @@ def new_rows(seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any) -> tuple
 def rows_ahead(
     seen: Seen, table: Any, data: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The next steps of each sequence of a table, which the model reads as `data`, and the columns beside them."""
+    """The next steps of each sequence of a table, which the model reads as `data`, and the columns
+    beside them."""
     y, mask = checked(seen, data)
     draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
-    names = {} if table.groups is None else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}
-    return draws.reshape(num_draws, -1, draws.shape[-1]), {**names, "ahead": steps, **times_ahead(table, num_steps)}
+    names = (
+        {}
+        if table.groups is None
+        else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}
+    )
+    return draws.reshape(num_draws, -1, draws.shape[-1]), {
+        **names,
+        "ahead": steps,
+        **times_ahead(table, num_steps),
+    }
 
 
-# --- scores ----------------------------------------------------------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 class RowScore(NamedTuple):
     """Log predictive density of held-out data, nats.
 
@@ -168,7 +189,11 @@ class RowScore(NamedTuple):
 
     def __str__(self) -> str:
         units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
-        alone = "" if np.isfinite(self.standard_error) else "all in one group, so that its error is not known"
+        alone = (
+            ""
+            if np.isfinite(self.standard_error)
+            else "all in one group, so that its error is not known"
+        )
         remarks = "".join(f"; {remark}" for remark in (self.remarks, alone) if remark)
         error = "" if alone else f" ± {self.standard_error:.3f}"
         return f"{self.mean:.3f}{error} nats per {self.per} ({units}{remarks})"
@@ -184,7 +209,8 @@ def sequences(number: int) -> str:
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
-    """Bounds on the log densities of held-out groups, with their locals inferred and the globals fixed."""
+    """Bounds on the log densities of held-out groups, with their locals inferred and the globals
+    fixed."""
     spec = fit.alg.spec
     batch = Minibatch(jax.tree.map(as_array, data), None)
     per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)

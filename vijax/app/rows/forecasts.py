@@ -28,12 +28,15 @@ def longest_of_first(number: int, most: int) -> str:
     """
     if number == 1:
         return ""
-    return f" The longest of {f'the first {most:,} of ' if number > most else ''}{number:,} sequences."
+    return (
+        f" The longest of {f'the first {most:,} of ' if number > most else ''}{number:,} sequences."
+    )
 
 
 def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Block]:
-    """The next steps of the longest of the first sequences; none where they need inputs that are not known yet. `data`
-    are the sequences as the model reads them, and `is_scaled` says whether in units of standardised columns."""
+    """The next steps of the longest of the first sequences; none where they need inputs that are
+    not known yet. `data` are the sequences as the model reads them, and `is_scaled` says whether in
+    units of standardised columns."""
     if getattr(seen.settings, "num_inputs", 0):
         return []
     y, mask = padded_sequences(seen.data.train) if data is None else data
@@ -50,8 +53,17 @@ def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Bloc
     name = (seen.data.train.group_names or ("all",))[chosen]
     times = times_of(seen.data.train, chosen)
     x = times.with_ahead(AHEAD)[steps - len(before) :]
-    note = f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the model expects."
+    note = (
+        f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the "
+        "model expects."
+    )
     note += longest_of_first(len(mask), MOST_SEQUENCES)
-    note = first_of(note, MOST_COLUMNS, seen.data.names, "columns", "the table of `vijax predict RUN --steps 20`")
+    note = first_of(
+        note,
+        MOST_COLUMNS,
+        seen.data.names,
+        "columns",
+        "the table of `vijax predict RUN --steps 20`",
+    )
     title, columns = f"Forecasts of sequence {name}", seen.data.names[:MOST_COLUMNS]
     return [Curves(title, times.label, columns, x, mean, low, high, note)]

@@ -1,4 +1,5 @@
-"""Draws of data from a run, in the units of its data: their means and intervals, one by one, and as a file."""
+"""Draws of data from a run, in the units of its data: their means and intervals, one by one, and as
+a file."""
 
 from __future__ import annotations
 
@@ -30,10 +31,13 @@ class Draws:
     ['row', 'height_mean', 'height_sd', 'height_low', 'height_high']
     """
 
-    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes, NaN of rows that lack a cell
+    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes, NaN of rows that
+    # lack a cell
     values: Float[np.ndarray, "draws N D"]
     names: tuple[str, ...]  # names of the columns
-    beside: Mapping[str, Any]  # columns that are carried through, by name: identifiers, groups, number of steps ahead
+    beside: Mapping[
+        str, Any
+    ]  # columns that are carried through, by name: identifiers, groups, number of steps ahead
     classes: tuple[str, str] | None = None  # names of the two classes of a target
     notes: tuple[str, ...] = ()  # notes for the reader
 
@@ -42,7 +46,10 @@ class Draws:
 
     def __repr__(self) -> str:
         count, rows, _ = self.values.shape
-        return f"Draws({count:,} of {rows:,} rows of {', '.join(self.names)}; beside: {', '.join(self.beside)})"
+        return (
+            f"Draws({count:,} of {rows:,} rows of {', '.join(self.names)}; beside: "
+            f"{', '.join(self.beside)})"
+        )
 
     def mean(self) -> Float[np.ndarray, "N D"]:
         """Means over the draws."""
@@ -56,36 +63,53 @@ class Draws:
         """Quantiles over the draws, for each number of `p` first."""
         return np.quantile(self.values, p, axis=0)
 
-    def interval(self, level: float = 0.95) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
+    def interval(
+        self, level: float = 0.95
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
         """Low and high ends of central intervals that hold a value with this probability."""
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         low, high = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
         return low, high
 
     def summary(self, level: float = 0.95) -> Transformed:
-        """A row for each row drawn: mean, standard deviation and interval of each column; for a target of two classes
-        the probability of the second class."""
+        """A row for each row drawn: mean, standard deviation and interval of each column; for a
+        target of two classes the probability of the second class."""
         if self.classes is not None:
             drawn = self.values[..., 0]
             chance = np.where(np.isnan(drawn).any(axis=0), np.nan, (drawn > 0).mean(axis=0))
             return Transformed({f"probability_{self.classes[1]}": chance}, self.beside, self.notes)
-        parts = {"mean": self.mean(), "sd": self.std(), **dict(zip(("low", "high"), self.interval(level), strict=True))}
-        found = {f"{name}_{part}": x[:, d] for d, name in enumerate(self.names) for part, x in parts.items()}
+        parts = {
+            "mean": self.mean(),
+            "sd": self.std(),
+            **dict(zip(("low", "high"), self.interval(level), strict=True)),
+        }
+        found = {
+            f"{name}_{part}": x[:, d]
+            for d, name in enumerate(self.names)
+            for part, x in parts.items()
+        }
         return Transformed(found, self.beside, self.notes)
 
     def each(self) -> Transformed:
         """A row for each row of each draw."""
         count, rows, _ = self.values.shape
-        beside = {name: np.tile(np.asarray(values, object), count) for name, values in self.beside.items()}
+        beside = {
+            name: np.tile(np.asarray(values, object), count) for name, values in self.beside.items()
+        }
         columns = self.values.reshape(count * rows, -1).T
         found: dict[str, np.ndarray] = dict(zip(self.names, columns, strict=True))
         if self.classes is not None:
             classes = np.array([*self.classes, ""], object)
-            found = {name: classes[np.where(np.isnan(x), -1, x > 0).astype(int)] for name, x in found.items()}
+            found = {
+                name: classes[np.where(np.isnan(x), -1, x > 0).astype(int)]
+                for name, x in found.items()
+            }
         return Transformed(found, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes)
 
 
-def drawn(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str) -> Draws:
+def drawn(
+    seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
+) -> Draws:
     """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
     with rows_of(new.data):
         values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
@@ -100,12 +124,15 @@ def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, size
     """Draws of rows, or of sequences, of given sizes."""
     if listing.drawing.of_target:
         raise ConfigError(
-            f"a run of {listing.name} draws its target given the other columns: name a table of those columns"
+            f"a run of {listing.name} draws its target given the other columns: name a table of "
+            "those columns"
         )
     return _draws(seen, listing, *new_rows(seen, key, num_draws, sizes))
 
 
-def drawn_ahead(seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int) -> Draws:
+def drawn_ahead(
+    seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int
+) -> Draws:
     """Draws of the next steps of each sequence."""
     with rows_of(new.data):
         data = listing.arrange(new.data, seen.settings)
@@ -117,15 +144,24 @@ def check_of_steps(listing: Any) -> None:
     """Raises a `ConfigError` where the data of a model have no next steps."""
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
-            f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are for hmm, "
+            f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are "
+            "for hmm, "
             "hdp_hmm, factorial_hmm, arhmm, slds, recurrent_slds, state_space and dynamic_svae"
         )
 
 
-def _draws(seen: Seen, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()) -> Draws:
+def _draws(
+    seen: Seen, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()
+) -> Draws:
     train, drawing = seen.data.train, listing.drawing
     if drawing.of_target:
         values = values if train.classes else np.asarray(values, float) + offset_of(seen.settings)
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
     scaled = drawing.is_scaled(seen.settings)
-    return Draws(units_of(train).points(values) if scaled else values, train.columns, beside, None, tuple(notes))
+    return Draws(
+        units_of(train).points(values) if scaled else values,
+        train.columns,
+        beside,
+        None,
+        tuple(notes),
+    )

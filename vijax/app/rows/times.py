@@ -35,8 +35,8 @@ class Times(NamedTuple):
 
 
 def times_of(table: Table, place: int) -> Times:
-    """The times of the steps of a sequence, by its place in `Table.sequences`; the numbers of the steps where nothing
-    dates them."""
+    """The times of the steps of a sequence, by its place in `Table.sequences`; the numbers of the
+    steps where nothing dates them."""
     size = table.num_rows if table.groups is None else int(np.sum(table.groups == place))
     timed = table.timed
     if timed is None or timed.times is None:
@@ -53,19 +53,26 @@ def times_of(table: Table, place: int) -> Times:
 
 
 def _of_seconds(name: str, at: np.ndarray, form: str) -> Times:
-    """Times since 1970 in a unit that suits their reach; `form` is the way in which the first is written."""
+    """Times since 1970 in a unit that suits their reach; `form` is the way in which the first is
+    written."""
     reach = float(np.ptp(at)) if len(at) else 0.0
     if reach >= MANY_YEARS:
         return Times(f"{name}, years", 1970 + at / YEAR)
-    units = ((MANY_DAYS, dates.DAY, "days"), (MANY_HOURS, 3600.0, "hours"), (MANY_MINUTES, 60.0, "minutes"))
-    size, unit = next(((size, unit) for least, size, unit in units if reach >= least), (1.0, "seconds"))
+    units = (
+        (MANY_DAYS, dates.DAY, "days"),
+        (MANY_HOURS, 3600.0, "hours"),
+        (MANY_MINUTES, 60.0, "minutes"),
+    )
+    size, unit = next(
+        ((size, unit) for least, size, unit in units if reach >= least), (1.0, "seconds")
+    )
     begin = float(at.min()) if len(at) else 0.0
     return Times(f"{name}, {unit} since {dates.written(begin, form)}", (at - begin) / size)
 
 
 def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
-    """The column of times of the next steps of each sequence in turn; none where steps are unequal, or several columns
-    make a time."""
+    """The column of times of the next steps of each sequence in turn; none where steps are unequal,
+    or several columns make a time."""
     timed = table.timed
     if timed is None or timed.times is None or len(timed.order.columns) > 1:
         return {}
@@ -77,11 +84,27 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
     last = timed.times[table.by_time()[ends]]
     ahead = np.arange(1, num_steps + 1)
     form = timed.order.formats[0]
-    if timed.unit == "second" and (months := in_months(timed.times)) is not None and _go_by_months(timed, table):
-        return {timed.order.columns[0]: _month_days(months[table.by_time()[ends]], float(steps[0]), ahead, last)}
-    step = int(steps[0]) if float(steps[0]).is_integer() and last.dtype.kind in "iu" else float(steps[0])
+    if (
+        timed.unit == "second"
+        and (months := in_months(timed.times)) is not None
+        and _go_by_months(timed, table)
+    ):
+        return {
+            timed.order.columns[0]: _month_days(
+                months[table.by_time()[ends]], float(steps[0]), ahead, last
+            )
+        }
+    step = (
+        int(steps[0])
+        if float(steps[0]).is_integer() and last.dtype.kind in "iu"
+        else float(steps[0])
+    )
     numbers = (last[:, None] + step * ahead).reshape(-1)
-    shown = numbers.tolist() if form in (NUMBER, dates.MONTH) else [dates.written(x, form) for x in numbers]
+    shown = (
+        numbers.tolist()
+        if form in (NUMBER, dates.MONTH)
+        else [dates.written(x, form) for x in numbers]
+    )
     return {timed.order.columns[0]: shown}
 
 

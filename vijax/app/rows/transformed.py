@@ -1,5 +1,5 @@
-"""Results of a run for documents, rows, steps or nodes, one by one: as columns, and as a .csv, .parquet or .jsonl
-file."""
+"""Results of a run for documents, rows, steps or nodes, one by one: as columns, and as a .csv,
+.parquet or .jsonl file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ class Transformed:
     """The results of a model for each row of some data.
 
     Attributes:
-      found: vectors (N,) and matrices (N, K) by name: the shares of topics, the probabilities of components or states.
-      beside: columns that are carried through, by name: identifiers, columns that the model does not use.
+      found: vectors (N,) and matrices (N, K) by name: the shares of topics, the probabilities of
+          components or states.
+      beside: columns that are carried through, by name: identifiers, columns that the model does
+          not use.
       notes: notes for the reader, such as the number of unknown words.
 
     >>> rows = Transformed({"topic": np.array([1]), "share": np.array([[0.25, 0.75]])}, {"id": ["a7"]})
@@ -55,14 +57,22 @@ class Transformed:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self.found.items())
-        return f"Transformed({len(self):,} rows: {shapes}; beside: {', '.join(self.beside) or 'nothing'})"
+        return (
+            f"Transformed({len(self):,} rows: {shapes}; beside: "
+            f"{', '.join(self.beside) or 'nothing'})"
+        )
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """All results as columns of one length, matrices cut into columns: `pandas.DataFrame(rows.columns())`. Where a
-        column of the data has the name of a column of the model, it gets an underscore."""
+        """All results as columns of one length, matrices cut into columns:
+        `pandas.DataFrame(rows.columns())`. Where a column of the data has the name of a column of
+        the model, it gets an underscore."""
         ours: dict[str, Any] = {}
         for key, values in self.found.items():
-            ours |= {key: values} if values.ndim == 1 else {f"{key}_{k}": x for k, x in enumerate(values.T)}
+            ours |= (
+                {key: values}
+                if values.ndim == 1
+                else {f"{key}_{k}": x for k, x in enumerate(values.T)}
+            )
         beside: dict[str, Sequence[Any]] = {}
         for name, values in self.beside.items():
             while name in ours or name in beside:
@@ -81,7 +91,8 @@ class Transformed:
         return Path(path)
 
     def written_or_csv(self, out: Path | None) -> str:
-        """The name of the file, written; or the columns as CSV, without a last line end, where no file is named."""
+        """The name of the file, written; or the columns as CSV, without a last line end, where no
+        file is named."""
         return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
 
 
@@ -91,7 +102,9 @@ def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: Non
     transform: Any = config.listing.transform
     with rows_of(new.data):
         found: Found = transform(seen, new.data, tell)
-    if config.listing.source.results == "doc_topics" and "topic" in found:  # of users items are recommended
+    if (
+        config.listing.source.results == "doc_topics" and "topic" in found
+    ):  # of users items are recommended
         found = labelled(config, seen, found)
     if new.places is not None:
         number = len(next(iter(new.beside.values())))
@@ -105,15 +118,21 @@ def spread(values: np.ndarray, places: np.ndarray, number: int) -> np.ndarray:
     >>> spread(np.array([1, 2]), np.array([0, 2]), 3).tolist()
     [1.0, nan, 2.0]
     """
-    kind = values.dtype if values.dtype.kind in "fc" else object if values.dtype.kind in "OUS" else float
+    kind = (
+        values.dtype
+        if values.dtype.kind in "fc"
+        else object
+        if values.dtype.kind in "OUS"
+        else float
+    )
     whole: np.ndarray = np.full((number, *values.shape[1:]), "" if kind is object else np.nan, kind)
     whole[places] = values
     return whole
 
 
 def by_parts(config: Any, seen: Seen, tell: Tell) -> Iterator[Transformed]:
-    """The results for all documents of a run that are read by parts, in the order of the files, held-out ones among
-    them: `AT_ONCE` of them at a time."""
+    """The results for all documents of a run that are read by parts, in the order of the files,
+    held-out ones among them: `AT_ONCE` of them at a time."""
     every = dataclasses.replace(seen.data.whole, chosen=None)
     for first in range(0, every.num_documents, AT_ONCE):
         rows = np.arange(first, min(first + AT_ONCE, every.num_documents))
@@ -130,13 +149,14 @@ def joined(parts: Iterable[Transformed]) -> Transformed:
 
 
 def check_transforms(listing: Listing) -> None:
-    """Raises a `ConfigError`, with what to use instead, where a model has no results for single rows."""
+    """Raises a `ConfigError`, with what to use instead, where a model has no results for single
+    rows."""
     if listing.transform is None:
         why = listing.no_transform or "what it found is in summary.txt and posterior.npz of the run"
         raise ConfigError(f"{listing.name} cannot be applied to rows one by one: {why}")
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Writes columns of one length; the ending of the name gives the format."""
     write_parts(path, [columns])
@@ -149,7 +169,8 @@ def write_parts(path: Path, parts: Iterable[Mapping[str, Sequence[Any]]]) -> Non
 
 
 def check_new_file(out: Path | None) -> None:
-    """Raises a `ConfigError` where the file that is to be written exists, or has an unknown ending."""
+    """Raises a `ConfigError` where the file that is to be written exists, or has an unknown
+    ending."""
     if out is not None and check_ending(out) and out.exists():
         raise ConfigError(f"--out: {out} exists; name another file, or remove it")
 
@@ -159,7 +180,9 @@ def check_ending(path: Path) -> str:
     ending = path.suffix.lower()
     if ending not in WRITERS:
         expected = ", ".join(WRITERS)
-        raise ConfigError(f"{path}: expected a name that ends in one of {expected}, got {ending or 'no ending'!r}")
+        raise ConfigError(
+            f"{path}: expected a name that ends in one of {expected}, got {ending or 'no ending'!r}"
+        )
     return ending
 
 
@@ -169,23 +192,29 @@ def as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _cell(value: Any, spread: float) -> Any:
-    is_number = isinstance(value, float | np.floating) and value == value  # csv_text leaves NaN empty
+    is_number = (
+        isinstance(value, float | np.floating) and value == value
+    )  # csv_text leaves NaN empty
     return _short(value, spread) if is_number else value
 
 
 def _short(value: Any, spread: float = 0.0) -> str:
-    """Six digits of the model's own numbers, or more where the spread beside them needs them; all digits of numbers
-    that are carried through."""
+    """Six digits of the model's own numbers, or more where the spread beside them needs them; all
+    digits of numbers that are carried through."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{value:.0f}"
     if not isinstance(value, np.generic):
         return repr(value)
-    if abs(float(value)) < 100 * spread:  # six digits are enough: files of topics have millions of these
+    if (
+        abs(float(value)) < 100 * spread
+    ):  # six digits are enough: files of topics have millions of these
         return f"{value:.6g}"
     return f"{rounded(float(value), spread):.15g}"
 
 
-def _rows(columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any]) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any]
+) -> Iterator[tuple[Any, ...]]:
     """The rows of columns, each cell with the spread that stands beside it."""
     spreads = {name: _spreads(columns, name) for name in columns}
     shown = (map(cell, values, spreads[name]) for name, values in columns.items())
@@ -193,11 +222,13 @@ def _rows(columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any
 
 
 ENDS = ("mean", "sd", "low", "high", "lowest", "highest", "prediction")
-"""Names of columns, or their last parts, that are of one number: its digits follow its deviation or interval."""
+"""Names of columns, or their last parts, that are of one number: its digits follow its deviation or
+interval."""
 
 
 def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
-    """Row by row the deviation of a column's number, or half of its interval; else the range of the column."""
+    """Row by row the deviation of a column's number, or half of its interval; else the range of the
+    column."""
     whole, end = ("", name) if name in ENDS else name.rpartition("_")[::2]
     known = lambda part: columns.get(f"{whole}_{part}" if whole else part)
     sd, low, high = map(known, ("sd", "low", "high"))
@@ -213,14 +244,18 @@ def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
 def _csv(parts: Parts, file: BinaryIO) -> None:
     for i, columns in enumerate(parts):
         text = as_csv(columns)
-        file.write((text if i == 0 else text.partition("\n")[2]).encode("utf-8", errors="backslashreplace"))
+        file.write(
+            (text if i == 0 else text.partition("\n")[2]).encode("utf-8", errors="backslashreplace")
+        )
 
 
 def _jsonl(parts: Parts, file: BinaryIO) -> None:
     for columns in parts:
         for row in _rows(columns, _json):
             record = dict(zip(columns, row, strict=True))
-            file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
+            file.write(
+                f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace")
+            )
 
 
 def _json(value: Any, spread: float) -> Any:
@@ -234,7 +269,9 @@ def _parquet(parts: Parts, file: BinaryIO) -> None:
     arrow, writer = require_extra("pyarrow"), None
     for columns in parts:
         table = arrow.table({name: _arrow(values) for name, values in columns.items()})
-        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(file, table.schema, write_page_checksum=True)
+        writer = writer or require_extra("pyarrow.parquet").ParquetWriter(
+            file, table.schema, write_page_checksum=True
+        )
         writer.write_table(table.cast(writer.schema))
     if writer is not None:
         writer.close()
@@ -245,7 +282,11 @@ def _arrow(values: Sequence[Any]) -> Any:
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
     kinds = {type(value) for value in values} - {type(None)}
-    return list(values) if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
+    return (
+        list(values)
+        if len(kinds) <= 1
+        else [None if value is None else str(value) for value in values]
+    )
 
 
 Writer = Callable[[Parts, BinaryIO], Any]

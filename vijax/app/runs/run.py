@@ -62,8 +62,9 @@ MOST_STEPS = 2**31 - 1
 
 
 class Outcome(NamedTuple):
-    """The end of a sitting: the folder, why it stopped, the last held-out score (None if nothing was held out), the
-    skipped steps in words (empty if there were none), and whether the verdict allows its use."""
+    """The end of a sitting: the folder, why it stopped, the last held-out score (None if nothing
+    was held out), the skipped steps in words (empty if there were none), and whether the verdict
+    allows its use."""
 
     folder: Path
     status: Status
@@ -79,41 +80,55 @@ class StoppedError(KeyboardInterrupt):
 MAKING = "Making the model ... (its parts are compiled)"
 
 
-# --- starting and going on ----------------------------------------------------------------------------------------
+# --- starting and going on ------------------------------------------------------------------------
 ALONE = Alone()
 
 
-def start(config: Config, folder: Path | None = None, say: Say = say_to_stderr, team: Alone = ALONE) -> Outcome:
-    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its end."""
+def start(
+    config: Config, folder: Path | None = None, say: Say = say_to_stderr, team: Alone = ALONE
+) -> Outcome:
+    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its
+    end."""
     return begin(named(config), folder, say, None, team)
 
 
-def begin(config: Config, folder: Path | None, say: Say, data: Data | None = None, team: Alone = ALONE) -> Outcome:
+def begin(
+    config: Config, folder: Path | None, say: Say, data: Data | None = None, team: Alone = ALONE
+) -> Outcome:
     """As `start`, for a configuration from `named`; data may have been read already."""
     with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
         plan = settle(config, read(config, say) if data is None else data)
         with announced(say, MAKING):
             _check_beforehand(plan, team)
         if plan.data.test is not None and not config.listing.has_score(plan.algorithm.spec.model):
-            say(f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from all of the data")
+            say(
+                f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from "
+                "all of the data"
+            )
         try:
             write_beginning(folder, plan)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise OSError(f"{folder} could not be written ({reason}); make room, or name another with --out") from error
+            raise OSError(
+                f"{folder} could not be written ({reason}); make room, or name another with --out"
+            ) from error
         say(f"Run folder: {folder}")
         return _sit(Sitting(folder, plan, None, say, team))
 
 
-def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE) -> Outcome:
-    """Goes on with a run from its newest whole checkpoint, to the result of an unbroken run, bit for bit. Its data may
-    have been read already."""
+def resume(
+    folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE
+) -> Outcome:
+    """Goes on with a run from its newest whole checkpoint, to the result of an unbroken run, bit
+    for bit. Its data may have been read already."""
     if folder.is_dir():
         with locked(folder):
             mend_config(folder, say)
     config = read_run_config(folder)
     if team.devices is not None and is_at_once(config):
-        raise ConfigError(f"devices: not for algorithm.name = {config.algorithm.name}, which computes on one")
+        raise ConfigError(
+            f"devices: not for algorithm.name = {config.algorithm.name}, which computes on one"
+        )
     with locked(folder), _telling(folder), config.in_precision():
         plan = Plan(config, read(config, say) if data is None else data)
         check_same_data(folder, plan)
@@ -121,19 +136,26 @@ def resume(folder: Path, say: Say = say_to_stderr, data: Data | None = None, tea
         remove_leftovers(own_folder(folder / "checkpoints"))
         found, ended = _newest(folder, plan, say), whole_end_of(folder, say)
         if found is not None and ended is not None and _is_at_its_end(config, found, ended):
-            more = "" if is_at_once(config) else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
+            more = (
+                ""
+                if is_at_once(config)
+                else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
+            )
             say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
             write_pages(folder)
             skipped = skipped_text(ended.get("skipped", 0), ended["step"])
             return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped, ended["usable"])
-        found = None if is_at_once(config) else found  # such a fit goes on from its stage, or begins again
+        found = (
+            None if is_at_once(config) else found
+        )  # such a fit goes on from its stage, or begins again
         forget_results(folder, config)
         _prepare(folder, found.step if found else 0, say)
         return _sit(Sitting(folder, plan, found, say, team))
 
 
 def follow(config: Config, team: Alone) -> Status:
-    """Takes part in the fit of a run whose folder another process keeps, from its newest checkpoint if it has one."""
+    """Takes part in the fit of a run whose folder another process keeps, from its newest checkpoint
+    if it has one."""
     say = lambda line: None
     with config.in_precision():
         plan = settle(config, load_data(config))
@@ -142,7 +164,10 @@ def follow(config: Config, team: Alone) -> Status:
             found = _newest(folder, plan, say) if step else None
             if step != (found.step if found else 0):
                 there = f"step {found.step}" if found else "no checkpoint"
-                raise ConfigError(f"{folder}: expected step {step}, as process 0 reads, got {there}: share the folder")
+                raise ConfigError(
+                    f"{folder}: expected step {step}, as process 0 reads, got {there}: share the "
+                    "folder"
+                )
 
             def join(seen: Any) -> None:
                 if team.agreed(seen.stopping):
@@ -152,7 +177,8 @@ def follow(config: Config, team: Alone) -> Status:
 
 
 def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
-    """The newest checkpoint. A run that does not go on from one does without a checkpoint that cannot be read."""
+    """The newest checkpoint. A run that does not go on from one does without a checkpoint that
+    cannot be read."""
     try:
         with announced(say, MAKING):
             like = plan.state_like(as_kept(folder, plan))
@@ -166,13 +192,17 @@ def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
 
 
 def _prepare(folder: Path, step: int, say: Say) -> None:
-    """Removes records of steps that are taken again, and warns of changed versions and missing records."""
+    """Removes records of steps that are taken again, and warns of changed versions and missing
+    records."""
     remark = note_versions(folder, step)
     if remark:
         say(f"Warning: {remark}")
     recorded = metrics.last_step(folder / "metrics.jsonl")
     if recorded < step:
-        say(f"Warning: {folder / 'metrics.jsonl'} lacks steps {recorded + 1} to {step}, and so will the curves")
+        say(
+            f"Warning: {folder / 'metrics.jsonl'} lacks steps {recorded + 1} to {step}, and so "
+            "will the curves"
+        )
     metrics.truncate(folder / "metrics.jsonl", step)
     (folder / "result.json").unlink(missing_ok=True)  # it has no end any more
     say(f"Going on with {folder} from step {step}")
@@ -189,18 +219,23 @@ def _telling(folder: Path) -> Iterator[None]:
 
 def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
     """True where the run has stopped by itself, and would again: no step is left to take."""
-    same = found.config.get("fit.convergence") == config.fit.convergence and ended["step"] == found.step
+    same = (
+        found.config.get("fit.convergence") == config.fit.convergence
+        and ended["step"] == found.step
+    )
     by_itself = is_at_once(config) and ended["status"] != str(Status.INTERRUPTED)
     return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
 
 
 def _check_beforehand(plan: Plan, team: Alone) -> None:
-    """Raises an error that would else come once the run has begun, so that nothing is left behind."""
+    """Raises an error that would else come once the run has begun, so that nothing is left
+    behind."""
     config, data, algorithm = plan.config, plan.data, plan.algorithm
     steps = config.fit.num_epochs * plan.steps_per_epoch
     if not 0.5 < steps < MOST_STEPS:
         raise ConfigError(
-            f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, got "
+            f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, "
+            "got "
             f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
     growth.check(config)
@@ -221,13 +256,16 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
         except DataError:
             raise
         except ValueError as error:
-            where = f"{name} {f'{config.listing.unit}s' if documents else 'rows'}, counted from 0 within them"
+            where = (
+                f"{name} {f'{config.listing.unit}s' if documents else 'rows'}, counted from 0 "
+                "within them"
+            )
             raise ValueError(f"{config.data.path}, {where}: {error}") from error
 
 
 def named(config: Config) -> Config:
-    """The configuration of a new run: its paths absolute, with the words of a file of stop words, and the Python file
-    that it names allowed."""
+    """The configuration of a new run: its paths absolute, with the words of a file of stop words,
+    and the Python file that it names allowed."""
     changed = {}
     for table, names in PATHS.items():
         section = getattr(config, table)
@@ -254,7 +292,7 @@ def read(config: Config, say: Say) -> Data:
     return data
 
 
-# --- a sitting ----------------------------------------------------------------------------------------------------
+# --- a sitting ------------------------------------------------------------------------------------
 class Sitting(NamedTuple):
     """A run that is at work: its checkpoint (None at step 0), and the processes at it."""
 
@@ -266,8 +304,11 @@ class Sitting(NamedTuple):
 
 
 def _sit(sitting: Sitting) -> Outcome:
-    """Fits from the present step to the end, or until the run is stopped; then writes the result."""
-    with sitting.team.at_work(sitting.folder, sitting.found.step if sitting.found else 0, sitting.say):
+    """Fits from the present step to the end, or until the run is stopped; then writes the
+    result."""
+    with sitting.team.at_work(
+        sitting.folder, sitting.found.step if sitting.found else 0, sitting.say
+    ):
         return _seen_to_its_end(sitting)
 
 
@@ -298,7 +339,9 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
         say(plan.note_of_batch_size)
 
     def score(seen: Any) -> Any:
-        return listing.scored(Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key))
+        return listing.scored(
+            Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key)
+        )
 
     every = config.fit.evaluate_every
     if every is None:
@@ -326,7 +369,9 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
         if is_at_once(config):
-            with announced(say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"):
+            with announced(
+                say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"
+            ):
                 stage = read_stage(folder, plan, say)
                 result = fitted(plan, key, (keeper(folder), recorder), stage)
                 keep_stage(folder, config, result)
@@ -356,20 +401,26 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
 
 
 def _described(listing: Any, seen: Seen) -> tuple[list[Any], Exception | None]:
-    """The blocks of the page; or none, and an error to raise once the posterior is written: no run is lost at its end.
-    A posterior that is not finite has no blocks, and this is no error."""
+    """The blocks of the page; or none, and an error to raise once the posterior is written: no run
+    is lost at its end. A posterior that is not finite has no blocks, and this is no error."""
     try:
         return list(listing.describe(seen)), None
     except Exception as error:
         numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(seen.posterior)]
         if all(np.isfinite(x).all() for x in numbers if x.dtype.kind == "f"):
             return [], error
-        seen.say(f"Warning: the posterior is not finite, and so cannot be described ({error}); it is written as it is")
+        seen.say(
+            f"Warning: the posterior is not finite, and so cannot be described ({error}); it is "
+            "written as it is"
+        )
         return [], None
 
 
-def _judged(seen: Seen, score: Any, folder: Path, shown: list[Any], say: Say) -> tuple[list[Any], Exception | None]:
-    """The block on whether the fit is any good, whose warnings are said; or none, and an error to raise later."""
+def _judged(
+    seen: Seen, score: Any, folder: Path, shown: list[Any], say: Say
+) -> tuple[list[Any], Exception | None]:
+    """The block on whether the fit is any good, whose warnings are said; or none, and an error to
+    raise later."""
     try:
         remarks, warned = quality(seen, score, metrics.read_curves(folder / "metrics.jsonl"), shown)
     except Exception as error:

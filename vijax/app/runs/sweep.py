@@ -1,4 +1,5 @@
-"""Sweeps: runs that differ in one setting, in one folder, on data that are read once; then a comparison of all.
+"""Sweeps: runs that differ in one setting, in one folder, on data that are read once; then a
+comparison of all.
 
 SWEEP/sweep.json          the setting and the names of the runs
 SWEEP/configs/NAME.toml   the configuration of each run, as it began or is to begin
@@ -40,10 +41,16 @@ def is_sweep(folder: Path) -> bool:
 
 
 def sweep(
-    config: str | Path, overrides: Iterable[str], data: str | None, folder: Path | None, setting: str, say: Say
+    config: str | Path,
+    overrides: Iterable[str],
+    data: str | None,
+    folder: Path | None,
+    setting: str,
+    say: Say,
 ) -> tuple[Path, Comparison]:
-    """A run for each value of a setting, KEY=VALUE,VALUE,..., in a new folder (runs/NAME-sweep-1, -2, ... if none is
-    named); the other arguments are those of `vijax fit`. Stopped, it raises `UnfinishedError`."""
+    """A run for each value of a setting, KEY=VALUE,VALUE,..., in a new folder (runs/NAME-sweep-1,
+    -2, ... if none is named); the other arguments are those of `vijax fit`. Stopped, it raises
+    `UnfinishedError`."""
     overrides = list(overrides)
     key, values = _parsed(setting)
     key = model_key(config, overrides, key)
@@ -76,7 +83,10 @@ def _go_on(folder: Path, names: Sequence[str], data: Data, say: Say) -> Comparis
             continue
         say(f"--- {where}")
         if _run(folder, name, data, say) in STOPPED:
-            raise UnfinishedError(f"the sweep was stopped in {name}; go on with what is missing: vijax resume {folder}")
+            raise UnfinishedError(
+                f"the sweep was stopped in {name}; go on with what is missing: vijax resume "
+                f"{folder}"
+            )
     found = compare([folder / name for name in names], say, data)
     write_comparison(folder, found)
     return found
@@ -89,13 +99,17 @@ def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
             return resume(run, say, data).status
         return begin(config, run, say, data).status
     except KeyboardInterrupt as stopped:
-        raise UnfinishedError(f"{stopped or 'stopped'}. All of the sweep: vijax resume {folder}") from None
+        raise UnfinishedError(
+            f"{stopped or 'stopped'}. All of the sweep: vijax resume {folder}"
+        ) from None
 
 
 def _has_ended(run: Path, say: Say) -> bool:
     """True where a run needs nothing more: its user has not stopped it, and its end is whole."""
     ended = whole_end_of(run, say)
-    return ended is not None and not ended["status"].startswith(tuple(str(s).partition(":")[0] for s in STOPPED))
+    return ended is not None and not ended["status"].startswith(
+        tuple(str(s).partition(":")[0] for s in STOPPED)
+    )
 
 
 def _config(folder: Path, name: str) -> Config:
@@ -107,30 +121,42 @@ def _read(config: Config, say: Say) -> Data:
     with config.in_precision():
         data = read(config, say)
         if data.test is None:
-            raise ConfigError("--sweep: runs are compared on held-out data, and there are none; set data.held_out=0.1")
+            raise ConfigError(
+                "--sweep: runs are compared on held-out data, and there are none; set "
+                "data.held_out=0.1"
+            )
         if not config.listing.has_score(Plan(config, data).algorithm.spec.model):
-            raise ConfigError(f"--sweep: {config.listing.name} has no held-out score by which runs could be compared")
+            raise ConfigError(
+                f"--sweep: {config.listing.name} has no held-out score by which runs could be "
+                "compared"
+            )
     return data
 
 
-# --- the setting -----------------------------------------------------------------------------------------------------
+# --- the setting ----------------------------------------------------------------------------------
 def _parsed(setting: str) -> tuple[str, list[str]]:
     """The key and its values. Commas separate them, but not those in brackets."""
     key, equals, text = setting.partition("=")
     values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
     if not equals or not key.strip() or len(values) < 2 or not all(values):
         raise ConfigError(
-            f"--sweep {setting}: expected a setting and two values or more, as in --sweep model.num_topics=10,20,50"
+            f"--sweep {setting}: expected a setting and two values or more, as in --sweep "
+            "model.num_topics=10,20,50"
         )
     return key.strip(), values
 
 
 def _check(key: str, values: Sequence[Any]) -> None:
     if key == "name" or key.startswith("data."):
-        raise ConfigError(f"--sweep {key}: runs of a sweep have the same data, so that they can be compared; use --set")
+        raise ConfigError(
+            f"--sweep {key}: runs of a sweep have the same data, so that they can be compared; "
+            "use --set"
+        )
     twice = [value for i, value in enumerate(values) if value in values[:i]]
     if twice:
-        raise ConfigError(f"--sweep {key}: expected different values, got {toml_value(twice[0])} more than once")
+        raise ConfigError(
+            f"--sweep {key}: expected different values, got {toml_value(twice[0])} more than once"
+        )
 
 
 def _name(key: str, value: Any) -> str:
@@ -146,10 +172,17 @@ def _name(key: str, value: Any) -> str:
 def _names(folder: Path) -> list[str]:
     """The names of the runs of a sweep, checked to lead to no other folder."""
     remedy = (
-        f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and then compare them "
+        f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and "
+        "then compare them "
         f"(vijax compare {folder}/RUN {folder}/RUN)"
     )
     names = read_json(folder / FILE, remedy).get("runs")
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and FOLDER_NAME.test(n) for n in names):
-        raise DamagedError(f"{folder / FILE}: damaged: expected a list of the names of runs", remedy)
+    if (
+        not isinstance(names, list)
+        or not names
+        or not all(isinstance(n, str) and FOLDER_NAME.test(n) for n in names)
+    ):
+        raise DamagedError(
+            f"{folder / FILE}: damaged: expected a list of the names of runs", remedy
+        )
     return names

@@ -1,4 +1,5 @@
-"""`vijax fit --distributed` and `vijax resume --distributed`: the same commands, run by several processes."""
+"""`vijax fit --distributed` and `vijax resume --distributed`: the same commands, run by several
+processes."""
 
 from __future__ import annotations
 
@@ -14,17 +15,22 @@ from vijax.app.settings.progress import say_to_stderr
 from vijax.fitting.status import Status
 
 Cluster = tuple[str | None, int | None, int | None, int | None, int]
-"""Coordinator, number of processes, number of this one, devices of each, seconds to wait for the others."""
+"""Coordinator, number of processes, number of this one, devices of each, seconds to wait for the
+others."""
 Ended = tuple[Outcome | Status, bool]
 """What process 0 has found, or in others the end of the fit; and whether this is process 0."""
 
 
-def fit_together(config: Path, overrides: tuple[str, ...], data: str | None, out: Path | None, of: Cluster) -> Ended:
+def fit_together(
+    config: Path, overrides: tuple[str, ...], data: str | None, out: Path | None, of: Cluster
+) -> Ended:
     """A new run."""
 
     def work(team: Team) -> Any:
         found = team.configured(lambda more: load_config(config, (*overrides, *more), data))
-        return start(found, out, say_to_stderr, team) if team.is_first else follow(named(found), team)
+        return (
+            start(found, out, say_to_stderr, team) if team.is_first else follow(named(found), team)
+        )
 
     return _done(Team(*of, near=Path() if out is None else out.parent), work)
 

@@ -1,9 +1,9 @@
 """Keeps XLA's banners about slow compilation off the screen, and nothing else of what it prints.
 
-They are written to the process's standard error by native code, at a level that cannot be switched off without real
-errors. So in the program `vijax` native code writes into a pipe, and this file, run as a program of its own, copies the
-pipe to the screen without them. It is a process of its own so that the last words of a crash get through too.
-"""
+They are written to the process's standard error by native code, at a level that cannot be switched
+off without real errors. So in the program `vijax` native code writes into a pipe, and this file,
+run as a program of its own, copies the pipe to the screen without them. It is a process of its own
+so that the last words of a crash get through too."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ def without_banners(lines: Iterable[bytes]) -> Iterator[bytes]:
     """
     inside = False
     for line in lines:
-        inside = bool(BEGINS.search(line)) or (inside and bool(CONTINUES.search(line.rstrip(b"\r\n"))))
+        inside = bool(BEGINS.search(line)) or (
+            inside and bool(CONTINUES.search(line.rstrip(b"\r\n")))
+        )
         if not inside:
             yield line
 
 
 @contextlib.contextmanager
 def kept_off() -> Iterator[None]:
-    """Sends what native code prints through the filter; what Python prints goes to the screen as before."""
+    """Sends what native code prints through the filter; what Python prints goes to the screen as
+    before."""
     try:
         screen = os.dup(2)
         reader, writer = os.pipe()
@@ -47,7 +50,9 @@ def kept_off() -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-I", "-S", __file__]
-    child = subprocess.Popen(command, stdin=reader, stderr=screen, stdout=screen, start_new_session=True)
+    child = subprocess.Popen(
+        command, stdin=reader, stderr=screen, stdout=screen, start_new_session=True
+    )
     os.close(reader)
     before = sys.stderr
     sys.stderr = os.fdopen(screen, "w", buffering=1, encoding=before.encoding, errors=before.errors)

@@ -1,8 +1,8 @@
-"""Sections of a configuration that are read from constructors: name, type, default, meaning and limit of each argument.
+"""Sections of a configuration that are read from constructors: name, type, default, meaning and
+limit of each argument.
 
-`model_section` makes [model] of a model's constructor, and `built` the model of it. `chooser` makes a section whose
-`name` chooses between constructors, and `chosen` what that section describes.
-"""
+`model_section` makes [model] of a model's constructor, and `built` the model of it. `chooser` makes
+a section whose `name` chooses between constructors, and `chosen` what that section describes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MISSING = inspect.Parameter.empty
 
 
 def toml_type(argument: Argument) -> Any:
-    """The part of an argument's type that TOML can hold: numbers, text, choices, and lists of them; None where there is
-    none, as for a function."""
+    """The part of an argument's type that TOML can hold: numbers, text, choices, and lists of them;
+    None where there is none, as for a function."""
     if argument.hint is Any:
         known = type(argument.default)
         return known if known in PLAIN else None if argument.limit is None else float
@@ -40,32 +40,43 @@ def _is_plain(hint: Any) -> bool:
     return hint in (*PLAIN, types.NoneType) or typing.get_origin(hint) is Literal
 
 
-def setting_of(make: Callable, name: str, default: Any = _MISSING, before: str = "", more: str = "") -> Any:
-    """The field of a dataclass that is an argument of a function: with another default where one is given, and words
-    before and after its meaning."""
+def setting_of(
+    make: Callable, name: str, default: Any = _MISSING, before: str = "", more: str = ""
+) -> Any:
+    """The field of a dataclass that is an argument of a function: with another default where one is
+    given, and words before and after its meaning."""
     argument = arguments_of(make)[name]
     return setting(
-        argument.default if default is _MISSING else default, before + argument.meaning + more, argument.limit
+        argument.default if default is _MISSING else default,
+        before + argument.meaning + more,
+        argument.limit,
     )
 
 
 def settings_in(make: Callable, without: Iterable[str] = ()) -> dict[str, Argument]:
     """The arguments of a constructor that can be settings, their types those of TOML."""
-    typed = {name: argument._replace(hint=toml_type(argument)) for name, argument in arguments_of(make).items()}
-    return {name: argument for name, argument in typed.items() if argument.hint is not None and name not in without}
+    typed = {
+        name: argument._replace(hint=toml_type(argument))
+        for name, argument in arguments_of(make).items()
+    }
+    return {
+        name: argument
+        for name, argument in typed.items()
+        if argument.hint is not None and name not in without
+    }
 
 
 def section_class(doc: str, **settings: Any) -> Any:
-    """The dataclass of a section: its settings and sections by name (`setting`, `setting_of`, `section`), in a pair
-    after their type where this is not the type of the default."""
+    """The dataclass of a section: its settings and sections by name (`setting`, `setting_of`,
+    `section`), in a pair after their type where this is not the type of the default."""
     fields = [(name, *_own(value)) for name, value in settings.items()]
     return dataclasses.make_dataclass("Section", fields, namespace={"__doc__": doc}, frozen=True)
 
 
-# --- one constructor -------------------------------------------------------------------------------------------------
+# --- one constructor ------------------------------------------------------------------------------
 class Made(NamedTuple):
-    """The constructor of a section's object, the arguments that the section gives, and the one that is the number of
-    the data's words or columns, if there is one."""
+    """The constructor of a section's object, the arguments that the section gives, and the one that
+    is the number of the data's words or columns, if there is one."""
 
     make: Callable[..., Any]
     takes: tuple[str, ...]
@@ -91,7 +102,8 @@ def model_section(
       width: the argument that is the number of the data's words or columns.
       learn: hyperparameters that may be learnt from the data.
       without: other arguments that are no settings.
-      **more: defaults that differ from those of the constructor, or that it lacks; and settings of the section's own:
+      **more: defaults that differ from those of the constructor, or that it lacks; and settings of
+          the section's own:
         a `setting` or `section`, with its type before it where that is not the type of its default.
     """
     own = {key: value for key, value in more.items() if _is_own(value)}
@@ -105,7 +117,9 @@ def model_section(
             raise TypeError(f"{name}: {key} has no default: give one, as in {key}=1")
         fields.append((key, argument.hint, setting(default, argument.meaning, argument.limit)))
     if learn:
-        meaning = f"hyperparameters that are learnt from the data, of {', '.join(map(toml_value, learn))}"
+        meaning = (
+            f"hyperparameters that are learnt from the data, of {', '.join(map(toml_value, learn))}"
+        )
         fields.append(("learn", tuple[Literal[learn], ...], setting((), meaning)))  # type: ignore[valid-type]
     doc = {"__doc__": "[model]: the generative story.", "MADE": Made(make, tuple(taken), width)}
     return dataclasses.make_dataclass("Settings", fields, namespace=doc, frozen=True)
@@ -124,8 +138,8 @@ def _own(value: Any) -> tuple[Any, Any]:
 
 
 def built(settings: Any, data: Any, **more: Any) -> Any:
-    """The object that a section of `model_section` describes, for the words or columns of these data; `more` are
-    arguments that are no settings."""
+    """The object that a section of `model_section` describes, for the words or columns of these
+    data; `more` are arguments that are no settings."""
     make, _, width = settings.MADE
     return make(**given(settings), **({width: len(data.names)} if width else {}), **more)
 
@@ -135,9 +149,10 @@ def given(settings: Any) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.MADE.takes}
 
 
-# --- one of several constructors -------------------------------------------------------------------------------------
+# --- one of several constructors ------------------------------------------------------------------
 class Option(NamedTuple):
-    """A choice: its constructor, the settings of its section that it reads, and those among them that it needs."""
+    """A choice: its constructor, the settings of its section that it reads, and those among them
+    that it needs."""
 
     make: Callable[..., Any]
     takes: tuple[str, ...] = ()
@@ -146,22 +161,30 @@ class Option(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Chooser:
-    """A section whose `name` is one of `OPTIONS`; settings that the chosen one does not take must not be set."""
+    """A section whose `name` is one of `OPTIONS`; settings that the chosen one does not take must
+    not be set."""
 
     OPTIONS: ClassVar[Mapping[str, Option]]
 
 
-def chooser(doc: str, default: str, meaning: str, /, without: Iterable[str] = (), **options: Any) -> Any:
-    """A `Chooser` between constructors by name: each of their arguments is a setting, which is left unset by default.
+def chooser(
+    doc: str, default: str, meaning: str, /, without: Iterable[str] = (), **options: Any
+) -> Any:
+    """A `Chooser` between constructors by name: each of their arguments is a setting, which is left
+    unset by default.
 
     Args:
       doc: the section's docstring.
       default: the option that is chosen if none is named.
       meaning: of `name`.
       without: arguments that are no settings.
-      **options: the constructor by name; or a pair of it and the settings that it takes, as of `settings_in`.
+      **options: the constructor by name; or a pair of it and the settings that it takes, as of
+          `settings_in`.
     """
-    pairs = {name: one if isinstance(one, tuple) else (one, settings_in(one, without)) for name, one in options.items()}
+    pairs = {
+        name: one if isinstance(one, tuple) else (one, settings_in(one, without))
+        for name, one in options.items()
+    }
     taken = {name: settings for name, (_, settings) in pairs.items()}
     fields: list[Any] = [("name", Literal[tuple(options)], setting(default, meaning))]
     for key in dict.fromkeys(key for settings in taken.values() for key in settings):
@@ -169,15 +192,24 @@ def chooser(doc: str, default: str, meaning: str, /, without: Iterable[str] = ()
         hint = functools.reduce(operator.or_, [*(one.hint for one in having.values()), None])
         limits = {one.limit.expected: one.limit for one in having.values() if one.limit is not None}
         if len(limits) > 1:
-            raise TypeError(f"{key}: options want {' and '.join(limits)}: give one of the arguments another name")
+            raise TypeError(
+                f"{key}: options want {' and '.join(limits)}: give one of the arguments another "
+                "name"
+            )
         meant = _meaning(having, named=len(having) < len(options))
         fields.append((key, hint, setting(None, meant, *limits.values())))
     found = {
-        name: Option(make, tuple(taken[name]), tuple(k for k, a in taken[name].items() if a.default is _MISSING))
+        name: Option(
+            make,
+            tuple(taken[name]),
+            tuple(k for k, a in taken[name].items() if a.default is _MISSING),
+        )
         for name, (make, _) in pairs.items()
     }
     namespace = {"__doc__": doc, "OPTIONS": found}
-    return dataclasses.make_dataclass("Choice", fields, bases=(Chooser,), namespace=namespace, frozen=True)
+    return dataclasses.make_dataclass(
+        "Choice", fields, bases=(Chooser,), namespace=namespace, frozen=True
+    )
 
 
 def _meaning(having: Mapping[str, Argument], named: bool) -> str:
@@ -185,7 +217,10 @@ def _meaning(having: Mapping[str, Argument], named: bool) -> str:
     groups: dict[str, list[str]] = {}
     for name, argument in having.items():
         groups.setdefault(argument.meaning, []).append(name)
-    said = {meaning: meaning + unset({name: having[name] for name in names}) for meaning, names in groups.items()}
+    said = {
+        meaning: meaning + unset({name: having[name] for name in names})
+        for meaning, names in groups.items()
+    }
     if len(groups) == 1 and not named:
         return next(iter(said.values()))
     return ". ".join(f"{', '.join(groups[meaning])}: {text}" for meaning, text in said.items())
@@ -200,14 +235,20 @@ def unset(having: Mapping[str, Argument]) -> str:
         return "; it must be set"
     if None in names:
         return ""
-    values = {default: f"{default:g}" if isinstance(default, float) else toml_value(default) for default in names}
-    each = [values[one] if len(names) == 1 else f"{values[one]} ({', '.join(of)})" for one, of in names.items()]
+    values = {
+        default: f"{default:g}" if isinstance(default, float) else toml_value(default)
+        for default in names
+    }
+    each = [
+        values[one] if len(names) == 1 else f"{values[one]} ({', '.join(of)})"
+        for one, of in names.items()
+    ]
     return f"; unset: {', '.join(each)}"
 
 
 def chosen(section: Any, *arguments: Any, **named: Any) -> Any:
-    """The object that the constructor named in a section makes, of the arguments given and the settings that were set
-    among those it takes."""
+    """The object that the constructor named in a section makes, of the arguments given and the
+    settings that were set among those it takes."""
     return section.OPTIONS[section.name].make(*arguments, **named, **settings_taken(section))
 
 
@@ -218,7 +259,8 @@ def settings_taken(section: Any) -> dict[str, Any]:
 
 
 def check_options(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` for a setting that the choice of its section does not take, or cannot do without."""
+    """Raises a `ConfigError` for a setting that the choice of its section does not take, or cannot
+    do without."""
     for table, section in _choosers(config, ""):
         for key, entry in entries.items():
             name = key.removeprefix(table + ".")
@@ -227,7 +269,9 @@ def check_options(config: Any, entries: Mapping[str, Entry]) -> None:
         for name in section.OPTIONS[section.name].needs:
             if getattr(section, name) is None:
                 origin = entries[f"{table}.name"].origin
-                raise ConfigError(f'{origin}: {table}.name is "{section.name}", which needs {table}.{name} too')
+                raise ConfigError(
+                    f'{origin}: {table}.name is "{section.name}", which needs {table}.{name} too'
+                )
 
 
 def _choosers(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -246,5 +290,6 @@ def _check_taken(key: str, entry: Entry, table: str, section: Any) -> None:
     takes = ", ".join(options[section.name].takes) or "no settings"
     having = " or ".join(other for other, option in options.items() if name in option.takes)
     raise ConfigError(
-        f'{entry.origin}: {key}: {table}.name is "{section.name}", which takes {takes}; {name} is a setting of {having}'
+        f'{entry.origin}: {key}: {table}.name is "{section.name}", which takes {takes}; {name} is '
+        f"a setting of {having}"
     )

@@ -1,5 +1,5 @@
-"""Lines on the screen while something runs: documents per second, ELBO per word, held-out score, time to go; and what
-is said before a silence."""
+"""Lines on the screen while something runs: documents per second, ELBO per word, held-out score,
+time to go; and what is said before a silence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ AFTER_S = 2.0
 
 
 class Mark(NamedTuple):
-    """A moment of a run: steps and documents done, the time, and the seconds that were not spent on training."""
+    """A moment of a run: steps and documents done, the time, and the seconds that were not spent on
+    training."""
 
     step: int
     documents: float
@@ -36,7 +37,8 @@ class Printer:
     Args:
       every_s: seconds between lines (a bar is redrawn up to five times as often).
       score: gives the latest held-out score (anything with `mean` and `standard_error`), or None.
-      outside: seconds spent so far on scores and checkpoints, which do not count against documents per second.
+      outside: seconds spent so far on scores and checkpoints, which do not count against documents
+          per second.
       stream: the stream to print to; standard error by default.
       clock: gives the time in seconds.
       unit: the data that are read, in short: docs, rows, sequences.
@@ -85,7 +87,9 @@ class Printer:
         mark = Mark(seen.step, seen.num_groups_seen, now, self._outside())
         text = self._text(seen, mark)
         if first:
-            self._first = mark  # the time before it includes compilation, which says nothing about time to go
+            self._first = (
+                mark  # the time before it includes compilation, which says nothing about time to go
+            )
         self._last = mark
         if self._terminal:
             self._draw(seen, text)
@@ -96,7 +100,8 @@ class Printer:
         seconds = (mark.seconds - self._last.seconds) - (mark.outside - self._last.outside)
         rate = (mark.documents - self._last.documents) / max(seconds, 1e-9)
         parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{rate:,.0f} {self._unit}/s"]
-        # Of one pass: on full data the last step, as in the tables; older steps would pull the mean down.
+        # Of one pass: on full data the last step, as in the tables; older steps would pull the mean
+        # down.
         last_pass = elbo_per_datum(seen)[-max(1, int(seen.steps_per_epoch)) :]
         parts.append(f"ELBO/{self._per} {np.mean(last_pass):.3f}")
         if seen.gain is not None and np.isfinite(seen.gain):
@@ -115,10 +120,15 @@ class Printer:
         if self._bar is None:
             form = "{percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt}  {desc}"
             tqdm = require_extra("tqdm").tqdm
-            # Some terminals (in containers, say) do not know their size; tqdm would then show nothing.
+            # Some terminals (in containers, say) do not know their size; tqdm would then show
+            # nothing.
             size = shutil.get_terminal_size()
             self._bar = tqdm(
-                total=seen.num_steps, file=self._stream, bar_format=form, ncols=size.columns, nrows=size.lines
+                total=seen.num_steps,
+                file=self._stream,
+                bar_format=form,
+                ncols=size.columns,
+                nrows=size.lines,
             )
         self._bar.n = seen.step
         self._bar.set_description_str(text.replace("   ", "  "))
@@ -128,11 +138,12 @@ class Printer:
 
 
 def elbo_per_datum(seen: Any) -> np.ndarray:
-    """The bound of each step since the last call, per word of documents, else per group of the data.
+    """The bound of each step since the last call, per word of documents, else per group of the
+    data.
 
-    The documents' part is divided by the words of its own batch, the penalty by those of the whole data set. So a batch
-    of longer documents is not a better one, and a ramp (N_t < N) leaves the curve of one objective.
-    """
+    The documents' part is divided by the words of its own batch, the penalty by those of the whole
+    data set. So a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the
+    curve of one objective."""
     if not seen.num_words or "num_words" not in seen.trace:
         return seen.trace["elbo"] / seen.num_groups
     words = np.maximum(seen.trace["num_words"], 1.0)
@@ -154,7 +165,7 @@ def say_to_stderr(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
-# --- before a silence ------------------------------------------------------------------------------------------------
+# --- before a silence -----------------------------------------------------------------------------
 class Counter:
     """Says how many are done, once in some seconds.
 
@@ -176,7 +187,9 @@ class Counter:
 
 
 @contextlib.contextmanager
-def announced(say: Callable[[str], None], text: str, after_s: float = AFTER_S) -> Iterator[threading.Timer]:
+def announced(
+    say: Callable[[str], None], text: str, after_s: float = AFTER_S
+) -> Iterator[threading.Timer]:
     """Says `text` once, if the body takes longer than so many seconds.
 
     >>> with announced(print, "making the model ..."):

@@ -1,9 +1,9 @@
 # ruff: noqa: RUF009  (setting() and section() are field specifiers: they return dataclasses.field)
-"""The sections [data], [algorithm], [fit] and [page]: settings with their defaults, meanings and limits.
+"""The sections [data], [algorithm], [fit] and [page]: settings with their defaults, meanings and
+limits.
 
-Models of documents, of tables and of Gaussian predictors differ in [data] and [algorithm]. The listing of a model in
-`vijax.app.catalogue` names its sections, and has its own, [model].
-"""
+Models of documents, of tables and of Gaussian predictors differ in [data] and [algorithm]. The
+listing of a model in `vijax.app.catalogue` names its sections, and has its own, [model]."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ from vijax.inference import estep, estimator, step_size
 
 ENCODING = "encoding of text files; UTF-16 and UTF-32 are known by their mark"
 SEPARATOR = "what divides the cells of a csv; unset: found in its first lines"
-DECIMAL = "decimal sign of text files; unset: a comma where a column has it and cells are not divided by commas"
+DECIMAL = (
+    "decimal sign of text files; unset: a comma where a column has it and cells are not divided "
+    "by commas"
+)
 SHEET = "sheet of a spreadsheet; unset: the first"
 MISSING_WORDS = (
-    "words for a missing cell in columns of names (groups, categories, users), beside cells with nothing in them; "
-    "unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files with types; []: none. "
+    "words for a missing cell in columns of names (groups, categories, users), beside cells with "
+    "nothing in them; "
+    "unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files "
+    "with types; []: none. "
     "Columns of numbers know all of these"
 )
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
@@ -49,32 +54,47 @@ Format = Literal[
 
 def dialect_of(section: Any) -> Dialect:
     """The way in which the file of a section [data] is written."""
-    return Dialect(**{name: getattr(section, name) for name in Dialect._fields if hasattr(section, name)})
+    return Dialect(
+        **{name: getattr(section, name) for name in Dialect._fields if hasattr(section, name)}
+    )
 
 
-# --- [data] ----------------------------------------------------------------------------------------------------------
+# --- [data] ---------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class DocumentData:
     """[data]: the documents, and how text becomes words."""
 
     path: str = setting(
-        "docstrings", 'file, folder, URL or address in a store; "docstrings" is the documentation of installed packages'
+        "docstrings",
+        'file, folder, URL or address in a store; "docstrings" is the documentation of installed '
+        "packages",
     )
-    format: Format = setting("auto", "format of the data; auto goes by the name and the first bytes")
+    format: Format = setting(
+        "auto", "format of the data; auto goes by the name and the first bytes"
+    )
     column: str | None = setting(
-        None, "name of the column that holds the text (jsonl, csv, parquet, sheet); a column title names the documents"
+        None,
+        "name of the column that holds the text (jsonl, csv, parquet, sheet); a column title "
+        "names the documents",
     )
-    vocabulary: str | None = setting(None, "file of words, one per line: names of word ids, or the words to keep")
+    vocabulary: str | None = setting(
+        None, "file of words, one per line: names of word ids, or the words to keep"
+    )
     sha256: str | None = setting(None, SHA256)
-    held_out: float = setting(0.1, "share of the documents kept out of training, for the score", inside("[0, 1)"))
+    held_out: float = setting(
+        0.1, "share of the documents kept out of training, for the score", inside("[0, 1)")
+    )
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     sample: int = setting(
         100_000,
-        "shards: documents that are held of more than so many, for the page and for the score; the rest are read by "
+        "shards: documents that are held of more than so many, for the page and for the score; "
+        "the rest are read by "
         "parts, without a copy",
         whole(),
     )
-    held_mb: int = setting(256, "megabytes of documents that are held while they are read by parts", whole())
+    held_mb: int = setting(
+        256, "megabytes of documents that are held while they are read by parts", whole()
+    )
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
@@ -82,12 +102,14 @@ class DocumentData:
     token_pattern: str | None = setting_of(
         TextSettings,
         "token_pattern",
-        more="; unset: words of three letters or more of any script, without HTML, web and e-mail addresses",
+        more="; unset: words of three letters or more of any script, without HTML, web and e-mail "
+        "addresses",
     )
     language: str | None = setting_of(TextSettings, "language", more="; unset: found by these")
     stop_words: str | tuple[str, ...] = setting(
         "auto",
-        'words to drop: "auto" (of the language), "german" say, "none", a file with a word on each line, a list',
+        'words to drop: "auto" (of the language), "german" say, "none", a file with a word on '
+        "each line, a list",
     )
     ngrams: int = setting_of(TextSettings, "ngrams")
     min_df: int | float | None = setting_of(
@@ -106,31 +128,45 @@ class DescribedData(DocumentData):
 
 @dataclasses.dataclass(frozen=True)
 class RatingData(DocumentData):
-    """[data]: who took what, as documents and their words, and what is known of users and of items."""
+    """[data]: who took what, as documents and their words, and what is known of users and of
+    items."""
 
     missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     vocabulary: str | None = setting(None, "file of items, one per line: those to keep")
-    held_out: float = setting(0.1, "share of the users kept out of training, for the score", inside("[0, 1)"))
+    held_out: float = setting(
+        0.1, "share of the users kept out of training, for the score", inside("[0, 1)")
+    )
     split_seed: int = setting(0, "seed of the split into training and held-out users", whole(0))
-    user: str | None = setting(None, "column of users; unset: one called user, userId, customer_id and the like")
-    item: str | None = setting(None, "column of items; unset: one called item, movieId, product_id and the like")
+    user: str | None = setting(
+        None, "column of users; unset: one called user, userId, customer_id and the like"
+    )
+    item: str | None = setting(
+        None, "column of items; unset: one called item, movieId, product_id and the like"
+    )
     count: str | None = setting(
         None,
-        "column of how often an item was taken; none: each row counts once; unset: one called count, plays, quantity "
+        "column of how often an item was taken; none: each row counts once; unset: one called "
+        "count, plays, quantity "
         "and the like, else each row counts once; ratings must be said to be counts",
     )
     time: str | None = setting(
-        None, "with least: column of the time of each row, since the last rating of an item counts; unset: as above"
+        None,
+        "with least: column of the time of each row, since the last rating of an item counts; "
+        "unset: as above",
     )
-    least: float | None = setting(None, "rating from which an item counts as taken; unset: ratings are not compared")
+    least: float | None = setting(
+        None, "rating from which an item counts as taken; unset: ratings are not compared"
+    )
     user_features: str | None = setting(
         None,
-        "table of numbers that are known of users, for those who took little or nothing: a column user, and a row for "
+        "table of numbers that are known of users, for those who took little or nothing: a column "
+        "user, and a row for "
         "each; csv, parquet, ...",
     )
     item_features: str | None = setting(
         None,
-        "table of numbers that are known of items, a column item and a row for each; items that nobody took in "
+        "table of numbers that are known of items, a column item and a row for each; items that "
+        "nobody took in "
         "training are recommended by them",
     )
 
@@ -143,40 +179,56 @@ class TableData:
     columns: tuple[str, ...] | None = setting(
         None,
         "columns to use; unset: all columns of numbers but target and group",
-        Limit(lambda names: names != (), "one column or more; leave it out to use all columns of numbers"),
+        Limit(
+            lambda names: names != (),
+            "one column or more; leave it out to use all columns of numbers",
+        ),
     )
     target: str | None = setting(None, "column to predict, for models that predict one")
-    group: str | None = setting(None, "column with the sequence (or group) of each row; unset: all rows are one")
+    group: str | None = setting(
+        None, "column with the sequence (or group) of each row; unset: all rows are one"
+    )
     order: str | tuple[str, ...] | None = setting(
         None,
-        "models of sequences: the column of the time of each row, or several as year and month, the coarsest first; "
+        "models of sequences: the column of the time of each row, or several as year and month, "
+        "the coarsest first; "
         'unset: found by name, dates or counting; "none": rows as they lie',
         Limit(lambda names: names != (), 'one column or more, or "none" to take rows as they lie'),
     )
     missing: Literal["refuse", "drop"] = setting(
         "refuse",
-        "what becomes of missing cells where the model has no law for them: drop leaves their rows out, of sequences "
+        "what becomes of missing cells where the model has no law for them: drop leaves their "
+        "rows out, of sequences "
         "leaves the step, unseen",
     )
     num_rows: int | None = setting(
-        None, "rows to generate of a synthetic table; of other tables, rows to keep from the start", whole()
+        None,
+        "rows to generate of a synthetic table; of other tables, rows to keep from the start",
+        whole(),
     )
     synthetic_seed: int = setting(0, "seed of a synthetic table", whole(0))
     sample: int = setting(
         1_000_000,
-        "most rows that are held of a folder of Parquet files, or of an address; more are read by parts, and the page "
+        "most rows that are held of a folder of Parquet files, or of an address; more are read by "
+        "parts, and the page "
         "and the score are of so many",
         whole(),
     )
-    held_mb: int = setting(256, "megabytes of rows that are held while they are read by parts", whole())
+    held_mb: int = setting(
+        256, "megabytes of rows that are held while they are read by parts", whole()
+    )
     standardise: bool | Literal["together", "centre"] | None = setting(
         None,
-        "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by one deviation for "
-        "all; centre: to mean 0; unset: as the model's priors need it. Results are in the units of the data",
+        "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by "
+        "one deviation for "
+        "all; centre: to mean 0; unset: as the model's priors need it. Results are in the units "
+        "of the data",
     )
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
-        "rows", "held out are rows (whole sequences or groups), or single entries, for models of missing entries"
+        "rows",
+        "held out are rows (whole sequences or groups), or single entries, for models of missing "
+        "entries",
     )
     split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
     encoding: str = setting("utf-8", ENCODING)
@@ -193,19 +245,26 @@ class GraphData:
 
     path: str = setting(
         "synthetic:links",
-        "file or URL (.csv, .tsv, .xlsx, .parquet, .npy, .npz) of edges, a row each, or of a square matrix with one "
+        "file or URL (.csv, .tsv, .xlsx, .parquet, .npy, .npz) of edges, a row each, or of a "
+        "square matrix with one "
         "column a node; or synthetic:links",
     )
     source: str = setting("source", "edge list: column of the node at which an edge begins")
     target: str = setting("target", "edge list: column of the node at which it ends")
     weight: str = setting(
-        "weight", "edge list: column of weights, if there is one; 0: no edge; missing: the pair was not observed"
+        "weight",
+        "edge list: column of weights, if there is one; 0: no edge; missing: the pair was not "
+        "observed",
     )
     num_rows: int | None = setting(
-        None, "edges to generate of a synthetic graph; of files, rows to keep from the start", whole()
+        None,
+        "edges to generate of a synthetic graph; of files, rows to keep from the start",
+        whole(),
     )
     synthetic_seed: int = setting(0, "seed of a synthetic graph", whole(0))
-    held_out: float = setting(0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)"))
+    held_out: float = setting(
+        0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)")
+    )
     split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
@@ -215,7 +274,7 @@ class GraphData:
     sha256: str | None = setting(None, SHA256)
 
 
-# --- [algorithm] -----------------------------------------------------------------------------------------------------
+# --- [algorithm] ----------------------------------------------------------------------------------
 DocumentEstep = chooser(
     "[algorithm.estep]: how a document's topics are inferred.",
     "cvb0",
@@ -253,7 +312,8 @@ ProximalStepSize = chooser(
 
 
 def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
-    """[algorithm] of models in conjugate form: one row of the table of algorithms, by its name in the literature.
+    """[algorithm] of models in conjugate form: one row of the table of algorithms, by its name in
+    the literature.
 
     Args:
       default: the row that is taken if none is named.
@@ -261,13 +321,20 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
       estep: the section of E-steps.
       **more: settings of these models alone, as of `section_class`.
     """
-    ramp = setting(None, "passes over the data until the full data size counts; 0: at once", at_least(0))
+    ramp = setting(
+        None, "passes over the data until the full data size counts; 0: at once", at_least(0)
+    )
     return section_class(
         "[algorithm]: one row of the table of algorithms, by its name in the literature.",
-        name=(Literal["ssvi_a", "ssvi", "svi", "sgrld", "map", "em", "cavi"], setting(default, meaning)),
+        name=(
+            Literal["ssvi_a", "ssvi", "svi", "sgrld", "map", "em", "cavi"],
+            setting(default, meaning),
+        ),
         ramp=(float | None, ramp),
         damping=(float | None, setting_of(estimator.ssvi, "damping", None, "ssvi: ")),
-        warm_starts=setting(False, "begin the E-step of each document (row, sequence) where its last one ended"),
+        warm_starts=setting(
+            False, "begin the E-step of each document (row, sequence) where its last one ended"
+        ),
         **more,
         estep=section(estep),
         step_size=section(StepSizeConfig),
@@ -277,14 +344,18 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
 def grow(things: str, most: str) -> Any:
     """The setting of moves before the first step."""
     return setting(
-        False, f"find the number of {things}, at most {most}, by births, merges and deletes, before the first step"
+        False,
+        f"find the number of {things}, at most {most}, by births, merges and deletes, before the "
+        "first step",
     )
 
 
 def lazy() -> tuple[Any, Any]:
     """The setting of steps of a few words, as of `row_section`."""
     unset = "; unset: where a batch holds less than half of all"
-    return bool | None, setting(None, f"svi, ssvi_a: steps that cost what the words of their batch do{unset}")
+    return bool | None, setting(
+        None, f"svi, ssvi_a: steps that cost what the words of their batch do{unset}"
+    )
 
 
 DocumentAlgorithm = row_section(
@@ -295,14 +366,18 @@ DocumentAlgorithm = row_section(
     active_topics=(
         int | None,
         setting(
-            None, "lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: all", whole()
+            None,
+            "lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: "
+            "all",
+            whole(),
         ),
     ),
     left_out=(
         float | None,
         setting(
             None,
-            "with active_topics: no more of them than leave this share of a document's words to others",
+            "with active_topics: no more of them than leave this share of a document's words to "
+            "others",
             inside("[0, 1)"),
         ),
     ),
@@ -311,7 +386,10 @@ EnergyAlgorithm = row_section(
     "cavi",
     "the message to the globals",
     EnergyEstep,
-    points=(tuple[str, ...], setting((), "cavi, svi: globals of which only the posterior mode is found")),
+    points=(
+        tuple[str, ...],
+        setting((), "cavi, svi: globals of which only the posterior mode is found"),
+    ),
 )
 ProximalAlgorithm = section_class(
     "[algorithm]: proximal-gradient steps on models of Gaussian predictors.",
@@ -319,13 +397,16 @@ ProximalAlgorithm = section_class(
     memory=setting_of(pg_svi, "memory"),
     inner_steps=setting_of(pg_svi, "inner_steps"),
     mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
-    average_after=(int | None, setting(None, "keep the mean of the sites from this step on", whole(0))),
+    average_after=(
+        int | None,
+        setting(None, "keep the mean of the sites from this step on", whole(0)),
+    ),
     learn_rate=setting(0.01, "rate of Adam, for hyperparameters that are learnt", POSITIVE),
     step_size=section(ProximalStepSize),
 )
 
 
-# --- [fit] -----------------------------------------------------------------------------------------------------------
+# --- [fit] ----------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class FitConfig:
     """[fit]: how long, how often, and from which seed."""
@@ -334,7 +415,8 @@ class FitConfig:
     batch_size: int | None = setting_of(
         fit,
         "batch_size",
-        more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 words, at most half of "
+        more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 "
+        "words, at most half of "
         "them, at least 256; all of them for em, map, cavi, pg_svi",
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
@@ -342,25 +424,43 @@ class FitConfig:
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
     restarts: int = setting_of(fit, "restarts", more=", of which the best is kept")
-    devices: int | None = setting(None, "devices over which each batch is split; unset: one", whole())
-    convergence: float | None = setting_of(fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches")
+    devices: int | None = setting(
+        None, "devices over which each batch is split; unset: one", whole()
+    )
+    convergence: float | None = setting_of(
+        fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches"
+    )
     evaluate_every: int | None = setting(
         None, "steps between held-out scores; 0: only the last; unset: about six", whole(0)
     )
-    checkpoint_every_s: float = setting(60.0, "seconds between checkpoints; 0: at every chance", at_least(0))
-    progress_every_s: float = setting(5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1))
+    checkpoint_every_s: float = setting(
+        60.0, "seconds between checkpoints; 0: at every chance", at_least(0)
+    )
+    progress_every_s: float = setting(
+        5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class DocumentPage:
-    """[page]: what report.html shows, beside the topics. To change it later, edit config.toml and run vijax report."""
+    """[page]: what report.html shows, beside the topics. To change it later, edit config.toml and
+    run vijax report."""
 
     by: tuple[str, ...] | None = setting(
         None,
-        "columns to show topics by, such as a year or a section; unset: up to four columns of dates or of few values",
+        "columns to show topics by, such as a year or a section; unset: up to four columns of "
+        "dates or of few values",
     )
-    names: tuple[str, ...] = setting((), 'names of topics, as ["0: politics", "7: film"], in the place of their words')
-    every: Literal["auto", "year", "month", "day"] = setting("auto", "length of time of a group, for a column of dates")
+    names: tuple[str, ...] = setting(
+        (), 'names of topics, as ["0: politics", "7: film"], in the place of their words'
+    )
+    every: Literal["auto", "year", "month", "day"] = setting(
+        "auto", "length of time of a group, for a column of dates"
+    )
     documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
-    words: int = setting(20_000, "most words that can be searched on the page, the most frequent", whole())
-    excerpts: bool = setting(True, "whether the run folder and the page hold how each document begins")
+    words: int = setting(
+        20_000, "most words that can be searched on the page, the most frequent", whole()
+    )
+    excerpts: bool = setting(
+        True, "whether the run folder and the page hold how each document begins"
+    )

@@ -1,4 +1,5 @@
-"""Settings of [data] that the data of a run do not have are refused, with their place and what they are for."""
+"""Settings of [data] that the data of a run do not have are refused, with their place and what they
+are for."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def check_suited_settings(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on a setting that says how another kind of data is written."""
     section = config.data
     usual = {field.name: field.default for field in dataclasses.fields(section)}
-    given = [name for name in PURPOSES if f"data.{name}" in entries and getattr(section, name) != usual[name]]
+    given = [
+        name
+        for name in PURPOSES
+        if f"data.{name}" in entries and getattr(section, name) != usual[name]
+    ]
     formats = formats_of(section) if given else None
     for name in given if formats is not None else ():
         assert formats is not None
@@ -43,7 +48,8 @@ def check_suited_settings(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def formats_of(section: Any) -> Formats | None:
-    """The formats of the data that a section names; None where they are not known before the data are read."""
+    """The formats of the data that a section names; None where they are not known before the data
+    are read."""
     return _of_documents(section) if isinstance(section, DocumentData) else _of_table(section.path)
 
 

@@ -1,5 +1,5 @@
-"""The sources of settings: TOML files, those that come with vijax among them, and `key=value` strings. Each value has
-the place that an error names."""
+"""The sources of settings: TOML files, those that come with vijax among them, and `key=value`
+strings. Each value has the place that an error names."""
 
 from __future__ import annotations
 
@@ -46,14 +46,17 @@ def _check_is_no_data(path: Path) -> None:
     if path.is_dir() or ending in {*ENDINGS, ".npy"}:
         kind = "a folder" if path.is_dir() else "data"
         raise ConfigError(
-            f"{path} is {kind}, not a configuration. Name a model, and the data after --data: vijax fit lda --data "
-            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration written: vijax init "
+            f"{path} is {kind}, not a configuration. Name a model, and the data after --data: "
+            "vijax fit lda --data "
+            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration "
+            "written: vijax init "
             f"lda --data {path}. `vijax configs` lists the names there are"
         )
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
-    """The entries of `key=value` strings; a key may drop its sections where no other key has the same last name.
+    """The entries of `key=value` strings; a key may drop its sections where no other key has the
+    same last name.
 
     >>> import dataclasses
     >>> from vijax.app.settings.typed_toml import setting
@@ -67,8 +70,12 @@ def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
-            raise ConfigError(f"--set {override}: expected key=value, as in --set model.num_topics=50")
-        entries[full_key(key.strip(), schema)] = Entry(override_value(text.strip()), f"--set {override}")
+            raise ConfigError(
+                f"--set {override}: expected key=value, as in --set model.num_topics=50"
+            )
+        entries[full_key(key.strip(), schema)] = Entry(
+            override_value(text.strip()), f"--set {override}"
+        )
     return entries
 
 
@@ -86,27 +93,37 @@ def override_value(text: str) -> Any:
 
 
 def full_key(key: str, schema: type) -> str:
-    """A key with its sections, where no other key of the schema has its last name; else as it is."""
+    """A key with its sections, where no other key of the schema has its last name; else as it
+    is."""
     matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
     return matches[0] if len(matches) == 1 else key
 
 
 DEEPEST = 20
-TOO_DEEP = f"expected names of at most {DEEPEST} parts and lists nested no deeper, got more; no setting needs them"
+TOO_DEEP = (
+    f"expected names of at most {DEEPEST} parts and lists nested no deeper, got more; no setting "
+    "needs them"
+)
 
 
 def _too_deep(path: str | Path, text: str) -> NotTomlError:
-    deep = (n for n, line in enumerate(text.splitlines(), 1) if max(line.count("."), line.count("[")) > DEEPEST)
+    deep = (
+        n
+        for n, line in enumerate(text.splitlines(), 1)
+        if max(line.count("."), line.count("[")) > DEEPEST
+    )
     number = next(deep, None)
     return NotTomlError(f"{path}{f', line {number}' if number else ''}: {TOO_DEEP}")
 
 
 def _is_shallow(value: Any) -> bool:
-    """True where no table or list is nested deeper than any setting is: their readers call themselves for each
-    level."""
+    """True where no table or list is nested deeper than any setting is: their readers call
+    themselves for each level."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        items = (x.values() if isinstance(x, dict) else x if isinstance(x, list) else () for x in level)
+        items = (
+            x.values() if isinstance(x, dict) else x if isinstance(x, list) else () for x in level
+        )
         level = [item for found in items for item in found]
     return not level
 
@@ -114,7 +131,11 @@ def _is_shallow(value: Any) -> bool:
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in table.items():
-        flat |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        flat |= (
+            _leaves(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else {prefix + name: value}
+        )
     return flat
 
 
@@ -136,7 +157,7 @@ def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
     return f"{path}, line {lines[key]}" if key in lines else str(path)
 
 
-# --- configurations that come with vijax -----------------------------------------------------------------------------
+# --- configurations that come with vijax ----------------------------------------------------------
 USUAL: Mapping[str, str] = {
     "lda": "lda_docstrings",
     "plsa": "plsa_2",
@@ -152,16 +173,22 @@ USUAL: Mapping[str, str] = {
 
 @functools.cache
 def shipped() -> dict[str, Path]:
-    """The configurations that come with vijax, by name: in the installed package, or beside it in a clone."""
+    """The configurations that come with vijax, by name: in the installed package, or beside it in a
+    clone."""
     package = Path(__file__).resolve().parents[2]
-    folders = [folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()]
+    folders = [
+        folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()
+    ]
     if not folders:
-        raise ConfigError(f"{package / 'configs'}: the configurations of vijax are missing; install it again")
+        raise ConfigError(
+            f"{package / 'configs'}: the configurations of vijax are missing; install it again"
+        )
     return {path.stem: path for path in sorted(folders[0].glob("*.toml"))}
 
 
 def find(given: str | Path) -> Path:
-    """The configuration that a user names: a file, or one that comes with vijax, by its own name or its model's.
+    """The configuration that a user names: a file, or one that comes with vijax, by its own name or
+    its model's.
 
     >>> find("lda").name
     'lda_docstrings.toml'
@@ -179,6 +206,7 @@ def find(given: str | Path) -> Path:
     close = difflib.get_close_matches(path.stem, [*known, *USUAL], n=1, cutoff=0.6)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(
-        f"{given}: there is no such file, and no configuration of that name comes with vijax{hint}. "
+        f"{given}: there is no such file, and no configuration of that name comes with "
+        f"vijax{hint}. "
         "`vijax configs` lists those that do"
     )

@@ -1,9 +1,9 @@
-"""TOML into nested dataclasses and back: every error names the key, its file and line, and the remedy.
+"""TOML into nested dataclasses and back: every error names the key, its file and line, and the
+remedy.
 
-While it is read (`vijax.app.settings.toml_source`) a configuration is flat, `{"model.num_topics": Entry(50, "lda.toml,
-line 4")}`. So one dictionary update merges a file, `--set` overrides and the defaults, and each value keeps its origin
-for the error that it may turn out to be.
-"""
+While it is read (`vijax.app.settings.toml_source`) a configuration is flat, `{"model.num_topics":
+Entry(50, "lda.toml, line 4")}`. So one dictionary update merges a file, `--set` overrides and the
+defaults, and each value keeps its origin for the error that it may turn out to be."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ T = TypeVar("T")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the key and its place, and says what to write."""
+    """A configuration that cannot be used; the message names the key and its place, and says what
+    to write."""
 
 
 class DamagedError(ConfigError):
-    """A file of a run that is lost or cannot be read; `fault` names the file and the reason, the message the remedy
-    too."""
+    """A file of a run that is lost or cannot be read; `fault` names the file and the reason, the
+    message the remedy too."""
 
     def __init__(self, fault: str, remedy: str):
         super().__init__(f"{fault}; {remedy}")
@@ -52,7 +53,7 @@ def section(schema: type, help: str = "") -> Any:
     return dataclasses.field(default_factory=schema, metadata={"help": help})
 
 
-# --- the schema, flat ---------------------------------------------------------------------------------------------
+# --- the schema, flat -----------------------------------------------------------------------------
 class Setting(NamedTuple):
     """One leaf of a schema."""
 
@@ -68,7 +69,8 @@ def _hints(schema: Any) -> dict[str, Any]:
 
 
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
-    """Every leaf of a tree of dataclasses by its dotted key, in the order of the file it would make."""
+    """Every leaf of a tree of dataclasses by its dotted key, in the order of the file it would
+    make."""
     flat: dict[str, Setting] = {}
     hints = _hints(schema)
     for field in dataclasses.fields(schema):
@@ -76,7 +78,9 @@ def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
         if dataclasses.is_dataclass(hint):
             flat |= settings(typing.cast(type, hint), key + ".")
         else:
-            flat[key] = Setting(hint, field.default, field.metadata["help"], field.metadata["check"])
+            flat[key] = Setting(
+                hint, field.default, field.metadata["help"], field.metadata["check"]
+            )
     return flat
 
 
@@ -114,18 +118,21 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-# --- checking -----------------------------------------------------------------------------------------------------
+# --- checking -------------------------------------------------------------------------------------
 def _checked(key: str, entry: Entry, known: Setting) -> Any:
     try:
         value = _cast(entry.value, known.type)
     except _WrongType as wrong:
         raise ConfigError(
-            f"{entry.origin}: {key}: expected {_describe(known.type)}, got {toml_value(entry.value)}{wrong.hint}"
+            f"{entry.origin}: {key}: expected {_describe(known.type)}, got "
+            f"{toml_value(entry.value)}{wrong.hint}"
         ) from None
     for item in value if isinstance(value, tuple) else (value,):
         _check_kept(item, f"{entry.origin}: {key}")
     if known.check is not None and value is not None and not known.check.test(value):
-        raise ConfigError(f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}")
+        raise ConfigError(
+            f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}"
+        )
     return value
 
 
@@ -133,15 +140,18 @@ LARGEST = 2**63 - 1
 
 
 def _check_kept(value: Any, where: str) -> None:
-    """Raises a `ConfigError` on values that config.toml could not give back: numbers that are not finite or too large,
-    text that is not Unicode."""
+    """Raises a `ConfigError` on values that config.toml could not give back: numbers that are not
+    finite or too large, text that is not Unicode."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: expected a finite number, got {toml_value(value)}")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise ConfigError(f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {toml_value(value)}")
+        raise ConfigError(
+            f"{where}: expected an integer from -2^63 + 1 to 2^63 - 1, got {toml_value(value)}"
+        )
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise ConfigError(
-            f"{where}: expected text in Unicode, got {toml_value(value)}; rename the file, if it is a file's name"
+            f"{where}: expected text in Unicode, got {toml_value(value)}; rename the file, if it "
+            "is a file's name"
         )
 
 
@@ -157,8 +167,8 @@ class _WrongType(Exception):
 
 
 def _cast(value: Any, hint: Any) -> Any:
-    """The value as the type `hint`, by lossless conversions only (an int where a float is wanted, a list for a
-    tuple)."""
+    """The value as the type `hint`, by lossless conversions only (an int where a float is wanted, a
+    list for a tuple)."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _cast_union(value, arguments)
@@ -191,7 +201,9 @@ def _cast_union(value: Any, hints: tuple) -> Any:
 def _cast_literal(value: Any, choices: tuple) -> Any:
     if value in choices and type(value) in map(type, choices):
         return value
-    close = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.5)
+    close = difflib.get_close_matches(
+        str(value), [str(choice) for choice in choices], n=1, cutoff=0.5
+    )
     raise _WrongType(f"; did you mean {toml_value(close[0])}?" if close else "")
 
 
@@ -203,7 +215,13 @@ def _describe(hint: Any) -> str:
         return " or ".join(map(_describe, arguments))
     if origin is tuple:
         return f"a list, each item {_describe(arguments[0])}"
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "text in quotes", type(None): '"none"'}
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "text in quotes",
+        type(None): '"none"',
+    }
     return names.get(hint, str(hint))
 
 
@@ -216,18 +234,23 @@ def _unknown_key(key: str, origin: str, known: Mapping[str, Setting]) -> str:
     if len(same_name) > 1:
         return f"{message}: it could be {' or '.join(same_name)}"
     nearest = _nearest(key, list(known))
-    return f"{message}; did you mean {nearest}?" if nearest else f"{message}; `vijax settings` lists those there are"
+    return (
+        f"{message}; did you mean {nearest}?"
+        if nearest
+        else f"{message}; `vijax settings` lists those there are"
+    )
 
 
 def _nearest(key: str, known: list[str]) -> str | None:
-    """The known key closest to `key`, by its full name or, for one put in the wrong section, by its last name."""
+    """The known key closest to `key`, by its full name or, for one put in the wrong section, by its
+    last name."""
     full = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
     last = {name.rpartition(".")[2]: name for name in reversed(known)}
     short = difflib.get_close_matches(key.rpartition(".")[2], list(last), n=1, cutoff=0.7)
     return full[0] if full else last[short[0]] if short else None
 
 
-# --- writing ------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -240,12 +263,15 @@ def toml_value(value: Any) -> str:
 
 
 def write_toml(config: Any, comments: bool = True) -> str:
-    """A configuration as TOML, each setting under a comment with its meaning; unset ones are commented out."""
+    """A configuration as TOML, each setting under a comment with its meaning; unset ones are
+    commented out."""
     known, values = settings(type(config)), flatten(config)
     tables: dict[str, list[str]] = {}
     for key, value in values.items():
         table, _, name = key.rpartition(".")
         line = f"# {name} = (unset)" if value is None else f"{name} = {toml_value(value)}"
         tables.setdefault(table, []).extend([f"# {known[key].help}", line] if comments else [line])
-    blocks = ["\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items()]
+    blocks = [
+        "\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items()
+    ]
     return "\n\n".join(blocks) + "\n"

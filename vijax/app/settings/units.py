@@ -1,5 +1,5 @@
-"""Quantities in the units of the data, for a run that has standardised its columns: x = mean + deviation *
-standardised.
+"""Quantities in the units of the data, for a run that has standardised its columns: x = mean +
+deviation * standardised.
 
 mean and deviation of a column       deviation_d * m_d + mean_d,   deviation_d * s_d
 coefficients b of standardised rows  b_d / deviation_d, and the intercept less sum_d b_d mean_d / deviation_d
@@ -16,8 +16,8 @@ STANDARDISED = "In units of standardised columns (mean 0, deviation 1 in the tra
 
 
 def covariance_of(precision: Any) -> Float[np.ndarray, "*batch D D"]:
-    """Inverses of precision matrices; of a singular one the pseudo-inverse. They are taken in units in which the
-    diagonal is one: else a column in large units would seem to have no variance.
+    """Inverses of precision matrices; of a singular one the pseudo-inverse. They are taken in units
+    in which the diagonal is one: else a column in large units would seem to have no variance.
 
     >>> covariance_of(np.diag([1e-12, 1e12])).round(20).tolist()
     [[1000000000000.0, 0.0], [0.0, 1e-12]]
@@ -47,15 +47,21 @@ class Units(NamedTuple):
 
     def spread(self, deviation: Any) -> np.ndarray:
         """Standard deviations of columns, or differences between rows."""
-        return np.asarray(deviation, float) * self.deviation if self.scaled else np.asarray(deviation)
+        return (
+            np.asarray(deviation, float) * self.deviation if self.scaled else np.asarray(deviation)
+        )
 
     def cov(self, cov: Any) -> np.ndarray:
         """A covariance of columns."""
-        return np.asarray(cov, float) * np.outer(self.deviation, self.deviation) if self.scaled else np.asarray(cov)
+        return (
+            np.asarray(cov, float) * np.outer(self.deviation, self.deviation)
+            if self.scaled
+            else np.asarray(cov)
+        )
 
     def coefficients(self, intercept: bool) -> Float[np.ndarray, "P P"]:
-        """The matrix that turns coefficients of standardised rows into those of rows as they are; its rows are designs
-        whose predictions are the coefficients.
+        """The matrix that turns coefficients of standardised rows into those of rows as they are;
+        its rows are designs whose predictions are the coefficients.
 
         >>> x, b = np.array([80.0]), np.array([2.0, 1.0])  # standardised: 1, prediction 3
         >>> slope, constant = Units(np.array([70.0]), np.array([10.0]), True).coefficients(True) @ b
@@ -75,8 +81,8 @@ class Units(NamedTuple):
 
 
 def log_scales(table: Any) -> Float[np.ndarray, " N"]:
-    """The sum of log deviations over the known entries of each row: the log density of a standardised row less this is
-    that of the row as it is. Zeros where nothing was scaled.
+    """The sum of log deviations over the known entries of each row: the log density of a
+    standardised row less this is that of the row as it is. Zeros where nothing was scaled.
 
     >>> from vijax.data.tables.table import Table
     >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardised()
@@ -92,4 +98,6 @@ def units_of(table: Any) -> Units:
     size = len(table.columns)
     if table.scaling is None:
         return Units(np.zeros(size), np.ones(size), False)
-    return Units(np.asarray(table.scaling.mean, float), np.asarray(table.scaling.deviation, float), True)
+    return Units(
+        np.asarray(table.scaling.mean, float), np.asarray(table.scaling.deviation, float), True
+    )

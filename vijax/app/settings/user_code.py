@@ -1,10 +1,12 @@
 """Python files that a configuration names: the only input that is executed.
 
-A file runs where its user has named it in a `vijax fit` on this machine, and as long as it has not changed since:
+A file runs where its user has named it in a `vijax fit` on this machine, and as long as it has not
+changed since:
 
-- `vijax fit` notes the checksum of the file in the run's config.toml, and in a list in the user's own cache folder;
-- later commands execute the file only if it still has the checksum of the run, and the list has it. So the code in a
-  run folder of somebody else is never executed.
+- `vijax fit` notes the checksum of the file in the run's config.toml, and in a list in the user's
+  own cache folder;
+- later commands execute the file only if it still has the checksum of the run, and the list has it.
+  So the code in a run folder of somebody else is never executed.
 
 The bytes that are executed are those that were checked. Files that it imports are not checked.
 """
@@ -49,19 +51,23 @@ def read_code(path: str, setting: str) -> Code:
         return Code(path, Path(path).read_bytes())
     except OSError as error:
         reason = error.strerror or error
-        raise ConfigError(f"{setting}: expected a Python file that can be read, got {path} ({reason})") from error
+        raise ConfigError(
+            f"{setting}: expected a Python file that can be read, got {path} ({reason})"
+        ) from error
 
 
 def named_at_fit(config: Any) -> Any:
-    """The configuration of a new run with the checksum of the Python file that it names, which is put on the list: for
-    `vijax fit` alone. One that names none stays as it is."""
+    """The configuration of a new run with the checksum of the Python file that it names, which is
+    put on the list: for `vijax fit` alone. One that names none stays as it is."""
     model = config.model
     if getattr(model, "file", None) is None:
         return config
     digest = read_code(model.file, "model.file").sha256
     if model.sha256 not in (None, digest):
         return config  # `executed` refuses it
-    with contextlib.suppress(OSError):  # where none can be written, later commands say how to allow the code
+    with contextlib.suppress(
+        OSError
+    ):  # where none can be written, later commands say how to allow the code
         _listed(digest).parent.mkdir(parents=True, exist_ok=True)
         _listed(digest).touch()
     return dataclasses.replace(config, model=dataclasses.replace(model, sha256=digest))
@@ -73,12 +79,14 @@ def executed(path: str, sha256: str | None, setting: str) -> ModuleType:
     if sha256 != code.sha256:
         before, now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
         raise ConfigError(
-            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} now), and is not "
+            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} "
+            "now), and is not "
             "executed; put it back as it was, or start again: vijax fit"
         )
     if os.environ.get(ALLOW) != code.sha256 and not _listed(code.sha256).is_file():
         raise ConfigError(
-            f"{setting}: {path} is Python code that you have not named in a `vijax fit` on this machine, and it is not "
+            f"{setting}: {path} is Python code that you have not named in a `vijax fit` on this "
+            "machine, and it is not "
             f"executed. Read it first; if you trust it, allow it: {ALLOW}={code.sha256}"
         )
     return _module(code)
@@ -90,19 +98,26 @@ def _module(code: Code) -> ModuleType:
     module = ModuleType(Path(code.path).stem)
     module.__file__ = code.path
     with telling_where(code.path):
-        exec(compile(code.text, code.path, "exec"), module.__dict__)  # its user has named it (see above)
+        exec(
+            compile(code.text, code.path, "exec"), module.__dict__
+        )  # its user has named it (see above)
     return module
 
 
 @contextlib.contextmanager
 def telling_where(path: str) -> Iterator[None]:
-    """Turns an error in a user's file into one that names its line, so that it does not seem a fault of vijax."""
+    """Turns an error in a user's file into one that names its line, so that it does not seem a
+    fault of vijax."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else _line_in(path, error)
+        line = (
+            error.lineno
+            if isinstance(error, SyntaxError) and error.filename == path
+            else _line_in(path, error)
+        )
         where = path if line is None else f"{path}, line {line}"
         message = error.msg if isinstance(error, SyntaxError) else error
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
@@ -112,14 +127,18 @@ def telling_where(path: str) -> Iterator[None]:
 def _line_in(path: str, error: BaseException | None) -> int | None:
     """The last line of a file in the traceback of an error, or of its causes; None without one."""
     while error is not None:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == path
+        ]
         if lines:
             return lines[-1]
         error = error.__cause__
     return None
 
 
-# --- the list ---------------------------------------------------------------------------------------------------
+# --- the list -------------------------------------------------------------------------------------
 def _listed(sha256: str) -> Path:
     """The empty file by which a checksum is on the list."""
     return cache_folder() / "code" / sha256

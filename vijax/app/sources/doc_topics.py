@@ -24,7 +24,9 @@ COMMONEST = 15
 def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
     """The columns by name: words and shares as numbers, all others as they were in the data."""
     if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}")
+        raise ConfigError(
+            f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}"
+        )
     arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.csv")
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -39,13 +41,19 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
         raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
     if not {"document", "words", "share_0"} <= set(header):
         got = ", ".join(header)[:200]
-        raise ConfigError(f"{path}: expected columns document, words and share_0, got {got}; {written_again(path)}")
-    read = lambda name: table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
+        raise ConfigError(
+            f"{path}: expected columns document, words and share_0, got {got}; "
+            f"{written_again(path)}"
+        )
+    read = lambda name: (
+        table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
+    )
     return {unquoted(name): read(name) for name in header}
 
 
 def label_again(path: Path, names: Mapping[int, str]) -> None:
-    """Writes the file with new names of some topics; one that is not there, or has no labels, stays."""
+    """Writes the file with new names of some topics; one that is not there, or has no labels,
+    stays."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8", newline="") as file:
@@ -80,7 +88,7 @@ def beside(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name not in OWN and not _is_share(name)]
 
 
-# --- how documents begin --------------------------------------------------------------------------------------------
+# --- how documents begin --------------------------------------------------------------------------
 def excerpts_of(corpus: Any) -> list[str]:
     """The beginning of each document; for counts its commonest words."""
     if corpus.texts is not None:
@@ -107,7 +115,11 @@ def read_excerpts(path: Path) -> list[str]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: damaged ({error}); remove it, and the page does without") from error
+        raise ConfigError(
+            f"{path}: damaged ({error}); remove it, and the page does without"
+        ) from error
     if not isinstance(found, list):
-        raise ConfigError(f"{path}: damaged: expected a list of texts; remove it, and the page does without")
+        raise ConfigError(
+            f"{path}: damaged: expected a list of texts; remove it, and the page does without"
+        )
     return [str(text) for text in found]

@@ -31,7 +31,8 @@ WORDS = "vocabulary.txt"
 
 
 def load_documents(config: DocumentData) -> Data:
-    """The corpus, split; words that training documents lack are dropped, since their scores would mean nothing."""
+    """The corpus, split; words that training documents lack are dropped, since their scores would
+    mean nothing."""
     if (by_parts := sampled_documents(config)) is not None:
         return by_parts
     corpus = with_words(read_corpus(config))
@@ -50,11 +51,15 @@ def _load(config: Any) -> Data:
         for name in config.page.by:
             if name not in names:
                 known = ", ".join(map(repr, names)) or "none"
-                raise ConfigError(f"page.by: expected columns beside the text, got {name!r}; known: {known}")
+                raise ConfigError(
+                    f"page.by: expected columns beside the text, got {name!r}; known: {known}"
+                )
     return found
 
 
-def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Mapping[str, Sequence[Any]]:
+def columns_of(
+    section: DocumentData, corpus: Corpus, source: Any = None
+) -> Mapping[str, Sequence[Any]]:
     """The columns beside the text of documents, by name; for docstrings their packages."""
     path = section.path if source is None else source
     if isinstance(path, str) and path == "docstrings":
@@ -66,7 +71,8 @@ def columns_of(section: DocumentData, corpus: Corpus, source: Any = None) -> Map
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
-    """The documents that a [data] section names, or those of another source as that section reads them."""
+    """The documents that a [data] section names, or those of another source as that section reads
+    them."""
     from vijax.data import read
 
     if isinstance(config, RatingData) and has_ratings(config, source):
@@ -83,11 +89,13 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
 
 
 def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
-    """Arguments of `read` that say how documents are written, and how their text becomes words: of other documents than
-    the run's own those that they have."""
+    """Arguments of `read` that say how documents are written, and how their text becomes words: of
+    other documents than the run's own those that they have."""
     from vijax.data import TextSettings
 
-    text = TextSettings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)})
+    text = TextSettings(
+        **{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)}
+    )
     if config.stop_words == "none":
         text = dataclasses.replace(text, stop_words=None)
     names = ("column", "encoding", "separator", "sheet")
@@ -95,7 +103,9 @@ def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
     is_path = source is None or isinstance(source, str | Path)
     of_source = config if source is None else dataclasses.replace(config, path=str(source))
     formats = formats_of(of_source) if is_path else None
-    return {name: value for name, value in arguments.items() if formats is None or formats.have(name)}
+    return {
+        name: value for name, value in arguments.items() if formats is None or formats.have(name)
+    }
 
 
 def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], None]) -> None:
@@ -108,7 +118,9 @@ def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], No
 
     section = config.data
     if not isinstance(section, DocumentData):
-        raise ConfigError(f"{config.name}: expected a configuration of a model of documents, such as lda")
+        raise ConfigError(
+            f"{config.name}: expected a configuration of a model of documents, such as lda"
+        )
     if workers < 1:
         raise ConfigError(f"--workers: expected 1 or more, got {workers}")
     with contextlib.ExitStack() as stack:
@@ -129,20 +141,28 @@ def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], No
 
 
 def with_own_stop_words(config: DocumentData) -> DocumentData:
-    """The section with the words of a file of stop words in place of its name: the run does not need the file again."""
+    """The section with the words of a file of stop words in place of its name: the run does not
+    need the file again."""
     from vijax.data.texts.text import stop_words_of
 
     named = config.stop_words
-    if isinstance(named, str) and named not in ("auto", "english", "none") and Path(named).expanduser().is_file():
+    if (
+        isinstance(named, str)
+        and named not in ("auto", "english", "none")
+        and Path(named).expanduser().is_file()
+    ):
         return dataclasses.replace(config, stop_words=stop_words_of(named))
     return config
 
 
 def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
-    """The documents of `read_corpus` over the vocabulary of a run: all of its words, and no others."""
+    """The documents of `read_corpus` over the vocabulary of a run: all of its words, and no
+    others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
     corpus = read_corpus(every_word, source)
-    if corpus.vocabulary is None and corpus.vocab_size == len(vocabulary):  # counts, a column a word of the run
+    if corpus.vocabulary is None and corpus.vocab_size == len(
+        vocabulary
+    ):  # counts, a column a word of the run
         return dataclasses.replace(corpus, vocabulary=tuple(vocabulary))
     return with_vocabulary(with_words(corpus), vocabulary)
 
@@ -151,41 +171,62 @@ def with_words(corpus: Corpus) -> Corpus:
     """The corpus itself, or with its word ids as names where it knows no others."""
     if corpus.vocabulary is not None:
         return corpus
-    return dataclasses.replace(corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0)))
+    return dataclasses.replace(
+        corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0))
+    )
 
 
 def section_for(config: Any, path: Any, column: str | None) -> DocumentData:
-    """The section [data] for another source: that of the run, without the settings of its own file."""
+    """The section [data] for another source: that of the run, without the settings of its own
+    file."""
     changed = dataclasses.replace(config.data, column=column or config.data.column)
     same = isinstance(path, str) and path == config.data.path
-    return changed if same else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
+    return (
+        changed
+        if same
+        else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
+    )
 
 
-# --- the vocabulary that a run keeps, and new documents --------------------------------------------------------------
+# --- the vocabulary that a run keeps, and new documents -------------------------------------------
 def _kept(folder: Path) -> Data | None:
-    """A corpus that stands in for the run's, one document with each word once: the model is made of the words alone."""
+    """A corpus that stands in for the run's, one document with each word once: the model is made of
+    the words alone."""
     path = folder / WORDS
     try:
         words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DamagedError(f"{path}: missing or damaged ({error})", f"write it again: vijax resume {folder}") from error
+        raise DamagedError(
+            f"{path}: missing or damaged ({error})", f"write it again: vijax resume {folder}"
+        ) from error
     return Data(Corpus.from_counts(np.ones((1, len(words)), int), tuple(words)), None)
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Documents, with their titles, the columns beside their text, and the number of their known words."""
+    """Documents, with their titles, the columns beside their text, and the number of their known
+    words."""
     section = config.data if source is None else section_for(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
-        remedy = f"name a file to write them to: vijax transform RUN --out {config.listing.source.results}.parquet"
-        raise ConfigError(f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}")
+        remedy = (
+            "name a file to write them to: vijax transform RUN --out "
+            f"{config.listing.source.results}.parquet"
+        )
+        raise ConfigError(
+            f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}"
+        )
     if source is None:
-        corpus = data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
+        corpus = (
+            data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
+        )
     else:
         corpus = read_for(data.names, section, source)
     found = columns_of(section, corpus, source)
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
-        found, notes = {}, (*notes, "The file has changed since it was read: its other columns are left out.")
+        found, notes = (
+            {},
+            (*notes, "The file has changed since it was read: its other columns are left out."),
+        )
     return new_documents(config.listing.source.columns, corpus, found, notes)
 
 
@@ -196,16 +237,19 @@ def new_documents(
     notes: Sequence[str] = (),
     first: int = 0,
 ) -> New:
-    """Documents with columns beside them, of which two have these names: titles, and how much they hold. Documents
-    without a title are named by their numbers from `first` on."""
+    """Documents with columns beside them, of which two have these names: titles, and how much they
+    hold. Documents without a title are named by their numbers from `first` on."""
     title, held = columns
     titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
     own, renamed = _beside_others(beside or {}, (title, held, "topic", "topic_label"))
     return New(corpus, {title: list(titles), **own, held: corpus.tokens}, (*notes, *renamed))
 
 
-def _beside_others(beside: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The user's columns under names that the results do not have themselves, with a note for each other name.
+def _beside_others(
+    beside: Mapping[str, Any], names: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The user's columns under names that the results do not have themselves, with a note for each
+    other name.
 
     >>> _beside_others({"year": [1], "words": [2]}, ("document", "words"))
     ({'year': [1], 'words_': [2]}, ["The column 'words' of the data is called 'words_' in the results."])
@@ -252,12 +296,15 @@ def _digest(data: Data) -> Iterator[Any]:
 def _describe(data: Data) -> str:
     train, test = data.whole, data.test
     held_out = f", and {test.num_documents:,} held out" if test is not None else ""
-    return f"{train.num_documents:,} documents, {train.num_tokens:,} words of {len(data.names):,} kinds{held_out}"
+    return (
+        f"{train.num_documents:,} documents, {train.num_tokens:,} words of {len(data.names):,} "
+        f"kinds{held_out}"
+    )
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on names of no topic, and on settings of text for the docstrings, which are read in their
-    own way."""
+    """Raises a `ConfigError` on names of no topic, and on settings of text for the docstrings,
+    which are read in their own way."""
     check_names(config, entries)
     given = config.data
     free = type(given)(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
@@ -266,14 +313,17 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     name = next(name for name, value in flatten(given).items() if value != getattr(free, name))
     entry = entries[f"data.{name}"]
     raise ConfigError(
-        f'{entry.origin}: data.{name}: not for data.path = "docstrings", whose text is read in its own way'
+        f'{entry.origin}: data.{name}: not for data.path = "docstrings", whose text is read in '
+        "its own way"
     )
 
 
 DOCUMENTS = Source(
     section=DocumentData,
     load=_load,
-    other=lambda config, data, path, column: read_for(data.names, section_for(config, path, column), path),
+    other=lambda config, data, path, column: read_for(
+        data.names, section_for(config, path, column), path
+    ),
     facts=_facts,
     tiles=_tiles,
     digest=_digest,

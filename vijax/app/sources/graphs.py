@@ -49,12 +49,15 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
     )
     _check_named(given, found, path)
     counts = config.model.edges == "poisson"
-    choice = GraphChoice(given.source, given.target, given.weight, config.model.directed, counts, nodes)
+    choice = GraphChoice(
+        given.source, given.target, given.weight, config.model.directed, counts, nodes
+    )
     return graph_of(found, choice, path, notes)
 
 
 def _check_named(given: GraphData, found: Columns, path: str) -> None:
-    """Raises a DataError where a column that the user has named is not there; one of the usual name need not be."""
+    """Raises a DataError where a column that the user has named is not there; one of the usual name
+    need not be."""
     for key in ("source", "target", "weight"):
         name, usual = getattr(given, key), getattr(USUAL, key)
         if name != usual and name not in found:
@@ -88,7 +91,8 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     kind = "directed" if facts["directed"] else "undirected"
     tiles = {
         "Nodes": f"{facts['nodes']:,} | {kind}",
-        "Linked pairs": f"{facts['edges']:,} | of {facts['pairs']:,}, and {facts['held_out']:,} held out",
+        "Linked pairs": f"{facts['edges']:,} | of {facts['pairs']:,}, and {facts['held_out']:,} "
+        "held out",
     }
     return tiles | ({"Pairs not observed": f"{facts['missing']:,}"} if facts["missing"] else {})
 
@@ -101,7 +105,10 @@ def _digest(data: Data) -> Iterator[Any]:
 
 def _describe(data: Data) -> str:
     facts = _facts(data)
-    parts = [f"{'a directed' if facts['directed'] else 'an undirected'} graph of {facts['nodes']:,} nodes"]
+    parts = [
+        f"{'a directed' if facts['directed'] else 'an undirected'} graph of {facts['nodes']:,} "
+        "nodes"
+    ]
     parts += [f"{facts['edges']:,} of {facts['pairs']:,} pairs linked"]
     parts += [f"{facts['missing']:,} pairs not observed"] if facts["missing"] else []
     parts += [f"{facts['held_out']:,} pairs held out"] if facts["held_out"] else []
@@ -115,14 +122,18 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     if len(set(names)) < len(names):
         key = next(key for key in ("source", "target", "weight") if f"data.{key}" in entries)
         origin = entries[f"data.{key}"].origin
-        raise ConfigError(f"{origin}: data.{key}: expected three columns of an edge list, got {', '.join(names)}")
+        raise ConfigError(
+            f"{origin}: data.{key}: expected three columns of an edge list, got {', '.join(names)}"
+        )
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """A graph of the same nodes; the run's own with the pairs that training has seen."""
     check_no_column(column, "a graph must have the nodes")
     if source is not None and not isinstance(source, str | Path):
-        raise ConfigError(f"data: expected the path of a graph, got {type(source).__name__}; save it as a file")
+        raise ConfigError(
+            f"data: expected the path of a graph, got {type(source).__name__}; save it as a file"
+        )
     graph = data.train if source is None else _read(config, str(source), data.train.columns)
     return New(graph, {"node": list(graph.columns)}, graph.notes)
 

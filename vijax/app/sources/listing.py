@@ -1,4 +1,5 @@
-"""The entries of the command line's catalogue: a `Listing` for each model, a `Source` for each kind of data."""
+"""The entries of the command line's catalogue: a `Listing` for each model, a `Source` for each kind
+of data."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from vijax.fitting.result import Fit
 
 
 class Data(NamedTuple):
-    """The training and the held-out data of a run (None if nothing was held out): corpora, tables or graphs."""
+    """The training and the held-out data of a run (None if nothing was held out): corpora, tables
+    or graphs."""
 
     train: Any
     test: Any
@@ -29,23 +31,30 @@ class Data(NamedTuple):
 
     @property
     def whole(self) -> Any:
-        """All training data, where `train` is a sample of them (`sampled`, `sampled_documents`); else `train`."""
+        """All training data, where `train` is a sample of them (`sampled`, `sampled_documents`);
+        else `train`."""
         return getattr(self.train, "whole", self.train)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The words of a corpus; the columns of a table; the nodes of a graph."""
-        return tuple(self.train.vocabulary or ()) if hasattr(self.train, "vocabulary") else self.train.columns
+        return (
+            tuple(self.train.vocabulary or ())
+            if hasattr(self.train, "vocabulary")
+            else self.train.columns
+        )
 
 
 class New(NamedTuple):
     """Data that a fitted run is applied to."""
 
     data: Any  # a corpus, a table without a target, or a graph
-    # Columns that are carried through: names of documents or nodes, columns that the model does not use
+    # Columns that are carried through: names of documents or nodes, columns that the model does not
+    # use
     beside: Mapping[str, Any]
     notes: tuple[str, ...] = ()  # notes for the reader, such as the number of unknown words
-    # the rows of `beside` that `data` has, in order, where others lack cells that the model needs; None for all of them
+    # the rows of `beside` that `data` has, in order, where others lack cells that the model needs;
+    # None for all of them
     places: np.ndarray | None = None
 
 
@@ -68,14 +77,23 @@ class Source(NamedTuple):
     # (config, data of the run, path, column or None) -> other data, to score the run on
     other: Callable[[Any, Data, str, str | None], Any]
     facts: Callable[[Data], dict[str, Any]]  # data -> sizes, for data.json
-    tiles: Callable[[dict[str, Any]], dict[str, str]]  # facts -> tiles of the page by name; small print after a "|"
-    digest: Callable[[Data], Iterator[Any]]  # data -> the bytes of both parts, piece by piece, for a checksum
+    tiles: Callable[
+        [dict[str, Any]], dict[str, str]
+    ]  # facts -> tiles of the page by name; small print after a "|"
+    digest: Callable[
+        [Data], Iterator[Any]
+    ]  # data -> the bytes of both parts, piece by piece, for a checksum
     describe: Callable[[Data], str]  # data -> a line for the screen
-    check: Callable[[Any, Any], None]  # (config, entries) raises `ConfigError` on settings that do not go together
+    check: Callable[
+        [Any, Any], None
+    ]  # (config, entries) raises `ConfigError` on settings that do not go together
     # (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes
     keep: Callable[[Path, Data], None]
-    kept_files: tuple[str, ...]  # the names of files that `keep` may write; their checksums are kept as well
-    # run folder -> data that stand in for the run's, enough to make its model; None where there are none
+    kept_files: tuple[
+        str, ...
+    ]  # the names of files that `keep` may write; their checksums are kept as well
+    # run folder -> data that stand in for the run's, enough to make its model; None where there are
+    # none
     kept: Callable[[Path], Data | None]
     # (config, data of the run, path or object or None for the run's own, column or None) -> `New`
     new: Callable[[Any, Data, Any, str | None], New]
@@ -85,7 +103,8 @@ class Source(NamedTuple):
     page: type = NoPage  # the settings of [page]
     # data -> the beginning of each document, kept for the page; None for other data
     excerpts: Callable[[Any], Sequence[str]] | None = None
-    # data -> the bytes of what standardising takes out of columns, and of the times of rows, for a checksum
+    # data -> the bytes of what standardising takes out of columns, and of the times of rows, for a
+    # checksum
     units: Callable[[Data], Iterator[Any]] = lambda data: iter(())
 
 
@@ -99,7 +118,8 @@ class Seen(NamedTuple):
     say: Callable[[str], None] = lambda message: None  # where long work says how far it is
 
     def point(self, name: str) -> Any:
-        """A single value of a global for a reader: the mode where the algorithm finds a point, else the mean."""
+        """A single value of a global for a reader: the mode where the algorithm finds a point, else
+        the mean."""
         return self.fit.estimates[name].mean()
 
     @property
@@ -116,8 +136,8 @@ class Seen(NamedTuple):
 class Drawing(NamedTuple):
     """The way in which a model draws tables."""
 
-    # (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows ordered as in the
-    # table
+    # (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows
+    # ordered as in the table
     draw: Callable[[Seen, Any, Any, int, str], np.ndarray]
     of_target: bool = False  # True where the target alone is drawn, given the columns
     of_steps: bool = False  # True where rows are steps of sequences, which have a future
@@ -135,33 +155,38 @@ class Listing:
     """A model on the command line.
 
     Attributes:
-      settings: a dataclass of the settings of [model], as `vijax.app.settings.options.model_section` makes it of a
-        constructor; the default and the help of its first field, `name`, are the model's name and title.
+      settings: a dataclass of the settings of [model], as
+        `vijax.app.settings.options.model_section` makes it of a constructor; the default and the
+        help of its first field, `name`, are the model's name and title.
       source: the kind of its data: `documents.DOCUMENTS`, `tables.TABLES` or `graphs.GRAPHS`.
       algorithm: a dataclass of the settings of [algorithm] (`vijax.app.settings.sections`).
       describe: `Seen` -> blocks of the page (`vijax.app.drawing.blocks`).
       arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.
       score: `Seen` -> score of its test data; None takes `Fit.score`.
-      build: ([model], data) -> the model; by default what a section of `vijax.app.settings.options.model_section`
-        describes.
+      build: ([model], data) -> the model; by default what a section of
+        `vijax.app.settings.options.model_section` describes.
       unit: the name of one datum, in the singular.
       per: the unit of scores and bounds.
       score_unit: the unit of scores where they are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True where entries may be missing.
       wants_group: True where the model uses a column of groups.
-      in_time: True where rows are steps in time, so that a column which numbers or dates them orders them.
+      in_time: True where rows are steps in time, so that a column which numbers or dates them
+          orders them.
       unseen: True where steps with missing cells may stand as ones that were not seen.
-      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors of one place and
-        scale; None for models that are to read columns as they are.
-      transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without results for single rows.
+      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors
+        of one place and scale; None for models that are to read columns as they are.
+      transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without
+          results for single rows.
       predicts: the entry of these results that is the prediction; empty without one.
       no_transform: the remedy where there is no `transform`.
-      drawing: the way in which it draws tables; None for models of documents and graphs, and for densities.
-      needs_rows: True where the model, or its results for new data, are made of the training rows themselves.
+      drawing: the way in which it draws tables; None for models of documents and graphs, and for
+          densities.
+      needs_rows: True where the model, or its results for new data, are made of the training rows
+          themselves.
       not_by_parts: why its rows cannot be read by parts, where they cannot.
-      learns: ([model], data) -> the points that are learnt, as `learn` of an algorithm takes them; by default those
-        that the setting `learn` names.
+      learns: ([model], data) -> the points that are learnt, as `learn` of an algorithm takes them;
+        by default those that the setting `learn` names.
     """
 
     settings: type
@@ -221,6 +246,7 @@ class Listing:
 
 
 def key_of_scores() -> PRNGKeyArray:
-    """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the same halves, so the
-    score of a run is one number, at its end, in a comparison, in the table of a sweep and by `vijax evaluate`."""
+    """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the
+    same halves, so the score of a run is one number, at its end, in a comparison, in the table of a
+    sweep and by `vijax evaluate`."""
     return jax.random.key(0)

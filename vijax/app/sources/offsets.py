@@ -1,8 +1,9 @@
-"""The number from which a target is measured: near 2,020,000 float32 has steps of an eighth, and priors are about 0.
+"""The number from which a target is measured: near 2,020,000 float32 has steps of an eighth, and
+priors are about 0.
 
-A run keeps it as `model.offset`, so that it is the same for rows that come later. Models of counts and of classes have
-none, nor have regressions without an intercept, for which zero is a place of its own.
-"""
+A run keeps it as `model.offset`, so that it is the same for rows that come later. Models of counts
+and of classes have none, nor have regressions without an intercept, for which zero is a place of
+its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SETTING = (
     float | None,
     setting(
         None,
-        "number that is subtracted from a target of numbers for the fit, and added to what is predicted; unset: the "
+        "number that is subtracted from a target of numbers for the fit, and added to what is "
+        "predicted; unset: the "
         "mean of the training rows, where there is an intercept",
     ),
 )
@@ -57,7 +59,12 @@ def with_offset(settings: Any, kind: str, train: Any) -> Any:
     law = getattr(getattr(settings, "likelihood", None), "name", "gaussian")
     may_move = kind == "real" and law in MOVABLE
     if settings.offset is not None:
-        require(may_move or settings.offset == 0, "model.offset", f"none, for a target of {law}", settings.offset)
+        require(
+            may_move or settings.offset == 0,
+            "model.offset",
+            f"none, for a target of {law}",
+            settings.offset,
+        )
         return settings
     if not may_move or not getattr(settings, "intercept", True) or y is None or not len(y):
         return settings

@@ -1,4 +1,5 @@
-"""Tables of users and items as a run reads them: which columns are what, and whether a source is such a table."""
+"""Tables of users and items as a run reads them: which columns are what, and whether a source is
+such a table."""
 
 from __future__ import annotations
 
@@ -34,11 +35,14 @@ def named_roles(section: RatingData) -> dict[str, Any]:
 
 
 def read_ratings(section: RatingData, source: Any = None) -> Corpus:
-    """Who took what, from the table that a section names, or from another one, read in the same way."""
+    """Who took what, from the table that a section names, or from another one, read in the same
+    way."""
     table = section.path if source is None else source
     path = fetch(table, section.sha256) if is_url(table) else table
     try:
-        return ratings(path, vocabulary=section.vocabulary, dialect=dialect_of(section), **named_roles(section))
+        return ratings(
+            path, vocabulary=section.vocabulary, dialect=dialect_of(section), **named_roles(section)
+        )
     except DataError as error:
         problem, _, remedy = str(error).partition(REMEDY)
         if source is None or GIVE not in remedy:
@@ -47,9 +51,11 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
             ", ".join(f"{name}={_as_said(value)}" for name, value in named_roles(section).items())
             or "no settings of it"
         )
-        # What training was read with stands before the remedy: a command without settings leaves settings out of those.
+        # What training was read with stands before the remedy: a command without settings leaves
+        # settings out of those.
         raise DataError(
-            f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table with the columns of "
+            f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table "
+            "with the columns of "
             "that one."
         ) from error
 
@@ -63,8 +69,8 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     """True for a table of users and items.
 
     Raises:
-      ConfigError: a table of which it is not known which columns these are; columns that are named of a source that
-        has none.
+      ConfigError: a table of which it is not known which columns these are; columns that are named
+        of a source that has none.
     """
     source = section.path if source is None else source
     roles = named_roles(section)
@@ -72,7 +78,9 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     if not names:
         if roles and isinstance(source, str | Path):
             said = ", ".join(f"data.{name}" for name in roles)
-            raise ConfigError(f"{source}: {said}: for tables with a row for each user and item, which this is not")
+            raise ConfigError(
+                f"{source}: {said}: for tables with a row for each user and item, which this is not"
+            )
         return False
     if section.column is not None:
         return False
@@ -82,14 +90,15 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
         return False
     where = source if isinstance(source, str | Path) else "data"
     raise ConfigError(
-        f"{where}: expected columns of users and of items, got {listed(names, 30)}. Name them: --set data.user=COLUMN "
+        f"{where}: expected columns of users and of items, got {listed(names, 30)}. Name them: "
+        "--set data.user=COLUMN "
         "data.item=COLUMN. (A table of texts, each a user: --set data.column=COLUMN.)"
     )
 
 
 def check_are_texts(section: DocumentData, source: Any = None) -> None:
-    """Raises a `ConfigError` on a table of users and items, of a model of texts, unless its columns are called user and
-    item, and have counts or nothing beside them."""
+    """Raises a `ConfigError` on a table of users and items, of a model of texts, unless its columns
+    are called user and item, and have counts or nothing beside them."""
     source = section.path if source is None else source
     if section.column is not None or section.format == "ratings":
         return
@@ -98,8 +107,10 @@ def check_are_texts(section: DocumentData, source: Any = None) -> None:
     if looks_like_ratings(names) and not exact:
         where = source if isinstance(source, str | Path) else "data"
         raise ConfigError(
-            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users and items. Name the "
-            "column of the text: --set data.column=COLUMN. For users and items there is another model: vijax fit hpf "
+            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users "
+            "and items. Name the "
+            "column of the text: --set data.column=COLUMN. For users and items there is another "
+            "model: vijax fit hpf "
             "--data FILE."
         )
 
@@ -129,11 +140,16 @@ def liked(section: RatingData) -> Liked | None:
     if section.count is not None or section.least is not None:
         return None
     names = _columns(section, section.path)
-    found = ratings_among(name for name in names if name not in (section.user, section.item, section.time))
+    found = ratings_among(
+        name for name in names if name not in (section.user, section.item, section.time)
+    )
     if not found or counts_among(names):
         return None
     path = fetch(section.path, section.sha256) if is_url(section.path) else section.path
-    values = as_numbers(read_columns(str(path), dialect=dialect_of(section))[found[0]], f"{path}, column {found[0]!r}")
+    values = as_numbers(
+        read_columns(str(path), dialect=dialect_of(section))[found[0]],
+        f"{path}, column {found[0]!r}",
+    )
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     least = HIGH * high if low >= 0 else low + HIGH * (high - low)
     return Liked(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)

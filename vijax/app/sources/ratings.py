@@ -1,5 +1,5 @@
-"""Users and items as data of a run: documents and their words, with tables of numbers that are known of users and of
-items."""
+"""Users and items as data of a run: documents and their words, with tables of numbers that are
+known of users and of items."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ FEATURES = "features.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Rated(Users):
-    """Users and the items that they took, with what is known of both; numbers have mean 0 and deviation 1 in training.
+    """Users and the items that they took, with what is known of both; numbers have mean 0 and
+    deviation 1 in training.
 
     Attributes:
       users: numbers of users, by name; of a run that is read again no rows.
       items: numbers of items: those of training in their order, then those that nobody took there.
-      taken_new: which of the latter each user took, (users, new items); None where nobody is known to have taken any.
+      taken_new: which of the latter each user took, (users, new items); None where nobody is known
+          to have taken any.
     """
 
     users: Table | None = None
@@ -58,17 +60,19 @@ class Rated(Users):
         return dataclasses.replace(part, taken_new=taken_new)  # type: ignore[call-arg]
 
 
-def _rated(corpus: Corpus, users: Table | None, items: Table | None, taken_new: Any = None) -> Rated:
+def _rated(
+    corpus: Corpus, users: Table | None, items: Table | None, taken_new: Any = None
+) -> Rated:
     fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
     if users is not None:
         fields["covariates"] = users.x[_places(users, corpus.titles, USER)]
     return Rated(**fields, users=users, items=items, taken_new=taken_new)
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) -> Table | None:
-    """The numbers of a table, one row for each user or item by name; None without a table. Those of the columns
-    `wanted` alone, in their order, or of all."""
+    """The numbers of a table, one row for each user or item by name; None without a table. Those of
+    the columns `wanted` alone, in their order, or of all."""
     path = section.user_features if who == USER else section.item_features
     if path is None:
         return None
@@ -87,7 +91,12 @@ def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) ->
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
         row, column = bad[0]
         got = f"a missing value in {at(row)} of column {table.columns[column]!r} ({len(bad)} such)"
-        raise fail(path, f"a number of each {who}", got, f"fill it in, or leave the column or the {who} out")
+        raise fail(
+            path,
+            f"a number of each {who}",
+            got,
+            f"fill it in, or leave the column or the {who} out",
+        )
     if table.num_groups < table.num_rows:
         groups = np.asarray(table.groups)
         row = int(np.setdiff1d(np.arange(len(groups)), np.unique(groups, return_index=True)[1])[0])
@@ -100,11 +109,21 @@ def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
     """The rows of these users or items; an error names those that have none."""
     where = table.origin.where if table.origin else f"data.{who}_features"
     if names is None:
-        raise fail(where, f"{who}s with names", "none in the data", "give a table with the columns user and item")
+        raise fail(
+            where,
+            f"{who}s with names",
+            "none in the data",
+            "give a table with the columns user and item",
+        )
     place = {name: i for i, name in enumerate(table.group_names)}
     if unknown := [name for name in names if name not in place]:
         got = f"none for {listed(unknown)}"
-        raise fail(where, f"a row for each {who} of the data", got, f"add rows for them, or leave these {who}s out")
+        raise fail(
+            where,
+            f"a row for each {who} of the data",
+            got,
+            f"add rows for them, or leave these {who}s out",
+        )
     return np.array([place[name] for name in names], int)
 
 
@@ -119,7 +138,7 @@ def _in_order(table: Table, names: tuple[str, ...]) -> Table:
     return table.rows(np.append(rows, np.setdiff1d(np.arange(table.num_rows), rows)))
 
 
-# --- the data of a run -----------------------------------------------------------------------------------------------
+# --- the data of a run ----------------------------------------------------------------------------
 def load(config: Any) -> Data:
     """Users and items, split, with their tables."""
     found = DOCUMENTS.load(config)
@@ -131,7 +150,8 @@ def load(config: Any) -> Data:
         return found
     if isinstance(found.train, SampledDocuments):
         raise ConfigError(
-            f"{config.data.path}: more users than are held, and those that are read by parts have no features; to hold "
+            f"{config.data.path}: more users than are held, and those that are read by parts have "
+            "no features; to hold "
             f"all of them, set data.sample={found.whole.num_documents}"
         )
     notes = tuple(note for table in (users, items) if table is not None for note in table.notes)
@@ -145,7 +165,8 @@ def load(config: Any) -> Data:
 
 
 def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
-    """The numbers of other users, from the table of the run as it is now, and of the run's items."""
+    """The numbers of other users, from the table of the run as it is now, and of the run's
+    items."""
     kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
     if kept is None:
         return None, items
@@ -169,8 +190,9 @@ def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = Non
 
 
 def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
-    """Users over the items of training, and what they took of items that nobody took there: it is not to be recommended
-    to them again. Of the run's own users these are items that held-out users alone took."""
+    """Users over the items of training, and what they took of items that nobody took there: it is
+    not to be recommended to them again. Of the run's own users these are items that held-out users
+    alone took."""
     new_items = getattr(data.train, "new_items", ())
     if not new_items:
         return DOCUMENTS.new(config, data, source, column), None
@@ -185,12 +207,16 @@ def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tupl
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Users to recommend items to; without a source those of the run, and those of its table who took nothing."""
+    """Users to recommend items to; without a source those of the run, and those of its table who
+    took nothing."""
     found, taken_new = _new_users(config, data, source, column)
     corpus = _with_features(config, data, found.data, taken_new)
     if source is not None or not isinstance(corpus, Rated) or corpus.users is None:
         return found._replace(data=corpus)
-    names, absent = list(corpus.titles or ()), sorted(set(corpus.users.group_names) - set(corpus.titles or ()))
+    names, absent = (
+        list(corpus.titles or ()),
+        sorted(set(corpus.users.group_names) - set(corpus.titles or ())),
+    )
     if not absent:
         return found._replace(data=corpus)
     indptr = np.append(corpus.indptr, np.full(len(absent), corpus.indptr[-1]))
@@ -199,7 +225,12 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         taken_new = corpus.taken_new.copy()
         taken_new.resize(len(names) + len(absent), taken_new.shape[1])
         corpus = dataclasses.replace(corpus, taken_new=taken_new)
-    more: Any = {"indptr": indptr, "titles": (*names, *absent), "texts": None, "covariates": covariates}
+    more: Any = {
+        "indptr": indptr,
+        "titles": (*names, *absent),
+        "texts": None,
+        "covariates": covariates,
+    }
     everybody = new_documents(config.listing.source.columns, dataclasses.replace(corpus, **more))
     return everybody._replace(notes=found.notes)
 
@@ -221,9 +252,10 @@ def units(data: Data) -> Iterator[Any]:
             yield from () if table is None else units_of(table)
 
 
-# --- what a run keeps ------------------------------------------------------------------------------------------------
+# --- what a run keeps -----------------------------------------------------------------------------
 def keep(folder: Path, data: Data) -> None:
-    """Writes the words, and the numbers of items; of users the names of the numbers and how they are scaled."""
+    """Writes the words, and the numbers of items; of users the names of the numbers and how they
+    are scaled."""
     DOCUMENTS.keep(folder, data)
     found: dict[str, np.ndarray] = {}
     for who in (USER, ITEM):
@@ -231,7 +263,10 @@ def keep(folder: Path, data: Data) -> None:
         if table is not None:
             rows = np.arange(table.num_rows if who == ITEM else 0)
             names = np.array([table.group_names[row] for row in rows], str)
-            found |= {f"{who}_columns": np.array(table.columns), f"{who}_scaling": np.stack(table.scaling)}
+            found |= {
+                f"{who}_columns": np.array(table.columns),
+                f"{who}_scaling": np.stack(table.scaling),
+            }
             found |= {f"{who}_x": table.x[rows], f"{who}_names": names}
     if found:
         write_arrays(folder / FEATURES, found)
@@ -246,9 +281,13 @@ def kept(folder: Path) -> Data | None:
         found = load_arrays(path)
         users, items = (_table_of(found, who) for who in (USER, ITEM))
     except (DataError, KeyError, ValueError) as error:
-        raise DamagedError(f"{path}: damaged ({error})", f"write it again: vijax resume {folder}") from error
+        raise DamagedError(
+            f"{path}: damaged ({error})", f"write it again: vijax resume {folder}"
+        ) from error
     if users is not None:
-        words = Data(dataclasses.replace(words.train, covariates=np.zeros((1, len(users.columns)))), None)
+        words = Data(
+            dataclasses.replace(words.train, covariates=np.zeros((1, len(users.columns)))), None
+        )
     fields = {field.name: getattr(words.train, field.name) for field in dataclasses.fields(Corpus)}
     return Data(Rated(**fields, users=users, items=items), None)
 
@@ -259,7 +298,12 @@ def _table_of(found: Mapping[str, np.ndarray], who: str) -> Table | None:
     columns, names = (tuple(map(str, found[f"{who}_{name}"])) for name in ("columns", "names"))
     scaling = Scaling(*found[f"{who}_scaling"])
     return Table(
-        columns, found[f"{who}_x"], group=who, groups=np.arange(len(names)), group_names=names, scaling=scaling
+        columns,
+        found[f"{who}_x"],
+        group=who,
+        groups=np.arange(len(names)),
+        group_names=names,
+        scaling=scaling,
     )
 
 

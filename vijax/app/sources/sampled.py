@@ -1,4 +1,5 @@
-"""Tables in Parquet files of which a run holds a sample, for its page and its score, and reads the rest by parts."""
+"""Tables in Parquet files of which a run holds a sample, for its page and its score, and reads the
+rest by parts."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class Sampled(Table):
     def read_as(self, arrange: Callable[[Any, Any], PyTree], settings: Any) -> Rows:
         """All training rows as a model reads them, in the units of the sample."""
         of = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
-        return _Arranged(**of, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice)
+        return _Arranged(
+            **of, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice
+        )
 
     def _scaled(self, table: Table) -> Table:
         return table if self.scaling is None else table.standardised(self.scaling)
@@ -59,7 +62,8 @@ class _Arranged(Rows):
 
 
 def sampled(config: Any, choice: Choice) -> Data | None:
-    """The data of a run on a table in Parquet files; None where the table has no more rows than may be held.
+    """The data of a run on a table in Parquet files; None where the table has no more rows than may
+    be held.
 
     Raises:
       ConfigError: the table has more, and the model or its algorithm needs all of them.
@@ -67,7 +71,9 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     given = config.data
     heads = heads_of(given.path)
     numbers, index = number_columns(heads) if choice.columns is None else ((), ())
-    names = choice.columns or tuple(name for name in numbers if name not in (choice.target, choice.group))
+    names = choice.columns or tuple(
+        name for name in numbers if name not in (choice.target, choice.group)
+    )
     every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
     table = rows_of(heads, {name: name for name in every}, given.held_mb << 20)
     if table.num_groups <= given.sample:
@@ -80,7 +86,10 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     notes = Notes()
     for name in index:
         notes.add(index_left_out(name))
-    notes.add(f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of them.{few}")
+    notes.add(
+        f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of "
+        f"them.{few}"
+    )
     like = table_of(_taken(train, held), choice._replace(columns=tuple(names)), given.path, notes)
     choice = choice._replace(columns=like.columns, classes=like.classes)
     apart = None if test is None else table_of(_taken(test, np.arange(out)), choice, given.path)
@@ -97,14 +106,18 @@ def _taken(rows: Rows, numbers: np.ndarray) -> NamedColumns:
 
 
 def held_out_of(given: Any, total: int) -> tuple[int, str]:
-    """The number of rows or documents that are held out, and what to say where `data.held_out` asks for more.
+    """The number of rows or documents that are held out, and what to say where `data.held_out` asks
+    for more.
 
     >>> from types import SimpleNamespace
     >>> held_out_of(SimpleNamespace(held_out=0.5, sample=100), 1000)
     (100, ' Held out are data.sample=100, in place of the 500 of data.held_out=0.5.')
     """
     asked = round(given.held_out * total)
-    few = f" Held out are data.sample={given.sample:,}, in place of the {asked:,} of data.held_out={given.held_out:g}."
+    few = (
+        f" Held out are data.sample={given.sample:,}, in place of the {asked:,} of "
+        f"data.held_out={given.held_out:g}."
+    )
     return min(asked, given.sample), few if asked > given.sample else ""
 
 
@@ -113,23 +126,31 @@ def _check(config: Any, number: int) -> None:
     given, listing, algorithm = config.data, config.listing, config.algorithm
     wrong = {
         f"{listing.name} reads groups of rows, which parts would cut": listing.wants_group,
-        "each row has a site in the posterior, which is held": isinstance(algorithm, ProximalAlgorithm),
+        "each row has a site in the posterior, which is held": isinstance(
+            algorithm, ProximalAlgorithm
+        ),
         listing.not_by_parts: bool(listing.not_by_parts),
-        f"the start, scales and page of {listing.name} are made of all rows; in Python: vijax.fit(vijax.aevb(model), "
-        "vijax.data.rows(...), batch_size=1000)": not isinstance(algorithm, EnergyAlgorithm | ProximalAlgorithm),
+        f"the start, scales and page of {listing.name} are made of all rows; in Python: "
+        "vijax.fit(vijax.aevb(model), "
+        "vijax.data.rows(...), batch_size=1000)": not isinstance(
+            algorithm, EnergyAlgorithm | ProximalAlgorithm
+        ),
         f"what {listing.name} finds is of the training rows themselves": listing.needs_rows,
         "data.hold_out=entries holds them all": given.hold_out == "entries",
         "data.num_rows keeps some in the order of the files": given.num_rows is not None,
-        "data.missing=drop leaves some of them out": given.missing == "drop" and not listing.missing,
+        "data.missing=drop leaves some of them out": given.missing == "drop"
+        and not listing.missing,
         "data.missing_words looks at whole columns": bool(given.missing_words),
-        "algorithm.warm_starts remembers something of each": getattr(algorithm, "warm_starts", False),
-        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does not": (
-            algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None
+        "algorithm.warm_starts remembers something of each": getattr(
+            algorithm, "warm_starts", False
         ),
+        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does "
+        "not": (algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None),
     }
     for why, is_so in wrong.items():
         if is_so:
             raise ConfigError(
-                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and so they are read by "
+                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and "
+                "so they are read by "
                 f"parts; but {why}. To hold all of them, set data.sample={number}"
             )

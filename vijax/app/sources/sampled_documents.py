@@ -1,4 +1,5 @@
-"""Documents in shards of which a run holds a sample, for its page and its score, and reads the rest by parts."""
+"""Documents in shards of which a run holds a sample, for its page and its score, and reads the rest
+by parts."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class SampledDocuments(Corpus):
     whole: Shards = dataclasses.field(kw_only=True)
 
     def __getitem__(self, rows: Any) -> Corpus:
-        plain = Corpus(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Corpus)})
+        plain = Corpus(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(Corpus)}
+        )
         return plain[rows]
 
     def word_counts(self) -> Int[np.ndarray, " words"]:
@@ -45,9 +48,8 @@ class SampledDocuments(Corpus):
 def sampled_documents(section: DocumentData) -> Data | None:
     """The documents of shards, split; None where there are no more than may be held, or no shards.
 
-    Held out are places of a keyed permutation of all documents. Words that training documents lack are dropped, as of
-    other documents; then a second reading finds their sizes.
-    """
+    Held out are places of a keyed permutation of all documents. Words that training documents lack
+    are dropped, as of other documents; then a second reading finds their sizes."""
     if not _are_shards(section):
         return None
     found = shards(section.path, section.vocabulary, held_bytes=section.held_mb << 20)
@@ -55,7 +57,9 @@ def sampled_documents(section: DocumentData) -> Data | None:
     if total <= section.sample:
         return None
     if found.vocabulary is None:
-        found = dataclasses.replace(found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size)))
+        found = dataclasses.replace(
+            found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size))
+        )
     number, few = held_out_of(section, total)
     train, test = found.split(number, section.split_seed) if number else (found, None)
     if test is not None and not (seen := train.sizes.words > 0).all():
@@ -66,12 +70,16 @@ def sampled_documents(section: DocumentData) -> Data | None:
         held = np.sort(order(np.arange(section.sample)))
     sample = train.take(held)
     note = (
-        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} of them; the fit "
+        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} "
+        "of them; the fit "
         f"reads all by parts.{few}"
     )
     fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
     fields["notes"] = (*sample.notes, note)
-    return Data(SampledDocuments(**fields, whole=train), None if test is None else test.take(np.arange(number)))
+    return Data(
+        SampledDocuments(**fields, whole=train),
+        None if test is None else test.take(np.arange(number)),
+    )
 
 
 def _are_shards(section: DocumentData) -> bool:
@@ -94,16 +102,19 @@ def check_by_parts(config: Any, data: Data) -> None:
     wrong = {
         f"{listing.name} needs them all": listing.needs_rows,
         "page.by shows columns beside the text, which shards have none of": bool(config.page.by),
-        "algorithm.warm_starts remembers something of each": getattr(algorithm, "warm_starts", False),
-        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does not": (
-            algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None
+        "algorithm.warm_starts remembers something of each": getattr(
+            algorithm, "warm_starts", False
         ),
+        f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does "
+        "not": (algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None),
     }
     for why, is_so in wrong.items():
         if is_so:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
-                f"{config.data.path}: {total:,} {title}s are more than data.sample={config.data.sample:,}, and "
-                f"so they are read by parts; but {why}. To make a corpus of all of them on this machine's disk, set "
+                f"{config.data.path}: {total:,} {title}s are more than "
+                f"data.sample={config.data.sample:,}, and "
+                f"so they are read by parts; but {why}. To make a corpus of all of them on this "
+                "machine's disk, set "
                 f"data.sample={total}"
             )

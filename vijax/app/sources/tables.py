@@ -1,4 +1,5 @@
-"""Tables as data of a run: how models read them (rows, a target, sequences, groups), how they are loaded and kept."""
+"""Tables as data of a run: how models read them (rows, a target, sequences, groups), how they are
+loaded and kept."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from vijax.app.sources.sampled import Sampled, sampled
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
-from vijax.data.tables.columns import Columns, FileColumns, as_written, columns_without_blanks, row_names, said_missing
+from vijax.data.tables.columns import (
+    Columns,
+    FileColumns,
+    as_written,
+    columns_without_blanks,
+    row_names,
+    said_missing,
+)
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
 from vijax.data.tables.table import (
@@ -43,7 +51,7 @@ MOST_NAMED = 4
 """Columns that the page names."""
 
 
-# --- forms that models read ------------------------------------------------------------------------------------------
+# --- forms that models read -----------------------------------------------------------------------
 def values(table: Table, settings: Any = None) -> np.ndarray:
     """x alone, (N, D), in the working precision."""
     return np.asarray(table.x, jnp.result_type(float))
@@ -52,7 +60,11 @@ def values(table: Table, settings: Any = None) -> np.ndarray:
 def design(table: Table, settings: Any) -> np.ndarray:
     """x, and a last column of ones where `settings.intercept` asks for one."""
     x = values(table)
-    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) if getattr(settings, "intercept", False) else x
+    return (
+        np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
+        if getattr(settings, "intercept", False)
+        else x
+    )
 
 
 def target(table: Table, settings: Any = None) -> np.ndarray:
@@ -81,11 +93,16 @@ def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np
 
 def by_sequence(table: Table, rows: np.ndarray) -> np.ndarray:
     """Sums over the rows of each sequence, in the order of `padded_sequences`."""
-    return rows.sum()[None] if table.groups is None else np.bincount(table.groups, rows, table.num_groups)
+    return (
+        rows.sum()[None]
+        if table.groups is None
+        else np.bincount(table.groups, rows, table.num_groups)
+    )
 
 
 def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups, all rows are one."""
+    """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups,
+    all rows are one."""
     from vijax.models import group_rows
 
     labels = np.zeros(table.num_rows, int) if table.groups is None else table.groups
@@ -94,11 +111,15 @@ def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.nda
     return group_rows(x, y, labels, size)
 
 
-# --- the source ------------------------------------------------------------------------------------------------------
+# --- the source -----------------------------------------------------------------------------------
 def load_table(config: Any) -> Data:
-    """The table in two parts, its columns standardised by those of the training part if asked for."""
+    """The table in two parts, its columns standardised by those of the training part if asked
+    for."""
     given: TableData = config.data
-    if is_parquet(given.path) and (by_parts := sampled(config, choice_of(config, None))) is not None:
+    if (
+        is_parquet(given.path)
+        and (by_parts := sampled(config, choice_of(config, None))) is not None
+    ):
         return by_parts
     table = _read(config)
     manner = manner_of(given)
@@ -123,30 +144,42 @@ def are_wide(deviations: np.ndarray) -> bool:
 
 
 def _load_noted(config: Any) -> Data:
-    """The table in two parts, with notes on the scales of columns and on columns that are constant."""
+    """The table in two parts, with notes on the scales of columns and on columns that are
+    constant."""
     data = load_table(config)
     x, names = data.train.x, data.train.columns
     deviations = np.array([_deviation(column[np.isfinite(column)]) for column in x.T])
-    notes = [*_notes_of_rows(config, data), *_notes_of_constants(data, deviations), *_notes_of_classes(data)]
-    numbered = bool(np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1)))))  # counts, shares
+    notes = [
+        *_notes_of_rows(config, data),
+        *_notes_of_constants(data, deviations),
+        *_notes_of_classes(data),
+    ]
+    numbered = bool(
+        np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1))))
+    )  # counts, shares
     if config.data.standardise:
         notes.append(SCALED[config.data.standardise])
     elif not numbered and are_wide(deviations):
         least = np.where(deviations > 0, deviations, np.inf).argmin()
         notes.append(
-            f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} is "
-            f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors and starts are of one "
+            "The scales of columns are far apart (the deviation of "
+            f"{names[deviations.argmax()]!r} is "
+            f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors "
+            "and starts are of one "
             "scale for all of them: --set data.standardise=true gives all columns the same."
         )
     return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, *notes)))
 
 
 SCALED = {
-    True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and priors are of that scale; "
+    True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and "
+    "priors are of that scale; "
     "results are in the units of the data.",
-    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the fit "
+    "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the "
+    "fit "
     "(data.standardise), and priors are of that scale; results are in the units of the data.",
-    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of that place; results are "
+    "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of "
+    "that place; results are "
     "in the units of the data.",
 }
 
@@ -167,22 +200,35 @@ def _deviation(values: np.ndarray) -> float:
 
 def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
     """A note on columns whose values are all equal."""
-    constant = [name for name, deviation in zip(data.names, deviations, strict=True) if deviation == 0]
+    constant = [
+        name for name, deviation in zip(data.names, deviations, strict=True) if deviation == 0
+    ]
     if not constant or data.train.num_rows < 2 or len(constant) == len(data.names):
         return []
-    which = "column does not vary and tells" if len(constant) == 1 else "columns do not vary and tell"
-    return [f"{len(constant)} {which} rows apart by nothing, {listed(constant)}: leave out by data.columns."]
+    which = (
+        "column does not vary and tells" if len(constant) == 1 else "columns do not vary and tell"
+    )
+    return [
+        f"{len(constant)} {which} rows apart by nothing, {listed(constant)}: leave out by "
+        "data.columns."
+    ]
 
 
 def _notes_of_rows(config: Any, data: Data) -> list[str]:
     """Notes on models of sequences: that all rows are one, that missing cells stay."""
     listing, notes = config.listing, []
     if listing.in_time and data.train.groups is None:
-        notes.append("All rows are one sequence; data.group names the column of sequences where there are several.")
+        notes.append(
+            "All rows are one sequence; data.group names the column of sequences where there are "
+            "several."
+        )
     if listing.in_time and config.data.missing == "drop":
         cells = sum(int(np.isnan(part.x).sum()) for part in data.parts)
         if cells and listing.missing:
-            notes.append(f"{cells:,} missing cells stay, for {listing.name} has a law for them (data.missing).")
+            notes.append(
+                f"{cells:,} missing cells stay, for {listing.name} has a law for them "
+                "(data.missing)."
+            )
     return notes
 
 
@@ -194,7 +240,8 @@ def manner_of(given: TableData) -> Manner | None:
 
 
 def choice_of(config: Any, like: Table | None) -> Choice:
-    """The columns that a run reads; with `like`, the table of its training rows, as was decided on these."""
+    """The columns that a run reads; with `like`, the table of its training rows, as was decided on
+    these."""
     given, listing = config.data, config.listing
     drop = given.missing == "drop"
     order: Any = given.order
@@ -231,7 +278,8 @@ def _read(config: Any) -> Table:
 
 
 def _dialect(given: TableData, like: Table | None) -> Dialect:
-    """The way in which a file is written: of new rows, with the decimal sign that the training rows had."""
+    """The way in which a file is written: of new rows, with the decimal sign that the training rows
+    had."""
     before: Any = None if like is None else like.decimal
     return dialect_of(given)._replace(decimal_before=before)
 
@@ -252,7 +300,8 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
 
 
 def _choice_of_new(config: Any, like: Table) -> Choice:
-    """The columns that a run reads, as was decided on its training rows. A new step that lacks a cell was not seen."""
+    """The columns that a run reads, as was decided on its training rows. A new step that lacks a
+    cell was not seen."""
     choice = choice_of(config, like)
     if config.listing.unseen:
         choice = choice._replace(missing=True, unseen=True)
@@ -302,20 +351,28 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(first)}{', ...' if more else ''}"
     if facts["target"]:
         classes = facts["classes"]
-        tiles["Target"] = f"{facts['target']} | {f'{classes[1]} against {classes[0]}' if classes else ''}"
+        tiles["Target"] = (
+            f"{facts['target']} | {f'{classes[1]} against {classes[0]}' if classes else ''}"
+        )
     if facts.get("order"):
         modelled = [name for name in facts["order"] if name in facts["columns"]]
-        tiles["Order of rows"] = f"{', '.join(facts['order'])} | {'modelled too' if modelled else 'not modelled'}"
+        tiles["Order of rows"] = (
+            f"{', '.join(facts['order'])} | {'modelled too' if modelled else 'not modelled'}"
+        )
     if facts.get("dropped"):
         tiles["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
     if facts["missing"]:
-        tiles["Missing entries"] = f"{facts['missing']:,} | {held_out + ' among them' if entries else ''}"
+        tiles["Missing entries"] = (
+            f"{facts['missing']:,} | {held_out + ' among them' if entries else ''}"
+        )
     return tiles
 
 
 def _digest(data: Data) -> Iterator[Any]:
     for table in data.parts:
-        yield "\n".join([*table.columns, str(table.target), str(table.group), *table.group_names]).encode()
+        yield "\n".join(
+            [*table.columns, str(table.target), str(table.group), *table.group_names]
+        ).encode()
         for array in (table.x, table.y, table.groups):
             if array is not None:
                 yield np.ascontiguousarray(array, np.float64).data
@@ -326,7 +383,8 @@ def _digest(data: Data) -> Iterator[Any]:
 
 
 def units_of(table: Table) -> Iterator[Any]:
-    """The bytes of the places and scales that were taken out of the columns of a table, and of its times."""
+    """The bytes of the places and scales that were taken out of the columns of a table, and of its
+    times."""
     for array in table.scaling or ():
         yield np.ascontiguousarray(array, np.float64).data
     if table.timed is not None and table.timed.times is not None:
@@ -349,42 +407,63 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     given, listing = config.data, config.listing
     origin = entries["model.name"].origin
     if listing.target and given.target is None:
-        raise ConfigError(f'{origin}: {listing.name} predicts a column: name it, as in data.target = "y"')
+        raise ConfigError(
+            f'{origin}: {listing.name} predicts a column: name it, as in data.target = "y"'
+        )
     if given.target is not None and not listing.target:
         origin = entries["data.target"].origin
-        raise ConfigError(f"{origin}: data.target: {listing.name} predicts no column; list the others: data.columns")
+        raise ConfigError(
+            f"{origin}: data.target: {listing.name} predicts no column; list the others: "
+            "data.columns"
+        )
     if given.group is not None and not listing.wants_group:
         origin = entries["data.group"].origin
-        raise ConfigError(f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them")
-    _check_in_time(config, entries)
-    if listing.wants_group and given.group is None and given.hold_out == "rows" and given.held_out > 0:
         raise ConfigError(
-            f"{origin}: data.group: {listing.name} holds out whole groups, and without a column of groups all rows are "
+            f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them"
+        )
+    _check_in_time(config, entries)
+    if (
+        listing.wants_group
+        and given.group is None
+        and given.hold_out == "rows"
+        and given.held_out > 0
+    ):
+        raise ConfigError(
+            f"{origin}: data.group: {listing.name} holds out whole groups, and without a column "
+            "of groups all rows are "
             'one; name it, as in data.group = "id", or hold none out: data.held_out=0'
         )
     if given.hold_out == "entries" and not listing.missing:
         origin = entries["data.hold_out"].origin
         raise ConfigError(
-            f'{origin}: data.hold_out: "entries" is for models of missing entries, which {listing.name} is not'
+            f'{origin}: data.hold_out: "entries" is for models of missing entries, which '
+            f"{listing.name} is not"
         )
 
 
 def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` where rows that are no steps in time are to be ordered, or steps would be left out."""
+    """Raises a `ConfigError` where rows that are no steps in time are to be ordered, or steps would
+    be left out."""
     given, listing = config.data, config.listing
     if given.order is not None and not listing.in_time:
-        raise ConfigError(f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in time")
+        raise ConfigError(
+            f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in "
+            "time"
+        )
     if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
         origin = entries["data.missing"].origin
         raise ConfigError(
-            f"{origin}: data.missing: to leave a row out would join the steps before and after it; fit a model that "
-            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or state_space"
+            f"{origin}: data.missing: to leave a row out would join the steps before and after "
+            "it; fit a model that "
+            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or "
+            "state_space"
         )
 
 
-# --- what a run keeps of its table -----------------------------------------------------------------------------------
+# --- what a run keeps of its table ----------------------------------------------------------------
 def _keep(folder: Path, data: Data) -> None:
-    """Writes columns.json: names, classes and scales, the number of rows and of rows in each group; no value."""
+    """Writes columns.json: names, classes and scales, the number of rows and of rows in each group;
+    no value."""
     table: Table = data.train
     sizes = None if table.groups is None else np.bincount(table.groups).tolist()
     scaling = None if table.scaling is None else [part.tolist() for part in table.scaling]
@@ -404,8 +483,8 @@ def _keep(folder: Path, data: Data) -> None:
 
 
 def _kept(folder: Path) -> Data | None:
-    """A table of zeros with as many rows as the run's, for its model and the shapes of its state. None for a run of an
-    earlier version, which has kept nothing."""
+    """A table of zeros with as many rows as the run's, for its model and the shapes of its state.
+    None for a run of an earlier version, which has kept nothing."""
     path = folder / COLUMNS
     if not path.is_file():
         return None
@@ -417,16 +496,30 @@ def _kept(folder: Path) -> Data | None:
 
 
 def _stand_in(outline: dict[str, Any]) -> Table:
-    columns, rows, sizes = tuple(map(str, outline["columns"])), int(outline["rows"]), outline["group_sizes"]
+    columns, rows, sizes = (
+        tuple(map(str, outline["columns"])),
+        int(outline["rows"]),
+        outline["group_sizes"],
+    )
     groups = None if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
-    scaling = None if outline["scaling"] is None else Scaling(*(np.array(x, float) for x in outline["scaling"]))
+    scaling = (
+        None
+        if outline["scaling"] is None
+        else Scaling(*(np.array(x, float) for x in outline["scaling"]))
+    )
     shapes = [] if scaling is None else [len(scaling.mean), len(scaling.deviation)]
-    if rows < 1 or (groups is not None and len(groups) != rows) or any(n != len(columns) for n in shapes):
+    if (
+        rows < 1
+        or (groups is not None and len(groups) != rows)
+        or any(n != len(columns) for n in shapes)
+    ):
         raise ValueError("sizes that do not go together")
     first, second = outline["classes"] or (None, None)
     order = outline.get("order")
     timed = (
-        None if order is None else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+        None
+        if order is None
+        else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
     )
     return Table(
         columns=columns,
@@ -444,7 +537,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
     )
 
 
-# --- new rows --------------------------------------------------------------------------------------------------------
+# --- new rows -------------------------------------------------------------------------------------
 class AllBut(Container):
     """The names that are not in a given set."""
 
@@ -456,7 +549,8 @@ class AllBut(Container):
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if there is one."""
+    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if
+    there is one."""
     check_no_column(column)
     if source is None and isinstance(data.train, Sampled):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
@@ -485,7 +579,8 @@ def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
         return []
     rows = int(is_new[table.groups].sum())
     return [
-        f"{rows:,} rows are of {len(names):,} groups that training has not seen, {listed(names, 5)}: they are "
+        f"{rows:,} rows are of {len(names):,} groups that training has not seen, "
+        f"{listed(names, 5)}: they are "
         "predicted by the population."
     ]
 
@@ -498,9 +593,11 @@ def _is_matrix(source: Any) -> bool:
 AS_IN_TRAINING = " So the run reads all its files (data.missing_words)."
 
 
-def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tuple[Columns, np.ndarray | None]:
-    """The rows that lack no cell which the model needs, of the run's columns, the group and the time, and their places;
-    None where these are all."""
+def _usable_rows(
+    found: Columns, choice: Choice, where: str, notes: Notes
+) -> tuple[Columns, np.ndarray | None]:
+    """The rows that lack no cell which the model needs, of the run's columns, the group and the
+    time, and their places; None where these are all."""
     whole = are_placed(found, choice)
     if not choice.missing and not choice.in_time:
         whole &= are_whole(found, choice, where)
@@ -509,7 +606,8 @@ def _usable_rows(found: Columns, choice: Choice, where: str, notes: Notes) -> tu
     places = np.flatnonzero(whole)
     first = row_names(found).name(int(np.argmin(whole)))
     notes.add(
-        f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, the first in {first}: "
+        f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, "
+        f"the first in {first}: "
         "their results are empty."
     )
     for name in choice.labels:
@@ -523,7 +621,8 @@ def _where(config: Any, source: Any) -> str:
 
 
 def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: Notes) -> Columns:
-    """Every column; columns that are carried through stay as they are written, but for numbers that order rows."""
+    """Every column; columns that are carried through stay as they are written, but for numbers that
+    order rows."""
     numbers = list(like.columns)
     if choice.target is not None and choice.kind != "binary":
         numbers.append(choice.target)
@@ -534,8 +633,12 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
     if source is not None and not isinstance(source, str | Path):
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
     given, own = config.data, source is None or str(source) == config.data.path
-    path, rows, digest = (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
-    found = read_columns(path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes)
+    path, rows, digest = (
+        (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
+    )
+    found = read_columns(
+        path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes
+    )
     for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
         if name is not None and name in found and isinstance(found, FileColumns):
             found.keep_names(name, frozenset(known))
@@ -575,6 +678,14 @@ TABLES = Source(
 
 
 def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
-    """The listing of a model of sequences, which are the groups of a table; arguments as of `Listing`."""
-    of_sequences: dict[str, Any] = {"unit": "sequence", "per": "sequence", "wants_group": True, "in_time": True}
-    return Listing(settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more)
+    """The listing of a model of sequences, which are the groups of a table; arguments as of
+    `Listing`."""
+    of_sequences: dict[str, Any] = {
+        "unit": "sequence",
+        "per": "sequence",
+        "wants_group": True,
+        "in_time": True,
+    }
+    return Listing(
+        settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more
+    )

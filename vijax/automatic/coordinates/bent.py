@@ -1,13 +1,12 @@
 """Bends the coordinates of a normal along which the posterior is skewed, and fits the normal again.
 
-With r = log p - log q, small, the posterior is about q (1 + r), and its third cumulant in the standardised coordinate
-z_i of q is by Stein's identity
+With r = log p - log q, small, the posterior is about q (1 + r), and its third cumulant in the
+standardised coordinate z_i of q is by Stein's identity
 
     E_q[He_3(z_i) r] = E_q[He_2(z_i) d r / d z_i],    d / d z_i being along  Sigma e_i / sd_i,
 
-which has little noise, because the slopes of r are small. It is what a normal misses: about k^2 / 12 nats for each
-coordinate. A noise of that skewness (`vijax.models.energies.bend`) has it.
-"""
+which has little noise, because the slopes of r are small. It is what a normal misses: about k^2 /
+12 nats for each coordinate. A noise of that skewness (`vijax.models.energies.bend`) has it."""
 
 from __future__ import annotations
 
@@ -26,12 +25,16 @@ from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 
 ROUNDS = 2  # times that coordinates are bent
-FEWEST_DRAWS, A_VARIABLE = 256, 4  # draws by which skewness is known; or so many for each variable, if that is more
+FEWEST_DRAWS, A_VARIABLE = (
+    256,
+    4,
+)  # draws by which skewness is known; or so many for each variable, if that is more
 SURE = 3.0  # standard errors from which on a skewness counts
 MUCH = 0.03  # nats that skewness must make to be worth a first bend: with less a normal is close
 WORTH = 0.01  # nats that it must make to be worth another one, and that any must gain
 JUDGED = 512  # draws on which two bounds are compared
-STEP = 0.1  # standard deviations at a mode by which coordinates are moved, to see how much wider they are
+# standard deviations at a mode by which coordinates are moved, to see how much wider they are
+STEP = 0.1
 
 
 class Bent(NamedTuple):
@@ -41,9 +44,11 @@ class Bent(NamedTuple):
     target: Target  # in these coordinates
 
 
-def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Gaussian, float], bool]) -> Bent | None:
-    """Returns the normal of bent coordinates, if its bound is higher; None where nothing is gained, or the run was
-    stopped. `misfits` is asked as by `trust_region.fit`."""
+def bent(
+    run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Gaussian, float], bool]
+) -> Bent | None:
+    """Returns the normal of bent coordinates, if its bound is higher; None where nothing is gained,
+    or the run was stopped. `misfits` is asked as by `trust_region.fit`."""
     best = None
     target = run.target
     for turn in range(ROUNDS):
@@ -58,7 +63,9 @@ def bent(run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Ga
         bend = _more(target.bend, q, skewness)
         there = target.within(target.reference, bend)
         begin = Gaussian(q.mean, q.scale, q.elbo)
-        then = fit_normal(within._replace(target=there), Sitting.begin(begin), seed, max_draws, misfits=misfits)
+        then = fit_normal(
+            within._replace(target=there), Sitting.begin(begin), seed, max_draws, misfits=misfits
+        )
         run.target.num_gradients = there.num_gradients
         if then.ended is Ended.INTERRUPTED:
             return None
@@ -106,7 +113,9 @@ def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
     beside = now.coordinates(before.free(x + STEP * np.stack([mode.sds for mode in modes])))
     values = now.values(at)
     moved = [
-        one._replace(mode=one.mode._replace(x=place, value=float(value), sds=np.abs(other - place) / STEP))
+        one._replace(
+            mode=one.mode._replace(x=place, value=float(value), sds=np.abs(other - place) / STEP)
+        )
         for one, place, value, other in zip(searched.found, at, values, beside, strict=True)
     ]
     return searched._replace(found=moved)

@@ -1,18 +1,21 @@
-"""Learns coordinates of a hierarchy (`vijax.models.energies.coordinates`): what the data say of each of its variables.
+"""Learns coordinates of a hierarchy (`vijax.models.energies.coordinates`): what the data say of
+each of its variables.
 
-Independent normals are fitted roughly, in coordinates that know nothing of the data at first. At draws of them, the
-log density as a function of the coordinate x of a variable, less its own law,
+Independent normals are fitted roughly, in coordinates that know nothing of the data at first. At
+draws of them, the log density as a function of the coordinate x of a variable, less its own law,
 
     f(x) = log p(x, others) - log N(x; m, s^2),
 
-is a log likelihood: that of the data given x, from which variables that depend on x are left out, because they are in
-coordinates of their own. Its normal is by the means of slope and curvature over draws,
+is a log likelihood: that of the data given x, from which variables that depend on x are left out,
+because they are in coordinates of their own. Its normal is by the means of slope and curvature over
+draws,
 
     J = E[-f''],    h = E[f'] + J E[x],
 
-which is exact where the data are normal. The curvatures are those of Hessian-vector products with random signs
-(Bekas, Kokiopoulou and Saad 2007), exact where entries do not depend on each other given the others. A few such turns
-find the coordinates: in the next ones the fit begins near its end.
+which is exact where the data are normal. The curvatures are those of Hessian-vector products with
+random signs (Bekas, Kokiopoulou and Saad 2007), exact where entries do not depend on each other
+given the others. A few such turns find the coordinates: in the next ones the fit begins near its
+end.
 
 At last it is learnt how h and J move with other variables (`trends`).
 """
@@ -52,9 +55,8 @@ def learnt(
 ) -> Reference:
     """Returns the coordinates in which a density is nearest to independent normals, roughly.
 
-    The gradients that it takes are counted by the target. No turn begins, no step is taken, and no trends are learnt,
-    beyond their limit.
-    """
+    The gradients that it takes are counted by the target. No turn begins, no step is taken, and no
+    trends are learnt, beyond their limit."""
     dim = target.dim
     reference = Reference.without_data(dim)
     start = Mode(np.zeros(dim), 0.0, np.full(dim, MIDDLE))
@@ -88,15 +90,22 @@ def _start_in(placed: Target, draws: Float[np.ndarray, "draws D"]) -> Mode:
 
 
 def _seen_by(
-    target: Target, hierarchy: Hierarchy, reference: Reference, draws: Float[np.ndarray, "draws D"], seed: list[int]
+    target: Target,
+    hierarchy: Hierarchy,
+    reference: Reference,
+    draws: Float[np.ndarray, "draws D"],
+    seed: list[int],
 ) -> tuple[Reference, Float[np.ndarray, "draws D"]]:
-    """Returns the normals that stand for the data at draws, level by level from the last on: the variables that depend
-    on a variable are then in their new coordinates. Returns f' at the draws, too; NaN where it is not known."""
+    """Returns the normals that stand for the data at draws, level by level from the last on: the
+    variables that depend on a variable are then in their new coordinates. Returns f' at the draws,
+    too; NaN where it is not known."""
     all_slopes = np.full(draws.shape, np.nan)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=draws.shape)
     for level in reversed(hierarchy.levels):
         mask = hierarchy.mask_of(level)
-        mixed = target.within(reference._replace(information=np.where(mask, np.inf, reference.information)))
+        mixed = target.within(
+            reference._replace(information=np.where(mask, np.inf, reference.information))
+        )
         slopes, pushed = mixed.less_laws(mixed.coordinates(draws), np.where(mask, signs, 0.0))
         target.num_gradients = mixed.num_gradients
         all_slopes[:, mask] = slopes[:, mask]
@@ -107,6 +116,8 @@ def _seen_by(
         linear = slopes[is_finite].mean(0) + information * draws[is_finite].mean(0)
         reference = reference._replace(
             linear=np.where(mask, linear, reference.linear).astype(reference.linear.dtype),
-            information=np.where(mask, information, reference.information).astype(reference.information.dtype),
+            information=np.where(mask, information, reference.information).astype(
+                reference.information.dtype
+            ),
         )
     return reference, all_slopes

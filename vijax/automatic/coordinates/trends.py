@@ -1,9 +1,9 @@
 """Learns how what the data say of a variable moves with the variables without a law (`Trends`).
 
-These are moved, over draws of the fit before, while all others stay where they are: slope and curvature there say how
-log J and h / J change with them, by least squares, which leave nothing over where the data are normal with an unknown
-noise, or have a regression beside their groups. And the coordinates themselves are moved to either side: by the change
-of J they are bent, as counts are.
+These are moved, over draws of the fit before, while all others stay where they are: slope and
+curvature there say how log J and h / J change with them, by least squares, which leave nothing over
+where the data are normal with an unknown noise, or have a regression beside their groups. And the
+coordinates themselves are moved to either side: by the change of J they are bent, as counts are.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
 from vijax.verdict.target import GRADIENTS_OF_CURVATURE, Target
 
-MOST_OTHERS = 40  # coordinates without a law by which what the data say may move; beyond them the smallest variables
-APART = 0.01  # relative difference of curvatures with other signs, up to which entries do not depend on each other
+# coordinates without a law by which what the data say may move; beyond them the smallest variables
+MOST_OTHERS = 40
+# relative difference of curvatures with other signs, up to which entries do not depend on each
+# other
+APART = 0.01
 BESIDE = 16  # draws of the others at which coordinates are moved to either side
 SMALL = 1e-3  # a combination of others that moves less than this is none
 
@@ -43,10 +46,13 @@ class _Seen(NamedTuple):
 
     def of(self, rows: np.ndarray) -> _Seen:
         """The information on some coordinates."""
-        return _Seen(self.place[rows], self.slopes[:, rows], self.curvatures[:, :, rows], self.skew[rows])
+        return _Seen(
+            self.place[rows], self.slopes[:, rows], self.curvatures[:, :, rows], self.skew[rows]
+        )
 
     def is_alone(self) -> np.ndarray:
-        """Tells for which coordinates J is known, because it does not depend on the signs, and is positive."""
+        """Tells for which coordinates J is known, because it does not depend on the signs, and is
+        positive."""
         apart = np.abs(self.curvatures[0] - self.curvatures[1]).max(0)
         return (apart <= APART * np.abs(self.information).min(0)) & (self.information > 0).all(0)
 
@@ -89,8 +95,8 @@ def with_trends(
     slopes: Float[np.ndarray, "draws D"],
     seed: int,
 ) -> Reference:
-    """Returns the same coordinates, in which what the data say moves with the variables without a law. `slopes` are f'
-    at the draws."""
+    """Returns the same coordinates, in which what the data say moves with the variables without a
+    law. `slopes` are f' at the draws."""
     others = _that_move(hierarchy)
     if not len(others):
         return reference
@@ -111,7 +117,9 @@ def with_trends(
                 own = rows[(mask & moves)[rows]]
                 made = trends_of(seen.of(own), information[own], moved) if len(own) else None
                 if made is not None:
-                    fitting = _in_the_mean(made, information[own], slopes[:, own], draws[:, own], moved)
+                    fitting = _in_the_mean(
+                        made, information[own], slopes[:, own], draws[:, own], moved
+                    )
                     parts = parts.with_those_of(own, fitting)
     return _as_reference(parts, reference, others, center, sds)
 
@@ -123,29 +131,37 @@ def _in_the_mean(
     x: Float[np.ndarray, "draws n"],
     moved: Float[np.ndarray, "draws others"],
 ) -> _Parts:
-    """Returns parts, scaled and shifted such that in the mean over draws J is what was learnt, and f' = h - J x: this
-    counts where the data are not normal."""
+    """Returns parts, scaled and shifted such that in the mean over draws J is what was learnt, and
+    f' = h - J x: this counts where the data are not normal."""
     ratio = information / parts.given(moved)[1].mean(0)
     parts = parts._replace(**{name: ratio * getattr(parts, name) for name in _Parts._fields[:4]})
     h, j = parts.given(moved)
     return parts._replace(linear=parts.linear + (slopes + j * x - h).mean(0))
 
 
-def _own_trends(seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]) -> _Parts:
-    """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t), and h is a constant
-    and B exp(growth t) times an affine function."""
+def _own_trends(
+    seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]
+) -> _Parts:
+    """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t),
+    and h is a constant and B exp(growth t) times an affine function."""
     information = seen.information
     fixed, growth, constant = _floor_and_growth(information, moved)
     # Least squares for h of each coordinate, in units of the posterior's standard deviations.
     affine = np.concatenate([np.ones_like(moved[:, :1]), moved], 1)
     moving = (information - fixed).T[:, :, None] * affine
-    constants = np.broadcast_to((fixed > 0)[:, None, None], moving[:, :, :1].shape)  # no part of h without one of J
+    constants = np.broadcast_to(
+        (fixed > 0)[:, None, None], moving[:, :, :1].shape
+    )  # no part of h without one of J
     design = np.concatenate([constants, moving], 2) / np.sqrt(information).T[:, :, None]
     target = (seen.linear / np.sqrt(information)).T
-    fitted = np.stack([np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)])
+    fitted = np.stack(
+        [np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)]
+    )
     moving_information = np.exp(constant)
     moving_linear = moving_information * fitted[:, 1]
-    return _Parts(fitted[:, 0], fixed, moving_linear, moving_information, growth, fitted[:, 2:], seen.skew)
+    return _Parts(
+        fitted[:, 0], fixed, moving_linear, moving_information, growth, fitted[:, 2:], seen.skew
+    )
 
 
 FLOORS = 1 - np.geomspace(1, 1e-3, 40)
@@ -155,8 +171,8 @@ FLOORS = 1 - np.geomspace(1, 1e-3, 40)
 def _floor_and_growth(
     information: Float[np.ndarray, "draws n"], moved: Float[np.ndarray, "draws others"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns A, growth and log B of J = A + B exp(growth t) for each coordinate: A is none of it unless that halves
-    what is left over."""
+    """Returns A, growth and log B of J = A + B exp(growth t) for each coordinate: A is none of it
+    unless that halves what is left over."""
     design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
     least = information.min(0)
     tried = []
@@ -174,8 +190,8 @@ def _floor_and_growth(
 def _shared_trends(
     seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]
 ) -> _Parts | None:
-    """Returns parts of coordinates that depend on each other: they share one growth of J, beside the J that was learnt,
-    and h / J stays. None where their curvatures have no sign in common."""
+    """Returns parts of coordinates that depend on each other: they share one growth of J, beside
+    the J that was learnt, and h / J stays. None where their curvatures have no sign in common."""
     shared = (seen.information / learnt).mean(1)
     if not (shared > 0).all():
         return None
@@ -183,13 +199,19 @@ def _shared_trends(
     growth = np.linalg.lstsq(design, np.log(shared), rcond=None)[0][1:]
     none = np.zeros_like(learnt)
     each = len(learnt), len(growth)
-    return _Parts(none, none, seen.linear.mean(0), learnt, np.broadcast_to(growth, each), np.zeros(each), none)
+    return _Parts(
+        none, none, seen.linear.mean(0), learnt, np.broadcast_to(growth, each), np.zeros(each), none
+    )
 
 
 def _that_move(hierarchy: Hierarchy) -> np.ndarray:
     """Returns coordinates of variables without a law, the smallest variables first."""
     with_law = {name for level in hierarchy.levels for name in level}
-    rows = [np.arange(part.start, part.stop) for name, (_, part) in hierarchy.places.items() if name not in with_law]
+    rows = [
+        np.arange(part.start, part.stop)
+        for name, (_, part) in hierarchy.places.items()
+        if name not in with_law
+    ]
     chosen: list[int] = []
     for some in sorted(rows, key=len):
         if len(chosen) + len(some) <= MOST_OTHERS:
@@ -206,10 +228,12 @@ def _moved_others(
     level: tuple[str, ...],
     seed: int,
 ) -> _Seen | None:
-    """Returns what the data say of a level while the others are as in draws; the variables that depend on the level are
-    at the middle of their law given it and the data."""
+    """Returns what the data say of a level while the others are as in draws; the variables that
+    depend on the level are at the middle of their law given it and the data."""
     mask = hierarchy.mask_of(level)
-    mixed = target.within(reference._replace(information=np.where(mask, np.inf, reference.information)))
+    mixed = target.within(
+        reference._replace(information=np.where(mask, np.inf, reference.information))
+    )
     place = draws.mean(0)
     points = np.broadcast_to(place, draws.shape).copy()
     points[:, others] = draws[:, others]
@@ -250,5 +274,7 @@ def _as_reference(
     own.growth[:, :count] = parts.growth @ directions.T
     own.shift[:, :count] = parts.shift @ directions.T
     dtype = reference.linear.dtype
-    linear, information, skew = (part.astype(dtype) for part in (parts.linear, parts.information, parts.skew))
+    linear, information, skew = (
+        part.astype(dtype) for part in (parts.linear, parts.information, parts.skew)
+    )
     return Reference(linear, information, skew, own)

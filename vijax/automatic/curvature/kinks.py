@@ -1,4 +1,5 @@
-"""Kinks of a density, such as those of a Laplace prior, where slopes jump: Hessians leave out what they add.
+"""Kinks of a density, such as those of a Laplace prior, where slopes jump: Hessians leave out what
+they add.
 
 On a line the slope changes by the integral of the Hessian, where the density is smooth:
 
@@ -17,19 +18,22 @@ from vijax.verdict.target import Target
 LINES, NODES = 4, 24
 """Lines through q that are looked at, each by a draw; and nodes of the integral along each."""
 SHARE, LEAST = 0.1, 0.05
-"""A variable has kinks where this share of what its slope changes by is missing; changes below `LEAST`, in units of its
-standard deviation, are left alone."""
+"""A variable has kinks where this share of what its slope changes by is missing; changes below
+`LEAST`, in units of its standard deviation, are left alone."""
 
 
 def has_kinks(target: Target, q: Gaussian, seed: list[int]) -> bool:
-    """Says whether the slope of some variable changes by more than Hessians say, on lines through q."""
+    """Says whether the slope of some variable changes by more than Hessians say, on lines through
+    q."""
     noise = noise_of(2 * LINES, target.dim, seed)[:LINES]
     away = q.at(noise) - q.mean
     before, after = target.slopes(q.mean - away)[1], target.slopes(q.mean + away)[1]
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     at = q.mean + nodes[:, None, None] * away
     shape = at.shape
-    products = target.products(at.reshape(-1, shape[-1]), np.broadcast_to(away, shape).reshape(-1, shape[-1]))
+    products = target.products(
+        at.reshape(-1, shape[-1]), np.broadcast_to(away, shape).reshape(-1, shape[-1])
+    )
     integral = np.einsum("n,nld->ld", weights, products.reshape(shape))
     changes, missing = (after - before) * q.sds, (after - before - integral) * q.sds
     lost = np.abs(missing).mean(0)

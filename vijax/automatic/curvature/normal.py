@@ -8,9 +8,9 @@ Steps are natural-gradient ones (Khan and Lin 2017), of size rho,
 
     precision <- (1 - rho) precision + rho E_q[-Hessian],     mean <- mean + rho precision^-1 E_q[slope],
 
-each on fresh draws, halved until the ELBO on its own draws does not fall; then their running mean. A Hessian costs as
-many products with vectors as its pattern has colours (`vijax.automatic.curvature.pattern`).
-"""
+each on fresh draws, halved until the ELBO on its own draws does not fall; then their running mean.
+A Hessian costs as many products with vectors as its pattern has colours
+(`vijax.automatic.curvature.pattern`)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ MOST_NATS = 0.5
 SLACK = 0.05
 """The ELBO on its own draws may fall by this share of the nats of a step."""
 SLOWER = 0.5
-"""Where a step is longer than this share of the one before it, the noise of draws is what moves q."""
+"""Where a step is longer than this share of the one before it, the noise of draws is what moves
+q."""
 OUT, FLAT = (-1e6, -1e4, 1e4, 1e6), 1.0
-"""Points along a direction at which a density that loses fewer nats is improper, in units of the first normal."""
+"""Points along a direction at which a density that loses fewer nats is improper, in units of the
+first normal."""
 FEWEST_AVERAGED = 3
 """Steps that are averaged, at least."""
 SHARE = 0.5
@@ -77,9 +79,9 @@ class Moved(NamedTuple):
 
 
 def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
-    """Returns the normal of full covariance that is nearest to the density, from independent normals on. None where
-    there are too many variables, or too few gradients for it, or the density has kinks, of which Hessians know
-    nothing."""
+    """Returns the normal of full covariance that is nearest to the density, from independent
+    normals on. None where there are too many variables, or too few gradients for it, or the density
+    has kinks, of which Hessians know nothing."""
     target = run.target
     left = run.max_gradients - target.num_gradients
     run = run._replace(max_gradients=target.num_gradients + int(SHARE * left))
@@ -102,13 +104,16 @@ def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
     q = _averaged(run, look, reached, cost, seed)
     if has_kinks(target, q, [seed, 34]):
         return None
-    # At an optimum steps are whole: where the last was not, some direction has no curvature of its own.
+    # At an optimum steps are whole: where the last was not, some direction has no curvature of its
+    # own.
     return q if reached.size == 1 or q.ended is Ended.INTERRUPTED else q._replace(ended=Ended.SPENT)
 
 
-def is_flat(target: Target, q: Gaussian, precision: Float[np.ndarray, "D D"], sds: Float[np.ndarray, " D"]) -> bool:
-    """Says whether the density stays as it is, or grows, far out along the direction in which q is widest, in units of
-    these standard deviations."""
+def is_flat(
+    target: Target, q: Gaussian, precision: Float[np.ndarray, "D D"], sds: Float[np.ndarray, " D"]
+) -> bool:
+    """Says whether the density stays as it is, or grows, far out along the direction in which q is
+    widest, in units of these standard deviations."""
     _, widest = linalg.eigh(precision * sds * sds[:, None], subset_by_index=[0, 0])
     away = sds * widest[:, 0]
     middle, *far = target.values(np.stack([q.mean, *(q.mean + out * away for out in OUT)]))
@@ -121,7 +126,8 @@ def _fewest_gradients(dim: int) -> int:
 
 
 def _num_hessians(run: Run, pattern: Pattern) -> int | None:
-    """Hessians of a step that the gradients left suffice for, an even number; None where these are too few."""
+    """Hessians of a step that the gradients left suffice for, an even number; None where these are
+    too few."""
     left = run.max_gradients - run.target.num_gradients
     each = 2 * pattern.num_products
     if left < FEWEST_STEPS * (SLOPES + FEWEST_HESSIANS * each):
@@ -131,15 +137,21 @@ def _num_hessians(run: Run, pattern: Pattern) -> int | None:
 
 
 def evaluate(
-    target: Target, pattern: Pattern, num_hessians: int, q: Gaussian, noise: Float[np.ndarray, "draws D"]
+    target: Target,
+    pattern: Pattern,
+    num_hessians: int,
+    q: Gaussian,
+    noise: Float[np.ndarray, "draws D"],
 ) -> Evaluated | None:
-    """Evaluates a normal on draws, whose second half is minus the first; None where one has no density, or no
-    Hessian."""
+    """Evaluates a normal on draws, whose second half is minus the first; None where one has no
+    density, or no Hessian."""
     x = q.at(noise)
     values, slopes = target.slopes(x)
     pairs = len(noise) // 2
     chosen = [*range(num_hessians // 2), *range(pairs, pairs + num_hessians // 2)]
-    products = np.mean([target.curvatures(x[place], pattern.directions) for place in chosen], axis=0)
+    products = np.mean(
+        [target.curvatures(x[place], pattern.directions) for place in chosen], axis=0
+    )
     if not (np.isfinite(values).all() and np.isfinite(products).all()):
         return None
     curvature = -pattern.matrix(products)
@@ -150,7 +162,8 @@ def evaluate(
 
 
 def step(seen: Evaluated, precision: Float[np.ndarray, "D D"], size: float) -> Moved:
-    """Takes a natural-gradient step, made smaller until the new precision is positive and the step short enough."""
+    """Takes a natural-gradient step, made smaller until the new precision is positive and the step
+    short enough."""
     q, dim = seen.at, len(seen.slope)
     most = max(10.0, MOST_NATS * dim)
     while True:
@@ -181,10 +194,14 @@ def _divergence(
 
 
 def bound(
-    values: Float[np.ndarray, " draws"], q: Gaussian, x: Float[np.ndarray, "draws D"], curvature: sparse.csr_array
+    values: Float[np.ndarray, " draws"],
+    q: Gaussian,
+    x: Float[np.ndarray, "draws D"],
+    curvature: sparse.csr_array,
 ) -> float:
-    """Returns the ELBO on draws. What the curvature makes of second moments of the noise that are off is subtracted:
-    two normals on the same draws are compared with the same curvature, and its mean is zero."""
+    """Returns the ELBO on draws. What the curvature makes of second moments of the noise that are
+    off is subtracted: two normals on the same draws are compared with the same curvature, and its
+    mean is zero."""
     away = x - q.mean
     quadratic = float((away * (curvature @ away.T).T).sum() / len(x))
     expected = float((q.scale * (curvature @ q.scale)).sum())
@@ -210,7 +227,9 @@ def _climbed(
             trial = step(seen, before.precision, size)
             x = trial.q.at(noise)
             then = bound(target.values(x), trial.q, x, seen.curvature)
-            if then >= now - SLACK * trial.nats - 10 * target.epsilon * float(np.abs(seen.values).max()):
+            if then >= now - SLACK * trial.nats - 10 * target.epsilon * float(
+                np.abs(seen.values).max()
+            ):
                 break
             size = trial.size / 2
         else:
@@ -222,7 +241,8 @@ def _climbed(
 
 
 def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed: int) -> Gaussian:
-    """Takes steps of size 1 / t, each on fresh draws, until the noise of all draws moves no mean by much."""
+    """Takes steps of size 1 / t, each on fresh draws, until the noise of all draws moves no mean by
+    much."""
     q, precision = reached.q, reached.precision
     elbo, ended, error = q.elbo, Ended.SPENT, np.inf
     for turn in range(1, 100 * STEPS):

@@ -1,10 +1,11 @@
-"""Which pairs of variables a Hessian couples, and the few products with vectors from which all of it can be read.
+"""Which pairs of variables a Hessian couples, and the few products with vectors from which all of
+it can be read.
 
-The Hessian of most models is sparse: groups are coupled to globals and not to each other, steps of a chain to the steps
-beside them. Columns that share no row can be added up: one product with their sum has the entries of all of them
-(Curtis, Powell and Reid 1974). Columns of hubs, which are coupled to most others, get a product each, and by symmetry
-their rows are known from it too (Coleman and More 1984).
-"""
+The Hessian of most models is sparse: groups are coupled to globals and not to each other, steps of
+a chain to the steps beside them. Columns that share no row can be added up: one product with their
+sum has the entries of all of them (Curtis, Powell and Reid 1974). Columns of hubs, which are
+coupled to most others, get a product each, and by symmetry their rows are known from it too
+(Coleman and More 1984)."""
 
 from __future__ import annotations
 
@@ -24,11 +25,13 @@ MOST_TRIALS = 12
 WORTH = 0.5
 """The share of all columns above which products by groups of columns save too little."""
 ALIKE = 1e-3
-"""Relative difference of a product and of the matrix that was read, above which the pattern is not the whole one."""
+"""Relative difference of a product and of the matrix that was read, above which the pattern is not
+the whole one."""
 
 
 class Pattern(NamedTuple):
-    """The entries of a Hessian on and below its diagonal that may differ from zero, and where each is read."""
+    """The entries of a Hessian on and below its diagonal that may differ from zero, and where each
+    is read."""
 
     directions: Float[np.ndarray, "C D"]  # the vectors that the Hessian is multiplied by
     rows: Int[np.ndarray, " entries"]
@@ -60,8 +63,8 @@ class Pattern(NamedTuple):
 
 
 def pattern_of(target: Target, q: Gaussian, seed: list[int]) -> Pattern:
-    """Returns the pattern of the Hessians where q is. It is dense where colouring saves little, and where the entries
-    that are zero differ from place to place."""
+    """Returns the pattern of the Hessians where q is. It is dense where colouring saves little, and
+    where the entries that are zero differ from place to place."""
     dim = target.dim
     at = q.at(noise_of(2 * LOOKED, dim, seed))[: LOOKED + 1]
     is_coupled = np.eye(dim, dtype=bool)
@@ -79,7 +82,8 @@ def pattern_of(target: Target, q: Gaussian, seed: list[int]) -> Pattern:
 
 
 def coloured(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
-    """Returns the pattern of a symmetric matrix by few directions, dense if these would be more than half of all.
+    """Returns the pattern of a symmetric matrix by few directions, dense if these would be more
+    than half of all.
 
     >>> chain = np.abs(np.subtract.outer(np.arange(9), np.arange(9))) < 2
     >>> coloured(chain).num_products
@@ -99,7 +103,9 @@ def coloured(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
             break
         hubs, rest = order[:num_hubs], np.sort(order[num_hubs:])
         inside = is_coupled[np.ix_(rest, rest)]
-        if num_hubs + inside.sum(0).max(initial=0) >= fewest:  # the columns of one row's entries need a product each
+        if (
+            num_hubs + inside.sum(0).max(initial=0) >= fewest
+        ):  # the columns of one row's entries need a product each
             continue
         colours = np.full(dim, -1)
         colours[hubs] = np.arange(num_hubs)
@@ -112,14 +118,16 @@ def coloured(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
     directions = np.zeros((int(fewest), dim))
     directions[colours, np.arange(dim)] = 1
     rows, columns = np.nonzero(np.tril(is_coupled))
-    # An entry in a hub's row is read from the hub's own product, for other columns of its colour may be coupled to it.
+    # An entry in a hub's row is read from the hub's own product, for other columns of its colour
+    # may be coupled to it.
     by_row = (colours[rows] < num_hubs) & (colours[columns] >= num_hubs)
     product = np.where(by_row, colours[rows], colours[columns])
     return Pattern(directions, rows, columns, product, np.where(by_row, columns, rows))
 
 
 def _trials(degrees: Int[np.ndarray, " D"]) -> list[int]:
-    """Numbers of hubs to try, the degrees in falling order: none, and so many that the next one is coupled to fewer."""
+    """Numbers of hubs to try, the degrees in falling order: none, and so many that the next one is
+    coupled to fewer."""
     falls = 1 + np.flatnonzero(np.diff(degrees) < 0)
     sizes = degrees[falls - 1] - degrees[falls]
     largest = falls[np.argsort(-sizes, kind="stable")[:MOST_TRIALS]]
@@ -127,7 +135,8 @@ def _trials(degrees: Int[np.ndarray, " D"]) -> list[int]:
 
 
 def _colours(coupled: sparse.csr_array) -> Int[np.ndarray, " columns"]:
-    """Colours of columns, so that no two of one colour share a row: each gets the first that is free."""
+    """Colours of columns, so that no two of one colour share a row: each gets the first that is
+    free."""
     shared = sparse.csr_array(coupled.astype(np.int32) @ coupled.astype(np.int32).T)
     colours = np.full(coupled.shape[1], -1)
     for column in range(len(colours)):

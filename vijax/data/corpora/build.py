@@ -17,11 +17,12 @@ from vijax.data.reading.checks import Notes, check_num_documents, check_vocab_si
 
 
 class CorpusBuilder:
-    """A corpus in the making: documents are added in order, in blocks; `finish` returns the corpus. As a context it
-    closes its files where an error ends it.
+    """A corpus in the making: documents are added in order, in blocks; `finish` returns the corpus.
+    As a context it closes its files where an error ends it.
 
     Args:
-      folder: folder in which the corpus grows as files, so that it may exceed memory; None keeps it in memory.
+      folder: folder in which the corpus grows as files, so that it may exceed memory; None keeps it
+          in memory.
       kind: the class of the corpus.
     """
 
@@ -30,8 +31,12 @@ class CorpusBuilder:
         if folder is not None:
             storage.clear(folder)
         # Lists in memory, files on disk: both have `append` and `extend`.
-        self._indices: Any = [] if folder is None else storage.ArrayWriter(folder / "indices.npy", np.int32)
-        self._counts: Any = [] if folder is None else storage.ArrayWriter(folder / "counts.npy", np.int32)
+        self._indices: Any = (
+            [] if folder is None else storage.ArrayWriter(folder / "indices.npy", np.int32)
+        )
+        self._counts: Any = (
+            [] if folder is None else storage.ArrayWriter(folder / "counts.npy", np.int32)
+        )
         self._strings: dict[str, Any] = {}
         self._lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
         self._num_documents, self._largest = 0, -1
@@ -49,9 +54,13 @@ class CorpusBuilder:
                     file.close()
 
     def add(
-        self, lengths: Int[np.ndarray, " docs"], indices: Int[np.ndarray, " pairs"], counts: Int[np.ndarray, " pairs"]
+        self,
+        lengths: Int[np.ndarray, " docs"],
+        indices: Int[np.ndarray, " pairs"],
+        counts: Int[np.ndarray, " pairs"],
     ) -> None:
-        """Appends whole documents: pairs per document, and their word ids and counts (any order, repeats summed)."""
+        """Appends whole documents: pairs per document, and their word ids and counts (any order,
+        repeats summed)."""
         rows = self._num_documents + np.arange(len(lengths))
         self._append(len(lengths), np.repeat(rows, lengths), indices, counts)
 
@@ -61,9 +70,12 @@ class CorpusBuilder:
         indices: Int[np.ndarray, " pairs"],
         counts: Int[np.ndarray, " pairs"],
     ) -> None:
-        """Appends pairs sorted by document; the last document may go on in the next call, documents not named are
-        empty."""
-        pairs = [np.concatenate(both) for both in zip(self._pending, (documents, indices, counts), strict=True)]
+        """Appends pairs sorted by document; the last document may go on in the next call, documents
+        not named are empty."""
+        pairs = [
+            np.concatenate(both)
+            for both in zip(self._pending, (documents, indices, counts), strict=True)
+        ]
         if len(pairs[0]):
             last = int(pairs[0][-1])
             whole = int(np.searchsorted(pairs[0], last))
@@ -73,10 +85,17 @@ class CorpusBuilder:
     def add_strings(self, name: str, strings: Iterable[str]) -> None:
         """Appends a string per document to `titles` or `texts`."""
         if name not in self._strings:
-            self._strings[name] = [] if self._folder is None else storage.LinesWriter(self._folder / f"{name}.txt")
+            self._strings[name] = (
+                [] if self._folder is None else storage.LinesWriter(self._folder / f"{name}.txt")
+            )
         self._strings[name].extend(strings)
 
-    def finish(self, vocabulary: Sequence[str] | None, vocab_size: int | None = None, num_documents: int = 0) -> Corpus:
+    def finish(
+        self,
+        vocabulary: Sequence[str] | None,
+        vocab_size: int | None = None,
+        num_documents: int = 0,
+    ) -> Corpus:
         """The corpus; documents up to `num_documents` that never came are empty."""
         last = int(self._pending[0][-1]) + 1 if len(self._pending[0]) else 0
         check_num_documents(max(last, num_documents), "corpus")
@@ -87,7 +106,10 @@ class CorpusBuilder:
         indptr = np.concatenate([[0], np.concatenate(self._lengths)]).cumsum()
         notes, language = self.notes.texts(), self.language
         if self._folder is None:
-            indices, counts = (np.concatenate([np.zeros(0, np.int32), *part]) for part in (self._indices, self._counts))
+            indices, counts = (
+                np.concatenate([np.zeros(0, np.int32), *part])
+                for part in (self._indices, self._counts)
+            )
             more = {**self._strings, "notes": notes, "language": language}
             return self._kind(indptr, indices, counts, vocabulary, vocab_size, **more)
         for file in (self._indices, self._counts, *self._strings.values()):
@@ -96,7 +118,9 @@ class CorpusBuilder:
         storage.finish(self._folder, len(indptr) - 1, vocab_size, vocabulary, notes, language)
         return self._kind(**storage.load(self._folder, trusted=True))
 
-    def _append(self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray) -> None:
+    def _append(
+        self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray
+    ) -> None:
         """Appends `number` documents, numbered after those that are there."""
         self._largest = max(self._largest, int(indices.max(initial=-1)))
         check_vocab_size(self._largest + 1, "word ids")

@@ -32,23 +32,27 @@ from vijax.data.reading.files import naming
 class Corpus:
     """Documents as sparse rows of word counts.
 
-    Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as `counts` says. The
-    arrays may be memory maps, for a corpus larger than memory: `Corpus.open` checks them, here they are trusted.
+    Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as
+    `counts` says. The arrays may be memory maps, for a corpus larger than memory: `Corpus.open`
+    checks them, here they are trusted.
 
     Attributes:
-      indptr: place at which each document starts; the last entry is the number of (document, word) pairs.
+      indptr: place at which each document starts; the last entry is the number of (document, word)
+          pairs.
       indices: word ids from 0.
       counts: how often each word occurs, 1 or more.
       vocabulary: the words, or None when only their ids are known.
-      vocab_size: V; by default (-1) the length of the vocabulary, or one more than the largest word id.
+      vocab_size: V; by default (-1) the length of the vocabulary, or one more than the largest word
+          id.
       titles: a name per document, for reports.
       texts: a short snippet per document, for reports.
       notes: remarks for the user, such as the number of empty documents.
       language: language whose stop words were left out; empty where it was neither said nor found.
-      covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes them.
+      covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes
+          them.
       described_by: the mark of the formula and the training rows that made them; "" where none did.
-      index: the index of the table of pandas that the documents were read from, by which other tables are held against
-        them; None of other documents, and once they lie in files.
+      index: the index of the table of pandas that the documents were read from, by which other
+        tables are held against them; None of other documents, and once they lie in files.
 
     Raises:
       ValueError: the arrays do not make a corpus; the message says which, and what to do.
@@ -85,10 +89,16 @@ class Corpus:
             set_field("indices", whole_numbers(self.indices, np.int32, "indices"))
         for name in ("vocabulary", *storage.STRINGS):
             strings = getattr(self, name)
-            if isinstance(strings, list | np.ndarray) or (name == "vocabulary" and strings is not None):
+            if isinstance(strings, list | np.ndarray) or (
+                name == "vocabulary" and strings is not None
+            ):
                 set_field(name, check_whole_letters(tuple(strings), name))
         if self.vocab_size < 0:
-            implied = int(self.indices.max(initial=-1)) + 1 if self.vocabulary is None else len(self.vocabulary)
+            implied = (
+                int(self.indices.max(initial=-1)) + 1
+                if self.vocabulary is None
+                else len(self.vocabulary)
+            )
             set_field("vocab_size", implied)
         set_field("vocab_size", int(self.vocab_size))
         if self.covariates is not None:
@@ -96,18 +106,24 @@ class Corpus:
         _check(self)
         set_field("notes", _with_note_of_empty_rows(self.notes, self.indptr, self.wording))
 
-    # --- making one -------------------------------------------------------------------------------------------
+    # --- making one -------------------------------------------------------------------------------
     @classmethod
     def from_counts(
         cls, counts: Any, vocabulary: Sequence[str] | None = None, where: str = "counts", **fields
     ) -> Corpus:
-        """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names it in errors."""
+        """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names
+        it in errors."""
         import scipy.sparse
 
         is_sparse = scipy.sparse.issparse(counts)
         counts = counts if is_sparse else np.asarray(counts)
         if len(counts.shape) != 2:
-            raise fail(where, "a matrix (documents, words)", f"shape {counts.shape}", "pass one row per document")
+            raise fail(
+                where,
+                "a matrix (documents, words)",
+                f"shape {counts.shape}",
+                "pass one row per document",
+            )
         if not is_sparse:  # checked now, since a missing value would be stored
             counts = scipy.sparse.coo_matrix(integer_counts(counts, where))
         num_documents, vocab_size = counts.shape
@@ -121,7 +137,7 @@ class Corpus:
         indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         return cls(indptr, indices, values, vocabulary=vocabulary, vocab_size=vocab_size, **fields)
 
-    # --- sizes ------------------------------------------------------------------------------------------------
+    # --- sizes ------------------------------------------------------------------------------------
     @property
     def num_documents(self) -> int:
         """D."""
@@ -154,11 +170,14 @@ class Corpus:
         """Occurrences of each word of the vocabulary in the corpus."""
         total = np.zeros(self.vocab_size, np.int64)
         for _, indices, counts in self.blocks():
-            total += np.bincount(indices, weights=counts, minlength=self.vocab_size).astype(np.int64)
+            total += np.bincount(indices, weights=counts, minlength=self.vocab_size).astype(
+                np.int64
+            )
         return total
 
     def blocks(self):
-        """Consecutive parts of the corpus in memory, (indptr from 0, indices, counts), of some 260,000 pairs each."""
+        """Consecutive parts of the corpus in memory, (indptr from 0, indices, counts), of some
+        260,000 pairs each."""
         for rows in row_blocks(self.indptr):
             edges = np.asarray(self.indptr[rows.start : rows.stop + 1])
             pairs = slice(edges[0], edges[-1])
@@ -166,10 +185,14 @@ class Corpus:
 
     def __repr__(self) -> str:
         called = self.wording
-        sizes = (self.num_documents, called.rows), (self.vocab_size, called.columns), (self.num_tokens, called.counted)
+        sizes = (
+            (self.num_documents, called.rows),
+            (self.vocab_size, called.columns),
+            (self.num_tokens, called.counted),
+        )
         return f"{type(self).__name__}({', '.join(f'{size:,} {name}' for size, name in sizes)})"
 
-    # --- parts ------------------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
     @property
     def plain_kind(self) -> type[Corpus]:
         """The class of rows made from these, without the fields that a subclass adds."""
@@ -179,7 +202,9 @@ class Corpus:
         """The documents `rows` (a slice, ids or a mask), in that order, in memory."""
         rows = np.atleast_1d(np.arange(self.num_documents)[rows])
         pairs, lengths = row_entries(self.indptr, rows)
-        pick = lambda strings: None if strings is None else tuple(strings[row] for row in rows.tolist())
+        pick = lambda strings: (
+            None if strings is None else tuple(strings[row] for row in rows.tolist())
+        )
         return dataclasses.replace(
             self,
             indptr=np.concatenate([[0], np.cumsum(lengths)]),
@@ -193,7 +218,8 @@ class Corpus:
         )
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
-        """Two corpora with the same vocabulary: a random part for training, and the `held_out` rest.
+        """Two corpora with the same vocabulary: a random part for training, and the `held_out`
+        rest.
 
         Args:
           held_out: a fraction between 0 and 1, or a number of documents.
@@ -205,7 +231,7 @@ class Corpus:
         train, test = split_ids(self.num_documents, held_out, seed, self.wording.rows)
         return self[train], self[test]
 
-    # --- elsewhere --------------------------------------------------------------------------------------------
+    # --- elsewhere --------------------------------------------------------------------------------
     def to_scipy(self):
         """The counts as a `scipy.sparse.csr_matrix` (documents, words); memory maps stay mapped."""
         import scipy.sparse
@@ -214,19 +240,20 @@ class Corpus:
         return scipy.sparse.csr_matrix((self.counts, self.indices, self.indptr), shape=shape)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a folder that `Corpus.open` maps into memory: .npy arrays, vocabulary.txt, meta.json. Covariates are
-        not written."""
+        """Writes a folder that `Corpus.open` maps into memory: .npy arrays, vocabulary.txt,
+        meta.json. Covariates are not written."""
         return storage.save(self, folder)
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """The corpus that `save` wrote, memory-mapped.
 
-        The first time, and whenever a file has changed, all of it is read once to check its word ids and counts;
-        checked.json, beside the files, then says that they are right.
+        The first time, and whenever a file has changed, all of it is read once to check its word
+        ids and counts; checked.json, beside the files, then says that they are right.
 
         Raises:
-          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong to it.
+          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong
+              to it.
         """
         with naming(Path(folder)):
             return cls(**storage.load(folder))
@@ -235,8 +262,8 @@ class Corpus:
 def split_ids(
     num_documents: int, held_out: float | int, seed: int, called: str = OF_DOCUMENTS.rows
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
-    """The ids of the documents (`called` so) of both parts of `Corpus.split`, ascending; DataError where a part would
-    be empty."""
+    """The ids of the documents (`called` so) of both parts of `Corpus.split`, ascending; DataError
+    where a part would be empty."""
     size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
     if not 0 < size < num_documents:
         expected = f"a part of {num_documents} {called} that leaves some on both sides"
@@ -250,7 +277,8 @@ def split_ids(
 
 
 def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
-    """The corpus, in memory, whose parts `Corpus.split` gave: its documents are in their order again.
+    """The corpus, in memory, whose parts `Corpus.split` gave: its documents are in their order
+    again.
 
     >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
     >>> bool((joined(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
@@ -267,7 +295,9 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
         return None if both is None else [both[i] for i in order.tolist()]
 
     titles, texts = strings(train.titles, test.titles), strings(train.texts, test.texts)
-    return type(train)(both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts)
+    return type(train)(
+        both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts
+    )
 
 
 def _is_mapped(array: np.ndarray) -> bool:
@@ -279,7 +309,12 @@ def _checked_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "d
     found = np.asarray(values, np.float32)
     if found.ndim != 2 or len(found) != num_documents or not np.isfinite(found).all():
         got = f"shape {found.shape}" if found.ndim != 2 or len(found) != num_documents else "others"
-        raise fail("covariates", f"a row of finite numbers for each of {num_documents} documents", got, "see vijax.stm")
+        raise fail(
+            "covariates",
+            f"a row of finite numbers for each of {num_documents} documents",
+            got,
+            "see vijax.stm",
+        )
     return found
 
 
@@ -289,12 +324,24 @@ def _check(corpus: Corpus) -> None:
     check_num_documents(corpus.num_documents, "corpus")
     check_vocab_size(corpus.vocab_size, "corpus")
     if indptr[-1] != pairs:
-        raise fail("indptr", f"offsets that end at {pairs}, the number of word ids", f"{indptr[-1]}", "pass CSR arrays")
+        raise fail(
+            "indptr",
+            f"offsets that end at {pairs}, the number of word ids",
+            f"{indptr[-1]}",
+            "pass CSR arrays",
+        )
     if len(corpus.counts) != pairs:
-        raise fail("counts", f"{pairs} of them, as many as word ids", str(len(corpus.counts)), "pass CSR arrays")
+        raise fail(
+            "counts",
+            f"{pairs} of them, as many as word ids",
+            str(len(corpus.counts)),
+            "pass CSR arrays",
+        )
     if pairs == 0 and not corpus.may_be_empty:
         remedy = "lower min_df, raise max_df, check the stop words and the column"
-        raise fail("corpus", "documents with words", f"{corpus.num_documents} empty documents", remedy)
+        raise fail(
+            "corpus", "documents with words", f"{corpus.num_documents} empty documents", remedy
+        )
     if corpus.vocabulary is not None:
         check_vocabulary(corpus.vocabulary, corpus.vocab_size, "vocabulary")
     if not _is_mapped(corpus.indices):
@@ -306,7 +353,9 @@ def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
     return tuple(note for note in corpus.notes if not note.endswith(corpus.wording.empty))
 
 
-def _with_note_of_empty_rows(notes: tuple[str, ...], indptr: np.ndarray, wording: Wording) -> tuple[str, ...]:
+def _with_note_of_empty_rows(
+    notes: tuple[str, ...], indptr: np.ndarray, wording: Wording
+) -> tuple[str, ...]:
     number = int((np.diff(indptr) == 0).sum())
     note = f"{number:,} of {len(indptr) - 1:,} {wording.empty}"
     return (*notes, note) if number and note not in notes else tuple(notes)

@@ -33,8 +33,8 @@ Vocabulary = str | Path | Sequence[str] | None
 def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """A SciPy sparse .npz, or one with the arrays `indptr`, `indices` and `counts`.
 
-    The vocabulary is the array `vocabulary` of the file, or NAME.vocab.txt beside NAME.npz, unless another is given.
-    """
+    The vocabulary is the array `vocabulary` of the file, or NAME.vocab.txt beside NAME.npz, unless
+    another is given."""
     arrays = load_arrays(path)
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
     if vocabulary is None and "vocabulary" in arrays:
@@ -44,25 +44,39 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     if {"format", "shape", "data"} <= set(arrays):
         return _from_scipy_npz(path, arrays, words)
     expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
-    raise fail(path, expected, f"the arrays {', '.join(arrays)}", "save the counts by scipy.sparse.save_npz")
+    raise fail(
+        path,
+        expected,
+        f"the arrays {', '.join(arrays)}",
+        "save the counts by scipy.sparse.save_npz",
+    )
 
 
 def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
     """The words in a file of counts; a list beside it must have the same."""
-    where, remedy = f"{path}, vocabulary", "save it as an array of strings, one a column of the counts, in order"
+    where, remedy = (
+        f"{path}, vocabulary",
+        "save it as an array of strings, one a column of the counts, in order",
+    )
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise fail(where, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy)
     try:
-        words = tuple(word.decode() if isinstance(word, bytes) else str(word) for word in array.tolist())
+        words = tuple(
+            word.decode() if isinstance(word, bytes) else str(word) for word in array.tolist()
+        )
     except UnicodeDecodeError as error:
         raise fail(where, "words in UTF-8", str(error), remedy) from error
     if beside not in (None, words):
         got = f"others in {path.with_suffix('.vocab.txt')}"
-        raise fail(where, "the same words as beside it", got, "remove one of the two, or pass vocabulary=")
+        raise fail(
+            where, "the same words as beside it", got, "remove one of the two, or pass vocabulary="
+        )
     return words
 
 
-def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None) -> Corpus:
+def _from_scipy_npz(
+    path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None
+) -> Corpus:
     """SciPy checks its index arrays only when it is asked to; wrong ones can end the process."""
     import scipy.sparse
 
@@ -70,10 +84,14 @@ def _from_scipy_npz(path: Path, arrays: dict[str, np.ndarray], words: tuple[str,
         whole_numbers(arrays[name], np.int64, f"{path}, {name}")
     shape = whole_numbers(arrays["shape"], np.int64, f"{path}, shape").tolist()
     if len(shape) != 2:
-        raise fail(path, "a matrix (documents, words)", f"shape {shape}", "save one row per document")
+        raise fail(
+            path, "a matrix (documents, words)", f"shape {shape}", "save one row per document"
+        )
     check_num_documents(shape[0], path, arrays["data"].size)
     check_vocab_size(shape[1], path)
-    with parsing(path, "a matrix saved by scipy.sparse.save_npz", "save it again by scipy.sparse.save_npz"):
+    with parsing(
+        path, "a matrix saved by scipy.sparse.save_npz", "save it again by scipy.sparse.save_npz"
+    ):
         matrix = scipy.sparse.load_npz(path)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
@@ -97,7 +115,7 @@ def _from_csr(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] 
     return builder.finish(words, vocab_size)
 
 
-# --- LDA-C ------------------------------------------------------------------------------------------------------
+# --- LDA-C ----------------------------------------------------------------------------------------
 def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """LDA-C: one document per line, `M word:count word:count ...` with M pairs, word ids from 0."""
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"), path.parent / "vocab.txt")
@@ -114,12 +132,17 @@ def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -
     return builder.finish(words)
 
 
-def _lda_c_block(path: Path, first: int, lines: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths, word ids and counts of the documents of some lines. Only where one is wrong is its line looked for."""
+def _lda_c_block(
+    path: Path, first: int, lines: list[bytes]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths, word ids and counts of the documents of some lines. Only where one is wrong is its
+    line looked for."""
     pairs = np.array([line.count(b":") for line in lines])
     numbers = _numbers(b" ".join(lines).replace(b":", b" "), np.int64)
     heads = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
-    whole = len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
+    whole = (
+        len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
+    )
     if not whole or (numbers > INT32_MAX).any():
         expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
         remedy = "correct the line; if many are like it, this is another format: pass format="
@@ -135,14 +158,17 @@ def _is_lda_c(line: bytes) -> bool:
     return _is_int32(head) and int(head) == len(pairs) and right
 
 
-# --- UCI --------------------------------------------------------------------------------------------------------
+# --- UCI ------------------------------------------------------------------------------------------
 def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
-    """UCI "bag of words": three lines D, W, NNZ, then `document word count` per line, from 1, sorted by document.
+    """UCI "bag of words": three lines D, W, NNZ, then `document word count` per line, from 1,
+    sorted by document.
 
     The vocabulary of docword.NAME.txt(.gz) is vocab.NAME.txt beside it unless another is given.
     """
     beside = path.with_name(path.name.removesuffix(".gz").replace("docword", "vocab", 1))
-    words = read_vocabulary(vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")])
+    words = read_vocabulary(
+        vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")]
+    )
     builder = CorpusBuilder(folder)
     blocks = line_blocks(path)
     _, beginning = next(blocks, (1, []))
@@ -152,11 +178,18 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     done = 0
     for line, lines in itertools.chain([(4, beginning[3:])], blocks):
         triples = _uci_block(path, line, lines, documents, vocab_size)
-        check_num_documents(int(triples[:, 0].max(initial=0)), f"{path}, document", done + len(triples))
+        check_num_documents(
+            int(triples[:, 0].max(initial=0)), f"{path}, document", done + len(triples)
+        )
         builder.add_pairs(triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2])
         done += len(triples)
     if done != entries:
-        raise fail(path, f"{entries} entries, as line 3 says", f"{done}", "the file is cut short: fetch it again")
+        raise fail(
+            path,
+            f"{entries} entries, as line 3 says",
+            f"{done}",
+            "the file is cut short: fetch it again",
+        )
     return builder.finish(words, vocab_size, documents)
 
 
@@ -170,21 +203,39 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
     return tuple(map(int, head))
 
 
-def _uci_block(path: Path, line: int, lines: list[bytes], documents: int, vocab_size: int) -> np.ndarray:
+def _uci_block(
+    path: Path, line: int, lines: list[bytes], documents: int, vocab_size: int
+) -> np.ndarray:
     """The triples of some lines, checked. Only where one is wrong is its line looked for."""
     numbers = _numbers(b" ".join(lines), np.int64)
     triples = numbers[: len(numbers) // 3 * 3].reshape(-1, 3)
     document, word, count = triples.T
-    whole = len(numbers) == 3 * len(lines) and (document >= 1).all() and (document <= documents).all()
+    whole = (
+        len(numbers) == 3 * len(lines) and (document >= 1).all() and (document <= documents).all()
+    )
     whole = whole and (word >= 1).all() and (word <= vocab_size).all()
     whole = whole and (count >= 0).all() and (count <= INT32_MAX).all()
     if not whole:
         limits = (range(1, documents + 1), range(1, vocab_size + 1), range(1 << 31))
-        expected = f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole count of 0 or more"
-        raise _wrong_line(path, enumerate(lines, line), lambda at: _is_uci(at, limits), expected, "correct the line")
+        expected = (
+            f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole "
+            "count of 0 or more"
+        )
+        raise _wrong_line(
+            path,
+            enumerate(lines, line),
+            lambda at: _is_uci(at, limits),
+            expected,
+            "correct the line",
+        )
     if (backwards := np.diff(document) < 0).any():
         where = f"{path}:{line + 1 + int(np.argmax(backwards))}"
-        raise fail(where, "lines sorted by document", "an earlier document", f"sort them: sort -s -n -k1,1 {path}")
+        raise fail(
+            where,
+            "lines sorted by document",
+            "an earlier document",
+            f"sort them: sort -s -n -k1,1 {path}",
+        )
     return triples
 
 
@@ -194,7 +245,7 @@ def _is_uci(line: bytes, limits: tuple[range, ...]) -> bool:
     return numbers and all(int(part) in limit for part, limit in zip(parts, limits, strict=True))
 
 
-# --- MatrixMarket ------------------------------------------------------------------------------------------------
+# --- MatrixMarket ---------------------------------------------------------------------------------
 BANNER = "%%MatrixMarket matrix coordinate (or array) integer (or real, pattern) general"
 BLOCK_LINES = 1 << 16
 WHOLE = "a whole MatrixMarket file"
@@ -214,16 +265,23 @@ def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None =
     shape = _sizes(path, number, line, 2 if dense else 3)
     entries = shape[0] * shape[1] if dense else shape[2]
     blocks = iter(lambda: list(itertools.islice(lines, BLOCK_LINES)), [])
-    numbers = np.concatenate([np.zeros((0, width)), *(_numbers_of(path, block, width) for block in blocks)])
+    numbers = np.concatenate(
+        [np.zeros((0, width)), *(_numbers_of(path, block, width) for block in blocks)]
+    )
     if len(numbers) != entries:
         got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
         raise fail(path, WHOLE, got, "fetch the file again")
     check_num_documents(shape[0], f"{path}:{number}", entries)
     if dense:
         return Corpus.from_counts(numbers.reshape(shape[1], shape[0]).T, words, where=str(path))
-    rows, columns = (_places(path, numbers[:, axis], shape[axis], what) for axis, what in enumerate(("row", "column")))
+    rows, columns = (
+        _places(path, numbers[:, axis], shape[axis], what)
+        for axis, what in enumerate(("row", "column"))
+    )
     values = numbers[:, 2] if width == 3 else np.ones(entries)
-    return Corpus.from_counts(scipy.sparse.coo_matrix((values, (rows, columns)), shape[:2]), words, where=str(path))
+    return Corpus.from_counts(
+        scipy.sparse.coo_matrix((values, (rows, columns)), shape[:2]), words, where=str(path)
+    )
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -238,8 +296,17 @@ def _banner(path: Path, number: int, line: bytes) -> tuple[bool, int]:
     """Returns whether the matrix is dense, column by column, and how many numbers a line has."""
     start, kind, layout, field, symmetry = [*line.lower().split(), b"", b"", b"", b"", b""][:5]
     right = (start, kind, symmetry) == (b"%%matrixmarket", b"matrix", b"general")
-    if not right or layout not in (b"coordinate", b"array") or field not in (b"integer", b"real", b"pattern"):
-        raise fail(f"{path}:{number}", BANNER, quoted(line), "save the counts by scipy.io.mmwrite(symmetry='general')")
+    if (
+        not right
+        or layout not in (b"coordinate", b"array")
+        or field not in (b"integer", b"real", b"pattern")
+    ):
+        raise fail(
+            f"{path}:{number}",
+            BANNER,
+            quoted(line),
+            "save the counts by scipy.io.mmwrite(symmetry='general')",
+        )
     if layout == b"array":
         return True, 1
     return False, 2 if field == b"pattern" else 3
@@ -249,7 +316,9 @@ def _sizes(path: Path, number: int, line: bytes, length: int) -> list[int]:
     parts = line.split()
     if len(parts) != length or not all(part.isdigit() and len(part) <= 18 for part in parts):
         names = "rows, columns" + (", entries" if length == 3 else "")
-        raise fail(f"{path}:{number}", f"{length} whole numbers: {names}", quoted(line), "correct the line")
+        raise fail(
+            f"{path}:{number}", f"{length} whole numbers: {names}", quoted(line), "correct the line"
+        )
     sizes = [int(part) for part in parts]
     check_num_documents(sizes[0], f"{path}:{number}")
     check_vocab_size(sizes[1], f"{path}:{number}")
@@ -261,7 +330,9 @@ def _numbers_of(path: Path, kept: list[tuple[int, bytes]], width: int) -> np.nda
     numbers = _numbers(b" ".join(line for _, line in kept), np.float64)
     if len(numbers) != width * len(kept):
         right = lambda line: len(_numbers(line, np.float64)) == width
-        raise _wrong_line(path, kept, right, f"{WHOLE}, with {width} numbers in a line", "correct the line")
+        raise _wrong_line(
+            path, kept, right, f"{WHOLE}, with {width} numbers in a line", "correct the line"
+        )
     return numbers.reshape(-1, width)
 
 
@@ -269,13 +340,19 @@ def _places(path: Path, numbers: np.ndarray, most: int, what: str) -> np.ndarray
     places = whole_numbers(numbers, np.int64, f"{path}, {what}s")
     outside = (places < 1) | (places > most)
     if outside.any():
-        raise fail(path, f"{what}s from 1 to {most}", str(places[outside][0]), "correct the entry or the sizes")
+        raise fail(
+            path,
+            f"{what}s from 1 to {most}",
+            str(places[outside][0]),
+            "correct the entry or the sizes",
+        )
     return places - 1
 
 
-# --- lines and numbers ---------------------------------------------------------------------------------------
+# --- lines and numbers ----------------------------------------------------------------------------
 def _is_int32(text: bytes) -> bool:
-    """Tells whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at most."""
+    """Tells whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at
+    most."""
     return text.isdigit() and len(text) < 100 and int(text) <= INT32_MAX
 
 
@@ -288,7 +365,11 @@ def _numbers(text: bytes, dtype: Any) -> np.ndarray:
 
 
 def _wrong_line(
-    path: Path, lines: Iterable[tuple[int, bytes]], right: Callable[[bytes], bool], expected: str, remedy: str
+    path: Path,
+    lines: Iterable[tuple[int, bytes]],
+    right: Callable[[bytes], bool],
+    expected: str,
+    remedy: str,
 ) -> DataError:
     """The error for the first of some numbered lines that is not right."""
     lines = list(lines)

@@ -1,4 +1,5 @@
-"""Compressed sparse rows in NumPy: gathers of rows, and passes in blocks over arrays larger than memory."""
+"""Compressed sparse rows in NumPy: gathers of rows, and passes in blocks over arrays larger than
+memory."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def bags(lengths: Int[np.ndarray, " docs"], indices: np.ndarray, counts: np.ndar
     return Bags(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), indices, counts)
 
 
-def is_canonical(lengths: Int[np.ndarray, " rows"], columns: np.ndarray, counts: np.ndarray) -> bool:
+def is_canonical(
+    lengths: Int[np.ndarray, " rows"], columns: np.ndarray, counts: np.ndarray
+) -> bool:
     """True where the columns of each row ascend, and no count is 0.
 
     >>> is_canonical(np.array([2, 1]), np.array([1, 4, 0]), np.ones(3))
@@ -54,11 +57,16 @@ def row_entries(
     starts = indptr[rows]
     lengths = indptr[rows + 1] - starts
     ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0), lengths
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(
+        ends[-1] if len(ends) else 0
+    ), lengths
 
 
-def row_blocks(indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
-    """Consecutive ranges of rows with about `entries` entries each, one row at least, so that each fits in memory.
+def row_blocks(
+    indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENTRIES
+) -> Iterator[slice]:
+    """Consecutive ranges of rows with about `entries` entries each, one row at least, so that each
+    fits in memory.
 
     >>> list(row_blocks(np.array([0, 2, 4, 9]), entries=4))
     [slice(0, 2, None), slice(2, 3, None)]
@@ -71,7 +79,9 @@ def row_blocks(indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENT
         start = stop
 
 
-def row_sums(indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " entries"]) -> Int[np.ndarray, " rows"]:
+def row_sums(
+    indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " entries"]
+) -> Int[np.ndarray, " rows"]:
     """Sum of the values of each row, 0 where a row is empty, in bounded memory.
 
     >>> row_sums(np.array([0, 2, 2, 3]), np.array([1, 2, 5]))
@@ -88,14 +98,17 @@ def row_sums(indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " 
 def canonical(
     rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths of rows, columns and counts of entries sorted by row and column, repeats summed and zeros dropped.
+    """Lengths of rows, columns and counts of entries sorted by row and column, repeats summed and
+    zeros dropped.
 
     >>> canonical(np.array([1, 0, 1]), np.array([3, 2, 3]), np.array([1, 4, 1]), (2, 5))
     (array([1, 1], dtype=int32), array([2, 3], dtype=int32), array([4, 2]))
     """
     import scipy.sparse
 
-    matrix = scipy.sparse.csr_matrix((counts.astype(np.int64), (rows, columns)), shape)  # sums repeats
+    matrix = scipy.sparse.csr_matrix(
+        (counts.astype(np.int64), (rows, columns)), shape
+    )  # sums repeats
     if matrix.data.max(initial=0) > INT32_MAX:
         got = f"{matrix.data.max()}, summed over entries of one word in one document"
         raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")

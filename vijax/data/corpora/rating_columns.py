@@ -16,10 +16,45 @@ GIVE = "give vijax.data.ratings"
 """The beginning of remedies that name an argument; the command line leaves it out."""
 
 OF_USERS = ("user", "customer", "member", "reader", "listener", "viewer", "visitor", "reviewer")
-OF_ITEMS = ("item", "movie", "film", "product", "book", "song", "track", "artist", "article", "game", "recipe", "video")
+OF_ITEMS = (
+    "item",
+    "movie",
+    "film",
+    "product",
+    "book",
+    "song",
+    "track",
+    "artist",
+    "article",
+    "game",
+    "recipe",
+    "video",
+)
 ONE_WORD = {"user": ("uid", "username"), "item": ("iid", "sku", "asin", "isbn")}
-COUNTS = ("count", "counts", "plays", "playcount", "quantity", "qty", "purchases", "clicks", "views", "listens")
-RATINGS = ("rating", "ratings", "score", "scores", "stars", "star", "overall", "preference", "grade", "vote")
+COUNTS = (
+    "count",
+    "counts",
+    "plays",
+    "playcount",
+    "quantity",
+    "qty",
+    "purchases",
+    "clicks",
+    "views",
+    "listens",
+)
+RATINGS = (
+    "rating",
+    "ratings",
+    "score",
+    "scores",
+    "stars",
+    "star",
+    "overall",
+    "preference",
+    "grade",
+    "vote",
+)
 RATED = ("rating", "ratings", "stars", "star", "score", "scores")
 """Words that say in a longer header that the column is of ratings."""
 WORDS_OF_HEADERS = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+")
@@ -82,17 +117,27 @@ def roles_of(names: Sequence[str], named: Named, where: object, notes: Notes) ->
     """The roles of the columns of a table, with notes of what was decided.
 
     Raises:
-      DataError: a column that is named and not there; no columns of users and items, or several that may be; ratings
-        of which nobody said how they count.
+      DataError: a column that is named and not there; no columns of users and items, or several
+        that may be; ratings of which nobody said how they count.
     """
     user = _named(named.user, "user", names, where) or _only(names, _is_user, "user", where)
     item = _named(named.item, "item", names, where) or _only(names, _is_item, "item", where)
     if user == item:
-        raise fail(where, "two columns, of users and of items", f"{user!r} for both", f"{GIVE} user=... and item=...")
+        raise fail(
+            where,
+            "two columns, of users and of items",
+            f"{user!r} for both",
+            f"{GIVE} user=... and item=...",
+        )
     if named.least is not None and not (
         isinstance(named.least, int | float | np.number) and named.least == named.least
     ):
-        raise fail("least", "a number", repr(named.least), "give the lowest rating that counts as taken, such as 4")
+        raise fail(
+            "least",
+            "a number",
+            repr(named.least),
+            "give the lowest rating that counts as taken, such as 4",
+        )
     count = "" if named.count == NONE else _named(named.count, "count", names, where)
     taken = {user, item, count}
     left = [name for name in names if name and name not in taken]
@@ -159,7 +204,7 @@ def column_of(role: str, names: Sequence[str], where: object) -> str:
     raise fail(where, f"the column {role}", got, "name it so in the first line")
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 def _letters(name: str) -> str:
     """The letters and digits of a name, in small letters."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())
@@ -167,7 +212,10 @@ def _letters(name: str) -> str:
 
 def _spelt(names: Iterable[str], known: Sequence[str]) -> list[str]:
     """The names that are known, in the order of what is known."""
-    return sorted((name for name in names if _letters(name) in known), key=lambda name: known.index(_letters(name)))
+    return sorted(
+        (name for name in names if _letters(name) in known),
+        key=lambda name: known.index(_letters(name)),
+    )
 
 
 def _is_user(name: str) -> bool:
@@ -187,7 +235,12 @@ def _named(name: str | None, role: str, names: Sequence[str], where: object) -> 
     if name is None:
         return ""
     if name not in names:
-        raise fail(where, f"the column {name!r} ({role})", "none", f"{GIVE} {role}=...; {nearest(name, names)}")
+        raise fail(
+            where,
+            f"the column {name!r} ({role})",
+            "none",
+            f"{GIVE} {role}=...; {nearest(name, names)}",
+        )
     return name
 
 
@@ -204,7 +257,8 @@ def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where:
 
 
 def _count_among(names: Sequence[str], named: Named, where: object) -> str:
-    """The column of counts, or of ratings under a least one; empty where a row is a thing that was taken."""
+    """The column of counts, or of ratings under a least one; empty where a row is a thing that was
+    taken."""
     counts, ratings = _spelt(names, COUNTS), ratings_among(names)
     if named.least is not None and ratings:
         return ratings[0]
@@ -212,7 +266,8 @@ def _count_among(names: Sequence[str], named: Named, where: object) -> str:
         return counts[0] if counts else ""
     name = ratings[0]
     remedy = (
-        f"{GIVE} least=4 to take what is rated 4 or more as taken, count={name!r} to take ratings as counts (whole "
+        f"{GIVE} least=4 to take what is rated 4 or more as taken, count={name!r} to take ratings "
+        "as counts (whole "
         f"numbers), or count='{NONE}' to take every row once, whatever its rating"
     )
     raise fail(where, f"to be told how the ratings in column {name!r} count", "nothing", remedy)

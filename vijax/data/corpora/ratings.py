@@ -10,7 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.rating_columns import GIVE, NONE, Named, Roles, looks_like_ratings, ratings_among, roles_of
+from vijax.data.corpora.rating_columns import (
+    GIVE,
+    NONE,
+    Named,
+    Roles,
+    looks_like_ratings,
+    ratings_among,
+    roles_of,
+)
 from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, integer_counts, listed
 from vijax.data.reading.download import fetch, is_url
@@ -20,7 +28,15 @@ from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.row_names import row_names_of
 from vijax.data.tables import dates
-from vijax.data.tables.columns import Columns, NamedColumns, RowName, as_numbers, check_present, row_name, said_missing
+from vijax.data.tables.columns import (
+    Columns,
+    NamedColumns,
+    RowName,
+    as_numbers,
+    check_present,
+    row_name,
+    said_missing,
+)
 from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import RECORDS
@@ -40,27 +56,31 @@ def ratings(
     folder: str | Path | None = None,
     dialect: Dialect = USUAL,
 ) -> Corpus:
-    """Who took what, from a table with a row for each user and item: users are the documents, by `titles`, and items
-    their words.
+    """Who took what, from a table with a row for each user and item: users are the documents, by
+    `titles`, and items their words.
 
-    Rows of one user and item add up; a row of count 0 names a user who took nothing, or an item that nobody took.
+    Rows of one user and item add up; a row of count 0 names a user who took nothing, or an item
+    that nobody took.
 
     Args:
-      source: a path or http(s) address of a table (`vijax.data.tables.table_files.KNOWN`); a table of pandas, Arrow or
-        polars; a mapping of columns.
+      source: a path or http(s) address of a table (`vijax.data.tables.table_files.KNOWN`); a table
+        of pandas, Arrow or polars; a mapping of columns.
       user: the column of users. None finds one called user, userId, customer_id and the like.
       item: the column of items; None finds item, movieId, product_id and the like.
-      count: the column of how often an item was taken; None finds one called count, plays, quantity and the like.
-        "none": each row counts once.
-      time: the column of the time of each row. It is read where a user has rated an item twice: the last rating counts.
-      least: the rating from which an item counts as taken, once; what is rated lower is as if not taken.
-      vocabulary: the items in the order in which a fit knows them, or a file of them; others are left out.
+      count: the column of how often an item was taken; None finds one called count, plays, quantity
+        and the like. "none": each row counts once.
+      time: the column of the time of each row. It is read where a user has rated an item twice: the
+          last rating counts.
+      least: the rating from which an item counts as taken, once; what is rated lower is as if not
+          taken.
+      vocabulary: the items in the order in which a fit knows them, or a file of them; others are
+          left out.
       folder: folder to write the corpus to as memory-mapped files.
       dialect: the way in which the file is written.
 
     Raises:
-      ValueError: columns that are missing or may be several, names or numbers that are missing, counts that are no
-        whole numbers, ratings of which nobody said how they count.
+      ValueError: columns that are missing or may be several, names or numbers that are missing,
+        counts that are no whole numbers, ratings of which nobody said how they count.
 
     >>> table = {"userId": ["ann", "ann", "bob"], "movieId": [7, 8, 7], "rating": [5.0, 1.5, 4.0]}
     >>> liked = ratings(table, least=4)
@@ -85,14 +105,19 @@ def _in_memory(source: Any, named: Named) -> Columns:
         raise fail("source", expected, type(source).__name__, "convert it to one of these")
     roles = roles_of(list(map(str, names)), named, "source", Notes())
     in_roles = [name for name in (roles.user, roles.item, roles.count, roles.time) if name]
-    read = columns_of({name: source[name] for name in names if str(name) in in_roles}, exact=(roles.user, roles.item))
+    read = columns_of(
+        {name: source[name] for name in names if str(name) in in_roles},
+        exact=(roles.user, roles.item),
+    )
     found: dict[str, np.ndarray] = {}
     for name in names:
         column = read.get(str(name))
         found[str(name)] = _as_objects(source[name]) if column is None else column
     lengths = {name: len(values) for name, values in found.items()}
     if len(set(lengths.values())) > 1:
-        raise fail("source", "columns of one length", str(lengths), "give every column as many rows")
+        raise fail(
+            "source", "columns of one length", str(lengths), "give every column as many rows"
+        )
     return NamedColumns(found, row_names_of(source, next(iter(lengths.values()), 0)))
 
 
@@ -121,9 +146,14 @@ def read_ratings(
 
 
 def names_in(path: Path, dialect: Dialect = USUAL) -> list[str]:
-    """The names of the columns of a table in a file; none of other files, or of one that cannot be read."""
+    """The names of the columns of a table in a file; none of other files, or of one that cannot be
+    read."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    kind = "parquet" if path.is_dir() else {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(ending, "sheet")
+    kind = (
+        "parquet"
+        if path.is_dir()
+        else {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(ending, "sheet")
+    )
     if kind == "sheet" and ending not in (".xlsx", ".xls", ".ods"):
         return []
     try:
@@ -185,7 +215,8 @@ def of_columns(
 def _numbered(
     found: Columns, column: str, where: str, at: RowName, notes: Notes
 ) -> tuple[list[str], Int[np.ndarray, " rows"]]:
-    """The different names of a column in the order in which they come, and the number of each value among them."""
+    """The different names of a column in the order in which they come, and the number of each value
+    among them."""
     values, where = found[column], f"{where}, column {column!r}"
     check_present(values, "a name in every row", where, at, words=said_missing(found, column))
     named = [name_of(value) for value in values.tolist()]
@@ -196,8 +227,8 @@ def _numbered(
 
 
 def _on_one_line(named: list[str], where: str, notes: Notes) -> list[str]:
-    """The names with blanks in the place of line breaks, which files of names cannot have. DataError where two names
-    become one."""
+    """The names with blanks in the place of line breaks, which files of names cannot have.
+    DataError where two names become one."""
     changed = {name: " ".join(name.splitlines()) for name in dict.fromkeys(named)}
     broken = [name for name, changed_to in changed.items() if name != changed_to]
     if len(set(changed.values())) < len(changed):
@@ -212,11 +243,14 @@ def _over(items, names, rows, columns, counts, notes: Notes) -> tuple[Any, Any, 
     place = {name: i for i, name in enumerate(items)}
     to = np.array([place.get(name, -1) for name in names], int)[columns]
     if lost := int(((to < 0) & (counts > 0)).sum()):
-        notes.add(f"{lost:,} of {int((counts > 0).sum()):,} rows are of items that the fit does not know: left out.")
+        notes.add(
+            f"{lost:,} of {int((counts > 0).sum()):,} rows are of items that the fit does not "
+            "know: left out."
+        )
     return rows[to >= 0], to[to >= 0], counts[to >= 0], list(items)
 
 
-# --- counts and ratings ----------------------------------------------------------------------------------------------
+# --- counts and ratings ---------------------------------------------------------------------------
 def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) -> None:
     """DataError at a fraction: a rating such as 3.5, or a weight."""
     broken = np.isfinite(counts) & (counts != np.floor(counts))
@@ -225,8 +259,10 @@ def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) ->
     row = int(np.argmax(broken))
     got = f"{counts[row]:g} in {at(row)} ({int(broken.sum())} such)"
     remedy = (
-        f"{GIVE} least=4 to take what is rated 4 or more as taken, of ratings such as 3.5, or count='{NONE}' to take "
-        "every row once; or write whole numbers in the file: twice the rating, or how often an item was taken"
+        f"{GIVE} least=4 to take what is rated 4 or more as taken, of ratings such as 3.5, or "
+        f"count='{NONE}' to take "
+        "every row once; or write whole numbers in the file: twice the rating, or how often an "
+        "item was taken"
     )
     raise fail(where, "whole counts, how often an item was taken", got, remedy)
 
@@ -239,13 +275,16 @@ def _last_of_each(
     where: str,
     at: RowName,
 ) -> Bool[np.ndarray, " rows"]:
-    """A mask of the last rating of each user and item: the latest, or without times the last in the table."""
+    """A mask of the last rating of each user and item: the latest, or without times the last in the
+    table."""
     pairs = rows * (int(columns.max(initial=0)) + 1) + columns
     if len(np.unique(pairs)) == len(pairs):
         return np.ones(len(pairs), bool)
     order = np.arange(len(pairs))
     if roles.time:
-        order = np.argsort(_times(found[roles.time], f"{where}, column {roles.time!r}", at), kind="stable")
+        order = np.argsort(
+            _times(found[roles.time], f"{where}, column {roles.time!r}", at), kind="stable"
+        )
     backwards = order[::-1]
     _, first = np.unique(pairs[backwards], return_index=True)
     last = np.zeros(len(pairs), bool)
@@ -269,7 +308,8 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
         got = f"{cells[row]!r} in {at(row)}, where most cells are not written so"
         raise fail(where, "numbers, or dates such as 2024-01-31, all written alike", got, remedy)
     by_format = [dates.read_dates(cells, form) for form in formats]
-    # Of dates as 5/6/2024 nobody can tell the day from the month; where both readings agree, it does not matter.
+    # Of dates as 5/6/2024 nobody can tell the day from the month; where both readings agree, it
+    # does not matter.
     orders = [np.unique(numbers, return_inverse=True)[1] for numbers in by_format]
     if not all(np.array_equal(order, orders[0]) for order in orders):
         got = f"dates whose day nobody can tell from the month, {cells[0]!r} in {at(0)}"
@@ -277,21 +317,29 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
     return by_format[0]
 
 
-# --- notes -----------------------------------------------------------------------------------------------------------
+# --- notes ----------------------------------------------------------------------------------------
 def _note_unread(roles: Roles, named: Named, notes: Notes) -> None:
     unread = [*roles.unread, *([roles.time] if roles.time and named.least is None else [])]
     if liked := ratings_among(unread):
-        notes.add(f"The ratings in {listed(liked)} are not read: a row counts the same whatever they say.")
+        notes.add(
+            f"The ratings in {listed(liked)} are not read: a row counts the same whatever they say."
+        )
     if others := [name for name in unread if name not in liked]:
-        notes.add(f"Not read: {'the column' if len(others) == 1 else 'the columns'} {listed(others)}.")
+        notes.add(
+            f"Not read: {'the column' if len(others) == 1 else 'the columns'} {listed(others)}."
+        )
 
 
 def _note_least(taken: np.ndarray, repeated: int, least: float, roles: Roles, notes: Notes) -> None:
     number = int(taken.sum())
     notes.add(
-        f"{number:,} of {len(taken):,} items that users rated have {least:g} or more in {roles.count!r}, and count as "
+        f"{number:,} of {len(taken):,} items that users rated have {least:g} or more in "
+        f"{roles.count!r}, and count as "
         "taken; the others as not taken, and may be recommended."
     )
     if repeated:
         by = f"by {roles.time!r}" if roles.time else "in the table"
-        notes.add(f"{repeated:,} rows are of an item that the user rated again: the last rating counts, {by}.")
+        notes.add(
+            f"{repeated:,} rows are of an item that the user rated again: the last rating counts, "
+            f"{by}."
+        )

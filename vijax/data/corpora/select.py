@@ -1,4 +1,5 @@
-"""Parts of a corpus: over some of its words, over another vocabulary, or divided over the words of one part."""
+"""Parts of a corpus: over some of its words, over another vocabulary, or divided over the words of
+one part."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ from vijax.data.texts.words import normalised
 
 
 def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
-    """The corpus, in memory, over the words with ids `words` only: word `words[i]` gets the id i. All documents stay.
+    """The corpus, in memory, over the words with ids `words` only: word `words[i]` gets the id i.
+    All documents stay.
 
-    To leave out words that training documents lack, select `np.flatnonzero(train.word_counts())` in both parts.
+    To leave out words that training documents lack, select `np.flatnonzero(train.word_counts())` in
+    both parts.
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
     >>> select_words(corpus, np.array([2, 0])).to_scipy().toarray()
@@ -32,13 +35,20 @@ def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
     words = np.asarray(words)
     new_id = np.full(corpus.vocab_size, -1, np.int32)
     new_id[words] = np.arange(len(words), dtype=np.int32)
-    vocabulary = None if corpus.vocabulary is None else tuple(corpus.vocabulary[word] for word in words.tolist())
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(vocabulary, len(words))
+    vocabulary = (
+        None
+        if corpus.vocabulary is None
+        else tuple(corpus.vocabulary[word] for word in words.tolist())
+    )
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(
+        vocabulary, len(words)
+    )
     return _with_strings(changed, corpus)
 
 
 def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
-    """The corpus over another vocabulary: words that are not in it are dropped, and counted in the notes.
+    """The corpus over another vocabulary: words that are not in it are dropped, and counted in the
+    notes.
 
     Raises:
       ValueError: the corpus has no vocabulary, or shares no word with the new one.
@@ -49,8 +59,12 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     """
     if corpus.vocabulary is None:
         raise fail("corpus.vocabulary", "words", "None", "read the corpus with its vocabulary")
-    new_id = ids_in(corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0)
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(tuple(vocabulary))
+    new_id = ids_in(
+        corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0
+    )
+    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(
+        tuple(vocabulary)
+    )
     changed = _with_strings(changed, corpus)
     lost = corpus.num_tokens - changed.num_tokens
     note = f"{lost:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
@@ -63,8 +77,8 @@ def ids_in(
     wording: Wording = OF_DOCUMENTS,
     may_share_none: bool = False,
 ) -> Int[np.ndarray, " words"]:
-    """The id of each word in `vocabulary`, -1 for words that are not in it; accents in either form are the same.
-    Raises ValueError: none of them is, and that may not be."""
+    """The id of each word in `vocabulary`, -1 for words that are not in it; accents in either form
+    are the same. Raises ValueError: none of them is, and that may not be."""
     ids = {normalised(word): i for i, word in enumerate(vocabulary)}
     ids |= {word: i for i, word in enumerate(vocabulary)}  # exact ones go before
     new_id = np.array([ids.get(word, ids.get(normalised(word), -1)) for word in words], np.int32)
@@ -75,8 +89,11 @@ def ids_in(
     return new_id
 
 
-def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBuilder) -> CorpusBuilder:
-    """Adds the documents to a builder, with the id new_id[w] for word w; words of a negative id are dropped."""
+def relabel(
+    corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBuilder
+) -> CorpusBuilder:
+    """Adds the documents to a builder, with the id new_id[w] for word w; words of a negative id are
+    dropped."""
     for indptr, indices, counts in corpus.blocks():
         words = new_id[indices]
         keep = words >= 0
@@ -88,15 +105,18 @@ def relabel(corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBu
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
     kept = {
-        name: getattr(corpus, name) for name in ("titles", "texts", "language", "covariates", "described_by", "index")
+        name: getattr(corpus, name)
+        for name in ("titles", "texts", "language", "covariates", "described_by", "index")
     }
     return dataclasses.replace(changed, notes=notes, **kept)
 
 
-def split_over_seen_words(corpus: Corpus, held_out: float | int, seed: int) -> tuple[Corpus, Corpus]:
-    """Training and held-out documents, over the words that training documents have: no score of other words could mean
-    anything. A memory-mapped corpus is split into temporary files, removed with the training corpus. Raises ValueError:
-    see `Corpus.split`."""
+def split_over_seen_words(
+    corpus: Corpus, held_out: float | int, seed: int
+) -> tuple[Corpus, Corpus]:
+    """Training and held-out documents, over the words that training documents have: no score of
+    other words could mean anything. A memory-mapped corpus is split into temporary files, removed
+    with the training corpus. Raises ValueError: see `Corpus.split`."""
     train_rows, test_rows = split_ids(corpus.num_documents, held_out, seed, corpus.wording.rows)
     test = corpus[test_rows]
     seen = corpus.word_counts() > test.word_counts()
@@ -118,7 +138,8 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 
 
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
-    """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered again."""
+    """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered
+    again."""
     builder, number = CorpusBuilder(folder, corpus.plain_kind), np.cumsum(seen) - 1
     builder.language = corpus.language
     for note in lasting_notes(corpus):
@@ -131,5 +152,9 @@ def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -
         for name in ("titles", "texts"):
             if getattr(part, name) is not None:
                 builder.add_strings(name, getattr(part, name))
-    words = None if corpus.vocabulary is None else [corpus.vocabulary[i] for i in np.flatnonzero(seen).tolist()]
+    words = (
+        None
+        if corpus.vocabulary is None
+        else [corpus.vocabulary[i] for i in np.flatnonzero(seen).tolist()]
+    )
     return builder.finish(words, vocab_size=int(seen.sum()))

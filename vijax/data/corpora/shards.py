@@ -1,16 +1,16 @@
 """Corpora as Parquet shards, which any program can write and `vijax.data.prepare` does.
 
-A shard is a Parquet file with a row for each document; a corpus is one of them, or a folder of them in the order of
-their names:
+A shard is a Parquet file with a row for each document; a corpus is one of them, or a folder of them
+in the order of their names:
 
     ids      list of integers: word ids from 0, each once
     counts   list of integers: how often each occurs, 1 or more
     title    string: name of the document, for reports (may be missing)
     text     string: its beginning, for reports (may be missing)
 
-Words are in vocabulary.txt, one per line, line i (from 0) being word i. `read_shards` makes a corpus of all of them;
-`vijax.data.shards` reads them by row groups as a fit needs them, and holds a part.
-"""
+Words are in vocabulary.txt, one per line, line i (from 0) being word i. `read_shards` makes a
+corpus of all of them; `vijax.data.shards` reads them by row groups as a fit needs them, and holds a
+part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ import numpy as np
 
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, integer_counts, listed, whole_numbers
+from vijax.data.reading.checks import (
+    check_vocab_size,
+    check_word_ids,
+    fail,
+    integer_counts,
+    listed,
+    whole_numbers,
+)
 from vijax.data.reading.files import check_regular, parsing, read_vocabulary
 from vijax.data.reading.parquet_values import check_num_rows, check_row_groups
 from vijax.data.reading.store import (
@@ -55,7 +62,8 @@ def is_prepared(folder: Path) -> bool:
 
 
 def holds_counts(path: Path) -> bool:
-    """Tells whether a Parquet file, or the first of a folder, has a column of word ids and one of counts."""
+    """Tells whether a Parquet file, or the first of a folder, has a column of word ids and one of
+    counts."""
     first = shard_paths(path)[0]
     check_regular(first)
     with parsing(first, WHOLE, REMEDY):
@@ -68,13 +76,16 @@ def read_shards(
     """A corpus from shards, which holds all of them.
 
     Args:
-      source: a Parquet file, or a folder of them, on this machine or at an address that fsspec knows.
-      vocabulary: words, or a file of them; by default vocabulary.txt in the folder, or NAME.vocab.txt beside a file.
+      source: a Parquet file, or a folder of them, on this machine or at an address that fsspec
+          knows.
+      vocabulary: words, or a file of them; by default vocabulary.txt in the folder, or
+          NAME.vocab.txt beside a file.
       folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
 
     Raises:
-      DataError: shards that are not all there; a file is damaged or lacks a column; lists of different lengths, an id
-        beyond the vocabulary, a negative count, a missing value, with the file.
+      DataError: shards that are not all there; a file is damaged or lacks a column; lists of
+        different lengths, an id beyond the vocabulary, a negative count, a missing value, with the
+        file.
     """
     files, words = files_of(source), words_of(source, vocabulary)
     first: set[str] = set()
@@ -85,20 +96,34 @@ def read_shards(
                 first = first or names
                 if lacking := sorted({*PAIRS, *(first & set(STRINGS))} - names):
                     of_pairs = set(PAIRS) <= first
-                    wanted, got = f"the columns {listed(sorted(first if of_pairs else PAIRS))}", f"no {listed(lacking)}"
+                    wanted, got = (
+                        f"the columns {listed(sorted(first if of_pairs else PAIRS))}",
+                        f"no {listed(lacking)}",
+                    )
                     of_texts = "prepare shards of the texts (vijax prepare)"
-                    raise fail(file, wanted, got, "write all shards with the same columns" if of_pairs else of_texts)
+                    raise fail(
+                        file,
+                        wanted,
+                        got,
+                        "write all shards with the same columns" if of_pairs else of_texts,
+                    )
                 lengths, ids, counts = pairs_of(batch, file, row)
                 if len(ids):
-                    check_word_ids(ids, len(words) if words is not None else int(ids.max()) + 1, file)
+                    check_word_ids(
+                        ids, len(words) if words is not None else int(ids.max()) + 1, file
+                    )
                     check_vocab_size(int(ids.max()) + 1, file)
                 builder.add(lengths, ids, counts)
                 for name in first & set(STRINGS):
-                    builder.add_strings(STRINGS[name], (text or "" for text in batch.column(name).to_pylist()))
+                    builder.add_strings(
+                        STRINGS[name], (text or "" for text in batch.column(name).to_pylist())
+                    )
         return builder.finish(words)
 
 
-def words_of(source: str | Path, vocabulary: str | Path | Sequence[str] | None = None) -> tuple[str, ...] | None:
+def words_of(
+    source: str | Path, vocabulary: str | Path | Sequence[str] | None = None
+) -> tuple[str, ...] | None:
     """The words of shards: those given, else those beside them; None where there are none."""
     if vocabulary is not None or not is_address(source):
         path = Path(source).expanduser()
@@ -106,14 +131,22 @@ def words_of(source: str | Path, vocabulary: str | Path | Sequence[str] | None =
         return read_vocabulary(vocabulary, beside)
     folder, _, name = str(source).rpartition("/")
     is_file = name.endswith(".parquet")
-    beside_it = (folder, f"{name.removesuffix('.parquet')}.vocab.txt") if is_file else (source, "vocabulary.txt")
+    beside_it = (
+        (folder, f"{name.removesuffix('.parquet')}.vocab.txt")
+        if is_file
+        else (source, "vocabulary.txt")
+    )
     said = text_beside(*beside_it)
-    return None if said is None else tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
+    return (
+        None
+        if said is None
+        else tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
+    )
 
 
 def files_of(source: str | Path) -> list[str]:
-    """The Parquet files of a corpus. Raises a DataError where there are none, or where `vijax.data.prepare` was stopped
-    at them, or where some were lost since."""
+    """The Parquet files of a corpus. Raises a DataError where there are none, or where
+    `vijax.data.prepare` was stopped at them, or where some were lost since."""
     files = parquet_files(source)
     if files == [str(source)]:
         return files
@@ -122,7 +155,12 @@ def files_of(source: str | Path) -> list[str]:
         with parsing(Path(f"{source}/{DONE}"), "the JSON that vijax.data.prepare writes", REMEDY):
             number = json.loads(done)["shards"]
         if number != len(files):
-            raise fail(source, f"{number} shards", f"{len(files)}", "prepare the texts again, in a new folder")
+            raise fail(
+                source,
+                f"{number} shards",
+                f"{len(files)}",
+                "prepare the texts again, in a new folder",
+            )
     elif text_beside(source, BEGUN) is not None:
         remedy = "call vijax prepare (vijax.data.prepare) again, as before: it goes on where it was"
         raise fail(source, "shards that are all there", "some, whose making was stopped", remedy)
@@ -132,8 +170,8 @@ def files_of(source: str | Path) -> list[str]:
 
 
 def record_batches(file: str | Path) -> Iterator[tuple[int, Any]]:
-    """The Arrow record batches of a shard, with the number of the first row of each, from 1. Raises DataError: it has
-    fewer or more rows than it says."""
+    """The Arrow record batches of a shard, with the number of the first row of each, from 1. Raises
+    DataError: it has fewer or more rows than it says."""
     row = 1
     for batch in _in_store(str(file)) if is_address(file) else _on_disk(Path(file)):
         yield row, batch
@@ -164,20 +202,39 @@ def _kept(file: str | Path, opened: Any) -> list[str]:
 
 
 def pairs_of(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs per document, word ids and counts of a record batch, without a copy where Arrow has int64."""
+    """Pairs per document, word ids and counts of a record batch, without a copy where Arrow has
+    int64."""
     found, lengths = [], []
     for name in PAIRS:
         column = batch.column(name)
         where = f"{file}, column {name!r}"
         if not hasattr(column, "offsets") or not hasattr(column, "flatten"):
-            raise fail(where, "lists of whole numbers", str(column.type), "write a list for each document")
+            raise fail(
+                where, "lists of whole numbers", str(column.type), "write a list for each document"
+            )
         if column.null_count or column.flatten().null_count:
-            place = row + next(i for i, entry in enumerate(column.to_pylist()) if entry is None or None in entry)
-            raise fail(f"{where}, row {place}", "a list of whole numbers", "a missing value", "write an empty list")
+            place = row + next(
+                i for i, entry in enumerate(column.to_pylist()) if entry is None or None in entry
+            )
+            raise fail(
+                f"{where}, row {place}",
+                "a list of whole numbers",
+                "a missing value",
+                "write an empty list",
+            )
         found.append(column.flatten().to_numpy(zero_copy_only=False))
         lengths.append(np.diff(column.offsets.to_numpy()))
     if (unequal := lengths[0] != lengths[1]).any():
         place = int(np.argmax(unequal))
         got = f"{lengths[0][place]} ids and {lengths[1][place]} counts"
-        raise fail(f"{file}, row {row + place}", "as many ids as counts", got, "write one count for each id")
-    return lengths[0], whole_numbers(found[0], np.int64, f"{file}, ids"), integer_counts(found[1], f"{file}, counts")
+        raise fail(
+            f"{file}, row {row + place}",
+            "as many ids as counts",
+            got,
+            "write one count for each id",
+        )
+    return (
+        lengths[0],
+        whole_numbers(found[0], np.int64, f"{file}, ids"),
+        integer_counts(found[1], f"{file}, counts"),
+    )

@@ -6,9 +6,8 @@ titles.txt texts.txt                one line per document, with where each line 
 meta.json                           sizes and notes; written last, so that where it is the rest is whole
 checked.json                        sizes and times of the files that were read through and found right
 
-The values are checked once, when the corpus is first opened, and again when a file changes: a word id beyond the
-vocabulary would be looked up all the same, and give numbers that mean nothing.
-"""
+The values are checked once, when the corpus is first opened, and again when a file changes: a word
+id beyond the vocabulary would be looked up all the same, and give numbers that mean nothing."""
 
 from __future__ import annotations
 
@@ -34,10 +33,12 @@ SETTLED_SECONDS = 1.0  # a file younger than this may change and keep its time
 
 
 class Lines(Sequence):
-    """The lines of a memory-mapped text file, as a sequence of strings that are read when they are asked for.
+    """The lines of a memory-mapped text file, as a sequence of strings that are read when they are
+    asked for.
 
     Args:
-      path: a UTF-8 file; `path` with the ending .offsets.npy holds the byte at which each line starts, and the size.
+      path: a UTF-8 file; `path` with the ending .offsets.npy holds the byte at which each line
+          starts, and the size.
     """
 
     def __init__(self, path: Path):
@@ -56,7 +57,11 @@ class Lines(Sequence):
         if isinstance(line, slice):
             return tuple(self[i] for i in range(*line.indices(len(self))))
         line = range(len(self))[line]
-        return self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].tobytes().decode(errors="replace")
+        return (
+            self._bytes[self._offsets[line] : self._offsets[line + 1] - 1]
+            .tobytes()
+            .decode(errors="replace")
+        )
 
 
 class LinesWriter:
@@ -79,7 +84,8 @@ class LinesWriter:
 
 
 class ArrayWriter:
-    """A one-dimensional .npy file that grows block by block; `close` writes its size into its header."""
+    """A one-dimensional .npy file that grows block by block; `close` writes its size into its
+    header."""
 
     def __init__(self, path: Path, dtype: Any):
         self._file, self._dtype, self._size = path.open("wb"), np.dtype(dtype), 0
@@ -87,7 +93,11 @@ class ArrayWriter:
 
     def _write_header(self) -> None:
         # numpy pads headers so that one of more elements fits in the place of one of fewer.
-        shape = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._size,)}
+        shape = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._size,),
+        }
         self._file.seek(0)
         np.lib.format.write_array_header_1_0(self._file, shape)
 
@@ -113,12 +123,20 @@ def save(corpus: Any, folder: str | Path) -> Path:
             writer = LinesWriter(folder / f"{name}.txt")
             writer.extend(getattr(corpus, name))
             writer.close()
-    finish(folder, corpus.num_documents, corpus.vocab_size, corpus.vocabulary, corpus.notes, corpus.language)
+    finish(
+        folder,
+        corpus.num_documents,
+        corpus.vocab_size,
+        corpus.vocabulary,
+        corpus.notes,
+        corpus.language,
+    )
     return folder
 
 
 def clear(folder: Path) -> None:
-    """Makes the folder, or takes an older corpus out of it: meta.json first, so that half a corpus is never one."""
+    """Makes the folder, or takes an older corpus out of it: meta.json first, so that half a corpus
+    is never one."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = [f"{name}{ending}" for name in STRINGS for ending in (".txt", ".offsets.npy")]
     for name in ("meta.json", STAMP, "vocabulary.txt", *texts):
@@ -137,8 +155,15 @@ def finish(
     if vocabulary is not None:
         if broken := next((word for word in vocabulary if "\n" in word), None):
             raise fail("vocabulary", "words without line breaks", repr(broken), "rename the word")
-        (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
-    meta = {"format": "vijax corpus", "version": 1, "num_documents": num_documents, "vocab_size": vocab_size}
+        (folder / "vocabulary.txt").write_text(
+            "".join(f"{word}\n" for word in vocabulary), encoding="utf-8"
+        )
+    meta = {
+        "format": "vijax corpus",
+        "version": 1,
+        "num_documents": num_documents,
+        "vocab_size": vocab_size,
+    }
     meta |= {"notes": list(notes), "language": language}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
@@ -153,20 +178,32 @@ def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
 
     Args:
       folder: the folder that `save` wrote.
-      trusted: whether to leave out the check of its values, for a corpus just written from values that were checked.
+      trusted: whether to leave out the check of its values, for a corpus just written from values
+          that were checked.
     """
     folder = Path(folder)
     if not is_corpus_folder(folder):
-        raise fail(folder, "a folder with meta.json, as Corpus.save writes it", "none", "check the path, or save again")
+        raise fail(
+            folder,
+            "a folder with meta.json, as Corpus.save writes it",
+            "none",
+            "check the path, or save again",
+        )
     meta = _read_meta(folder / "meta.json")
     arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
-    lines = {name: Lines(folder / f"{name}.txt") for name in STRINGS if (folder / f"{name}.txt").exists()}
+    lines = {
+        name: Lines(folder / f"{name}.txt") for name in STRINGS if (folder / f"{name}.txt").exists()
+    }
     _check_sizes(folder, meta, arrays, lines)
     if not trusted:
         check_once(folder, arrays, meta["vocab_size"])
     words = folder / "vocabulary.txt"
     vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
-    more = {"vocab_size": meta["vocab_size"], "notes": tuple(meta["notes"]), "language": meta.get("language", "")}
+    more = {
+        "vocab_size": meta["vocab_size"],
+        "notes": tuple(meta["notes"]),
+        "language": meta.get("language", ""),
+    }
     return {**arrays, **lines, "vocabulary": vocabulary, **more}
 
 
@@ -176,7 +213,11 @@ def map_array(path: Path) -> np.ndarray:
     with parsing(path, "a whole .npy file", REMEDY):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
-        got = f"shape {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        got = (
+            f"shape {array.shape} of {array.dtype}"
+            if isinstance(array, np.ndarray)
+            else "several arrays"
+        )
         raise fail(path, "one axis of integers", got, REMEDY)
     return array
 
@@ -185,7 +226,9 @@ def _read_meta(path: Path) -> dict[str, Any]:
     with parsing(path, "the JSON that Corpus.save writes", REMEDY):
         meta = json.loads(read_text(path))
     kinds = {"num_documents": int, "vocab_size": int, "notes": list}
-    right = isinstance(meta, dict) and all(isinstance(meta.get(name), kind) for name, kind in kinds.items())
+    right = isinstance(meta, dict) and all(
+        isinstance(meta.get(name), kind) for name, kind in kinds.items()
+    )
     if (
         not right
         or meta["vocab_size"] < 0
@@ -195,21 +238,36 @@ def _read_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-def _check_sizes(folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines: dict[str, Lines]) -> None:
-    documents, pairs = meta["num_documents"], int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1
-    expected = {"indptr": documents + 1, "indices": pairs, "counts": pairs, **dict.fromkeys(lines, documents)}
-    got = {name: len(array) for name, array in arrays.items()} | {name: len(text) for name, text in lines.items()}
+def _check_sizes(
+    folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines: dict[str, Lines]
+) -> None:
+    documents, pairs = (
+        meta["num_documents"],
+        int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1,
+    )
+    expected = {
+        "indptr": documents + 1,
+        "indices": pairs,
+        "counts": pairs,
+        **dict.fromkeys(lines, documents),
+    }
+    got = {name: len(array) for name, array in arrays.items()} | {
+        name: len(text) for name, text in lines.items()
+    }
     if expected != got:
         raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:
-    """Reads the arrays through, unless checked.json says that these very files were found right. Raises DataError,
-    naming the file: offsets that fall, a word id outside the vocabulary, a count below 1."""
+    """Reads the arrays through, unless checked.json says that these very files were found right.
+    Raises DataError, naming the file: offsets that fall, a word id outside the vocabulary, a count
+    below 1."""
     # Sizes, times of data and of status, and inode numbers: one of them changes when a file does.
     status = {name: (folder / f"{name}.npy").stat() for name in arrays}
-    files = {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()}
+    files = {
+        name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()
+    }
     now: dict[str, Any] = {"vocab_size": vocab_size, "files": files}
     if _read_stamp(folder) == now:
         return
@@ -218,7 +276,9 @@ def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) 
     _check_range(arrays["counts"], 1, 2**31 - 1, "counts", folder / "counts.npy")
     newest = max(times[1] for times in now["files"].values())
     if time.time_ns() - newest > SETTLED_SECONDS * 1e9:
-        with contextlib.suppress(OSError):  # a folder that cannot be written to is read through every time
+        with contextlib.suppress(
+            OSError
+        ):  # a folder that cannot be written to is read through every time
             write_text(folder / STAMP, json.dumps(now))
 
 

@@ -1,4 +1,5 @@
-"""Users and the items that they took, as a corpus: users are its documents, and items their words."""
+"""Users and the items that they took, as a corpus: users are its documents, and items their
+words."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from vijax.data.corpora.wording import OF_USERS, Wording
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Users(Corpus):
-    """Users by items. Unlike documents, users may all be empty: what is known of them beside what they took, and what
-    is expected of anybody, say what to recommend.
+    """Users by items. Unlike documents, users may all be empty: what is known of them beside what
+    they took, and what is expected of anybody, say what to recommend.
 
     >>> Users.from_counts([[0, 0], [2, 1]], titles=["ann", "bob"])
     Users(2 users, 2 items, 3 counts)
@@ -37,7 +38,9 @@ class Users(Corpus):
 def users_as_given(users: Any) -> Any:
     """Rows of counts, dense or sparse, as `Users`; anything else as it is."""
     users = np.asarray(users) if isinstance(users, list) else users
-    is_array = isinstance(users, np.ndarray | jax.Array) and users.ndim == 2 and users.dtype != object
+    is_array = (
+        isinstance(users, np.ndarray | jax.Array) and users.ndim == 2 and users.dtype != object
+    )
     if is_array or scipy.sparse.issparse(users):
         return Users.from_counts(users, where="users")
     if are_counts(users):

@@ -1,4 +1,5 @@
-"""The names that messages have for the rows and columns of counts: documents and words, or users and items."""
+"""The names that messages have for the rows and columns of counts: documents and words, or users
+and items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Terms of a formula: what `a * b`, `a / b` and `(a + b) ** 2` stand for (Wilkinson and Rogers 1973)."""
+"""Terms of a formula: what `a * b`, `a / b` and `(a + b) ** 2` stand for (Wilkinson and Rogers
+1973)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def terms_of(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
     """The terms that signs and parts stand for; an intercept is implied.
 
     Raises:
-      ValueError: a part that is taken away and is not there, numbers within products, too many terms.
+      ValueError: a part that is taken away and is not there, numbers within products, too many
+          terms.
 
     >>> from vijax.data.formulas.parser import parse
     >>> made = parse("y ~ a * b + c/d - b + offset(e)")
@@ -47,7 +49,9 @@ def terms_of(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
     for sign, node in addends:
         if isinstance(node, Call) and node.function == "offset":
             if sign == "-":
-                raise expansion.refuse(node, "an offset that is added", "a minus before it", "Write offset(-x).")
+                raise expansion.refuse(
+                    node, "an offset that is added", "a minus before it", "Write offset(-x)."
+                )
             offsets.append(node)
             continue
         expansion.combine(terms, sign, node)
@@ -70,7 +74,12 @@ class _Expansion:
         if isinstance(node, Number):
             wanted = (node.text == "1") == (sign == "+")
             if sign == "-" and node.text == "0":
-                raise self.refuse(node, "1 to the right of a minus", "0", "Write - 1 for no intercept, + 1 for one.")
+                raise self.refuse(
+                    node,
+                    "1 to the right of a minus",
+                    "0",
+                    "Write - 1 for no intercept, + 1 for one.",
+                )
             if wanted and INTERCEPT not in terms:
                 terms.insert(0, INTERCEPT)
             elif not wanted and INTERCEPT in terms:
@@ -91,7 +100,9 @@ class _Expansion:
         absent = [term for term in own if not any(_same(term, other) for other in terms)]
         if absent:
             named = ":".join(map(str, absent[0]))
-            raise self.refuse(node, "terms that are there, to the right of a minus", repr(named), "Leave it out.")
+            raise self.refuse(
+                node, "terms that are there, to the right of a minus", repr(named), "Leave it out."
+            )
         terms[:] = [term for term in terms if not any(_same(term, other) for other in own)]
 
     def terms(self, node: Node) -> list[Term]:
@@ -110,7 +121,9 @@ class _Expansion:
         if node.function == "offset":
             raise self.refuse(node, "an offset as a term of its own", repr(str(node)))
         if node.function in RESPONSES or node.function == "[]":
-            raise self.refuse(node, "terms to the right of ~", repr(node.function), "It is for a response.")
+            raise self.refuse(
+                node, "terms to the right of ~", repr(node.function), "It is for a response."
+            )
         if node.function in CONTRASTS:
             raise self.refuse(node, "a term", repr(node.function), f"Write C(h, {node.function}).")
         return node
@@ -126,7 +139,9 @@ class _Expansion:
             absent = [term for term in right if not any(_same(term, other) for other in left)]
             if absent:
                 named = ":".join(map(str, absent[0]))
-                raise self.refuse(node.right, "terms that are there, to the right of a minus", repr(named))
+                raise self.refuse(
+                    node.right, "terms that are there, to the right of a minus", repr(named)
+                )
             terms = [term for term in left if not any(_same(term, other) for other in right)]
         elif node.operator == ":":
             terms = _products(left, right)
@@ -156,7 +171,9 @@ class _Expansion:
             raise self.refuse(node, f"at most {MOST_TERMS:,} terms", f"{len(terms):,}")
         longest = max(map(len, terms), default=0)
         if longest > MOST_FACTORS:
-            raise self.refuse(node, f"interactions of at most {MOST_FACTORS} columns", f"one of {longest}")
+            raise self.refuse(
+                node, f"interactions of at most {MOST_FACTORS} columns", f"one of {longest}"
+            )
 
 
 def _products(left: Iterable[Term], right: Iterable[Term]) -> list[Term]:

@@ -17,14 +17,16 @@ def inner_knots(values: np.ndarray, num_columns: int, degree: int) -> Float[np.n
     return np.quantile(values, np.linspace(0, 1, num_columns - degree + 2)[1:-1])
 
 
-def with_ends(inner: np.ndarray, low: float, high: float, degree: int) -> Float[np.ndarray, " knots"]:
+def with_ends(
+    inner: np.ndarray, low: float, high: float, degree: int
+) -> Float[np.ndarray, " knots"]:
     """Inner knots between repeated ends."""
     return np.concatenate([np.repeat(low, degree + 1), np.sort(inner), np.repeat(high, degree + 1)])
 
 
 def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
-    """B-splines without the first one, whose sum with the others is constant. Beyond the ends the polynomials of the
-    last piece go on."""
+    """B-splines without the first one, whose sum with the others is constant. Beyond the ends the
+    polynomials of the last piece go on."""
     from scipy.interpolate import BSpline  # here, because it takes long to import
 
     number = len(knots) - degree - 1
@@ -32,8 +34,8 @@ def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
 
 
 def recurrence(values: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers by which polynomials that are orthogonal on these values follow from one another: centres (degree,)
-    and squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
+    """The numbers by which polynomials that are orthogonal on these values follow from one another:
+    centres (degree,) and squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
     previous, current = np.zeros(len(values)), np.ones(len(values))
     centres = np.zeros(degree)
     squares = np.zeros(degree + 1)
@@ -47,8 +49,8 @@ def recurrence(values: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def polynomials(values: np.ndarray, centres: np.ndarray, squares: np.ndarray) -> Basis:
-    """Orthogonal polynomials from the first degree on, of length one on the values that they were made of, as R's
-    `poly` has them.
+    """Orthogonal polynomials from the first degree on, of length one on the values that they were
+    made of, as R's `poly` has them.
 
     >>> x = np.arange(5.0)
     >>> made = polynomials(x, *recurrence(x, 2))

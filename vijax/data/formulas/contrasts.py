@@ -1,4 +1,5 @@
-"""Categories as columns: codes with one column less than there are levels, and which factors of a term have them."""
+"""Categories as columns: codes with one column less than there are levels, and which factors of a
+term have them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def treatment(levels: Sequence[str], base: str | None = None) -> Codes:
     >>> treatment(["a", "b", "c"], "b").names
     ('a', 'c')
     """
-    kept = [place for place, level in enumerate(levels) if level != (levels[0] if base is None else base)]
+    kept = [
+        place
+        for place, level in enumerate(levels)
+        if level != (levels[0] if base is None else base)
+    ]
     return Codes(np.eye(len(levels))[:, kept], tuple(levels[place] for place in kept))
 
 
@@ -52,14 +57,18 @@ def sums(levels: Sequence[str], left_out: str | None = None) -> Codes:
 
 
 def helmert(levels: Sequence[str]) -> Codes:
-    """Each level but the first against the mean of those before it, as R's `contr.helmert` has them.
+    """Each level but the first against the mean of those before it, as R's `contr.helmert` has
+    them.
 
     >>> helmert(["a", "b", "c"]).matrix.tolist()
     [[-1.0, -1.0], [1.0, -1.0], [0.0, 2.0]]
     """
     size = len(levels)
     matrix = np.array(
-        [[-1.0 if row <= k else k + 1.0 if row == k + 1 else 0.0 for k in range(size - 1)] for row in range(size)]
+        [
+            [-1.0 if row <= k else k + 1.0 if row == k + 1 else 0.0 for k in range(size - 1)]
+            for row in range(size)
+        ]
     )
     return Codes(matrix, tuple(levels[1:]))
 
@@ -70,8 +79,11 @@ def polynomial(levels: Sequence[str]) -> Codes:
     >>> polynomial(["a", "b", "c"]).names
     ('L', 'Q')
     """
-    # Orthogonal polynomials by a QR of Chebyshev's: a recurrence loses all digits beyond some tens of levels.
-    columns, root = np.linalg.qr(np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(levels)), len(levels) - 1))
+    # Orthogonal polynomials by a QR of Chebyshev's: a recurrence loses all digits beyond some tens
+    # of levels.
+    columns, root = np.linalg.qr(
+        np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(levels)), len(levels) - 1)
+    )
     matrix = (columns * np.sign(np.diagonal(root)))[:, 1:]
     names = [ORDERS[k] if k < len(ORDERS) else str(k + 1) for k in range(len(levels) - 1)]
     return Codes(matrix, tuple(names))
@@ -92,11 +104,13 @@ Subterm = dict[Factor, bool]
 
 
 def full_ranks(categories: Sequence[Factor], used: set[frozenset[Factor]]) -> list[Subterm]:
-    """The parts of a term of categories whose columns are not yet there, so that no column depends on others.
+    """The parts of a term of categories whose columns are not yet there, so that no column depends
+    on others.
 
-    A category with a column for each level spans the constant and its contrasts. A term therefore spans all subsets of
-    its factors by contrasts; what other terms have already is left out, and the rest is put together again where a
-    factor may have all its levels. This is the rule of Chambers and Hastie (1992, section 2.4) in Smith's form (patsy).
+    A category with a column for each level spans the constant and its contrasts. A term therefore
+    spans all subsets of its factors by contrasts; what other terms have already is left out, and
+    the rest is put together again where a factor may have all its levels. This is the rule of
+    Chambers and Hastie (1992, section 2.4) in Smith's form (patsy).
 
     Args:
       categories: the factors of the term that are categories.
@@ -126,7 +140,8 @@ def _subsets(items: Sequence[Factor]) -> list[tuple[Factor, ...]]:
 
 
 def _absorb_one(subterms: list[Subterm]) -> bool:
-    """Puts one part into another that has one factor more, by contrasts: that factor then has all its levels."""
+    """Puts one part into another that has one factor more, by contrasts: that factor then has all
+    its levels."""
     for small in subterms:
         for large in subterms:
             more = [factor for factor in large if factor not in small]

@@ -1,4 +1,5 @@
-"""Terms as columns of numbers: learnt from the rows of training, and made alike of every later row."""
+"""Terms as columns of numbers: learnt from the rows of training, and made alike of every later
+row."""
 
 from __future__ import annotations
 
@@ -13,8 +14,25 @@ from jaxtyping import Float
 from vijax.data.formulas import bases, contrasts
 from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, terms_of
 from vijax.data.formulas.contrasts import Codes, full_ranks
-from vijax.data.formulas.functions import MOST_COLUMNS, Reading, check_categories, columns_in, evaluate, not_of_numbers
-from vijax.data.formulas.syntax import Call, Column, Constant, Formula, Node, Number, Several, Sign, Text
+from vijax.data.formulas.functions import (
+    MOST_COLUMNS,
+    Reading,
+    check_categories,
+    columns_in,
+    evaluate,
+    not_of_numbers,
+)
+from vijax.data.formulas.syntax import (
+    Call,
+    Column,
+    Constant,
+    Formula,
+    Node,
+    Number,
+    Several,
+    Sign,
+    Text,
+)
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
@@ -61,7 +79,8 @@ class Category:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """A part of numbers, with names of its columns: one without a name for most, several of splines."""
+    """A part of numbers, with names of its columns: one without a name for most, several of
+    splines."""
 
     node: Node
     names: tuple[str, ...]
@@ -81,7 +100,8 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DesignColumns:
-    """The columns of terms as they were learnt: levels, contrasts, knots and statistics of the rows of training.
+    """The columns of terms as they were learnt: levels, contrasts, knots and statistics of the rows
+    of training.
 
     Attributes:
       formula: the formula that they are of.
@@ -115,9 +135,12 @@ class DesignColumns:
         """The columns of some rows. No value is learnt of them.
 
         Raises:
-          ValueError: a column is missing, has a level that training does not have, or a value that is not finite.
+          ValueError: a column is missing, has a level that training does not have, or a value that
+              is not finite.
         """
-        return _Maker(self, _reading(self.formula, table, dict(self.statistics), self.functions, False)).matrix()
+        return _Maker(
+            self, _reading(self.formula, table, dict(self.statistics), self.functions, False)
+        ).matrix()
 
     def beyond(self, table: TypedTable) -> tuple[str, ...]:
         """Notes on rows where splines go on beyond the values of training."""
@@ -130,7 +153,10 @@ class DesignColumns:
                 outside = int(((values < knots[0]) | (values > knots[-1])).sum())
                 if outside:
                     rows = f"{outside} row{'s' * (outside > 1)} of {node.arguments[0]}"
-                    said = f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of training end"
+                    said = (
+                        f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of "
+                        "training end"
+                    )
                     notes.append(f"{said}: the last polynomial goes on.")
         return tuple(notes)
 
@@ -147,18 +173,23 @@ def learn(
       functions: the user's own functions.
 
     Raises:
-      ValueError: a column is missing or is of another kind, a category has one level, a value is not finite.
+      ValueError: a column is missing or is of another kind, a category has one level, a value is
+          not finite.
     """
     return _Learner(formula, table, functions).learn(terms_of(formula, addends))
 
 
 def _reading(
-    formula: Formula, table: TypedTable, statistics: dict[str, Any], functions: Functions, learning: bool
+    formula: Formula,
+    table: TypedTable,
+    statistics: dict[str, Any],
+    functions: Functions,
+    learning: bool,
 ) -> Reading:
     return Reading(table, formula.text, formula.argument, statistics, functions, learning)
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
+# --- learning -------------------------------------------------------------------------------------
 class _Learner:
     """The rows of training, and what has been learnt of them."""
 
@@ -213,7 +244,8 @@ class _Learner:
             self.numbers[node] = Numbers(node, ("",))
 
     def parts(self, terms: Sequence[Term]) -> tuple[Part, ...]:
-        """The columns of each term: those of categories that no term before it has, with the same numbers."""
+        """The columns of each term: those of categories that no term before it has, with the same
+        numbers."""
         used: dict[frozenset[Node], set[frozenset[Any]]] = {}
         parts: list[Part] = []
         for term in terms:
@@ -221,7 +253,9 @@ class _Learner:
             categories = [node for node in term if node in self.categories]
             for subterm in full_ranks(categories, used.setdefault(of_numbers, set())):
                 kept = tuple(node for node in term if node in of_numbers or node in subterm)
-                parts.append(Part(kept, frozenset(node for node, whole in subterm.items() if whole)))
+                parts.append(
+                    Part(kept, frozenset(node for node, whole in subterm.items() if whole))
+                )
         return tuple(parts)
 
     def names(self, parts: Sequence[Part]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
@@ -233,7 +267,10 @@ class _Learner:
             number = math.prod(map(len, each))
             if number > MOST_COLUMNS:
                 named = ":".join(map(str, part.term))
-                expected, got = f"at most {MOST_COLUMNS:,} columns of a term", f"{number:,} of {named}"
+                expected, got = (
+                    f"at most {MOST_COLUMNS:,} columns of a term",
+                    f"{number:,} of {named}",
+                )
                 raise self.reading.refuse(part.term[0], expected, got, GROUPS)
             own = [""]
             for names in each:
@@ -241,11 +278,17 @@ class _Learner:
             labels += own if part.term else ["Intercept"]
             is_category = bool(part.term) and all(node in self.categories for node in part.term)
             categorical += [is_category] * len(own)
-        twice = sorted({label for label in labels if labels.count(label) > 1}) if len(set(labels)) < len(labels) else []
+        twice = (
+            sorted({label for label in labels if labels.count(label) > 1})
+            if len(set(labels)) < len(labels)
+            else []
+        )
         if twice:
             node = next(node for part in parts for node in part.term)
             remedy = "Names of levels with brackets or colons can read alike: rename them."
-            raise self.reading.refuse(node, "columns of distinct names", f"several called {twice[0]!r}", remedy)
+            raise self.reading.refuse(
+                node, "columns of distinct names", f"several called {twice[0]!r}", remedy
+            )
         return tuple(labels), tuple(categorical)
 
     def names_of(self, node: Node, whole: bool) -> list[str]:
@@ -264,26 +307,39 @@ class _Learner:
 
 
 def _category(
-    node: Node, column: Column, labels: Labels, contrast: Node | None, reading: Reading, base: str | None = None
+    node: Node,
+    column: Column,
+    labels: Labels,
+    contrast: Node | None,
+    reading: Reading,
+    base: str | None = None,
 ) -> Category:
     """A category of training, with its contrast."""
     levels = labels.levels()
     if len(levels.names) < 2:
         got = f"one, {levels.names[0]!r}" if levels.names else "none"
-        raise reading.refuse(node, f"two levels or more of {column.name!r}", got, "Leave the term out.")
+        raise reading.refuse(
+            node, f"two levels or more of {column.name!r}", got, "Leave the term out."
+        )
     if len(levels.names) > MOST_COLUMNS:
         got = f"{len(levels.names):,}"
-        raise reading.refuse(node, f"at most {MOST_COLUMNS:,} levels of {column.name!r}", got, GROUPS)
+        raise reading.refuse(
+            node, f"at most {MOST_COLUMNS:,} levels of {column.name!r}", got, GROUPS
+        )
     return Category(node, column, levels, _contrast(contrast, levels, base, reading))
 
 
 def _category_of_call(node: Call, reading: Reading) -> Category:
     """C(h), C(h, Sum), C(h, Treatment("b")), C(h, levels=["b", "a"]), T(h, "b"), S(h)."""
     if not node.arguments or not isinstance(node.arguments[0], Column):
-        raise reading.refuse(node, f"{node.function}(column)", repr(str(node)), "Categories are made of a column.")
+        raise reading.refuse(
+            node, f"{node.function}(column)", repr(str(node)), "Categories are made of a column."
+        )
     column = node.arguments[0]
     given = _arguments(
-        node, ("column", "contrast", "levels") if node.function == "C" else ("column", "ref", "levels"), reading
+        node,
+        ("column", "contrast", "levels") if node.function == "C" else ("column", "ref", "levels"),
+        reading,
     )
     labels = reading.column(column).labels()
     if "levels" in given:
@@ -310,14 +366,20 @@ def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Read
     """The codes that a formula names."""
     if node is None:
         return contrasts.treatment(levels.names)
-    name = node.name if isinstance(node, Column) else node.function if isinstance(node, Call) else ""
+    name = (
+        node.name if isinstance(node, Column) else node.function if isinstance(node, Call) else ""
+    )
     if name not in contrasts.BY_NAME:
         raise reading.refuse(node, f"a contrast: {', '.join(contrasts.BY_NAME)}", repr(str(node)))
     if isinstance(node, Call) and (node.arguments or node.named):
-        given = _arguments(node, ("ref",) if name == "Treatment" else ("omit",) if name == "Sum" else (), reading)
+        given = _arguments(
+            node, ("ref",) if name == "Treatment" else ("omit",) if name == "Sum" else (), reading
+        )
         base = _level(next(iter(given.values())), levels, reading)
     if name == "Poly" and len(levels.names) > MOST_POLYNOMIAL:
-        raise reading.refuse(node, f"at most {MOST_POLYNOMIAL} levels for polynomials", str(len(levels.names)))
+        raise reading.refuse(
+            node, f"at most {MOST_POLYNOMIAL} levels for polynomials", str(len(levels.names))
+        )
     make = contrasts.BY_NAME[name]
     return make(levels.names) if base is None else make(levels.names, base)
 
@@ -338,7 +400,7 @@ def _level_value(node: Node, reading: Reading) -> str | float:
     raise reading.refuse(node, "a level between quotes", repr(str(node)))
 
 
-# --- splines and polynomials -----------------------------------------------------------------------------------------
+# --- splines and polynomials ----------------------------------------------------------------------
 MOST_DEGREE = 20
 
 
@@ -346,8 +408,12 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
     given = _arguments(node, ("x", "df", "knots", "degree", "lower_bound", "upper_bound"), reading)
     values = evaluate(given["x"], reading)
     degree = _whole(given["degree"], 0, MOST_DEGREE, reading) if "degree" in given else 3
-    low = _a_number(given["lower_bound"], reading) if "lower_bound" in given else float(values.min())
-    high = _a_number(given["upper_bound"], reading) if "upper_bound" in given else float(values.max())
+    low = (
+        _a_number(given["lower_bound"], reading) if "lower_bound" in given else float(values.min())
+    )
+    high = (
+        _a_number(given["upper_bound"], reading) if "upper_bound" in given else float(values.max())
+    )
     if not low < high or low > values.min() or high < values.max():
         got = f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
         raise reading.refuse(node, "bounds that all values are between", got)
@@ -355,10 +421,15 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
         items = given["knots"].items if isinstance(given["knots"], Several) else (given["knots"],)
         inner = np.array([_a_number(item, reading) for item in items])
         if not ((inner > low) & (inner < high)).all():
-            raise reading.refuse(given["knots"], f"knots between {low:g} and {high:g}", str(inner.tolist()))
+            raise reading.refuse(
+                given["knots"], f"knots between {low:g} and {high:g}", str(inner.tolist())
+            )
         if "df" in given and _whole(given["df"], 1, MOST_COLUMNS, reading) != len(inner) + degree:
             raise reading.refuse(
-                given["df"], f"{len(inner) + degree}, as there are knots", str(given["df"]), "Leave it out."
+                given["df"],
+                f"{len(inner) + degree}, as there are knots",
+                str(given["df"]),
+                "Leave it out.",
             )
     elif "df" in given:
         number = _whole(given["df"], max(degree, 1), MOST_COLUMNS, reading)
@@ -389,7 +460,9 @@ def _arguments(node: Call, names: Sequence[str], reading: Reading) -> dict[str, 
     given = dict(zip(names, node.arguments, strict=False))
     for name, value in node.named:
         if name == names[0] and name in ("x", "column"):
-            raise reading.refuse(node, f"{node.function}({', '.join(names)})", str(node), "Give the column first.")
+            raise reading.refuse(
+                node, f"{node.function}({', '.join(names)})", str(node), "Give the column first."
+            )
         if name not in names or name in given:
             raise reading.refuse(value, f"{node.function}({', '.join(names)})", f"{name}={value}")
         given[name] = value
@@ -423,7 +496,7 @@ def _truth(node: Node, reading: Reading) -> bool:
     return node.name == "True"
 
 
-# --- columns of rows -------------------------------------------------------------------------------------------------
+# --- columns of rows ------------------------------------------------------------------------------
 class _Maker:
     """The columns of some rows, by what was learnt."""
 
@@ -454,7 +527,9 @@ class _Maker:
         columns = np.ones((size, 1))
         for node in part.term:
             own = self.factor(node, node in part.whole)
-            columns = (columns[:, :, None] * own[:, None, :]).reshape(size, columns.shape[1] * own.shape[1])
+            columns = (columns[:, :, None] * own[:, None, :]).reshape(
+                size, columns.shape[1] * own.shape[1]
+            )
         return columns
 
     def factor(self, node: Node, whole: bool) -> np.ndarray:
@@ -469,7 +544,9 @@ class _Maker:
     def codes_of(self, category: Category) -> np.ndarray:
         """The place of the level of each row."""
         if category.node not in self.codes:
-            self.codes[category.node] = codes_of(category.column, category.levels, category.node, self.reading)
+            self.codes[category.node] = codes_of(
+                category.column, category.levels, category.node, self.reading
+            )
         return self.codes[category.node]
 
     def numbers(self, node: Node) -> np.ndarray:

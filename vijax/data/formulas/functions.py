@@ -1,8 +1,7 @@
 """The functions that a formula may call, and arithmetic on the columns of a table.
 
-Numbers are float64 before any arithmetic, so that no small integer wraps round. Means and other statistics are those of
-the rows of training, for rows that come later too.
-"""
+Numbers are float64 before any arithmetic, so that no small integer wraps round. Means and other
+statistics are those of the rows of training, for rows that come later too."""
 
 from __future__ import annotations
 
@@ -14,7 +13,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.data.formulas.syntax import Call, Column, Constant, Node, Number, Operation, Sign, Span, Text
+from vijax.data.formulas.syntax import (
+    Call,
+    Column,
+    Constant,
+    Node,
+    Number,
+    Operation,
+    Sign,
+    Span,
+    Text,
+)
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.near_numbers import OF_POINTS, NearNumbers
 from vijax.data.schema.typed_columns import NoNumber, TypedColumn, TypedTable
@@ -63,7 +72,8 @@ SPELLINGS = {
 """The functions by all names that they have: np.log is log."""
 MOST_ARGUMENTS = {"power": 2}
 ALIKE = 1e-5
-"""Difference, as a share, that rounding may make in a function of the user's own: it may compute in float32."""
+"""Difference, as a share, that rounding may make in a function of the user's own: it may compute in
+float32."""
 EXACT = 1e-13
 """A standard deviation of a smaller share of the values is rounding: the column is constant."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -108,7 +118,11 @@ def columns_in(node: Node) -> dict[str, Span]:
         inner = (node.left, node.right)
     elif isinstance(node, Call):
         # Of the others the arguments after the first are settings.
-        inner = node.arguments[:1] if node.function in COLUMN_MAKERS or node.function == "[]" else node.arguments
+        inner = (
+            node.arguments[:1]
+            if node.function in COLUMN_MAKERS or node.function == "[]"
+            else node.arguments
+        )
     columns: dict[str, Span] = {}
     for part in inner:
         for name, span in columns_in(part).items():
@@ -124,7 +138,8 @@ class Reading:
       table: the rows.
       text: the formula, for messages.
       argument: what the formula is called in messages.
-      statistics: numbers of the rows of training by the text of the part; parts that are not in it are learnt.
+      statistics: numbers of the rows of training by the text of the part; parts that are not in it
+          are learnt.
       functions: the user's own functions by name.
       learning: whether these are the rows of training.
     """
@@ -156,7 +171,8 @@ class Reading:
 
 
 def labels_in(node: Node) -> tuple[str, ...]:
-    """The columns that a part reads as labels, whose text in a file is exact: C(g), h['b'] and h == 'b'.
+    """The columns that a part reads as labels, whose text in a file is exact: C(g), h['b'] and h ==
+    'b'.
 
     >>> from vijax.data.formulas.parser import parse
     >>> labels_in(parse("y ~ C(h):x + I(k == 'b')").addends[0][1])
@@ -190,8 +206,8 @@ def evaluate(node: Node, reading: Reading) -> Values:
     """A part of a formula as numbers, (N,).
 
     Raises:
-      ValueError: a column of text, a function with other arguments than it has, a value that is not finite; with the
-        part and the row.
+      ValueError: a column of text, a function with other arguments than it has, a value that is not
+        finite; with the part and the row.
     """
     return np.broadcast_to(_value(node, reading), (len(reading.table),)).astype(float)
 
@@ -232,8 +248,9 @@ def numbers_of(node: Column, reading: Reading) -> Values:
 
 
 def check_categories(node: Column, column: TypedColumn, reading: Reading) -> None:
-    """Refuses a column of text as categories where its cells mean numbers: each would be a category of its own. Few
-    texts that rows repeat are categories, and it is said where nothing but signs is beside the numbers."""
+    """Refuses a column of text as categories where its cells mean numbers: each would be a category
+    of its own. Few texts that rows repeat are categories, and it is said where nothing but signs is
+    beside the numbers."""
     near = column.near_numbers
     if near is None:
         _check_few_levels(node, column, reading)
@@ -242,7 +259,8 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
         raise _near_numbers(node, near, reading)
     if not near.are_named:
         warnings.warn(
-            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is a category. If "
+            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is "
+            "a category. If "
             f"numbers are meant, write {near.advice}; C({node}) says that categories are.",
             UserWarning,
             stacklevel=2,
@@ -250,14 +268,22 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
 
 
 def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> None:
-    """Refuses a column of text of which nearly each row has a text of its own: it is a name, a note, or a number with
-    something beside it, and no category."""
+    """Refuses a column of text of which nearly each row has a text of its own: it is a name, a
+    note, or a number with something beside it, and no category."""
     number, rows = len(column.labels().levels().names), len(column.values)
     is_few = rows < FEWEST_ROWS or number <= MOST_LEVELS * rows
-    if column.declared is not None or is_few or number > MOST_COLUMNS:  # of very many another error says more
+    if (
+        column.declared is not None or is_few or number > MOST_COLUMNS
+    ):  # of very many another error says more
         return
-    got = f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as {str(column.values[0])[:40]!r}"
-    remedy = f"Make them numbers, write (1 | {node}) for groups, leave it out, or C({node}) for categories."
+    got = (
+        f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as "
+        f"{str(column.values[0])[:40]!r}"
+    )
+    remedy = (
+        f"Make them numbers, write (1 | {node}) for groups, leave it out, or C({node}) for "
+        "categories."
+    )
     raise reading.refuse(node, "categories that rows share", got, remedy)
 
 
@@ -269,7 +295,10 @@ MOST_COLUMNS = 2000
 
 def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
     """The error to raise where text means numbers."""
-    got = f"{near.cell[:40]!r} in {reading.table.row_name(near.place)} of {node.name!r}, and texts like it"
+    got = (
+        f"{near.cell[:40]!r} in {reading.table.row_name(near.place)} of {node.name!r}, and texts "
+        "like it"
+    )
     remedy = f"Write {near.advice}, and so in all rows; or C({node}) for a category of each text."
     return reading.refuse(node, "numbers alone in cells that mean numbers", got, remedy)
 
@@ -278,21 +307,38 @@ def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> Value
     """The error to raise where a column of numbers was expected."""
     expected = f"a column of numbers, {node.name!r}"
     if column.kind == "time":
-        remedy = "Make them numbers: (table[name] - table[name].min()).dt.days; or write C(...) for a category a day."
+        remedy = (
+            "Make them numbers: (table[name] - table[name].min()).dt.days; or write C(...) for a "
+            "category a day."
+        )
         return reading.refuse(
-            node, "numbers, text or categories in the terms of the formula", f"dates in [{node.name!r}]", remedy
+            node,
+            "numbers, text or categories in the terms of the formula",
+            f"dates in [{node.name!r}]",
+            remedy,
         )
     if column.kind == "digits":
         cells = [str(cell) for cell in column.values[~are_missing(column.values)]]
-        points = " (without the points, if these divide thousands)" if all(map(OF_POINTS.fullmatch, cells)) else ""
-        remedy = f"Write C({node}) for categories, or give numbers: table[{node.name!r}].astype(float){points}."
+        points = (
+            " (without the points, if these divide thousands)"
+            if all(map(OF_POINTS.fullmatch, cells))
+            else ""
+        )
+        remedy = (
+            f"Write C({node}) for categories, or give numbers: "
+            f"table[{node.name!r}].astype(float){points}."
+        )
         return reading.refuse(node, expected, "text, all of which says numbers", remedy)
     if column.kind == "empty":
         return reading.refuse(node, expected, "missing values alone", "Leave it out.")
     if column.near_numbers is not None:
         return _near_numbers(node, column.near_numbers, reading)
     bad = column.not_numbers()
-    cell = f"{str(column.values[bad[0]])[:40]!r} in {reading.table.row_name(int(bad[0]))}" if len(bad) else "text"
+    cell = (
+        f"{str(column.values[bad[0]])[:40]!r} in {reading.table.row_name(int(bad[0]))}"
+        if len(bad)
+        else "text"
+    )
     if column.kind == "mixed":
         remedy = f"Correct the cell, or write C({node}) for a category of each value."
         return reading.refuse(node, expected, f"{cell} ({len(bad)} such)", remedy)
@@ -319,10 +365,14 @@ def _comparison(node: Operation, reading: Reading) -> Any:
         wanted = levels.code_of(node.right.text)
         if wanted < 0:
             shown = list(levels.names)[:20]
-            raise reading.refuse(node.right, f"a value of {node.left.name!r}: {shown}", repr(node.right.text))
+            raise reading.refuse(
+                node.right, f"a value of {node.left.name!r}: {shown}", repr(node.right.text)
+            )
         same = levels.codes_of(column.labels()) == wanted
         return (same if node.operator == "==" else ~same).astype(float)
-    return COMPARISONS[node.operator](_value(node.left, reading), _value(node.right, reading)).astype(float)
+    return COMPARISONS[node.operator](
+        _value(node.left, reading), _value(node.right, reading)
+    ).astype(float)
 
 
 def _call(node: Call, reading: Reading) -> Any:
@@ -332,7 +382,10 @@ def _call(node: Call, reading: Reading) -> Any:
     if name == "I":
         return _value(_only(node, reading), reading)
     if name in ELEMENTWISE:
-        arguments = [_value(argument, reading) for argument in _exactly(node, MOST_ARGUMENTS.get(name, 1), reading)]
+        arguments = [
+            _value(argument, reading)
+            for argument in _exactly(node, MOST_ARGUMENTS.get(name, 1), reading)
+        ]
         with np.errstate(all="ignore"):
             value = ELEMENTWISE[name](*(np.asarray(argument, float) for argument in arguments))
         return _finite(node, value, reading)
@@ -341,7 +394,9 @@ def _call(node: Call, reading: Reading) -> Any:
         return reading.learnt(node, lambda: float(STATISTICS[name](values)))
     if name in CENTRED:
         return _centred(node, name, reading)
-    raise reading.refuse(node, "a function of numbers", repr(node.function), f"Functions are {listed_functions()}.")
+    raise reading.refuse(
+        node, "a function of numbers", repr(node.function), f"Functions are {listed_functions()}."
+    )
 
 
 def _centred(node: Call, name: str, reading: Reading) -> Values:
@@ -350,7 +405,9 @@ def _centred(node: Call, name: str, reading: Reading) -> Values:
     if name == "center":
         return values - mean
     if not deviation > EXACT * max(1e-300, float(np.abs(values).max(initial=0.0))):
-        raise reading.refuse(node, "a column with more than one value", "a constant one", "Leave it out.")
+        raise reading.refuse(
+            node, "a column with more than one value", "a constant one", "Leave it out."
+        )
     return (values - mean) / deviation
 
 
@@ -358,7 +415,9 @@ def _of_user(node: Call, reading: Reading) -> Values:
     """A function of the user's own: called with arrays (N,), it returns another."""
     arguments = [evaluate(argument, reading) for argument in node.arguments]
     if node.named:
-        raise reading.refuse(node, "arguments without names, for a function of your own", repr(str(node)))
+        raise reading.refuse(
+            node, "arguments without names, for a function of your own", repr(str(node))
+        )
     value = _called(node, arguments, reading)
     if reading.learning and len(value) > 1:
         _check_row_by_row(node, arguments, value, reading)
@@ -366,7 +425,8 @@ def _of_user(node: Call, reading: Reading) -> Values:
 
 
 def _called(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
-    """The result of a function of the user's own, as float64. It gets copies: it may write into them."""
+    """The result of a function of the user's own, as float64. It gets copies: it may write into
+    them."""
     rows = len(arguments[0]) if arguments else len(reading.table)
     value = reading.functions[node.function](*(argument.copy() for argument in arguments))
     expected = f"an array of the {rows} rows from {node.function}"
@@ -380,15 +440,23 @@ def _called(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values
     return array.astype(float)
 
 
-def _check_row_by_row(node: Call, arguments: list[np.ndarray], value: Values, reading: Reading) -> None:
-    """Refuses a function whose value in a row depends on the other rows: later rows would be moved by their own."""
+def _check_row_by_row(
+    node: Call, arguments: list[np.ndarray], value: Values, reading: Reading
+) -> None:
+    """Refuses a function whose value in a row depends on the other rows: later rows would be moved
+    by their own."""
     half = slice(None, None, 2)
     of_some = _called(node, [argument[half][::-1] for argument in arguments], reading)[::-1]
     whole = np.where(np.isfinite(value), value, 0.0)[half]
     size = np.abs(whole).max(initial=0.0)
-    if not np.allclose(np.where(np.isfinite(of_some), of_some, 0.0), whole, rtol=ALIKE, atol=ALIKE * size):
+    if not np.allclose(
+        np.where(np.isfinite(of_some), of_some, 0.0), whole, rtol=ALIKE, atol=ALIKE * size
+    ):
         expected = f"the same value in a row from {node.function}, whatever other rows there are"
-        remedy = "Means of training are kept by I(x - mean(x)), scale(x), center(x), poly(x, 2) and bs(x, df=4)."
+        remedy = (
+            "Means of training are kept by I(x - mean(x)), scale(x), center(x), poly(x, 2) and "
+            "bs(x, df=4)."
+        )
         raise reading.refuse(node, expected, "another one without them", remedy)
 
 
@@ -413,4 +481,6 @@ def _finite(node: Node, value: Any, reading: Reading) -> Any:
     at = ", ".join(f"{name} = {cell}" for name, cell in cells.items())
     bad_value = float(np.broadcast_to(value, (len(reading.table),))[row])
     got = f"{bad_value:g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
-    raise reading.refuse(node, f"finite values of {node}", got, "Leave these rows out, or change the term.")
+    raise reading.refuse(
+        node, f"finite values of {node}", got, "Leave these rows out, or change the term."
+    )

@@ -9,15 +9,21 @@
     groups:   column { (: | /) column }
     numbers:  arithmetic on columns, with the listed functions
 
-What does not follow it is an error with a mark under its place. Nothing is dropped, and nothing is evaluated here.
-"""
+What does not follow it is an error with a mark under its place. Nothing is dropped, and nothing is
+evaluated here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
 
-from vijax.data.formulas.functions import COLUMN_MAKERS, COMPARISONS, RESPONSES, SPELLINGS, listed_functions
+from vijax.data.formulas.functions import (
+    COLUMN_MAKERS,
+    COMPARISONS,
+    RESPONSES,
+    SPELLINGS,
+    listed_functions,
+)
 from vijax.data.formulas.syntax import (
     Bar,
     Call,
@@ -78,7 +84,7 @@ class _Reader:
         self.place = 0
         self.depth = 0
 
-    # --- words ---
+    # --- words ------------------------------------------------------------------------------------
     @property
     def token(self) -> Token:
         """The word at the place."""
@@ -107,7 +113,11 @@ class _Reader:
     def refuse_token(self, expected: str, remedy: str = LISTED) -> ValueError:
         """The error to raise on the word at the place."""
         token = self.token
-        got = "the end of the formula" if token.kind == "end" else repr(self.text[token.start : token.end])
+        got = (
+            "the end of the formula"
+            if token.kind == "end"
+            else repr(self.text[token.start : token.end])
+        )
         return self.refuse((token.start, token.end), expected, got, remedy)
 
     def deeper(self, read: Callable[[], Any]) -> Any:
@@ -119,7 +129,7 @@ class _Reader:
         self.depth -= 1
         return part
 
-    # --- the whole ---
+    # --- the whole --------------------------------------------------------------------------------
     def formula(self) -> Formula:
         """The whole formula."""
         response = None
@@ -154,7 +164,11 @@ class _Reader:
             if self.is_bar():
                 own = self.bar()
                 if sign == "-":
-                    raise self.refuse((start, own[-1].span[1]), "group effects that are added", "a minus before them")
+                    raise self.refuse(
+                        (start, own[-1].span[1]),
+                        "group effects that are added",
+                        "a minus before them",
+                    )
                 bars += own
             else:
                 addends.append((sign, self.product()))
@@ -162,7 +176,7 @@ class _Reader:
                 return tuple(addends), tuple(bars)
             sign = self.next().text
 
-    # --- terms ---
+    # --- terms ------------------------------------------------------------------------------------
     def sum(self) -> Node:
         """Terms with signs."""
         if self.at("+", "-"):
@@ -182,14 +196,18 @@ class _Reader:
         """Terms with colons."""
         return self.left_to_right((":",), self.power)
 
-    def left_to_right(self, operators: tuple[str, ...], part: Callable[[], Node], left: Node | None = None) -> Node:
+    def left_to_right(
+        self, operators: tuple[str, ...], part: Callable[[], Node], left: Node | None = None
+    ) -> Node:
         """Parts with operators between, from left to right."""
         left = part() if left is None else left
         number = 0
         while self.at(*operators):
             number += 1
             if number > MOST_CHAINED:
-                raise self.refuse_token(f"at most {MOST_CHAINED} operators in a row within parentheses", "")
+                raise self.refuse_token(
+                    f"at most {MOST_CHAINED} operators in a row within parentheses", ""
+                )
             operator = self.next().text
             right = part()
             left = Operation(operator, left, right, (left.span[0], right.span[1]))
@@ -203,14 +221,21 @@ class _Reader:
         self.next()
         token = self.token
         if token.kind != "number" or not token.text.isdigit() or not 1 <= int(token.text) <= 9:
-            raise self.refuse_token("a whole number from 1 to 9 after **, the order of interactions")
+            raise self.refuse_token(
+                "a whole number from 1 to 9 after **, the order of interactions"
+            )
         self.next()
         if isinstance(base, Column | Call | Number):
             remedy = f"Write I({base}**{token.text}) for a power, (a + b)**2 for interactions."
             raise self.refuse(
-                (base.span[0], token.end), "a sum of terms before **", repr(f"{base}**{token.text}"), remedy
+                (base.span[0], token.end),
+                "a sum of terms before **",
+                repr(f"{base}**{token.text}"),
+                remedy,
             )
-        return Operation("**", base, Number(token.text, (token.start, token.end)), (base.span[0], token.end))
+        return Operation(
+            "**", base, Number(token.text, (token.start, token.end)), (base.span[0], token.end)
+        )
 
     def term(self) -> Node:
         """A single term."""
@@ -218,7 +243,9 @@ class _Reader:
         if token.kind == "number":
             if token.text not in ("0", "1"):
                 remedy = f"Write I(...) around arithmetic. {LISTED}"
-                raise self.refuse_token("0 or 1, for no intercept or one, as the only numbers among terms", remedy)
+                raise self.refuse_token(
+                    "0 or 1, for no intercept or one, as the only numbers among terms", remedy
+                )
             return Number(token.text, self.span(self.next()))
         if self.at("{"):
             return self.braces()
@@ -244,7 +271,10 @@ class _Reader:
         start = self.next().start
         if self.is_bar_inside():
             raise self.refuse(
-                (start, start + 1), "group effects as terms of their own, added to the others", "others", BAR
+                (start, start + 1),
+                "group effects as terms of their own, added to the others",
+                "others",
+                BAR,
             )
         inner = self.deeper(self.sum)
         if self.at("|", "||"):
@@ -252,7 +282,7 @@ class _Reader:
         self.take(")", "after terms")
         return inner
 
-    # --- group effects ---
+    # --- group effects ----------------------------------------------------------------------------
     def is_bar(self) -> bool:
         """True where group effects begin."""
         return self.at("(") and self.is_bar_inside(self.place + 1)
@@ -262,7 +292,8 @@ class _Reader:
         return self.is_inside(("|", "||"), self.place if place is None else place)
 
     def is_inside(self, operators: tuple[str, ...], place: int) -> bool:
-        """True where the brackets that begin before a place hold one of these operators, outside of others within."""
+        """True where the brackets that begin before a place hold one of these operators, outside of
+        others within."""
         depth = 0
         for token in self.tokens[place:]:
             if token.kind != "operator":
@@ -297,7 +328,9 @@ class _Reader:
         levels: list[tuple[str, ...]] = []
         for columns in nested:
             levels.append((*(levels[-1] if levels else ()), *columns))
-        return [Bar(terms, tuple(dict.fromkeys(columns)), bar.text == "|", span) for columns in levels]
+        return [
+            Bar(terms, tuple(dict.fromkeys(columns)), bar.text == "|", span) for columns in levels
+        ]
 
     def groups(self) -> list[tuple[str, ...]]:
         """Columns that name groups, at each level of nesting."""
@@ -321,7 +354,7 @@ class _Reader:
             raise self.refuse_token("a column whose values name the groups", BAR)
         return self.next().text
 
-    # --- calls and columns ---
+    # --- calls and columns ------------------------------------------------------------------------
     def name(self, as_term: bool) -> Node:
         """A column, a call, or a level of a column."""
         token = self.next()
@@ -351,7 +384,9 @@ class _Reader:
         span_of_name = self.span(token)
         if not as_term and function in COLUMN_MAKERS:
             remedy = f"Write {token.text}(...) as a term of its own."
-            raise self.refuse(span_of_name, "functions of numbers inside of arithmetic", repr(token.text), remedy)
+            raise self.refuse(
+                span_of_name, "functions of numbers inside of arithmetic", repr(token.text), remedy
+            )
         self.next()
         arguments: list[Node] = []
         named: list[tuple[str, Node]] = []
@@ -370,20 +405,29 @@ class _Reader:
         twice = len({key for key, _ in named}) < len(named)
         if twice:
             raise self.refuse(span, "each argument once", repr(self.text[span[0] : span[1]]))
-        return Call(SPELLINGS.get(function, function), tuple(arguments), tuple(named), span, function)
+        return Call(
+            SPELLINGS.get(function, function), tuple(arguments), tuple(named), span, function
+        )
 
     def comma_between_arguments(self) -> None:
-        """Moves past a comma; what stands there instead is refused, with the spelling of it that is read."""
+        """Moves past a comma; what stands there instead is refused, with the spelling of it that is
+        read."""
         if not self.at(","):
-            by_word = self.token.kind == "name" and not self.token.quoted and self.token.text in LOGIC
+            by_word = (
+                self.token.kind == "name" and not self.token.quoted and self.token.text in LOGIC
+            )
             remedy = LOGIC[self.token.text] if by_word else LISTED
             if self.at(*COMPARISONS):
-                remedy = "One comparison stands alone: write (x > 1) * (x < 3), and the column first: h == 'a'."
+                remedy = (
+                    "One comparison stands alone: write (x > 1) * (x < 3), and the column first: "
+                    "h == 'a'."
+                )
             raise self.refuse_token("',' between arguments", remedy)
         self.next()
 
     def function(self, token: Token) -> str:
-        """The function that a name says, as it is spelt; an error that lists all of them for another."""
+        """The function that a name says, as it is spelt; an error that lists all of them for
+        another."""
         if (
             token.text in self.functions
             or token.text in SPELLINGS
@@ -392,7 +436,8 @@ class _Reader:
         ):
             return token.text
         remedy = (
-            f"Functions are {listed_functions()}. Your own: vijax.glmm(..., functions={{'f': f}}), in Python alone. "
+            f"Functions are {listed_functions()}. Your own: vijax.glmm(..., functions={{'f': "
+            f"f}}), in Python alone. "
             "Nothing else is ever called."
         )
         raise self.refuse(self.span(token), "a listed function", repr(token.text), remedy)
@@ -400,10 +445,16 @@ class _Reader:
     def is_named(self) -> bool:
         """True where a named argument begins."""
         after = self.tokens[self.place + 1] if self.place + 1 < len(self.tokens) else self.token
-        return self.token.kind == "name" and not self.token.quoted and after.kind == "operator" and after.text == "="
+        return (
+            self.token.kind == "name"
+            and not self.token.quoted
+            and after.kind == "operator"
+            and after.text == "="
+        )
 
     def argument_value(self) -> Node:
-        """An argument: arithmetic, a text, a list of numbers or texts, True or False, or the name of a contrast."""
+        """An argument: arithmetic, a text, a list of numbers or texts, True or False, or the name
+        of a contrast."""
         token = self.token
         if token.kind == "text":
             return Text(self.next().text, self.span(token))
@@ -426,7 +477,7 @@ class _Reader:
             items.append(self.argument_value())
         return Several(tuple(items), (start, self.next().end))
 
-    # --- arithmetic ---
+    # --- arithmetic -------------------------------------------------------------------------------
     def comparison(self) -> Node:
         """Arithmetic, perhaps compared with other."""
         left = self.arithmetic()
@@ -434,7 +485,9 @@ class _Reader:
             return left
         operator = self.next().text
         token = self.token
-        right = Text(self.next().text, self.span(token)) if token.kind == "text" else self.arithmetic()
+        right = (
+            Text(self.next().text, self.span(token)) if token.kind == "text" else self.arithmetic()
+        )
         return Operation(operator, left, right, (left.span[0], right.span[1]))
 
     def arithmetic(self) -> Node:

@@ -97,7 +97,8 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A listed function, or a user's own, with its arguments. `log` and `np.log` are one function in two spellings."""
+    """A listed function, or a user's own, with its arguments. `log` and `np.log` are one function
+    in two spellings."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -132,7 +133,9 @@ RANKS = {
 
 def _within(node: Node, rank: int) -> str:
     """The text of a part beside an operator, in parentheses where it needs them."""
-    own = RANKS[node.operator] if isinstance(node, Operation) else 3 if isinstance(node, Sign) else 5
+    own = (
+        RANKS[node.operator] if isinstance(node, Operation) else 3 if isinstance(node, Sign) else 5
+    )
     return f"({node})" if own < rank else str(node)
 
 

@@ -12,11 +12,16 @@ MOST_LETTERS = 20_000
 """Letters of a formula, at most."""
 OPERATORS = ("||", "**", "//", "<=", ">=", "==", "!=", *"~+-*/:|()[]{},=^%<>")
 QUOTES = "A name that is no word of letters, digits, _ and . stands between backquotes: `a b`."
-LISTED = "Columns, 0 and 1, + - * / : **, (x | g), I(...) or {...} with arithmetic, and listed functions are read."
+LISTED = (
+    "Columns, 0 and 1, + - * / : **, (x | g), I(...) or {...} with arithmetic, and listed "
+    "functions are read."
+)
 WORDS = ("True", "False", "None", "np.pi", "np.e", "pi")
-"""Names that stand for a value in arithmetic: a column of such a name stands between backquotes there."""
+"""Names that stand for a value in arithmetic: a column of such a name stands between backquotes
+there."""
 PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
-"""Names that regressions have for something else: the coefficient of a column of such a name is called `sigma`."""
+"""Names that regressions have for something else: the coefficient of a column of such a name is
+called `sigma`."""
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 
@@ -56,7 +61,9 @@ class FormulaError(ValueError):
         return type(self), (self.said, self.marked)
 
 
-def refuse(argument: str, text: str, span: tuple[int, int], expected: str, got: str, remedy: str = "") -> FormulaError:
+def refuse(
+    argument: str, text: str, span: tuple[int, int], expected: str, got: str, remedy: str = ""
+) -> FormulaError:
     """The error to raise on a part of a formula: it names the part, and marks its place.
 
     >>> print(refuse("formula", "y ~ x g", (6, 7), "an operator between terms", "'g'", "Write x + g."))
@@ -84,7 +91,9 @@ def tokens_of(text: str, argument: str = "formula") -> list[Token]:
     >>> [token.text for token in tokens_of("y ~ np.log(`a b`)")]
     ['y', '~', 'np.log', '(', 'a b', ')', '']
     """
-    require(len(text) <= MOST_LETTERS, argument, f"at most {MOST_LETTERS:,} letters", f"{len(text):,}")
+    require(
+        len(text) <= MOST_LETTERS, argument, f"at most {MOST_LETTERS:,} letters", f"{len(text):,}"
+    )
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -148,5 +157,9 @@ def quoted(name: str) -> str:
     ('x', '`a b`', '`a``b`', 'Sepal.Length', '`True`')
     """
     # Names such as _sds.g belong to the unknowns of a regression.
-    is_plain = NAME.fullmatch(name) and name not in (*WORDS, *PARAMETERS) and not ("." in name and name[0] == "_")
+    is_plain = (
+        NAME.fullmatch(name)
+        and name not in (*WORDS, *PARAMETERS)
+        and not ("." in name and name[0] == "_")
+    )
     return name if is_plain else "`" + name.replace("`", "``") + "`"

@@ -21,14 +21,19 @@ def cache_folder() -> Path:
     if named := os.environ.get("VIJAX_CACHE"):
         return Path(named)
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "vijax" / "cache"
+        return (
+            Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "vijax" / "cache"
+        )
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "vijax"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vijax"
 
 
-def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root: Path | None = None) -> Corpus:
-    """The corpus that `build` writes into an empty folder, or the one it wrote before for an equal key.
+def cached_corpus(
+    name: str, key: object, build: Callable[[Path], Corpus], root: Path | None = None
+) -> Corpus:
+    """The corpus that `build` writes into an empty folder, or the one it wrote before for an equal
+    key.
 
     The key has everything that the corpus depends on; its `repr` tells one corpus from another.
     """
@@ -43,7 +48,8 @@ def cached_corpus(name: str, key: object, build: Callable[[Path], Corpus], root:
 
 
 def _put(built: Path, final: Path) -> None:
-    """Moves a corpus into its place, whole or not at all; another process may have put the same there before."""
+    """Moves a corpus into its place, whole or not at all; another process may have put the same
+    there before."""
     if is_corpus_folder(final):
         return
     shutil.rmtree(final, ignore_errors=True)
@@ -60,8 +66,8 @@ A_WEEK = 7 * 86_400.0
 def working_folder(prefix: str, parent: Path | None = None) -> tempfile.TemporaryDirectory:
     """A new temporary folder in `parent`, by default the system's folder for such.
 
-    Folders of the same prefix that are a week old are removed: processes that were killed left them.
-    """
+    Folders of the same prefix that are a week old are removed: processes that were killed left
+    them."""
     for left in Path(parent or tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             if time.time() - left.lstat().st_mtime > A_WEEK:

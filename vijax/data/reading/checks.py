@@ -1,4 +1,5 @@
-"""Checks of data, with errors that say where, what was expected, what came and what to do; and notes on data."""
+"""Checks of data, with errors that say where, what was expected, what came and what to do; and
+notes on data."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MAX_WORDS = 10_000_000
 MAX_DOCUMENTS = 100_000_000
 """The most documents: to know where they start takes 800 MB."""
 MAX_EMPTY, MAX_EMPTY_PER_ENTRY = 1_000_000, 100
-"""The most documents where there are no entries, and more for each entry: a small file may say that it has many."""
+"""The most documents where there are no entries, and more for each entry: a small file may say that
+it has many."""
 
 
 class DataError(ValueError):
@@ -74,31 +76,46 @@ def says_number(text: str) -> bool:
 
 
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
-    """Counts as int32; DataError where one is negative, fractional, not finite, beyond int32 or no number."""
+    """Counts as int32; DataError where one is negative, fractional, not finite, beyond int32 or no
+    number."""
     counts = np.asarray(counts)
     if counts.dtype.kind not in "biuf":
         raise fail(where, "counts that are numbers", f"dtype {counts.dtype}", "pass integers")
     for name, bad, remedy in _faults(counts):
         if bad.any():
             value = counts[tuple(np.argwhere(bad)[0])]
-            raise fail(where, "whole counts of 0 or more", f"{name} {value} ({int(bad.sum())} such)", remedy)
+            raise fail(
+                where,
+                "whole counts of 0 or more",
+                f"{name} {value} ({int(bad.sum())} such)",
+                remedy,
+            )
     return counts.astype(np.int32, copy=False)
 
 
 def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
-    """The ways in which numbers are no counts, one by one: a name, a mask of the wrong ones and a remedy."""
+    """The ways in which numbers are no counts, one by one: a name, a mask of the wrong ones and a
+    remedy."""
     if counts.dtype.kind == "f":
         remedy = "replace missing values by 0, or drop those documents"
         yield "the not finite value", ~np.isfinite(counts), remedy
-    yield "the negative count", counts < 0, "counts say how often a word occurs: drop or correct these entries"
+    yield (
+        "the negative count",
+        counts < 0,
+        "counts say how often a word occurs: drop or correct these entries",
+    )
     if counts.dtype.kind == "f":
-        remedy = "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the liked ones, x >= 4"
+        remedy = (
+            "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the liked "
+            "ones, x >= 4"
+        )
         yield "the fractional count", counts != np.floor(counts), remedy
     yield "the count", counts > INT32_MAX, "no document can be that long: correct these entries"
 
 
 def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
-    """One axis of integers, as `dtype`; DataError for other axes, a fraction, or a number that `dtype` cannot hold.
+    """One axis of integers, as `dtype`; DataError for other axes, a fraction, or a number that
+    `dtype` cannot hold.
 
     >>> whole_numbers([0.0, 2.0], np.int32, "ids")
     array([0, 2], dtype=int32)
@@ -106,13 +123,20 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
     values = np.asarray(values)
     remedy = "pass whole numbers, such as those of a SciPy CSR matrix"
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        raise fail(where, "one axis of whole numbers", f"shape {values.shape}, dtype {values.dtype}", remedy)
+        raise fail(
+            where,
+            "one axis of whole numbers",
+            f"shape {values.shape}, dtype {values.dtype}",
+            remedy,
+        )
     if values.dtype == np.dtype(dtype):
         return np.ascontiguousarray(values)
     # Floats count in steps of one up to 2^53 only.
     exact = 2**53 if values.dtype.kind == "f" else np.iinfo(dtype).max
     most = min(np.iinfo(dtype).max, exact)
-    bad = ~((values >= -most) & (values <= most)) | (values != np.floor(values) if values.dtype.kind == "f" else False)
+    bad = ~((values >= -most) & (values <= most)) | (
+        values != np.floor(values) if values.dtype.kind == "f" else False
+    )
     if bad.any():
         place = int(np.argmax(bad))
         got = f"{values[place]} at place {place} ({int(bad.sum())} such)"
@@ -121,33 +145,50 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
 
 
 def check_vocab_size(vocab_size: int, where: object) -> None:
-    """Raises a DataError when there are more words than `MAX_WORDS`, before memory is taken for them."""
+    """Raises a DataError when there are more words than `MAX_WORDS`, before memory is taken for
+    them."""
     if vocab_size > MAX_WORDS:
-        remedy = "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare words out"
-        raise fail(where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy)
+        remedy = (
+            "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare words "
+            "out"
+        )
+        raise fail(
+            where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy
+        )
 
 
 def check_num_documents(number: int, where: object, entries: int | None = None) -> None:
-    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, or far more than the entries of all of
-    them, where these are known, before memory is taken for them."""
+    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, or far more than the
+    entries of all of them, where these are known, before memory is taken for them."""
     remedy = "check the number of documents, or divide them among several files"
     if number > MAX_DOCUMENTS:
         raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
     if entries is not None and number > MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries:
         most = MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries
-        expected = f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
-        raise fail(where, expected, f"{number:,}", "correct the number of documents; nearly all of these are empty")
+        expected = (
+            f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
+        )
+        raise fail(
+            where,
+            expected,
+            f"{number:,}",
+            "correct the number of documents; nearly all of these are empty",
+        )
 
 
 def check_offsets(indptr: np.ndarray, where: object) -> None:
     """Raises a DataError unless documents begin at 0 and none ends before it begins."""
     if len(indptr) < 2:
-        raise fail(where, "one document or more", "none", "check the path, the file ending and the column")
+        raise fail(
+            where, "one document or more", "none", "check the path, the file ending and the column"
+        )
     backwards = np.flatnonzero(np.diff(indptr) < 0)
     if indptr[0] != 0 or len(backwards):
         place = int(backwards[0]) + 1 if len(backwards) else 0
         got = f"{indptr[place]} at place {place}"
-        raise fail(where, "offsets that begin at 0 and never fall", got, "pass the indptr of a CSR matrix")
+        raise fail(
+            where, "offsets that begin at 0 and never fall", got, "pass the indptr of a CSR matrix"
+        )
 
 
 def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
@@ -195,7 +236,9 @@ class Notes:
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-HALF_REPLACED = "Half a letter, such as \\ud83d of a cut emoji, is replaced by \ufffd in a text or title."
+HALF_REPLACED = (
+    "Half a letter, such as \\ud83d of a cut emoji, is replaced by \ufffd in a text or title."
+)
 
 
 def whole_letters(text: str, notes: Notes, where: str) -> str:
@@ -211,7 +254,8 @@ def whole_letters(text: str, notes: Notes, where: str) -> str:
 
 
 def check_whole_letters(strings: Sequence[str], where: str) -> Sequence[str]:
-    """The strings, if all can be written to a file; DataError where one has half a letter or is no string."""
+    """The strings, if all can be written to a file; DataError where one has half a letter or is no
+    string."""
     with contextlib.suppress(TypeError):
         joined = "".join(strings)  # quick where all is well, of a million words too
         if joined.isascii() or not _HALF.search(joined):
@@ -221,5 +265,7 @@ def check_whole_letters(strings: Sequence[str], where: str) -> Sequence[str]:
             raise fail(where, "strings", f"{text!r} at place {place}", "pass strings")
         if _HALF.search(text):
             remedy = "replace it: text.encode('utf-8', 'replace').decode()"
-            raise fail(where, "whole letters", f"half a letter in {text[:40]!r} at place {place}", remedy)
+            raise fail(
+                where, "whole letters", f"half a letter in {text[:40]!r} at place {place}", remedy
+            )
     return strings

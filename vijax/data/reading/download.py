@@ -26,8 +26,12 @@ BLOCK_BYTES = 1 << 14
 class Limits:
     """Limits of a download: its size, its time, and the time in which nothing comes."""
 
-    num_bytes: float = dataclasses.field(default_factory=lambda: 1e9 * _from_environment("VIJAX_DOWNLOAD_GB", 20.0))
-    seconds: float = dataclasses.field(default_factory=lambda: 60 * _from_environment("VIJAX_DOWNLOAD_MINUTES", 120.0))
+    num_bytes: float = dataclasses.field(
+        default_factory=lambda: 1e9 * _from_environment("VIJAX_DOWNLOAD_GB", 20.0)
+    )
+    seconds: float = dataclasses.field(
+        default_factory=lambda: 60 * _from_environment("VIJAX_DOWNLOAD_MINUTES", 120.0)
+    )
     stall_seconds: float = 30.0
 
 
@@ -40,15 +44,18 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
-def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits: Limits | None = None) -> Path:
+def fetch(
+    url: str, sha256: str | None = None, root: Path | None = None, limits: Limits | None = None
+) -> Path:
     """The file at `url`, downloaded unless it was before.
 
     Args:
       url: an http or https address; the ending of its path tells the format.
-      sha256: SHA-256 that the file must have. Without it, that of the first download is recorded and must stay.
+      sha256: SHA-256 that the file must have. Without it, that of the first download is recorded
+          and must stay.
       root: the cache folder, by default the user's.
-      limits: limits of size and time; by default 20 GB and two hours, which the environment variables
-        VIJAX_DOWNLOAD_GB and VIJAX_DOWNLOAD_MINUTES change.
+      limits: limits of size and time; by default 20 GB and two hours, which the environment
+        variables VIJAX_DOWNLOAD_GB and VIJAX_DOWNLOAD_MINUTES change.
 
     Raises:
       DataError: the file cannot be had, is beyond the limits, or is not the one expected.
@@ -58,7 +65,12 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
     folder, name = (root or cache_folder()) / "downloads", local_name(url)
     record = folder / f"{name}.sha256"
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise fail("sha256", "64 hexadecimal digits", repr(sha256)[:80], "run sha256sum on the file to get them")
+        raise fail(
+            "sha256",
+            "64 hexadecimal digits",
+            repr(sha256)[:80],
+            "run sha256sum on the file to get them",
+        )
     expected = sha256.lower() if sha256 else record.read_text().strip() if record.is_file() else ""
     get = pooch.HTTPDownloader(
         progressbar=_Watch(url, limits),
@@ -68,14 +80,20 @@ def fetch(url: str, sha256: str | None = None, root: Path | None = None, limits:
     )
     try:
         with _quiet(pooch.get_logger()):
-            path = pooch.retrieve(url, f"sha256:{expected}" if expected else None, name, folder, downloader=get)
+            path = pooch.retrieve(
+                url, f"sha256:{expected}" if expected else None, name, folder, downloader=get
+            )
     except DataError:
         raise
     except OSError as error:
         remedy = "check the address and the network, or download it yourself and name the file"
         raise fail(url, "a file to download", str(error), remedy) from error
     except ValueError as error:
-        remedy = "pass the right sha256=" if sha256 else f"if the new file is to be trusted, delete {record}"
+        remedy = (
+            "pass the right sha256="
+            if sha256
+            else f"if the new file is to be trusted, delete {record}"
+        )
         remedy += ", and fetch again"
         raise fail(url, f"a file with SHA-256 {expected}", f"another ({error})", remedy) from error
     record.write_text(f"{expected or pooch.file_hash(path)}\n")
@@ -94,7 +112,10 @@ class _Watch:
         self.come += num_bytes
         size = max(self.total, self.come - BLOCK_BYTES)
         if size > self._limits.num_bytes:
-            remedy = "allow more, by the environment variable VIJAX_DOWNLOAD_GB, or download it yourself and name it"
+            remedy = (
+                "allow more, by the environment variable VIJAX_DOWNLOAD_GB, or download it "
+                "yourself and name it"
+            )
             expected = f"a file of at most {_megabytes(self._limits.num_bytes)}"
             raise fail(self._url, expected, f"{_megabytes(size)} or more", remedy)
         if time.monotonic() - self._began > self._limits.seconds:
@@ -146,5 +167,7 @@ def _from_environment(name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not value > 0:
-        raise fail(name, "a number above 0", repr(text), f"set it to {default:g}, say, or leave it out")
+        raise fail(
+            name, "a number above 0", repr(text), f"set it to {default:g}, say, or leave it out"
+        )
     return value

@@ -1,4 +1,5 @@
-"""Opening and reading files, plain or gzipped, with errors that name the file, the place and the remedy."""
+"""Opening and reading files, plain or gzipped, with errors that name the file, the place and the
+remedy."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
 LINES_BYTES = 1 << 22
 LEAST_BOMB, BOMB = 1 << 28, 200
-"""Bytes to which a gzipped file may unpack however small it is, and bytes that each of its own may become."""
+"""Bytes to which a gzipped file may unpack however small it is, and bytes that each of its own may
+become."""
 
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, unpacked when it is gzipped, whatever its name. Raises DataError: it is no file or cannot be
-    opened, or its gzip data ends early or is damaged."""
+    """The bytes of a file, unpacked when it is gzipped, whatever its name. Raises DataError: it is
+    no file or cannot be opened, or its gzip data ends early or is damaged."""
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -33,7 +35,12 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         with _unpacked(path) if packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise fail(path, "whole gzip data", f"a truncated or damaged file ({error})", "fetch the file again") from error
+        raise fail(
+            path,
+            "whole gzip data",
+            f"a truncated or damaged file ({error})",
+            "fetch the file again",
+        ) from error
     except OSError as error:
         remedy = "check the path and that you may read it"
         raise fail(path, "a readable file", error.strerror or str(error), remedy) from error
@@ -44,12 +51,15 @@ DEFLATES_TO = 1100
 
 
 def _check_unpacked(path: Path, packed: int, come: int) -> None:
-    """Raises a DataError where more bytes have come out of a gzipped file than any text is packed to."""
+    """Raises a DataError where more bytes have come out of a gzipped file than any text is packed
+    to."""
     limit = max(LEAST_BOMB, BOMB * packed)
     if come > limit:
         expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
         got = f"{in_words(packed)} that unpack to more than {in_words(limit)}"
-        raise fail(path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file")
+        raise fail(
+            path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file"
+        )
 
 
 class _Unpacked(io.RawIOBase):
@@ -78,11 +88,13 @@ class _Unpacked(io.RawIOBase):
 
 
 MOST_SCANNED = 1 << 24
-"""Bytes of a gzipped file up to which all of it is unpacked once before it is read: the lines of a bomb take long."""
+"""Bytes of a gzipped file up to which all of it is unpacked once before it is read: the lines of a
+bomb take long."""
 
 
 def _unpacked(path: Path) -> io.BufferedReader:
-    """The bytes of a gzipped file. Raises a DataError where a small file unpacks to far too much."""
+    """The bytes of a gzipped file. Raises a DataError where a small file unpacks to far too
+    much."""
     packed = path.stat().st_size
     if LEAST_BOMB // DEFLATES_TO < packed <= MOST_SCANNED:
         with gzip.open(path) as file:
@@ -94,8 +106,8 @@ def _unpacked(path: Path) -> io.BufferedReader:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a text file without their ends, one at a time. Raises DataError: as `open_bytes`, or a byte is not
-    of the encoding; the message holds its offset in the file."""
+    """The lines of a text file without their ends, one at a time. Raises DataError: as
+    `open_bytes`, or a byte is not of the encoding; the message holds its offset in the file."""
     unfinished: list[str] = []
     for text in _decoded(path, encoding):
         first, *others = text.split("\n")
@@ -114,7 +126,8 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
-    """The text of a file piece by piece, without a byte order mark; in UTF-16 a byte 0x0A need not end a line."""
+    """The text of a file piece by piece, without a byte order mark; in UTF-16 a byte 0x0A need not
+    end a line."""
     decoder = _decoder(encoding)
     with open_bytes(path) as file:
         offset, line = 0, 1
@@ -122,16 +135,22 @@ def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
         while data:
             data = file.read(BLOCK_BYTES)
             if offset == 0 and codecs.lookup(encoding).name == "utf-8":
-                encoding = next((wide for mark, wide in MARKS.items() if data.startswith(mark)), encoding)
+                encoding = next(
+                    (wide for mark, wide in MARKS.items() if data.startswith(mark)), encoding
+                )
                 decoder = _decoder(encoding)
             pending = decoder.getstate()[0]
             try:
                 text = decoder.decode(data, final=not data)
             except UnicodeError as error:
-                raise _undecodable(error, path, encoding, offset - len(pending), line if lines else None) from error
+                raise _undecodable(
+                    error, path, encoding, offset - len(pending), line if lines else None
+                ) from error
             text = text.removeprefix("\ufeff") if offset == 0 else text
             if "\0" in text:
-                where = f"{path}:{line + text[: text.index(chr(0))].count(chr(10))}" if lines else path
+                where = (
+                    f"{path}:{line + text[: text.index(chr(0))].count(chr(10))}" if lines else path
+                )
                 raise fail(where, "text", "the character NUL", _OTHER_ENCODINGS)
             offset += len(data)
             line += text.count("\n")
@@ -144,10 +163,16 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Encodings by the byte order mark with which a file begins; no text in UTF-8 begins with one of these."""
-_OTHER_ENCODINGS = "pass the encoding the file was written in, such as encoding='cp1252', 'cp1251' or 'utf-16'"
-_READ_OR_OTHER = "pass encoding='cp1252' if that reads well, else the file's own, such as 'cp1250' or 'cp1251'"
-"""Nothing is guessed: a text in one encoding of a byte a letter is a text in all others too, of wrong letters."""
+"""Encodings by the byte order mark with which a file begins; no text in UTF-8 begins with one of
+these."""
+_OTHER_ENCODINGS = (
+    "pass the encoding the file was written in, such as encoding='cp1252', 'cp1251' or 'utf-16'"
+)
+_READ_OR_OTHER = (
+    "pass encoding='cp1252' if that reads well, else the file's own, such as 'cp1250' or 'cp1251'"
+)
+"""Nothing is guessed: a text in one encoding of a byte a letter is a text in all others too, of
+wrong letters."""
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
@@ -155,21 +180,40 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
         b"text".decode(encoding, "replace")  # refuses what does not give text, such as base64
         return codecs.getincrementaldecoder(encoding)()
     except (LookupError, ValueError) as error:
-        raise fail("encoding", "an encoding Python knows", repr(encoding), "pass 'utf-8' or 'latin-1', say") from error
+        raise fail(
+            "encoding", "an encoding Python knows", repr(encoding), "pass 'utf-8' or 'latin-1', say"
+        ) from error
 
 
-def _undecodable(error: UnicodeError, path: Path, encoding: str, offset: int, line: int | None) -> DataError:
-    """The error for bytes that are not of the encoding, in a block that begins at byte `offset`, in `line`."""
+def _undecodable(
+    error: UnicodeError, path: Path, encoding: str, offset: int, line: int | None
+) -> DataError:
+    """The error for bytes that are not of the encoding, in a block that begins at byte `offset`, in
+    `line`."""
     if not isinstance(error, UnicodeDecodeError):
-        return fail(path, f"{encoding} text", str(error), "pass encoding='utf-16-le' or 'utf-16-be', if it is one")
+        return fail(
+            path,
+            f"{encoding} text",
+            str(error),
+            "pass encoding='utf-16-le' or 'utf-16-be', if it is one",
+        )
     before, bad = error.object[: error.start], error.object[error.start : error.start + 4]
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
     got = f"the bytes {bad!r} at byte offset {offset + error.start}"
-    around = before[-24:].rpartition(b"\n")[2] + error.object[error.start :][:24].partition(b"\n")[0]
+    around = (
+        before[-24:].rpartition(b"\n")[2] + error.object[error.start :][:24].partition(b"\n")[0]
+    )
     if b"\0" in around:
-        return fail(where, f"{encoding} text", got, "pass encoding='utf-16-le' or 'utf-16-be', if it is one")
+        return fail(
+            where, f"{encoding} text", got, "pass encoding='utf-16-le' or 'utf-16-be', if it is one"
+        )
     try:
-        return fail(where, f"{encoding} text", f"{got}, in cp1252 {around.decode('cp1252')!r}", _READ_OR_OTHER)
+        return fail(
+            where,
+            f"{encoding} text",
+            f"{got}, in cp1252 {around.decode('cp1252')!r}",
+            _READ_OR_OTHER,
+        )
     except UnicodeDecodeError:  # five bytes are nothing there
         return fail(where, f"{encoding} text", got, _OTHER_ENCODINGS)
 
@@ -180,7 +224,8 @@ def quoted(line: bytes) -> str:
 
 
 def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of a file, some thousands at a time, with the number of the first of them, counted from 1."""
+    """The lines of a file, some thousands at a time, with the number of the first of them, counted
+    from 1."""
     with open_bytes(path) as file:
         number = 1
         while lines := file.readlines(LINES_BYTES):
@@ -188,8 +233,11 @@ def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
             number += len(lines)
 
 
-def read_vocabulary(vocabulary: str | Path | Sequence[str] | None, *beside: Path) -> tuple[str, ...] | None:
-    """A vocabulary given as words or as a file of one word per line; None takes the first of `beside` that exists."""
+def read_vocabulary(
+    vocabulary: str | Path | Sequence[str] | None, *beside: Path
+) -> tuple[str, ...] | None:
+    """A vocabulary given as words or as a file of one word per line; None takes the first of
+    `beside` that exists."""
     if vocabulary is None:
         vocabulary = next((path for path in beside if path.is_file()), None)
     if isinstance(vocabulary, str | Path):
@@ -209,14 +257,18 @@ KINDS = {
 
 
 def kind_of(path: Path) -> str:
-    """The kind of thing at `path`: one of `KINDS`, or "none"; DataError for a path that is too long, say, or a loop."""
+    """The kind of thing at `path`: one of `KINDS`, or "none"; DataError for a path that is too
+    long, say, or a loop."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "none"
     except (OSError, ValueError) as error:
         where = str(path)[:60] + ("..." if len(str(path)) > 60 else "")
-        remedy = "check the path, and that you may read it; to pass the texts themselves, pass a list of them"
+        remedy = (
+            "check the path, and that you may read it; to pass the texts themselves, pass a list "
+            "of them"
+        )
         raise fail(where, "a file or folder", _brief(error), remedy) from error
     return next((kind for kind, test in KINDS.items() if test(mode)), "something else")
 
@@ -225,7 +277,9 @@ def check_regular(path: Path) -> None:
     """Raises a DataError unless `path` is a file: a named pipe would be waited for without end."""
     kind = kind_of(path)
     if kind == "none":
-        raise fail(path, "a readable file", "No such file", "check the path and that you may read it")
+        raise fail(
+            path, "a readable file", "No such file", "check the path and that you may read it"
+        )
     if kind != "a file":
         raise fail(path, "a file", kind, "write its contents to a file, and name the file")
 
@@ -238,7 +292,9 @@ def naming(path: Path) -> Iterator[None]:
     except MemoryError as error:
         size = f"{path.stat().st_size:,} bytes" if path.exists() else "a file"
         got = f"{size} and no memory left" + (f" ({_brief(error)})" if str(error) else "")
-        remedy = "divide it, or write it as text, LDA-C or UCI docword, which are read piece by piece"
+        remedy = (
+            "divide it, or write it as text, LDA-C or UCI docword, which are read piece by piece"
+        )
         raise fail(path, "data that fit in memory", got, remedy) from error
     except DataError as error:
         if str(path) in str(error):

@@ -1,4 +1,5 @@
-"""Columns of Parquet files as Python's values and as NumPy's numbers, missing ones as None and NaN."""
+"""Columns of Parquet files as Python's values and as NumPy's numbers, missing ones as None and
+NaN."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ CELL_BYTES = 40
 """Memory of a value of Python."""
 
 
-# --- what a file says before it is read ------------------------------------------------------------------------------
+# --- what a file says before it is read -----------------------------------------------------------
 class Kind(NamedTuple):
     """The numbers of a column, as a file says before it is read.
 
@@ -34,21 +35,24 @@ class Kind(NamedTuple):
 
 
 def kinds_of(opened: Any) -> dict[str, Kind]:
-    """The kinds of all columns of a Parquet file, from its schema and its statistics. Where there are no statistics,
-    values may be missing unless the schema says that none is."""
+    """The kinds of all columns of a Parquet file, from its schema and its statistics. Where there
+    are no statistics, values may be missing unless the schema says that none is."""
     schema, found, leaf = opened.schema_arrow, {}, 0
     for field in schema:
         count = _num_leaves(field.type)
         can_lack = field.nullable or field.type.num_fields > 0
         leaves = range(leaf, leaf + count)
         lacks = can_lack and any(_may_lack(opened.metadata, i) for i in leaves)
-        found[field.name] = Kind(_dtype_of(field.type), lacks, max(_most(opened.metadata, i) for i in leaves))
+        found[field.name] = Kind(
+            _dtype_of(field.type), lacks, max(_most(opened.metadata, i) for i in leaves)
+        )
         leaf += count
     return found
 
 
 def common_type(kinds: Sequence[Kind]) -> np.dtype | None:
-    """The type that holds the numbers of all of these: float64 where some may be missing, and are none of floats.
+    """The type that holds the numbers of all of these: float64 where some may be missing, and are
+    none of floats.
 
     >>> common_type([Kind(np.dtype(np.int64), False), Kind(np.dtype(np.float64), True)])
     dtype('float64')
@@ -97,22 +101,32 @@ def _dtype_of(kind: Any) -> np.dtype | None:
     return None
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 def numbers_of(column: Any, where: str, dtype: np.dtype | None = None) -> np.ndarray:
     """A column of numbers, or of lists of one length, as an array; missing numbers are NaN.
 
     Args:
       column: a column of Arrow.
       where: its place, for errors and warnings.
-      dtype: the type of the array; None: that of the column, float64 for whole numbers of which some are missing.
+      dtype: the type of the array; None: that of the column, float64 for whole numbers of which
+          some are missing.
 
     Warns where whole numbers are rounded to floats. Raises DataError: other values than numbers.
     """
     types, compute = require_extra("pyarrow.types"), require_extra("pyarrow.compute")
-    if types.is_fixed_size_list(column.type) or types.is_list(column.type) or types.is_large_list(column.type):
+    if (
+        types.is_fixed_size_list(column.type)
+        or types.is_list(column.type)
+        or types.is_large_list(column.type)
+    ):
         lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
         if column.null_count or (lengths != lengths[:1]).any():
-            raise fail(where, "lists of one length", "lists of several, or missing ones", "give all rows one length")
+            raise fail(
+                where,
+                "lists of one length",
+                "lists of several, or missing ones",
+                "give all rows one length",
+            )
         return numbers_of(compute.list_flatten(column), where, dtype).reshape(len(lengths), -1)
     own = check_numeric(column.type, where)
     if types.is_dictionary(column.type):
@@ -146,30 +160,39 @@ def check_numeric(kind: Any, where: str) -> np.dtype:
 def warn_of_rounding(whole: np.ndarray, dtype: np.dtype, where: str) -> None:
     """Warns of the first whole number that floats do not hold."""
     exact = 2 ** (np.finfo(dtype).nmant + 1)
-    if not len(whole) or (whole.max() <= exact and (whole.dtype.kind == "u" or whole.min() >= -exact)):
+    if not len(whole) or (
+        whole.max() <= exact and (whole.dtype.kind == "u" or whole.min() >= -exact)
+    ):
         return
-    large = np.flatnonzero((whole > exact) | (whole < -exact) if whole.dtype.kind == "i" else whole > exact)
+    large = np.flatnonzero(
+        (whole > exact) | (whole < -exact) if whole.dtype.kind == "i" else whole > exact
+    )
     for row in large.tolist():
         number = int(whole[row])
         if int(dtype.type(number)) != number:
             warnings.warn(
-                f"{where}: {number} in row {row + 1} of its row group is read as {int(dtype.type(number))}: others of "
-                f"its numbers are floats or missing, and {dtype} holds whole numbers up to {exact:,}. Where it is a "
+                f"{where}: {number} in row {row + 1} of its row group is read as "
+                f"{int(dtype.type(number))}: others of "
+                f"its numbers are floats or missing, and {dtype} holds whole numbers up to "
+                f"{exact:,}. Where it is a "
                 "name, leave the column out (columns=), or write it as text.",
                 stacklevel=3,
             )
             return
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 def values_of(column: Any) -> list[Any]:
-    """The values of a column of Arrow, None where one is missing. A text that comes again is one object."""
+    """The values of a column of Arrow, None where one is missing. A text that comes again is one
+    object."""
     pieces = column.chunks if hasattr(column, "chunks") else [column]
     found: list[Any] = []
     for piece in pieces:
         if hasattr(piece, "dictionary"):
             words = piece.dictionary.to_pylist()
-            found += [None if place is None else words[place] for place in piece.indices.to_pylist()]
+            found += [
+                None if place is None else words[place] for place in piece.indices.to_pylist()
+            ]
         else:
             found += piece.to_pylist()
     return found
@@ -178,12 +201,14 @@ def values_of(column: Any) -> list[Any]:
 def check_num_rows(found: int, said: int, file: object) -> None:
     """Raises a DataError where a file holds another number of rows than it says."""
     if found != said:
-        raise fail(file, f"{said:,} rows, as it says", f"{found:,}", "fetch or write the file again")
+        raise fail(
+            file, f"{said:,} rows, as it says", f"{found:,}", "fetch or write the file again"
+        )
 
 
 def check_row_groups(opened: Any, names: Container[str], file: object) -> None:
-    """Raises a DataError where the wanted columns of a row group, unpacked, are said to be larger than the memory that
-    is free; row groups are unpacked one by one."""
+    """Raises a DataError where the wanted columns of a row group, unpacked, are said to be larger
+    than the memory that is free; row groups are unpacked one by one."""
     metadata = opened.metadata
     leaves: list[int] = []
     leaf = 0
@@ -198,10 +223,14 @@ def check_row_groups(opened: Any, names: Container[str], file: object) -> None:
 
 
 def check_room(number: int, file: object, what: str) -> None:
-    """Raises a DataError where values are said to take more bytes than are free, before they are read."""
+    """Raises a DataError where values are said to take more bytes than are free, before they are
+    read."""
     if number < 0:
         raise fail(file, "numbers of rows", "one below 0", "fetch or write the file again")
     if number > (free := free_bytes()):
         got = f"{what}, {in_words(number)} where {in_words(free)} are free"
-        remedy = "fetch or write the file again, with smaller row groups; tables of many rows are read by parts"
+        remedy = (
+            "fetch or write the file again, with smaller row groups; tables of many rows are read "
+            "by parts"
+        )
         raise fail(file, "rows that fit in memory", got, remedy)

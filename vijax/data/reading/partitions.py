@@ -1,9 +1,10 @@
-"""The Parquet files of a folder, by their names alone: which are read, and which columns the names of folders give.
+"""The Parquet files of a folder, by their names alone: which are read, and which columns the names
+of folders give.
 
-Spark, Dask, polars and others write a table in folders called `column=value`, two levels for two columns, with the
-column left out of the files. Beside them lie files that are no part of the table: `_SUCCESS`, `_metadata`,
-`.part-0.parquet.crc`, `._part-0.parquet`. As all readers do, files are left out whose names begin with . or _.
-"""
+Spark, Dask, polars and others write a table in folders called `column=value`, two levels for two
+columns, with the column left out of the files. Beside them lie files that are no part of the table:
+`_SUCCESS`, `_metadata`, `.part-0.parquet.crc`, `._part-0.parquet`. As all readers do, files are
+left out whose names begin with . or _."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MOST_LOOKED_AT = 100_000
 """Files and folders, in folders that are no parts, that are looked at."""
 ENDING = ".parquet"
 LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-"""Folders that say which of the files beside them are the table of today; others are of versions that were replaced."""
+"""Folders that say which of the files beside them are the table of today; others are of versions
+that were replaced."""
 INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -40,7 +42,8 @@ class Part(NamedTuple):
 
 
 def is_index(name: str) -> bool:
-    """Tells whether a column is the index of a data frame, which pandas and Dask write beside the columns.
+    """Tells whether a column is the index of a data frame, which pandas and Dask write beside the
+    columns.
 
     >>> is_index("__index_level_0__"), is_index("__null_dask_index__"), is_index("index")
     (True, True, False)
@@ -50,14 +53,21 @@ def is_index(name: str) -> bool:
 
 def index_left_out(name: str) -> str:
     """The note on the index of a data frame."""
-    return f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it read."
+    return (
+        f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it "
+        "read."
+    )
 
 
 def check_no_log(name: str, source: object) -> None:
-    """Raises a DataError for the folder of a log in the source: without it, rows that were deleted would be read."""
+    """Raises a DataError for the folder of a log in the source: without it, rows that were deleted
+    would be read."""
     if name in LOGS:
         got = f"a table of {LOGS[name]}, whose {name} says which files count"
-        remedy = "write the table of today as Parquet files, by the library that reads the log, and name those"
+        remedy = (
+            "write the table of today as Parquet files, by the library that reads the log, and "
+            "name those"
+        )
         raise fail(source, "Parquet files that are all of one table", got, remedy)
 
 
@@ -88,7 +98,12 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
     remedy = "move them, or name one of the folders"
     if strays:
         got = f"{listed(strays, 3)} beside {parts[0].file!r}"
-        raise fail(source, "Parquet files in the folder itself, or in folders called column=value", got, remedy)
+        raise fail(
+            source,
+            "Parquet files in the folder itself, or in folders called column=value",
+            got,
+            remedy,
+        )
     columns = tuple(parts[0].values)
     if other := next((part for part in parts if tuple(part.values) != columns), None):
         expected = "Parquet files in folders of one depth, called by the same columns"
@@ -108,11 +123,14 @@ def other_tables_in(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         return []
-    return sorted(name for name in os.listdir(folder) if OTHER_TABLES.search(name) and not is_hidden(name))
+    return sorted(
+        name for name in os.listdir(folder) if OTHER_TABLES.search(name) and not is_hidden(name)
+    )
 
 
 def check_one_format(folder: Path, first: str) -> None:
-    """Raises a DataError where tables of other formats lie beside Parquet files: they would be left out.
+    """Raises a DataError where tables of other formats lie beside Parquet files: they would be left
+    out.
 
     Args:
       folder: a folder of this machine; another path is not looked at.
@@ -120,17 +138,23 @@ def check_one_format(folder: Path, first: str) -> None:
     """
     if others := other_tables_in(folder):
         got = f"{listed(others, 3)} beside {os.path.basename(first)!r}"
-        raise fail(folder, "a folder of Parquet files alone", got, "move the others, or name one file")
+        raise fail(
+            folder, "a folder of Parquet files alone", got, "move the others, or name one file"
+        )
 
 
 def strays_of(names: Iterable[str]) -> list[str]:
     """The Parquet files among these names that `parts_of` leaves out."""
-    return sorted(name for name in names if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None))
+    return sorted(
+        name
+        for name in names
+        if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None)
+    )
 
 
 def local_names(folder: Path) -> list[str]:
-    """The paths of the Parquet files in a folder, and in those within it. All folders of parts are looked at, and of
-    others some: their files are not read, but named in errors."""
+    """The paths of the Parquet files in a folder, and in those within it. All folders of parts are
+    looked at, and of others some: their files are not read, but named in errors."""
     found: list[str] = []
     waiting: list[tuple[str, frozenset[str]]] = [("", frozenset())]
     left = MOST_LOOKED_AT
@@ -139,7 +163,10 @@ def local_names(folder: Path) -> list[str]:
         real = os.path.realpath(folder / within)
         if real in above or (left <= 0 and not is_part(within)):  # a link can lead back
             continue
-        with contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError), os.scandir(real) as entries:
+        with (
+            contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError),
+            os.scandir(real) as entries,
+        ):
             for entry in entries:
                 name = f"{within}/{entry.name}".removeprefix("/")
                 left -= not is_part(within)
@@ -152,17 +179,22 @@ def local_names(folder: Path) -> list[str]:
 
 
 def is_part(folder: str) -> bool:
-    """Tells whether the folders of a path all have a column and a value; the folder itself, "", does."""
+    """Tells whether the folders of a path all have a column and a value; the folder itself, "",
+    does."""
     return _values_of(f"{folder}/") is not None
 
 
 def is_hidden(name: str) -> bool:
     """Tells whether a part of a path begins with . or _; a column may begin with _."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part)
+        for part in name.split("/")
+    )
 
 
 def _values_of(name: str) -> dict[str, str] | None:
-    """The columns that the folders of a path give; None where one of them has no column and value."""
+    """The columns that the folders of a path give; None where one of them has no column and
+    value."""
     values: dict[str, str] = {}
     for folder in filter(None, name.split("/")[:-1]):
         column, equals, value = folder.partition("=")
@@ -181,4 +213,6 @@ def cells_of(parts: Sequence[Part], counts: Sequence[int]) -> dict[str, list[str
     """
     names = list(parts[0].values) if parts else []
     both = list(zip(parts, counts, strict=True))
-    return {name: [part.values[name] for part, count in both for _ in range(count)] for name in names}
+    return {
+        name: [part.values[name] for part, count in both for _ in range(count)] for name in names
+    }

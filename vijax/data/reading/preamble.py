@@ -1,8 +1,7 @@
 """The lines before the header of a text file: a declaration of the separator, and comments.
 
-Excel writes and reads `sep=;` as a first line. Instruments and statistical offices write comments there, each line of
-which begins with #. Neither is data, and neither is a header.
-"""
+Excel writes and reads `sep=;` as a first line. Instruments and statistical offices write comments
+there, each line of which begins with #. Neither is data, and neither is a header."""
 
 from __future__ import annotations
 
@@ -51,30 +50,46 @@ def preamble_of(lines: Sequence[str], known: Sequence[str], path: Path, notes: N
         if separator not in known:
             letters = ", ".join(repr(letter) for letter in known)
             remedy = "write the file with one of these, and this line with it, or remove the line"
-            raise fail(f"{path}:1", f"one of {letters} between cells", f"the line {lines[0].strip()!r}", remedy)
+            raise fail(
+                f"{path}:1",
+                f"one of {letters} between cells",
+                f"the line {lines[0].strip()!r}",
+                remedy,
+            )
     first, comment = number, None
-    while number < len(lines) and (_is_comment(lines[number], known) or (comment and not lines[number].strip())):
+    while number < len(lines) and (
+        _is_comment(lines[number], known) or (comment and not lines[number].strip())
+    ):
         if text := lines[number].strip().lstrip(COMMENT).strip():
             comment = text, number + 1
         number += 1
     if number > first and any(map(str.strip, lines[first:number])):
         place = f"Line {number}" if number == first + 1 else f"Lines {first + 1} to {number}"
-        verb = "begins with # and is left out" if number == first + 1 else "begin with # and are left out"
+        verb = (
+            "begins with # and is left out"
+            if number == first + 1
+            else "begin with # and are left out"
+        )
         notes.add(f"{place} of {path.name} {verb}, as a comment.")
     return Preamble(number, separator, comment)
 
 
 def _is_comment(line: str, known: Sequence[str]) -> bool:
-    """True of a line that begins with #, unless # is its whole first cell: the name of a column of numbers of rows."""
+    """True of a line that begins with #, unless # is its whole first cell: the name of a column of
+    numbers of rows."""
     bare = line.lstrip(" \ufeff")
     return bare.startswith(COMMENT) and bare[1:2] not in known
 
 
 def check_comment(
-    preamble: Preamble, header: Sequence[str], rows: Sequence[Sequence[str]], delimiter: str, path: Path
+    preamble: Preamble,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    delimiter: str,
+    path: Path,
 ) -> None:
-    """Raises a DataError where the last comment may be the header: it has as many cells as the line below, and that may
-    be a row.
+    """Raises a DataError where the last comment may be the header: it has as many cells as the line
+    below, and that may be a row.
 
     Args:
       preamble: the lines before the header.

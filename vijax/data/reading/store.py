@@ -1,4 +1,5 @@
-"""Parquet files on this machine, or in a store that fsspec knows: `s3://bucket/folder`, `gs://`, `memory://`."""
+"""Parquet files on this machine, or in a store that fsspec knows: `s3://bucket/folder`, `gs://`,
+`memory://`."""
 
 from __future__ import annotations
 
@@ -38,19 +39,24 @@ Found = TypeVar("Found")
 
 
 def is_address(source: object) -> bool:
-    """Tells whether `source` is an address in a store that fsspec knows; files by http are downloaded instead.
+    """Tells whether `source` is an address in a store that fsspec knows; files by http are
+    downloaded instead.
 
     >>> is_address("s3://bucket/folder"), is_address("https://example.org/a.parquet"), is_address("folder")
     (True, False, False)
     """
-    return isinstance(source, str) and "://" in source and not source.lower().startswith(("http://", "https://"))
+    return (
+        isinstance(source, str)
+        and "://" in source
+        and not source.lower().startswith(("http://", "https://"))
+    )
 
 
-# --- Parquet files ----------------------------------------------------------------------------------------------------
+# --- Parquet files --------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all, and above, above + 1, ... of
-    those of the file."""
+    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all, and above,
+    above + 1, ... of those of the file."""
 
     file: str
     number: int
@@ -82,8 +88,9 @@ def parquet_files(source: str | Path) -> list[str]:
 
 
 def parquet_parts(source: str | Path) -> list[Part]:
-    """The Parquet files of a folder, with the columns that the names of folders within it give them (`column=value`);
-    a file is its own only one. Hidden files, and those whose names begin with an underscore, are left out.
+    """The Parquet files of a folder, with the columns that the names of folders within it give them
+    (`column=value`); a file is its own only one. Hidden files, and those whose names begin with an
+    underscore, are left out.
 
     Raises:
       DataError: files lie in folders of other names, or some in folders and some beside them.
@@ -118,7 +125,8 @@ MOST_ASKED = 50
 
 
 def _stored_names(store: Any, begin: str) -> list[str]:
-    """The paths of the Parquet files in a folder of a store, and in those within it; see `local_names`."""
+    """The paths of the Parquet files in a folder of a store, and in those within it; see
+    `local_names`."""
     found: list[str] = []
     waiting = [""]
     left = MOST_ASKED
@@ -148,9 +156,15 @@ def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
     tables = [] if is_address(source) or strays else other_tables_in(path)
     if tables:
-        got, remedy = listed(tables, 3), "name one of them; a table in several files is read of Parquet alone"
+        got, remedy = (
+            listed(tables, 3),
+            "name one of them; a table in several files is read of Parquet alone",
+        )
     if strays:
-        remedy = "name the file, or its folder; files in folders called column=value are read, hidden ones are not"
+        remedy = (
+            "name the file, or its folder; files in folders called column=value are read, hidden "
+            "ones are not"
+        )
     return fail(source, "a Parquet file, or a folder of them", got, remedy)
 
 
@@ -159,8 +173,8 @@ def open_parquet(file: Any, texts_once: bool = False) -> Any:
 
     Args:
       file: a path, or a file.
-      texts_once: whether a text that comes again and again is in memory once. A file of 1 MB can say a text of 20 MB
-        ten thousand times.
+      texts_once: whether a text that comes again and again is in memory once. A file of 1 MB can
+        say a text of 20 MB ten thousand times.
     """
     parquet = require_extra("pyarrow.parquet")
     how = {"page_checksum_verification": True}
@@ -176,18 +190,25 @@ def open_parquet(file: Any, texts_once: bool = False) -> Any:
 
 def _columns_of_texts(opened: Any) -> list[str]:
     types = require_extra("pyarrow.types")
-    is_text = lambda kind: types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
+    is_text = lambda kind: (
+        types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
+    )
     return [field.name for field in opened.schema_arrow if is_text(field.type)]
 
 
 def from_parquet(file: str, read: Callable[[Any], Found], texts_once: bool = False) -> Found:
-    """Reads from a Parquet file, and asks its store again where it does not answer; see `open_parquet`.
+    """Reads from a Parquet file, and asks its store again where it does not answer; see
+    `open_parquet`.
 
     Raises:
       DataError: the file is damaged or not there, or its store does not answer.
     """
     if not is_address(file):
-        with naming(Path(file)), parsing(Path(file), WHOLE, REMEDY), open_parquet(file, texts_once) as opened:
+        with (
+            naming(Path(file)),
+            parsing(Path(file), WHOLE, REMEDY),
+            open_parquet(file, texts_once) as opened,
+        ):
             return read(opened)
 
     def there(asked: Asked) -> Found:
@@ -217,13 +238,16 @@ def text_beside(source: str | Path, name: str) -> str | None:
 
 def said_of(files: Sequence[str]) -> list[str]:
     """The row groups of each Parquet file in its own words, which tell it from others."""
-    of_file = lambda file: [file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)]
+    of_file = lambda file: [
+        file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)
+    ]
     return [repr(from_parquet(file, of_file)) for file in files]
 
 
-# --- stores -----------------------------------------------------------------------------------------------------------
+# --- stores ---------------------------------------------------------------------------------------
 class Asked:
-    """The request that a store has not answered yet: since when, for how many bytes; and its last error."""
+    """The request that a store has not answered yet: since when, for how many bytes; and its last
+    error."""
 
     def __init__(self) -> None:
         self.fault: BaseException | None = None
@@ -247,7 +271,11 @@ class Asked:
         if now is None:
             return None
         limit = LIMIT_S + now[1] / SPEED
-        return TimeoutError(f"no answer within {limit:.1f} s") if time.monotonic() - now[0] > limit else None
+        return (
+            TimeoutError(f"no answer within {limit:.1f} s")
+            if time.monotonic() - now[0] > limit
+            else None
+        )
 
 
 class Whole:
@@ -282,7 +310,8 @@ class Whole:
 
 
 NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
-"""Kinds of addresses that hold no files: what they name says what else is read, by templates too, or runs elsewhere."""
+"""Kinds of addresses that hold no files: what they name says what else is read, by templates too,
+or runs elsewhere."""
 
 
 def _store_of(address: str) -> tuple[Any, str]:
@@ -290,11 +319,18 @@ def _store_of(address: str) -> tuple[Any, str]:
     for link in address.split("::"):
         kind = link.partition("://")[0].lower()
         if kind in NO_STORES:
-            raise fail(address, "an address of a store of files", f"one of {kind}://", "name the files themselves")
+            raise fail(
+                address,
+                "an address of a store of files",
+                f"one of {kind}://",
+                "name the files themselves",
+            )
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
-        raise fail(address, "an address that fsspec knows", str(error), "check what stands before ://") from error
+        raise fail(
+            address, "an address that fsspec knows", str(error), "check what stands before ://"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -307,10 +343,12 @@ def _opened(file: str, asked: Asked) -> Iterator[Whole]:
 
 
 def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
-    """Returns the answer of a store, asked up to four times where it does not answer, or gives less than was asked.
+    """Returns the answer of a store, asked up to four times where it does not answer, or gives less
+    than was asked.
 
     Raises:
-      DataError: there is no answer; or it was whole, and is no Parquet file, which is not asked for again.
+      DataError: there is no answer; or it was whole, and is no Parquet file, which is not asked for
+          again.
     """
     for wait in (*WAITS_S, None):
         asked = Asked()
@@ -319,14 +357,18 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
         except (DataError, MemoryError):
             raise
         except FINAL as error:
-            remedy = "check the address" if isinstance(error, OSError) else "install what is missing"
+            remedy = (
+                "check the address" if isinstance(error, OSError) else "install what is missing"
+            )
             if isinstance(error, PermissionError):
                 remedy = f"{remedy} and your rights there; {_credentials(where)}"
             raise fail(where, "a file that may be read", _said(error), remedy) from error
         except Exception as error:  # each store has errors of its own
             if (refusal := _refusal_of(error)) is not None:
                 got = f"none, or such as it refuses: {_said(refusal)}"
-                raise fail(where, "credentials that the store takes", got, _credentials(where)) from error
+                raise fail(
+                    where, "credentials that the store takes", got, _credentials(where)
+                ) from error
             if asked.fault is None:
                 raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
             if wait is None:
@@ -344,15 +386,22 @@ CREDENTIALS = re.compile(
 )
 """What stores say where they do not know who asks; to ask again does not mend it."""
 OF_STORES = {
-    "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for a public one",
+    "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for "
+    "a public one",
     "gs": "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS",
     "abfs": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-OF_STORES |= {"s3a": OF_STORES["s3"], "gcs": OF_STORES["gs"], "az": OF_STORES["abfs"], "abfss": OF_STORES["abfs"]}
+OF_STORES |= {
+    "s3a": OF_STORES["s3"],
+    "gcs": OF_STORES["gs"],
+    "az": OF_STORES["abfs"],
+    "abfss": OF_STORES["abfs"],
+}
 
 
 def _refusal_of(error: BaseException) -> BaseException | None:
-    """The error, or the one behind it, by which a store says that it does not know who asks; None of another."""
+    """The error, or the one behind it, by which a store says that it does not know who asks; None
+    of another."""
     seen: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and at not in seen:
@@ -370,7 +419,8 @@ def _credentials(where: str) -> str:
 
 
 def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:
-    """The answer, or the error, of a call in a thread; a thread that hangs in a request is left behind."""
+    """The answer, or the error, of a call in a thread; a thread that hangs in a request is left
+    behind."""
     found: list[Any] = []
 
     def call() -> None:

@@ -1,4 +1,5 @@
-"""The settings that say how a file is written, and the formats that have them: none is passed over in silence."""
+"""The settings that say how a file is written, and the formats that have them: none is passed over
+in silence."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Purpose(NamedTuple):
 
 OF_WORDS = Purpose("how text becomes words", TEXTS)
 PURPOSES = {
-    "encoding": Purpose("the encoding of text files", ("text-folder", "text-lines", "jsonl", "csv")),
+    "encoding": Purpose(
+        "the encoding of text files", ("text-folder", "text-lines", "jsonl", "csv")
+    ),
     "separator": Purpose("what divides the cells of a csv", ("csv",)),
     "decimal": Purpose("the decimal sign of a text file", ("csv",)),
     "sheet": Purpose("the sheet of a spreadsheet", ("sheet",)),
@@ -52,7 +55,8 @@ PURPOSES = {
     "synthetic_seed": Purpose("the seed of a synthetic table", ("synthetic",)),
     "sha256": Purpose("the checksum of the file at an http(s) address", ()),
     "missing_words": Purpose(
-        "words for a missing cell of a table", ("csv", "sheet", "parquet", "arrays", "sklearn", "jsonl")
+        "words for a missing cell of a table",
+        ("csv", "sheet", "parquet", "arrays", "sklearn", "jsonl"),
     ),
     **dict.fromkeys(("lowercase", "token_pattern", "language", "stop_words", "ngrams"), OF_WORDS),
     **dict.fromkeys(("min_df", "max_df", "max_vocabulary", "text"), OF_WORDS),
@@ -60,7 +64,9 @@ PURPOSES = {
 """Settings by name."""
 
 
-OF_TEXTS = frozenset(name for name, purpose in PURPOSES.items() if purpose.formats == TEXTS) | {"column"}
+OF_TEXTS = frozenset(name for name, purpose in PURPOSES.items() if purpose.formats == TEXTS) | {
+    "column"
+}
 """Settings of documents; the others are of files."""
 
 
@@ -81,7 +87,10 @@ class Formats(NamedTuple):
         """True of a setting that such data have, or that is not among `PURPOSES`."""
         if name == "sha256":
             return self.is_address
-        return name not in PURPOSES or (self.data if name in OF_TEXTS else self.file) in PURPOSES[name].formats
+        return (
+            name not in PURPOSES
+            or (self.data if name in OF_TEXTS else self.file) in PURPOSES[name].formats
+        )
 
 
 def said_unsuited(name: str, formats: Formats, path: object) -> str:

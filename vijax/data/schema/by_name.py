@@ -1,4 +1,5 @@
-"""Columns of tables by their names: of pandas, polars and Arrow, mappings and structured arrays, by one way for all."""
+"""Columns of tables by their names: of pandas, polars and Arrow, mappings and structured arrays, by
+one way for all."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def names_in(table: Any) -> tuple[str, ...] | None:
 
 
 def matrix_names(table: Any) -> tuple[str, ...] | None:
-    """The names by which columns of a matrix can be told apart, numbers among them; None where they are not distinct.
+    """The names by which columns of a matrix can be told apart, numbers among them; None where they
+    are not distinct.
 
     >>> import pandas
     >>> matrix_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), matrix_names(pandas.DataFrame([[1.0, 2.0]]))
@@ -45,7 +47,8 @@ def are_places(names: Sequence[str]) -> bool:
 
 
 def columns_by_name(table: Any, names: Sequence[str]) -> Any:
-    """A table of the same kind with these columns alone, in this order; each is one of `names_in(table)`.
+    """A table of the same kind with these columns alone, in this order; each is one of
+    `names_in(table)`.
 
     >>> columns_by_name({"b": 2, "c": 3, "a": 1}, ["a", "b"])
     {'a': 1, 'b': 2}
@@ -64,8 +67,9 @@ def columns_by_name(table: Any, names: Sequence[str]) -> Any:
 
 
 def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str) -> Any:
-    """A table with the columns `known`, in their order. An object without names is taken as it comes, and so is a
-    table whose columns are only numbered, where those of `known` have other names.
+    """A table with the columns `known`, in their order. An object without names is taken as it
+    comes, and so is a table whose columns are only numbered, where those of `known` have other
+    names.
 
     Args:
       known: the names.

@@ -1,4 +1,5 @@
-"""Columns of objects in memory: their names, and their cells as an array that casts none of them."""
+"""Columns of objects in memory: their names, and their cells as an array that casts none of
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def in_a_library(source: Any) -> bool:
 
 
 def column_names(table: Any) -> list[str] | None:
-    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or another object."""
+    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or
+    another object."""
     if not in_a_library(table):
         return None
     names = getattr(table, "column_names", None)
@@ -27,12 +29,16 @@ def column_names(table: Any) -> list[str] | None:
 
 def column_values(column: Any) -> list:
     """The values of a pandas, Arrow or polars column, as a list."""
-    return (getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist)()
+    return (
+        getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist
+    )()
 
 
 def are_records(table: Any) -> bool:
     """True of rows that are dicts, each with the names of its columns."""
-    is_list = isinstance(table, list | tuple) or (isinstance(table, np.ndarray) and table.dtype == object)
+    is_list = isinstance(table, list | tuple) or (
+        isinstance(table, np.ndarray) and table.dtype == object
+    )
     return is_list and len(table) > 0 and all(isinstance(row, Mapping) for row in table)
 
 
@@ -51,8 +57,9 @@ Named = Callable[[int], str]
 
 
 def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> np.ndarray:
-    """The cells of a column as an array: of objects, so that no value is cast, where their types differ or some are
-    missing; ValueError, with the name of the column, for a cell that holds several values."""
+    """The cells of a column as an array: of objects, so that no value is cast, where their types
+    differ or some are missing; ValueError, with the name of the column, for a cell that holds
+    several values."""
     if hasattr(values, "to_pylist"):  # pyarrow
         return array_of_list(values.to_pylist(), column, row_name)
     if type(values).__module__.partition(".")[0] == "polars":
@@ -63,20 +70,29 @@ def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> n
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
         array = np.asarray(values)
         # An array of objects may hold lists.
-        return array_of_list(list(array), column, row_name) if array.dtype == object and array.ndim == 1 else array
-    if dtype is not None and hasattr(values, "tolist"):  # pandas' own types: nullable, categories, Arrow's, zones
+        return (
+            array_of_list(list(array), column, row_name)
+            if array.dtype == object and array.ndim == 1
+            else array
+        )
+    if dtype is not None and hasattr(
+        values, "tolist"
+    ):  # pandas' own types: nullable, categories, Arrow's, zones
         return array_of_list(values.tolist(), column, row_name)
     return array_of_list(list(values), column, row_name)
 
 
 def array_of_list(cells: list[Any], column: str, row_name: Named | None = None) -> np.ndarray:
-    """A list as an array of numbers where all its cells are Python's numbers or None, else of objects."""
+    """A list as an array of numbers where all its cells are Python's numbers or None, else of
+    objects."""
     kinds = {type(cell) for cell in cells}
     if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
         as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
         if not as_floats:
             return np.array(cells, np.int64)
-        exact = int not in kinds or all(abs(cell) < 2**53 for cell in cells if isinstance(cell, int))
+        exact = int not in kinds or all(
+            abs(cell) < 2**53 for cell in cells if isinstance(cell, int)
+        )
         if exact:
             return np.array([np.nan if cell is None else cell for cell in cells], float)
     if kinds == {bool}:
@@ -87,8 +103,15 @@ def array_of_list(cells: list[Any], column: str, row_name: Named | None = None) 
         if not is_one:
             place = f"row {row}, counted from 0," if row_name is None else row_name(row)
             got = f"a {type(cell).__name__} in {place} of {column!r}"
-            require(False, "table", "columns that are vectors of numbers, text, dates or categories", got)
-        array[row] = cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
+            require(
+                False,
+                "table",
+                "columns that are vectors of numbers, text, dates or categories",
+                got,
+            )
+        array[row] = (
+            cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
+        )
     return array
 
 

@@ -42,7 +42,9 @@ def duration_name(value: np.timedelta64 | datetime.timedelta) -> str:
         length = int(value.astype(np.int64)) * count * SECONDS[unit]
     else:
         whole = value.days * 86_400 + value.seconds
-        nanoseconds = value.microseconds * 1000 + getattr(value, "nanoseconds", 0)  # pandas has these
+        nanoseconds = value.microseconds * 1000 + getattr(
+            value, "nanoseconds", 0
+        )  # pandas has these
         length = whole + fractions.Fraction(nanoseconds, 10**9)
     sign = "-" if length < 0 else ""
     days, rest = divmod(abs(length), 86_400)
@@ -70,5 +72,7 @@ def seconds_in(name: str) -> fractions.Fraction:
     match = NAME.fullmatch(name)
     assert match is not None, name
     sign, days, hours, minutes, seconds = match.groups(default="0")
-    length = 86_400 * int(days) + 3_600 * int(hours) + 60 * int(minutes) + fractions.Fraction(seconds)
+    length = (
+        86_400 * int(days) + 3_600 * int(hours) + 60 * int(minutes) + fractions.Fraction(seconds)
+    )
     return -length if sign == "-" else length

@@ -1,4 +1,5 @@
-"""Tables in memory as plain columns, numbers or text, for the readers of tables, series and ratings."""
+"""Tables in memory as plain columns, numbers or text, for the readers of tables, series and
+ratings."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from vijax.data.schema.typed_columns import TypedColumn, typed_table
 from vijax.data.tables.columns import Columns, NamedColumns, column_of
 
 EXPECTED = (
-    "a table of pandas, Arrow or polars, a mapping of columns by name, a list of dicts, or a matrix (rows, columns)"
+    "a table of pandas, Arrow or polars, a mapping of columns by name, a list of dicts, or a "
+    "matrix (rows, columns)"
 )
 
 
@@ -21,51 +23,64 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     """Every column of a table in memory by name; True and False are 1 and 0.
 
     Args:
-      source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, a list of dicts, or a
-        matrix.
+      source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, a list
+        of dicts, or a matrix.
       names: those of the columns of a matrix.
       exact: columns with names, of groups say, whose text stays as it is: 007 is not 7.
 
     Raises:
-      DataError: another object, columns of different lengths or of one name, or of something else than numbers, text,
-        dates and categories.
+      DataError: another object, columns of different lengths or of one name, or of something else
+        than numbers, text, dates and categories.
 
     >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
     [2.0, 4.0]
     >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
-    has_names = isinstance(source, Mapping) or bool(getattr(getattr(source, "dtype", None), "names", None))
+    has_names = isinstance(source, Mapping) or bool(
+        getattr(getattr(source, "dtype", None), "names", None)
+    )
     if are_records(source):
         source, has_names = columns_of_records(source), True
     if not in_a_library(source) and not has_names:
         source = _columns_of_matrix(source, names)
     elif in_a_library(source) and getattr(source, "columns", None) is None:
-        raise fail("data", EXPECTED, f"a single {type(source).__name__}", "give the table, not one column of it")
+        raise fail(
+            "data",
+            EXPECTED,
+            f"a single {type(source).__name__}",
+            "give the table, not one column of it",
+        )
     try:
         table = typed_table(source)
     except ValueError as error:
         raise DataError(_of_data(str(error))) from error
     if table.repeated:
-        raise fail("data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them")
+        raise fail(
+            "data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them"
+        )
     if not table.columns:
         raise fail("data", "one column or more", "none", "give the table with its columns")
     return NamedColumns(
-        {name: plain_column(column, name in exact) for name, column in table.columns.items()}, table.row_names
+        {name: plain_column(column, name in exact) for name, column in table.columns.items()},
+        table.row_names,
     )
 
 
 def _of_data(said: str) -> str:
     """A message on a table, as one on the data."""
-    return said.replace("table[", "data[") if said.startswith("table[") else f"data: {said.removeprefix('table: ')}"
+    return (
+        said.replace("table[", "data[")
+        if said.startswith("table[")
+        else f"data: {said.removeprefix('table: ')}"
+    )
 
 
 def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
     """Numbers with NaN where one is missing, or text that is empty there.
 
-    Whole numbers stay whole, so that ids of many digits stay apart. Text of numbers is read as numbers but where the
-    column is `exact`.
-    """
+    Whole numbers stay whole, so that ids of many digits stay apart. Text of numbers is read as
+    numbers but where the column is `exact`."""
     if column.values.dtype.kind in "iu":
         return column.values
     if column.values.dtype.kind in "fb":
@@ -79,9 +94,18 @@ def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
 def _columns_of_matrix(source: Any, names: Sequence[str]) -> Columns:
     array = np.asarray(source)
     if array.ndim != 2 or array.dtype.kind not in "iufbO":
-        got = f"{type(source).__name__} of shape {array.shape}" if array.ndim else type(source).__name__
+        got = (
+            f"{type(source).__name__} of shape {array.shape}"
+            if array.ndim
+            else type(source).__name__
+        )
         raise fail("data", EXPECTED, got, "convert it to one of these")
     if array.shape[1] != len(names):
-        raise fail("data", f"a matrix of {len(names)} columns", f"{array.shape[1]}", "give the columns of the run")
+        raise fail(
+            "data",
+            f"a matrix of {len(names)} columns",
+            f"{array.shape[1]}",
+            "give the columns of the run",
+        )
     cells = source if isinstance(source, np.ma.MaskedArray) else array
     return dict(zip(names, [cells[:, place] for place in range(len(names))], strict=True))

@@ -1,8 +1,9 @@
-"""Names of levels (groups, users, items, categories): exact text, and one name for all values that are equal.
+"""Names of levels (groups, users, items, categories): exact text, and one name for all values that
+are equal.
 
-Text is the level that it says: "007" is not "7", and "1e3" is not "1000"; blanks around it say nothing. Numbers of any
-type name the level of their equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`), dates the same day at any resolution.
-"""
+Text is the level that it says: "007" is not "7", and "1e3" is not "1000"; blanks around it say
+nothing. Numbers of any type name the level of their equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`),
+dates the same day at any resolution."""
 
 from __future__ import annotations
 
@@ -68,12 +69,16 @@ class Labels:
         return Levels(in_order(self.names), self.kind)
 
     def named_as(self, kind: LabelKind) -> Labels:
-        """The same rows with names as values of a kind have them: among numbers the text "2.50" is "2.5".
+        """The same rows with names as values of a kind have them: among numbers the text "2.50" is
+        "2.5".
 
         >>> labels_of(["1.0", "007", "b"]).named_as("number").names
         ('1', '007', 'b')
         """
-        names = [_as_kind(name, own, kind) or name for name, own in zip(self.names, self.kinds, strict=True)]
+        names = [
+            _as_kind(name, own, kind) or name
+            for name, own in zip(self.names, self.kinds, strict=True)
+        ]
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         codes = np.array([*(places[name] for name in names), MISSING], int)[self.codes]
         return Labels(tuple(places), codes, kind, (kind,) * len(places))
@@ -146,8 +151,8 @@ def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
 
 
 def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
-    """The other names of a level: of text the number, the truth value or the time that it plainly says; of a number its
-    value in float32."""
+    """The other names of a level: of text the number, the truth value or the time that it plainly
+    says; of a number its value in float32."""
     if kind == "number":
         return [("number", name), *_singles(name)]
     if kind != "text":
@@ -159,7 +164,8 @@ def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
 
 
 def _keys_of(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, str]]:
-    """The names to look a value up by. Text is exact: among levels of text it has its own name alone."""
+    """The names to look a value up by. Text is exact: among levels of text it has its own name
+    alone."""
     if kind == "text" and wanted == "text":
         return []
     if kind == "number" or (kind == "text" and wanted == "number" and name):
@@ -168,7 +174,8 @@ def _keys_of(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, s
 
 
 def _singles(name: str) -> list[tuple[str, str]]:
-    """The name of a fraction's value in float32, where it is one of float32: 0.1 there is 0.10000000149011612 here."""
+    """The name of a fraction's value in float32, where it is one of float32: 0.1 there is
+    0.10000000149011612 here."""
     if not _is_fraction(name):
         return []
     value = float(name)
@@ -179,7 +186,8 @@ def _singles(name: str) -> list[tuple[str, str]]:
 
 
 def _neighbours(name: str) -> list[str]:
-    """The names of the floats `NEAR` steps from a fraction or less. Whole numbers have none: ids stay apart."""
+    """The names of the floats `NEAR` steps from a fraction or less. Whole numbers have none: ids
+    stay apart."""
     if not _is_fraction(name):
         return []
     names = []
@@ -220,7 +228,13 @@ def labels_of_distinct(
         is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
         if not is_gap and not is_none(value):
             named[place] = name_of_value(value)
-    _warn_of_blanks({distinct[place]: name for place, (_, name) in named.items() if isinstance(distinct[place], str)})
+    _warn_of_blanks(
+        {
+            distinct[place]: name
+            for place, (_, name) in named.items()
+            if isinstance(distinct[place], str)
+        }
+    )
     kind = _widest({kind for kind, _ in named.values()})
     places: dict[str, int] = {}
     kinds: list[LabelKind] = []
@@ -251,7 +265,8 @@ def _warn_of_blanks(names: Mapping[str, str]) -> None:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names by number where all of them are numbers, by length where all are durations, else by letter.
+    """Names by number where all of them are numbers, by length where all are durations, else by
+    letter.
 
     >>> in_order(["10", "9", "1"]), in_order(["10", "9", "a"]), in_order(["10 days", "9 days"])
     (('1', '9', '10'), ('10', '9', 'a'), ('9 days', '10 days'))
@@ -299,7 +314,9 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
         return "number", _number_name(value)
     if isinstance(value, Rational):
         is_whole = value.denominator == 1
-        return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(float(value))
+        return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(
+            float(value)
+        )
     if isinstance(value, datetime.date | np.datetime64):
         return "time", _time_name(value)
     return "text", _text_name(str(value))
@@ -330,8 +347,8 @@ def is_none(value: Any) -> bool:
 
 
 def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
-    """The distinct values in the order in which they first occur, and the place of each row's value. Values that are
-    equal and of different types, as True and 1, are two.
+    """The distinct values in the order in which they first occur, and the place of each row's
+    value. Values that are equal and of different types, as True and 1, are two.
 
     >>> distinct_values(["b", "a", "b"])[0], distinct_values(["b", "a", "b"])[1].tolist()
     (['b', 'a'], [0, 1, 0])
@@ -371,7 +388,8 @@ def _widest(kinds: set[LabelKind]) -> LabelKind:
 
 
 def _number_name(value: Any) -> str:
-    """A number as text: whole ones without a point, all others by the fewest digits that tell it from its neighbours.
+    """A number as text: whole ones without a point, all others by the fewest digits that tell it
+    from its neighbours.
 
     >>> _number_name(2.0), _number_name(0.1 + 0.2), _number_name(np.float32(2.7)), _number_name(1e300 * 1e300)
     ('2', '0.30000000000000004', '2.7', 'inf')
@@ -381,7 +399,9 @@ def _number_name(value: Any) -> str:
             return _whole_name(int(value))
         nearest = float(value)
         is_float = np.isfinite(nearest) and decimal.Decimal(repr(nearest)) == value
-        return _number_name(nearest) if is_float or not value.is_finite() else str(value.normalize())
+        return (
+            _number_name(nearest) if is_float or not value.is_finite() else str(value.normalize())
+        )
     if np.isfinite(value) and float(value).is_integer():
         return _whole_name(int(value))
     if isinstance(value, np.floating) and value.itemsize < 8:
@@ -402,7 +422,11 @@ def _shortest(text: str) -> str:
 def _time_name(value: datetime.date | np.datetime64) -> str:
     """A date or a time as ISO 8601 has it, as short as it can be said."""
     if isinstance(value, np.datetime64):
-        text = str(value.astype("datetime64[ns]") if np.datetime_data(value.dtype)[0] not in "YMWD" else value)
+        text = str(
+            value.astype("datetime64[ns]")
+            if np.datetime_data(value.dtype)[0] not in "YMWD"
+            else value
+        )
         text = str(value.astype("datetime64[D]")) if "T" not in text else text
     else:
         moment: Any = value

@@ -1,10 +1,10 @@
 """Words that stand for a missing cell: one rule for all tables.
 
-A cell is missing where a table has nothing: no value, or a text of blanks alone. Text files and spreadsheets, which
-people write, have words for it too: NA in a column of names, and more of them among numbers. Tables with types of
-their own (Parquet, arrays, pandas, polars, Arrow, dicts) have none: there "NA" is a name, such as Namibia's code,
-unless the user says otherwise. Words become missing where a file is read, once; nobody later looks for them.
-"""
+A cell is missing where a table has nothing: no value, or a text of blanks alone. Text files and
+spreadsheets, which people write, have words for it too: NA in a column of names, and more of them
+among numbers. Tables with types of their own (Parquet, arrays, pandas, polars, Arrow, dicts) have
+none: there "NA" is a name, such as Namibia's code, unless the user says otherwise. Words become
+missing where a file is read, once; nobody later looks for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from vijax.data.reading.checks import fail, says_number
 from vijax.data.schema.labels import is_none
 
 NAMES = frozenset(["na", "n/a", "nan", "null", "?", "<na>", "#n/a", "#na"])
-"""Words for a missing name of a class or a group, in small letters: one may well be called "none"."""
+"""Words for a missing name of a class or a group, in small letters: one may well be called
+"none"."""
 CODES = frozenset([".", "-", "--", "n.a."])
 """Words for a missing number, which are told where they occur."""
 NUMBERS = NAMES | CODES | {"none"}
@@ -43,7 +44,9 @@ class Words(NamedTuple):
 
     def have(self, text: str) -> bool:
         """True of a text that stands for a missing cell."""
-        return not text or text in self.exact or (len(text) <= LONGEST and text.lower() in self.folded)
+        return (
+            not text or text in self.exact or (len(text) <= LONGEST and text.lower() in self.folded)
+        )
 
 
 class MissingWords(NamedTuple):
@@ -57,7 +60,8 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
     """The words of a file.
 
     Args:
-      given: those that the user names, for columns of names; None for the usual ones. Numbers know the usual ones too.
+      given: those that the user names, for columns of names; None for the usual ones. Numbers know
+          the usual ones too.
       written_by_people: true of text files and spreadsheets.
 
     Raises:
@@ -71,8 +75,12 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
         return MissingWords(Words(folded=NAMES & numbers), Words(folded=numbers))
     for word in given:
         if says_number(word):
-            remedy = "leave those cells empty in the file: a number counts as one wherever it stands"
-            raise fail(SETTING, 'words that stand for a missing cell, such as "NA"', repr(word), remedy)
+            remedy = (
+                "leave those cells empty in the file: a number counts as one wherever it stands"
+            )
+            raise fail(
+                SETTING, 'words that stand for a missing cell, such as "NA"', repr(word), remedy
+            )
     exact = frozenset(word.strip() for word in given)
     return MissingWords(Words(exact), Words(exact, numbers))
 
@@ -95,7 +103,8 @@ class Cleared(NamedTuple):
 
 
 def without_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> Cleared:
-    """A column without words for missing cells; cells are texts without blanks around them, and perhaps numbers.
+    """A column without words for missing cells; cells are texts without blanks around them, and
+    perhaps numbers.
 
     Args:
       cells: the cells of a column.
@@ -141,7 +150,8 @@ def _are_names(counts: Mapping[str, int], others: int, words: Words) -> bool:
 
 
 def with_known_names(cells: np.ndarray, written: np.ndarray, known: Container[str]) -> np.ndarray:
-    """The cells of a column of names with those words put back that are names in the data of training.
+    """The cells of a column of names with those words put back that are names in the data of
+    training.
 
     >>> with_known_names(np.array(["", "DE"], object), np.array(["NA", "DE"], object), ["NA"]).tolist()
     ['NA', 'DE']
@@ -162,12 +172,16 @@ def pandas_remedy(path: str, column: str) -> str:
     return f"pandas.read_csv({path!r}, converters={{{column!r}: str}})"
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
-IF_NAMES = f" If it is a name: --set '{SETTING}=[]', or in Python give a table of pandas that has it as text."
+# --- what is said ---------------------------------------------------------------------------------
+IF_NAMES = (
+    f" If it is a name: --set '{SETTING}=[]', or in Python give a table of pandas that has it as "
+    "text."
+)
 
 
 def said_of_words(column: str, written: np.ndarray | None, missing: np.ndarray) -> str:
-    """A sentence on the words of a column that were read as missing, with their number; "" where there are none.
+    """A sentence on the words of a column that were read as missing, with their number; "" where
+    there are none.
 
     Args:
       column: its name.

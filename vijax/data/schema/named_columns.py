@@ -33,7 +33,9 @@ def names_of(data: PyTree, loader: Any = None) -> Names | None:
     """
     names = getattr(loader, "leaf_columns", None)
     if names is None:
-        leaves = () if isinstance(data, list) else jax.tree.leaves(data)  # texts are perhaps millions
+        leaves = (
+            () if isinstance(data, list) else jax.tree.leaves(data)
+        )  # texts are perhaps millions
         for leaf in leaves:
             _check_distinct(leaf)
         names = tuple(map(matrix_names, leaves))
@@ -41,24 +43,26 @@ def names_of(data: PyTree, loader: Any = None) -> Names | None:
 
 
 def _check_distinct(table: Any) -> None:
-    """Raises ValueError where two columns have one name: a later table in another order could not be read."""
+    """Raises ValueError where two columns have one name: a later table in another order could not
+    be read."""
     names = names_in(table) or ()
     if len(set(names)) == len(names):
         return
     repeated = next(name for name in names if names.count(name) > 1)
     raise ValueError(
-        f"data: expected columns of distinct names, got {names.count(repeated)} of {repeated!r}. Rename them, or pass "
+        f"data: expected columns of distinct names, got {names.count(repeated)} of {repeated!r}. "
+        "Rename them, or pass "
         "an array of the values, whose columns are taken by place."
     )
 
 
 def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> PyTree:
-    """Data whose tables have their columns in the order of the fit; arrays without names are taken as they come. A
-    column that the fit does not have is left out, with a warning.
+    """Data whose tables have their columns in the order of the fit; arrays without names are taken
+    as they come. A column that the fit does not have is left out, with a warning.
 
     Raises:
-      ValueError: a table that lacks a column of the fit, or has two of one name; rows of several tables or series of
-        pandas in several orders.
+      ValueError: a table that lacks a column of the fit, or has two of one name; rows of several
+        tables or series of pandas in several orders.
     """
     check_rows(data, argument)
     if known is None or isinstance(data, list):
@@ -71,7 +75,8 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
 
 
 def check_rows(data: PyTree, argument: str = "data") -> None:
-    """Raises ValueError where tables or series of pandas in the data have rows of other labels, or in another order."""
+    """Raises ValueError where tables or series of pandas in the data have rows of other labels, or
+    in another order."""
     if isinstance(data, list):
         return
     leaves = jax.tree_util.tree_leaves_with_path(data)
@@ -79,12 +84,16 @@ def check_rows(data: PyTree, argument: str = "data") -> None:
 
 
 def _of_tables_alone(known: Names, number: int) -> Names:
-    """The names of the one table of a fit, for each of a number of tables; none where it had several."""
+    """The names of the one table of a fit, for each of a number of tables; none where it had
+    several."""
     tables = {names for names in known if names is not None}
     return (tables.pop() if len(tables) == 1 else None,) * number
 
 
-REMEDY = "Give the table with the columns of training, in any order; or an array, whose columns are taken by place."
+REMEDY = (
+    "Give the table with the columns of training, in any order; or an array, whose columns are "
+    "taken by place."
+)
 
 
 def _placed(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
@@ -101,7 +110,8 @@ def _say_what_is_left(more: list[str], argument: str) -> None:
         return
     rest = f" and {len(more) - MOST_SAID} more" if len(more) > MOST_SAID else ""
     warnings.warn(
-        f"{argument}: {', '.join(more[:MOST_SAID])}{rest}: no such column was in the table of the fit, and none of "
+        f"{argument}: {', '.join(more[:MOST_SAID])}{rest}: no such column was in the table of the "
+        "fit, and none of "
         "them is read.",
         UserWarning,
         stacklevel=5,

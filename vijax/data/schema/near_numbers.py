@@ -1,4 +1,5 @@
-"""Texts that mean numbers and say something beside them: signs, units, commas, brackets. None of them is guessed."""
+"""Texts that mean numbers and say something beside them: signs, units, commas, brackets. None of
+them is guessed."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ class _Read(NamedTuple):
             bodies = [*(_times(body, MULTIPLES[self.unit]) for body in bodies), *bodies]
         elif (part := unicodedata.numeric(self.unit[0], 0.0) if self.unit else 0.0) > 0:
             bodies = [f"{float(body) + part:g}" for body in bodies]
-        signs = ["-", ""] if self.in_brackets and not self.is_negative else ["-" if self.is_negative else ""]
+        signs = (
+            ["-", ""]
+            if self.in_brackets and not self.is_negative
+            else ["-" if self.is_negative else ""]
+        )
         return [f"{sign}{body}{self.power}" for sign in signs for body in bodies]
 
 
@@ -89,7 +94,8 @@ class NearNumbers(NamedTuple):
 
 
 def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
-    """The first cell that is no number, of a column that means numbers; None of a column that does not.
+    """The first cell that is no number, of a column that means numbers; None of a column that does
+    not.
 
     Args:
       cells: texts without missing ones.
@@ -110,7 +116,9 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
         return None
     place = next(place for place, cell in enumerate(stripped) if cell in near)
     number = len(distinct)
-    are_few = any(number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS)
+    are_few = any(
+        number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS
+    )
     are_named = number <= FEW_LEVELS[0][0] and any(map(str.isalpha, unit))
     numbers = [cell for cell in distinct if cell not in read]
     values = near[stripped[place]].values(_are_commas_decimal(list(near.values()), numbers))
@@ -132,7 +140,11 @@ def _read(text: str) -> _Read | None:
 
 def _times(body: str, multiple: float) -> str:
     """The text of a number times another, without an exponent."""
-    return f"{float(body) * multiple:.12g}" if float(body) * multiple < 1e12 else f"{float(body) * multiple:g}"
+    return (
+        f"{float(body) * multiple:.12g}"
+        if float(body) * multiple < 1e12
+        else f"{float(body) * multiple:g}"
+    )
 
 
 def _commonest(units: Iterable[str]) -> str:
@@ -146,7 +158,11 @@ def _are_commas_decimal(near: Sequence[_Read], numbers: Sequence[str]) -> bool |
     if any(_has_decimal_comma(one) for one in near):
         return True
     has_point = any("." in one.body and not OF_POINTS.fullmatch(one.body) for one in near)
-    if has_point or any(one.unit in BY_POINTS for one in near) or any("." in cell for cell in numbers):
+    if (
+        has_point
+        or any(one.unit in BY_POINTS for one in near)
+        or any("." in cell for cell in numbers)
+    ):
         return False
     return None
 

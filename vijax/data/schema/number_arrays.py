@@ -16,7 +16,8 @@ from vijax.data.schema.labels import is_none
 EXPECTED = "an array of real numbers"
 AS_A_TABLE = "Pass pandas.DataFrame({name}): a table has its columns in one order."
 REMEDIES = {
-    "U": "Code categories as numbers: pandas.get_dummies, or numpy.unique(x, return_inverse=True)[1].",
+    "U": "Code categories as numbers: pandas.get_dummies, or numpy.unique(x, "
+    "return_inverse=True)[1].",
     "M": "Give the time since some day, as a number.",
     "m": "Give a number of days or seconds.",
     "c": "Give real and imaginary parts.",
@@ -25,15 +26,17 @@ REMEDIES |= {"S": REMEDIES["U"], "O": REMEDIES["U"]}
 
 
 def array_of_numbers(argument: str, values: Any) -> Any:
-    """An array of real numbers. Arrays of NumPy and JAX stay as they are; missing and masked cells are NaN.
+    """An array of real numbers. Arrays of NumPy and JAX stay as they are; missing and masked cells
+    are NaN.
 
     Args:
       argument: what it is called in messages.
       values: an array, nested lists, or a table of pandas, polars or Arrow.
 
     Raises:
-      ValueError: columns by name without an order (a dict, rows that are dicts, a structured array), text, dates,
-        complex numbers, rows of different lengths; the message says where the first such value is.
+      ValueError: columns by name without an order (a dict, rows that are dicts, a structured
+        array), text, dates, complex numbers, rows of different lengths; the message says where the
+        first such value is.
 
     >>> array_of_numbers("x", [[1, 2.5], [3, None]])
     array([[1. , 2.5],
@@ -49,12 +52,16 @@ says numbers, pass numpy.asarray(x, float).
         return values
     _refuse(argument, values is None, "None", "")
     _refuse(argument, isinstance(values, str | bytes), f"the string {str(values)[:40]!r}", "")
-    names_alone = isinstance(values, Mapping) or (isinstance(values, list | tuple) and are_records(values))
+    names_alone = isinstance(values, Mapping) or (
+        isinstance(values, list | tuple) and are_records(values)
+    )
     is_structured = isinstance(values, np.ndarray) and values.dtype.names is not None
     got = f"columns by name, in a {type(values).__name__}"
     _refuse(argument, names_alone or is_structured, got, AS_A_TABLE.format(name=argument))
     _refuse(argument, isinstance(values, set | frozenset), "a set, which has no order", "")
-    if isinstance(values, list | tuple) and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
+    if isinstance(values, list | tuple) and any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)
+    ):
         return jax.numpy.asarray(values)
     array = _as_array(argument, values)
     if array.dtype.kind == "O":
@@ -70,14 +77,17 @@ says numbers, pass numpy.asarray(x, float).
 
 def trees_of_numbers(argument: str, values: Any) -> Any:
     """`array_of_numbers`, and dicts and tuples of several for functions that read them so."""
-    is_tree = isinstance(values, dict) or (isinstance(values, tuple) and any(hasattr(part, "dtype") for part in values))
+    is_tree = isinstance(values, dict) or (
+        isinstance(values, tuple) and any(hasattr(part, "dtype") for part in values)
+    )
     if not is_tree:
         return array_of_numbers(argument, values)
     return jax.tree.map(lambda leaf: array_of_numbers(argument, leaf), values)
 
 
 def require_finite(argument: str, values: Any) -> Any:
-    """The array itself; ValueError with the place of the first entry that is not finite. Traced arrays pass."""
+    """The array itself; ValueError with the place of the first entry that is not finite. Traced
+    arrays pass."""
     if isinstance(values, jax.core.Tracer):
         return values
     array = np.asarray(values)
@@ -86,7 +96,10 @@ def require_finite(argument: str, values: Any) -> Any:
     places = np.argwhere(~np.isfinite(array))
     row, *columns = map(int, places[0])
     column = f", column {', '.join(map(str, columns))}" if columns else ""
-    got = f"{array[tuple(places[0])]} in row {row}{column}, counted from 0 ({len(places):,} such numbers)"
+    got = (
+        f"{array[tuple(places[0])]} in row {row}{column}, counted from 0 ({len(places):,} such "
+        "numbers)"
+    )
     require(False, argument, "finite numbers", got, "Remove those rows, or fill the numbers in.")
     return values
 
@@ -99,7 +112,11 @@ def _as_array(argument: str, values: Any) -> np.ndarray:
         return np.asarray(values)
     except ValueError:  # of lists of different lengths
         lengths = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
-        got = f"rows of lengths {', '.join(map(str, lengths[:5]))}" if len(lengths) > 1 else "lists of several lengths"
+        got = (
+            f"rows of lengths {', '.join(map(str, lengths[:5]))}"
+            if len(lengths) > 1
+            else "lists of several lengths"
+        )
         _refuse(argument, True, got, "Give all rows the same columns.")
         raise
 
@@ -111,7 +128,9 @@ def _of_objects(argument: str, array: np.ndarray) -> np.ndarray:
     cells = array.ravel().tolist()
     # A column has few types: of these it is asked, and not of each cell.
     examples = {type(cell): cell for cell in cells}
-    no_numbers = tuple(kind for kind, cell in examples.items() if not _is_number(cell) and not is_none(cell))
+    no_numbers = tuple(
+        kind for kind, cell in examples.items() if not _is_number(cell) and not is_none(cell)
+    )
     if no_numbers:
         place = next(place for place, cell in enumerate(cells) if type(cell) in no_numbers)
         _refuse_cell(argument, array, np.unravel_index(place, array.shape))
@@ -121,7 +140,9 @@ def _of_objects(argument: str, array: np.ndarray) -> np.ndarray:
 
 
 def _is_number(cell: Any) -> bool:
-    return isinstance(cell, Number | np.bool_) and not isinstance(cell, complex | np.complexfloating)
+    return isinstance(cell, Number | np.bool_) and not isinstance(
+        cell, complex | np.complexfloating
+    )
 
 
 def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:
@@ -132,8 +153,14 @@ def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:
     kind = array.dtype.kind
     if kind == "O":
         kind = np.asarray(value).dtype.kind if not isinstance(value, list | dict | set) else "O"
-    called = {"U": "text", "S": "text", "M": "dates", "m": "durations", "c": "complex numbers"}.get(kind, "objects")
-    shown = str(value)[:40] if isinstance(value, np.datetime64 | np.timedelta64) else repr(_plain(value))[:60]
+    called = {"U": "text", "S": "text", "M": "dates", "m": "durations", "c": "complex numbers"}.get(
+        kind, "objects"
+    )
+    shown = (
+        str(value)[:40]
+        if isinstance(value, np.datetime64 | np.timedelta64)
+        else repr(_plain(value))[:60]
+    )
     remedy = REMEDIES.get(kind, "")
     if called == "text" and _says_a_number(value):
         remedy = f"If all of it says numbers, pass numpy.asarray({argument}, float)."
@@ -155,9 +182,11 @@ def _refuse(argument: str, is_wrong: bool, got: str, remedy: str) -> None:
     require(not is_wrong, argument, EXPECTED, got, remedy)
 
 
-def require_same_index(X: Any, argument: str, values: Any, whose: str = "X", by_place: str = "to_numpy()") -> None:
-    """Raises ValueError where both have an index, as tables and series of pandas have, and these differ: by place the
-    values would go to other rows.
+def require_same_index(
+    X: Any, argument: str, values: Any, whose: str = "X", by_place: str = "to_numpy()"
+) -> None:
+    """Raises ValueError where both have an index, as tables and series of pandas have, and these
+    differ: by place the values would go to other rows.
 
     Args:
       X: the table.
@@ -182,7 +211,11 @@ def require_same_index(X: Any, argument: str, values: Any, whose: str = "X", by_
     differs = (one != other for one, other in zip(first, second, strict=True))
     row = next((row for row, is_other in enumerate(differs) if is_other), 0)
     has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
-    align = f"Align it: {argument}.loc[{whose}.index]; or" if has_same else f"Give it the index of {whose}, or"
+    align = (
+        f"Align it: {argument}.loc[{whose}.index]; or"
+        if has_same
+        else f"Give it the index of {whose}, or"
+    )
     remedy = f"{align} pass {argument}.{by_place}, whose rows are those of {whose} by place."
     got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
     require(False, argument, f"the index of {whose}, in its order", got, remedy)

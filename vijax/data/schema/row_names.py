@@ -1,8 +1,8 @@
 """The names of the rows of a table in messages: one rule for all tables, however they came.
 
-A row is named as the user's own program shows it: a line as an editor numbers it, a row as a spreadsheet numbers it, a
-row of a data frame by its index. Rows that are left keep their names when others are left out.
-"""
+A row is named as the user's own program shows it: a line as an editor numbers it, a row as a
+spreadsheet numbers it, a row of a data frame by its index. Rows that are left keep their names when
+others are left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class RowNames:
       labels: of each row its number, or its label in an index, (N,).
       called: the word before it.
       after: words behind it, that say how rows are numbered.
-      files: the file of each row, of a table in several files, in each of which rows are numbered anew; else None.
+      files: the file of each row, of a table in several files, in each of which rows are numbered
+          anew; else None.
 
     >>> names = RowNames(np.array([2, 3, 5]), "line")
     >>> names.name(2), names.take([2]).name(0)
@@ -93,7 +94,9 @@ def rows_of_files(sizes: Mapping[str, int]) -> RowNames:
     if len(sizes) == 1:
         return rows_of_file(*sizes.values())
     labels = [np.arange(1, size + 1) for size in sizes.values()]
-    return RowNames(np.concatenate(labels), files=np.repeat(np.array(list(sizes), object), list(sizes.values())))
+    return RowNames(
+        np.concatenate(labels), files=np.repeat(np.array(list(sizes), object), list(sizes.values()))
+    )
 
 
 def in_memory(size: int) -> RowNames:
@@ -102,8 +105,8 @@ def in_memory(size: int) -> RowNames:
 
 
 def row_names_of(table: Any, size: int) -> RowNames:
-    """The rows of a table in memory: by the index of a data frame of pandas, where it has one that is not 0, 1, 2, ...
-    and tells the rows apart."""
+    """The rows of a table in memory: by the index of a data frame of pandas, where it has one that
+    is not 0, 1, 2, ... and tells the rows apart."""
     index = getattr(table, "index", None)
     is_frame = column_names(table) is not None and hasattr(table, "iloc")
     if not is_frame or index is None or len(index) != size or not index.is_unique:

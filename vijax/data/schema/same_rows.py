@@ -1,4 +1,5 @@
-"""One order of the rows for all arguments of a call: tables and series of pandas name their rows."""
+"""One order of the rows for all arguments of a call: tables and series of pandas name their
+rows."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ from vijax.data.schema.number_arrays import require_same_index
 
 
 def require_one_index(named: Mapping[str, Any], by_place: str = "to_numpy()") -> None:
-    """Raises ValueError where two tables or series of pandas have the same number of rows and name them otherwise, or
-    in another order: read by place, the values of one would go to the rows of others.
+    """Raises ValueError where two tables or series of pandas have the same number of rows and name
+    them otherwise, or in another order: read by place, the values of one would go to the rows of
+    others.
 
     Args:
-      named: arguments by name, columns by name within them, in any order. What has no index is left aside.
+      named: arguments by name, columns by name within them, in any order. What has no index is left
+          aside.
       by_place: the method that makes the index of an argument none.
 
     >>> import pytest; pandas = pytest.importorskip("pandas")
@@ -33,8 +36,12 @@ def _with_index(named: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Arguments, and columns within them, that name their rows."""
     for argument, values in named.items():
         if isinstance(values, Mapping):
-            yield from _with_index({f"{argument}[{name!r}]": column for name, column in values.items()})
+            yield from _with_index(
+                {f"{argument}[{name!r}]": column for name, column in values.items()}
+            )
         elif isinstance(values, tuple):
-            yield from _with_index({f"{argument}[{place}]": part for place, part in enumerate(values)})
+            yield from _with_index(
+                {f"{argument}[{place}]": part for place, part in enumerate(values)}
+            )
         elif hasattr(getattr(values, "index", None), "equals") and hasattr(values, "__len__"):
             yield argument, values

@@ -1,4 +1,5 @@
-"""The schema of a table: what each column was taken for when training data came in. Later tables are read by it."""
+"""The schema of a table: what each column was taken for when training data came in. Later tables
+are read by it."""
 
 from __future__ import annotations
 
@@ -61,8 +62,14 @@ class Schema:
         """
         columns = []
         for column in self.columns:
-            levels = None if column.levels is None else {"names": list(column.levels.names), "kind": column.levels.kind}
-            columns.append({**dataclasses.asdict(column), "roles": list(column.roles), "levels": levels})
+            levels = (
+                None
+                if column.levels is None
+                else {"names": list(column.levels.names), "kind": column.levels.kind}
+            )
+            columns.append(
+                {**dataclasses.asdict(column), "roles": list(column.roles), "levels": levels}
+            )
         return {"columns": columns, "labels": list(self.labels), "numbers": list(self.numbers)}
 
     @classmethod
@@ -71,7 +78,13 @@ class Schema:
         columns = []
         for entry in outline["columns"]:
             levels = entry["levels"]
-            own = None if levels is None else Levels(tuple(map(str, levels["names"])), levels["kind"])
+            own = (
+                None if levels is None else Levels(tuple(map(str, levels["names"])), levels["kind"])
+            )
             roles = tuple(map(str, entry["roles"]))
-            columns.append(ColumnSchema(str(entry["name"]), roles, str(entry["kind"]), own, entry["unit"]))
-        return cls(tuple(columns), tuple(map(str, outline["labels"])), tuple(map(str, outline["numbers"])))
+            columns.append(
+                ColumnSchema(str(entry["name"]), roles, str(entry["kind"]), own, entry["unit"])
+            )
+        return cls(
+            tuple(columns), tuple(map(str, outline["labels"])), tuple(map(str, outline["numbers"]))
+        )

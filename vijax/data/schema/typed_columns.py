@@ -1,8 +1,8 @@
 """A table from anywhere as typed columns: the one door of formulas.
 
-Files, dicts, and tables of pandas, polars and pyarrow become `TypedTable`s. A column says what it is (numbers, labels,
-dates) by all of its cells, once; rows that come later are read by what was decided then (`vijax.data.schema.schema`).
-"""
+Files, dicts, and tables of pandas, polars and pyarrow become `TypedTable`s. A column says what it
+is (numbers, labels, dates) by all of its cells, once; rows that come later are read by what was
+decided then (`vijax.data.schema.schema`)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,22 @@ from jaxtyping import Bool, Float
 
 from vijax.checks import require
 from vijax.data.reading.checks import Notes
-from vijax.data.schema.cells import are_records, array_of_cells, array_of_list, columns_of_records, declared_categories
+from vijax.data.schema.cells import (
+    are_records,
+    array_of_cells,
+    array_of_list,
+    columns_of_records,
+    declared_categories,
+)
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
-from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, pandas_remedy, said_of_words, with_known_names
+from vijax.data.schema.missing_words import (
+    IF_NAMES,
+    TRUTHS,
+    is_missing,
+    pandas_remedy,
+    said_of_words,
+    with_known_names,
+)
 from vijax.data.schema.near_numbers import NearNumbers, near_numbers
 from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
 from vijax.data.schema.same_rows import require_one_index
@@ -34,10 +47,12 @@ from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number
 from vijax.data.tables.table_files import read_columns
 
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
-"""What the cells of a column are: numbers; True and False; labels; dates; numbers with some text among them; numbers
-that were given as text in memory, where they may be meant as labels; nothing but missing cells."""
+"""What the cells of a column are: numbers; True and False; labels; dates; numbers with some text
+among them; numbers that were given as text in memory, where they may be meant as labels; nothing
+but missing cells."""
 SHEET = ": set sheet for another."
-"""The end of the note on a spreadsheet of several sheets: the setting is one of the command line."""
+"""The end of the note on a spreadsheet of several sheets: the setting is one of the command
+line."""
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
 
 
@@ -51,7 +66,8 @@ class TypedColumn:
       from_file: whether text is the text of a file, in which numbers are text too.
       declared: the categories that the table itself declares, in their order, or None.
       decided: what it is, where that was decided by more cells than these: by the whole file.
-      texts: the exact text of its cells in a file, for labels, where `values` are numbers; else None.
+      texts: the exact text of its cells in a file, for labels, where `values` are numbers; else
+          None.
       written: its cells as a file has them, where words were read as missing; else None.
     """
 
@@ -81,12 +97,14 @@ class TypedColumn:
         return distinct_values(self.values)
 
     def said_missing(self, remedy: str = IF_NAMES) -> str:
-        """Sentences on the words that were read as missing, and what to do; "" where there are none."""
+        """Sentences on the words that were read as missing, and what to do; "" where there are
+        none."""
         said = said_of_words(self.name, self.written, self.missing)
         return f"{said}{remedy}" if said else ""
 
     def with_names(self, known: Container[str]) -> TypedColumn:
-        """The column with words that were read as missing put back where they are names in the data of training."""
+        """The column with words that were read as missing put back where they are names in the data
+        of training."""
         if self.written is None or self.values.dtype != object:
             return self
         values = with_known_names(self.values, self.written, known)
@@ -136,7 +154,8 @@ class TypedColumn:
         return "mixed" if 2 * of_numbers > counts.sum() else "label"
 
     def numbers(self) -> Float[np.ndarray, " N"]:
-        """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that is none."""
+        """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that
+        is none."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(float)
         if self.values.dtype.kind in "mM":
@@ -169,8 +188,8 @@ class TypedColumn:
 
     @functools.cached_property
     def near_numbers(self) -> NearNumbers | None:
-        """The first cell that means a number and does not say one, where the column is of such texts. Categories that
-        a table declares are what they are."""
+        """The first cell that means a number and does not say one, where the column is of such
+        texts. Categories that a table declares are what they are."""
         if self.kind != "label" or self.declared is not None:
             return None
         there = np.flatnonzero(~self.missing)
@@ -181,7 +200,9 @@ class TypedColumn:
         """Some of its cells; what it is stays as it is."""
         texts = None if self.texts is None else self.texts[places]
         written = None if self.written is None else self.written[places]
-        return dataclasses.replace(self, values=self.values[places], decided=self.kind, texts=texts, written=written)
+        return dataclasses.replace(
+            self, values=self.values[places], decided=self.kind, texts=texts, written=written
+        )
 
     @functools.cached_property
     def _labels(self) -> Labels:
@@ -189,7 +210,9 @@ class TypedColumn:
         made = labels_of_distinct(*distinct, is_missing)
         if self.declared is None:
             return made
-        return dataclasses.replace(made, declared=tuple(name_of_value(value)[1] for value in self.declared))
+        return dataclasses.replace(
+            made, declared=tuple(name_of_value(value)[1] for value in self.declared)
+        )
 
     def labels(self) -> Labels:
         """The cells as labels."""
@@ -228,7 +251,7 @@ def _says_number(cell: Any) -> bool:
         return False
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True, eq=False)
 class TypedTable:
     """Columns by name.
@@ -252,7 +275,8 @@ class TypedTable:
         return self.size
 
     def column(self, argument: str, name: str) -> TypedColumn:
-        """A column; ValueError that names the argument, and the nearest name, where the table has none."""
+        """A column; ValueError that names the argument, and the nearest name, where the table has
+        none."""
         twice = name in self.repeated
         got = f"several columns {[name]}"
         require(not twice, argument, "one column of each name in the formula", got, "Rename them.")
@@ -261,7 +285,10 @@ class TypedTable:
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"Did you mean {near[0]!r}?" if near else ""
             if near and unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", near[0]):
-                remedy = f"The table has {near[0]!a}, which reads alike and is composed of other letters: rename it."
+                remedy = (
+                    f"The table has {near[0]!a}, which reads alike and is composed of other "
+                    "letters: rename it."
+                )
             require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
         return self.columns[name]
 
@@ -294,10 +321,13 @@ class TypedTable:
     def rows(self, places: np.ndarray) -> TypedTable:
         """The table of some rows. What a column is, all rows say."""
         kept = {name: column.rows(places) for name, column in self.columns.items()}
-        return dataclasses.replace(self, columns=kept, size=len(places), names=self.row_names.take(places))
+        return dataclasses.replace(
+            self, columns=kept, size=len(places), names=self.row_names.take(places)
+        )
 
     def with_levels(self, schema: Schema) -> TypedTable:
-        """The table of a file that is read by a schema: what is a level there is no word for a missing cell."""
+        """The table of a file that is read by a schema: what is a level there is no word for a
+        missing cell."""
         kept = dict(self.columns)
         for own in schema.columns:
             if own.name in kept and own.levels is not None:
@@ -305,14 +335,19 @@ class TypedTable:
         return dataclasses.replace(self, columns=kept)
 
     def check_truths(self, schema: Schema) -> None:
-        """Raises ValueError where a column that was true or false in training has another number."""
+        """Raises ValueError where a column that was true or false in training has another
+        number."""
         for own in schema.columns:
             column = self.columns.get(own.name)
             if own.kind != "truth" or column is None or column.kind != "number":
                 continue
             numbers = column.numbers()
             wrong = np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))
-            got = f"{numbers[wrong[0]]:g} in {self.row_name(int(wrong[0]))} of {own.name!r}" if len(wrong) else ""
+            got = (
+                f"{numbers[wrong[0]]:g} in {self.row_name(int(wrong[0]))} of {own.name!r}"
+                if len(wrong)
+                else ""
+            )
             expected = "true or false (1 or 0), as training has"
             require(not len(wrong), "table", expected, got, "Correct the cell.")
 
@@ -322,12 +357,14 @@ class TypedTable:
         return dataclasses.replace(self, columns={**self.columns, name: column})
 
 
-def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str] = ()) -> TypedTable:
+def typed_table(
+    table: Any, labels: Container[str] = (), numbers: Container[str] = ()
+) -> TypedTable:
     """Any table as typed columns.
 
     Args:
-      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow), rows that are dicts,
-        the columns of a file, or its path.
+      table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow),
+        rows that are dicts, the columns of a file, or its path.
       labels: columns of a file that name levels: they stay the exact text of the file.
       numbers: columns of a file that may be read as numbers too.
 
@@ -354,11 +391,15 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     if isinstance(table, Mapping):
         require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
-        return _of_columns([_column_in_memory(str(name), values) for name, values in table.items()], rows)
+        return _of_columns(
+            [_column_in_memory(str(name), values) for name, values in table.items()], rows
+        )
     is_lazy = type(table).__name__ == "LazyFrame"
     require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
     columns = getattr(table, "columns", None)
-    expected = "columns by name (a dict, a list of dicts, a table of pandas, polars or pyarrow), or a path"
+    expected = (
+        "columns by name (a dict, a list of dicts, a table of pandas, polars or pyarrow), or a path"
+    )
     require(columns is not None, "table", expected, type(table).__name__)
     names = list(getattr(table, "column_names", columns))  # type: ignore[arg-type]
     by_place = getattr(table, "iloc", None)
@@ -368,7 +409,10 @@ def typed_table(table: Any, labels: Container[str] = (), numbers: Container[str]
     elif hasattr(table, "column_names"):  # pyarrow; two of its columns may have one name
         pick = table.column
     index = row_names_of(table, len(table))
-    return _of_columns([_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)], index)
+    return _of_columns(
+        [_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)],
+        index,
+    )
 
 
 def _warn_of_sheets(notes: Notes) -> None:
@@ -379,21 +423,27 @@ def _warn_of_sheets(notes: Notes) -> None:
             warnings.warn(f"{note.removesuffix(SHEET)}{remedy}", UserWarning, stacklevel=3)
 
 
-def _warn_of_words(table: TypedTable, path: str, labels: Container[str], numbers: Container[str]) -> None:
-    """Warns of words in the columns that are read which count as missing: a name may be among them."""
+def _warn_of_words(
+    table: TypedTable, path: str, labels: Container[str], numbers: Container[str]
+) -> None:
+    """Warns of words in the columns that are read which count as missing: a name may be among
+    them."""
     for name, column in table.columns.items():
         remedy = f" If it is a name, pass {pandas_remedy(path, name)}."
         if (name in labels or name in numbers) and (said := column.said_missing(remedy)):
             warnings.warn(said, UserWarning, stacklevel=3)
 
 
-def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()) -> TypedTable:
+def table_of_file(
+    read: Callable[..., Columns], labels: Container[str], numbers: Container[str] = ()
+) -> TypedTable:
     """The table of a file.
 
     Args:
       read: `exact=` -> its columns; those named are the exact text of the file.
       labels: columns that name levels.
-      numbers: columns that may be read as numbers; one that is in both has its exact text beside its numbers.
+      numbers: columns that may be read as numbers; one that is in both has its exact text beside
+          its numbers.
     """
     table = _of_file(read(exact=labels))
     both = [name for name in table.columns if name in labels and name in numbers]
@@ -403,13 +453,17 @@ def table_of_file(read: Callable[..., Columns], labels: Container[str], numbers:
     kept = {}
     for name in both:
         exact = table.columns[name]
-        kept[name] = dataclasses.replace(typed.columns[name], texts=exact.values, written=exact.written)
+        kept[name] = dataclasses.replace(
+            typed.columns[name], texts=exact.values, written=exact.written
+        )
     return dataclasses.replace(table, columns={**table.columns, **kept})
 
 
 def _of_columns(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
     names = [column.name for column in columns]
-    repeated = tuple(dict.fromkeys(name for place, name in enumerate(names) if name in names[:place]))
+    repeated = tuple(
+        dict.fromkeys(name for place, name in enumerate(names) if name in names[:place])
+    )
     kept = {column.name: column for column in columns if column.name not in repeated}
     sizes = {len(column.values) for column in columns}
     require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
@@ -423,7 +477,9 @@ def _of_file(columns: Columns) -> TypedTable:
         written = columns.written.get(name)
         if name in columns.cells:  # the file has types of its own: its text is text, as in memory
             array = array_of_list(columns.cells[name].tolist(), name)
-            kept[name] = TypedColumn(name, array, declared=columns.declared.get(name), written=written)
+            kept[name] = TypedColumn(
+                name, array, declared=columns.declared.get(name), written=written
+            )
         else:
             kept[name] = TypedColumn(name, np.asarray(values), from_file=True, written=written)
     return TypedTable(kept, len(columns.rows.labels), row_names(columns))
@@ -438,9 +494,13 @@ def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> T
     require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
     declared = declared_categories(values)
     array = array_of_cells(values, name, None if rows is None else rows.within)
-    require(array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}")
+    require(
+        array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}"
+    )
     is_plain = array.dtype.kind not in "cV"
-    require(is_plain, "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}")
+    require(
+        is_plain, "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}"
+    )
     if array.dtype.kind in "US":
         array = array.astype(str).astype(object)
     elif array.dtype.kind not in "biufMmO":

@@ -22,7 +22,8 @@ READY = 64
 
 
 class Strata(NamedTuple):
-    """Documents by length: buckets that share a padded shape, and quarters of all lengths within them.
+    """Documents by length: buckets that share a padded shape, and quarters of all lengths within
+    them.
 
     Attributes:
       slots: padded length of each bucket.
@@ -39,7 +40,9 @@ class Strata(NamedTuple):
     rows: Int[np.ndarray, " docs"]
 
 
-def strata(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], num_parts: int) -> Strata:
+def strata(
+    lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], num_parts: int
+) -> Strata:
     """The strata of documents that are dealt to so many batches.
 
     >>> found = strata(np.array([3, 90, 2, 3] * 999), np.array([5, 99, 2, 4] * 999), 9)
@@ -48,7 +51,9 @@ def strata(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], 
     """
     edges = bucket_edges(lengths, MOST, num_parts, PRICE)
     quarters = np.quantile(lengths, [0.25, 0.5, 0.75])
-    which = (4 * np.searchsorted(edges, lengths) + np.searchsorted(quarters, lengths)).astype(np.uint8)
+    which = (4 * np.searchsorted(edges, lengths) + np.searchsorted(quarters, lengths)).astype(
+        np.uint8
+    )
     rows = np.argsort(which, kind="stable").astype(np.int32)
     counts = np.bincount(which, minlength=4 * len(edges))
     members = [which // 4 == b for b in range(len(edges))]
@@ -61,10 +66,9 @@ def strata(lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], 
 class DocumentLoader(Shared):
     """Minibatches of documents in shards, stratified by length, in a random order of all.
 
-    The documents of each stratum are permuted, and dealt in turn to the batches of a pass, as those of a corpus are
-    (`vijax.data.minibatches`). Of the order nothing is held but what stratum each document is of: the one at a place is
-    computed from the seed and the pass.
-    """
+    The documents of each stratum are permuted, and dealt in turn to the batches of a pass, as those
+    of a corpus are (`vijax.data.minibatches`). Of the order nothing is held but what stratum each
+    document is of: the one at a place is computed from the seed and the pass."""
 
     shards: Shards
     batch_size: float  # N / S need not be an integer
@@ -134,18 +138,27 @@ class DocumentLoader(Shared):
             flat = np.concatenate([rows for hand in hands for rows in hand])
             numbers = np.sort(flat[flat != PADDING])
             held = self.shards.read(numbers)
-            found = [[np.where(r == PADDING, r, np.searchsorted(numbers, r)) for r in hand] for hand in hands]
+            found = [
+                [np.where(r == PADDING, r, np.searchsorted(numbers, r)) for r in hand]
+                for hand in hands
+            ]
         else:
             found = hands
-        total, sizes = self.num_groups, list(zip(self.strata.slots, self.strata.max_tokens, strict=True))
+        total, sizes = (
+            self.num_groups,
+            list(zip(self.strata.slots, self.strata.max_tokens, strict=True)),
+        )
         for part, hand, here in zip(parts, hands, found, strict=True):
-            data = tuple(padded_documents(held, rows, *size) for rows, size in zip(here, sizes, strict=True))
+            data = tuple(
+                padded_documents(held, rows, *size) for rows, size in zip(here, sizes, strict=True)
+            )
             rows = tuple(np.where(rows == PADDING, total, rows).astype(np.int32) for rows in hand)
             batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
             yield batch._replace(part=part) if self.is_fixed else batch
 
     def _hands(self, epoch: int, parts: np.ndarray) -> list[list[np.ndarray]]:
-        """The documents of some parts of a pass: for each part those of each bucket, padded by -1."""
+        """The documents of some parts of a pass: for each part those of each bucket, padded by
+        -1."""
         total, steps = self.num_groups, self.steps_per_epoch
         # Parts depend on the data alone, so that a fit can go on with another key.
         seed = (total, steps) if self.is_fixed else (self.seed, epoch)
@@ -153,10 +166,16 @@ class DocumentLoader(Shared):
         found, ends = [], np.cumsum(self.strata.counts)
         first = 0
         for bucket in range(len(self.strata.slots)):
-            size = sum(n for n, b in zip(self.strata.counts, self.strata.buckets, strict=True) if b == bucket)
+            size = sum(
+                n
+                for n, b in zip(self.strata.counts, self.strata.buckets, strict=True)
+                if b == bucket
+            )
             in_turn = (seats[:, None] - first) % steps + steps * np.arange(-(-size // steps))
             rows = np.full(in_turn.shape, PADDING, np.int64)
-            for s, (count, of) in enumerate(zip(self.strata.counts, self.strata.buckets, strict=True)):
+            for s, (count, of) in enumerate(
+                zip(self.strata.counts, self.strata.buckets, strict=True)
+            ):
                 place = in_turn + first - (ends[s] - count)
                 here = (of == bucket) & (place >= 0) & (place < count)
                 if here.any():
@@ -180,8 +199,21 @@ def document_loader(shards: Shards, size: float, seed: int, is_fixed: bool) -> D
     """
     steps = steps_of(shards.num_documents, size)
     found = shards.sizes
-    require(bool(found.lengths.any()), "data", "documents with words", f"{len(found.lengths):,} empty documents")
-    got = f"all {shards.num_documents:,} documents at each step, and held_bytes={shards.held_bytes:,}"
+    require(
+        bool(found.lengths.any()),
+        "data",
+        "documents with words",
+        f"{len(found.lengths):,} empty documents",
+    )
+    got = (
+        f"all {shards.num_documents:,} documents at each step, and held_bytes={shards.held_bytes:,}"
+    )
     remedy = "Say batch_size=1000, or raise held_bytes."
-    require(steps > 1 or found.whole is not None, "batch_size", "some of the documents at each step", got, remedy)
+    require(
+        steps > 1 or found.whole is not None,
+        "batch_size",
+        "some of the documents at each step",
+        got,
+        remedy,
+    )
     return DocumentLoader(shards, size, seed, strata(found.lengths, found.tokens, steps), is_fixed)

@@ -1,4 +1,5 @@
-"""Documents in Parquet shards that need not fit in memory: read by row groups, here or in a store."""
+"""Documents in Parquet shards that need not fit in memory: read by row groups, here or in a
+store."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ PAIR_BYTES, DOCUMENT_BYTES = 8, 32
 
 
 class Sizes(NamedTuple):
-    """Different words and tokens of each document, tokens of each word, and all documents where they may be held."""
+    """Different words and tokens of each document, tokens of each word, and all documents where
+    they may be held."""
 
     lengths: Int[np.ndarray, " docs"]
     tokens: Int[np.ndarray, " docs"]
@@ -39,12 +41,14 @@ class Shards:
     """Documents in Parquet shards, as `shards` returns them.
 
     Attributes:
-      blocks: the row groups of the files: file, number in it, first document of all, number of documents.
+      blocks: the row groups of the files: file, number in it, first document of all, number of
+          documents.
       vocabulary: the words, or None where only their ids are known.
       vocab_size: V.
       num_pairs: words of all documents, those of each being different.
       held_bytes: bytes of documents that a fit holds at once.
-      chosen: the documents of the files that these are; None: all. They are numbered in the order of the files.
+      chosen: the documents of the files that these are; None: all. They are numbered in the order
+          of the files.
       new_ids: the id that each word of the files has here, -1 for those left out; None: its own.
     """
 
@@ -54,7 +58,9 @@ class Shards:
     num_pairs: int
     held_bytes: int
     chosen: Chosen | None = None
-    new_ids: Int[np.ndarray, " words"] | None = dataclasses.field(default=None, repr=False, compare=False)
+    new_ids: Int[np.ndarray, " words"] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def num_documents(self) -> int:
@@ -71,12 +77,17 @@ class Shards:
         return int(self.sizes.tokens.sum(dtype=np.int64))
 
     def split(self, held_out: int, seed: int) -> tuple[Shards, Shards]:
-        """All but so many documents, and these: places of a keyed permutation of all. The larger part takes 4 bytes a
-        document. Raises DataError where a part would be empty."""
+        """All but so many documents, and these: places of a keyed permutation of all. The larger
+        part takes 4 bytes a document. Raises DataError where a part would be empty."""
         total = self._in_files
         if not 0 < held_out < total or self.chosen is not None:
             got = f"held_out={held_out}" if self.chosen is None else "a part of them"
-            raise fail("held_out", f"a part of {total:,} documents that leaves some on both sides", got, "change it")
+            raise fail(
+                "held_out",
+                f"a part of {total:,} documents that leaves some on both sides",
+                got,
+                "change it",
+            )
         pairs = lambda number: -(-self.num_pairs * number // total)
         part = lambda first, stop: dataclasses.replace(
             self, chosen=Chosen(seed, first, stop), num_pairs=pairs(stop - first)
@@ -84,11 +95,20 @@ class Shards:
         return part(held_out, total), part(0, held_out)
 
     def over(self, words: Int[np.ndarray, " kept"]) -> Shards:
-        """The documents over some of the words, whose ids ascend; they get the ids 0, 1, ... Others are left out."""
+        """The documents over some of the words, whose ids ascend; they get the ids 0, 1, ... Others
+        are left out."""
         ids = np.full(self.vocab_size, -1, np.int32)
         ids[words] = np.arange(len(words), dtype=np.int32)
-        known = None if self.vocabulary is None else tuple(self.vocabulary[word] for word in words.tolist())
-        ids = ids if self.new_ids is None else np.where(self.new_ids < 0, np.int32(-1), ids[self.new_ids])
+        known = (
+            None
+            if self.vocabulary is None
+            else tuple(self.vocabulary[word] for word in words.tolist())
+        )
+        ids = (
+            ids
+            if self.new_ids is None
+            else np.where(self.new_ids < 0, np.int32(-1), ids[self.new_ids])
+        )
         return dataclasses.replace(self, vocabulary=known, vocab_size=len(words), new_ids=ids)
 
     @functools.cached_property
@@ -96,17 +116,27 @@ class Shards:
         """The numbers in the files of these documents, ascending."""
         if self.chosen is None:
             return np.arange(self._in_files)
-        order, is_here = Permutation(self._in_files, (self.chosen.seed, SPLIT)), np.zeros(self._in_files, bool)
+        order, is_here = (
+            Permutation(self._in_files, (self.chosen.seed, SPLIT)),
+            np.zeros(self._in_files, bool),
+        )
         for first in range(self.chosen.first, self.chosen.stop, 1 << 20):
             is_here[order(np.arange(first, min(first + (1 << 20), self.chosen.stop)))] = True
         return np.flatnonzero(is_here).astype(np.int32 if self._in_files < 1 << 31 else np.int64)
 
-    def _by_block(self, rows: Int[np.ndarray, " docs"] | None = None) -> Iterator[tuple[Block, slice, np.ndarray]]:
-        """The row groups that have documents: of all of these, or of some, ascending. Which, and their places in it."""
+    def _by_block(
+        self, rows: Int[np.ndarray, " docs"] | None = None
+    ) -> Iterator[tuple[Block, slice, np.ndarray]]:
+        """The row groups that have documents: of all of these, or of some, ascending. Which, and
+        their places in it."""
         if self.chosen is None and rows is None:
-            yield from ((b, slice(b.first, b.first + b.count), np.arange(b.count)) for b in self.blocks)
+            yield from (
+                (b, slice(b.first, b.first + b.count), np.arange(b.count)) for b in self.blocks
+            )
             return
-        numbers: Any = rows if self.chosen is None else self._numbers if rows is None else self._numbers[rows]
+        numbers: Any = (
+            rows if self.chosen is None else self._numbers if rows is None else self._numbers[rows]
+        )
         ends = np.searchsorted(numbers, [block.first + block.count for block in self.blocks])
         begin = 0
         for block, end in zip(self.blocks, ends.tolist(), strict=True):
@@ -116,20 +146,30 @@ class Shards:
 
     def read(self, rows: Int[np.ndarray, " docs"]) -> Bags:
         """Some documents, whose numbers ascend: one reading of the row groups that have them."""
-        return bags(*_joined([_nothing(), *(self._of(block, places) for block, _, places in self._by_block(rows))]))
+        return bags(
+            *_joined(
+                [
+                    _nothing(),
+                    *(self._of(block, places) for block, _, places in self._by_block(rows)),
+                ]
+            )
+        )
 
     def take(self, rows: Int[np.ndarray, " docs"]) -> Corpus:
         """Some documents, whose numbers ascend, as a corpus with their titles and beginnings."""
         strings: dict[str, Any] = {}
         for block, _, places in self._by_block(rows):
-            for name, texts in from_parquet(block.file, functools.partial(_strings, block, places)).items():
+            for name, texts in from_parquet(
+                block.file, functools.partial(_strings, block, places)
+            ).items():
                 strings.setdefault(STRINGS[name], []).extend(texts)
         kept = {name: texts for name, texts in strings.items() if len(texts) == len(rows)}
         return Corpus(*self.read(rows)[:3], self.vocabulary, self.vocab_size, **kept)
 
     @functools.cached_property
     def sizes(self) -> Sizes:
-        """The sizes of all documents, found by reading them once; what fits in `held_bytes` is kept."""
+        """The sizes of all documents, found by reading them once; what fits in `held_bytes` is
+        kept."""
         fits = PAIR_BYTES * self.num_pairs + DOCUMENT_BYTES * self.num_documents <= self.held_bytes
         lengths, tokens = (np.zeros(self.num_documents, np.int32) for _ in range(2))
         words, kept = np.zeros(self.vocab_size, np.int64), [_nothing()]
@@ -152,8 +192,8 @@ class Shards:
         yield np.frombuffer("\n".join(said).encode(), np.uint8)
 
     def _of(self, block: Block, chosen: Int[np.ndarray, " docs"]) -> tuple[np.ndarray, ...]:
-        """Pairs per document, word ids and counts of documents of a block, numbered from its first on, ascending. A few
-        thousand documents are in memory at a time, and those chosen."""
+        """Pairs per document, word ids and counts of documents of a block, numbered from its first
+        on, ascending. A few thousand documents are in memory at a time, and those chosen."""
 
         def read(file: Any) -> tuple[np.ndarray, ...]:
             found, row = [_nothing()], 0
@@ -161,34 +201,47 @@ class Shards:
             for batch in unchanged(file, block).iter_batches(ROWS, [block.number], list(PAIRS)):
                 here = chosen[slice(*np.searchsorted(chosen, [row, row + batch.num_rows]))] - row
                 if len(here):
-                    found.append(_some(_checked(pairs_of(batch, str(block), row + 1), known, block), here))
+                    found.append(
+                        _some(_checked(pairs_of(batch, str(block), row + 1), known, block), here)
+                    )
                 row += batch.num_rows
             check_num_rows(row, block.count, block)
-            return _joined(found) if self.new_ids is None else _renumbered(_joined(found), self.new_ids)
+            return (
+                _joined(found)
+                if self.new_ids is None
+                else _renumbered(_joined(found), self.new_ids)
+            )
 
         return from_parquet(block.file, read)
 
 
 def shards(
-    source: str | Path, vocabulary: str | Path | Sequence[str] | None = None, *, held_bytes: int = HELD
+    source: str | Path,
+    vocabulary: str | Path | Sequence[str] | None = None,
+    *,
+    held_bytes: int = HELD,
 ) -> Shards:
-    """Documents in Parquet shards that need not fit in memory. `vijax.fit(alg, shards("folder"), batch_size=1000)`
-    visits them in a random order of all, another in every pass; batches have one shape and a like share of long and
-    short documents, as those of a corpus do.
+    """Documents in Parquet shards that need not fit in memory. `vijax.fit(alg, shards("folder"),
+    batch_size=1000)` visits them in a random order of all, another in every pass; batches have one
+    shape and a like share of long and short documents, as those of a corpus do.
 
-    The shards are read through once for the sizes of documents, of which 12 bytes a document are kept. Then they are
-    read a row group at a time, once for as many documents to come as `held_bytes` holds: a pass over n times as many
-    bytes reads the shards n times. What fits is read once. `vijax.data.read` of the same shards makes a corpus of all.
+    The shards are read through once for the sizes of documents, of which 12 bytes a document are
+    kept. Then they are read a row group at a time, once for as many documents to come as
+    `held_bytes` holds: a pass over n times as many bytes reads the shards n times. What fits is
+    read once. `vijax.data.read` of the same shards makes a corpus of all.
 
     Args:
-      source: a Parquet file, or a folder of them in the order of their names, as `vijax.data.prepare` and others write
-        them (`vijax.data.corpora.shards`); also an address that fsspec knows, such as s3://bucket/folder. A store that
-        does not answer, or with less than was asked, is asked again three times.
-      vocabulary: words, or a file of them; by default vocabulary.txt in the folder, or NAME.vocab.txt beside a file.
+      source: a Parquet file, or a folder of them in the order of their names, as
+        `vijax.data.prepare` and others write them (`vijax.data.corpora.shards`); also an address
+        that fsspec knows, such as s3://bucket/folder. A store that does not answer, or with less
+        than was asked, is asked again three times.
+      vocabulary: words, or a file of them; by default vocabulary.txt in the folder, or
+          NAME.vocab.txt beside a file.
       held_bytes: bytes of documents that a fit holds at once; batches that lie ready come on top.
 
     Raises:
-      DataError: no such file, shards that are not all there, a column that is missing, or no documents.
+      DataError: no such file, shards that are not all there, a column that is missing, or no
+          documents.
 
     >>> import tempfile
     >>> from vijax.data import prepare
@@ -203,7 +256,9 @@ def shards(
     for file in files:
         names, counts, pairs, most = from_parquet(file, functools.partial(_head, file))
         if missing := sorted(set(PAIRS) - set(names)):
-            remedy = "prepare shards of the texts (vijax prepare); see help(vijax.data.corpora.shards)"
+            remedy = (
+                "prepare shards of the texts (vijax prepare); see help(vijax.data.corpora.shards)"
+            )
             raise fail(file, f"the columns {listed(missing)}", "none", remedy)
         blocks.extend(blocks_of(file, counts, blocks[-1].first + blocks[-1].count if blocks else 0))
         num_pairs += pairs
@@ -211,20 +266,28 @@ def shards(
     if not blocks:
         raise fail(source, "one document or more", "none", "check where the documents come from")
     if words is None and None in largest:
-        raise fail(source, "words", "none, and files that do not say which ids they have", "give vocabulary=")
+        raise fail(
+            source,
+            "words",
+            "none, and files that do not say which ids they have",
+            "give vocabulary=",
+        )
     size = len(words) if words is not None else max(x for x in largest if x is not None) + 1
     check_vocab_size(size, source)
     return Shards(tuple(blocks), words, size, num_pairs, held_bytes)
 
 
 def is_arrow(item: Any) -> bool:
-    """Tells whether an object is an Arrow table or record batch with the columns `ids` and `counts` of a shard."""
-    return type(item).__module__.partition(".")[0] == "pyarrow" and set(PAIRS) <= set(column_names(item) or ())
+    """Tells whether an object is an Arrow table or record batch with the columns `ids` and `counts`
+    of a shard."""
+    return type(item).__module__.partition(".")[0] == "pyarrow" and set(PAIRS) <= set(
+        column_names(item) or ()
+    )
 
 
 def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
-    """The documents of an Arrow table or record batch as a corpus over so many words. Raises DataError: as for shards,
-    with the row, from 1."""
+    """The documents of an Arrow table or record batch as a corpus over so many words. Raises
+    DataError: as for shards, with the row, from 1."""
     found, row = [_nothing()], 1
     for batch in item.to_batches() if hasattr(item, "to_batches") else [item]:
         found.append(_checked(pairs_of(batch, where, row), vocab_size, where))
@@ -233,8 +296,9 @@ def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
 
 
 def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
-    """The columns of a file, the rows of each row group, the number of word ids, and the largest of each row group,
-    None where it is not said. Raises a DataError where there are more documents than can be held."""
+    """The columns of a file, the rows of each row group, the number of word ids, and the largest of
+    each row group, None where it is not said. Raises a DataError where there are more documents
+    than can be held."""
     number = file.metadata.num_rows
     check_room(DOCUMENT_BYTES * number, where, f"{number:,} documents")
     check_row_groups(file, PAIRS, where)
@@ -246,12 +310,17 @@ def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | 
         if column.path_in_schema.split(".")[0] == PAIRS[0]
     ]
     found = [column.statistics for column in of_ids if column.num_values]
-    largest = [int(x.max) if x is not None and x.has_min_max and isinstance(x.max, int) else None for x in found]
+    largest = [
+        int(x.max) if x is not None and x.has_min_max and isinstance(x.max, int) else None
+        for x in found
+    ]
     names, counts = file.schema_arrow.names, [group.num_rows for group in groups]
     return names, counts, sum(column.num_values for column in of_ids), largest
 
 
-def _checked(pairs: tuple[np.ndarray, ...], vocab_size: int, where: Block | str) -> tuple[np.ndarray, ...]:
+def _checked(
+    pairs: tuple[np.ndarray, ...], vocab_size: int, where: Block | str
+) -> tuple[np.ndarray, ...]:
     """Pairs with the words of each document in order, each once."""
     lengths, ids, counts = pairs
     check_word_ids(ids, vocab_size, where)

@@ -1,4 +1,5 @@
-"""Data of other libraries that are given as they are: tensors become arrays, loaders and data sets are told apart."""
+"""Data of other libraries that are given as they are: tensors become arrays, loaders and data sets
+are told apart."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def adopted(data: PyTree) -> PyTree:
     """Data whose tensors are arrays of NumPy, computed once.
 
     Raises:
-      DataError: a loader, a data set or another source of batches in the place of arrays, with the call that takes it;
-        a tensor that NumPy cannot read.
+      DataError: a loader, a data set or another source of batches in the place of arrays, with the
+        call that takes it; a tensor that NumPy cannot read.
     """
     if _is_one_object(data):
         check_no_source(data)
@@ -30,26 +31,42 @@ def adopted(data: PyTree) -> PyTree:
 
 
 def check_no_source(data: Any) -> None:
-    """Raises a DataError for an object that gives batches or single rows, such as a `DataLoader`, with the call that
-    takes it."""
+    """Raises a DataError for an object that gives batches or single rows, such as a `DataLoader`,
+    with the call that takes it."""
     what, roots = type(data).__name__, _libraries_of(data)
     if isinstance(data, str | bytes) or hasattr(data, "__array__") or not roots.isdisjoint(OWN):
         return
     size = "len(loader.dataset)" if hasattr(data, "dataset") else "N"
     if "tensorflow" in roots:
-        call = "vijax.data.stream(lambda step: dataset.skip(step).as_numpy_iterator(), num_groups=N)"
-        raise fail("data", "arrays", f"the source {what}", f"batch it (dataset.batch(256)), and give {call}")
+        call = (
+            "vijax.data.stream(lambda step: dataset.skip(step).as_numpy_iterator(), num_groups=N)"
+        )
+        raise fail(
+            "data",
+            "arrays",
+            f"the source {what}",
+            f"batch it (dataset.batch(256)), and give {call}",
+        )
     if hasattr(data, "tensors"):
         remedy = "give its tensors, dataset.tensors, as arrays"
         raise fail("data", "arrays", f"the data set {what}", remedy)
     if "datasets" in roots and hasattr(data, "with_format"):
-        remedy = 'give its columns, dataset.with_format("numpy")[:], of which {"x": ..., "y": ...} are a pytree'
+        remedy = (
+            'give its columns, dataset.with_format("numpy")[:], of which {"x": ..., "y": ...} are '
+            "a pytree"
+        )
         raise fail("data", "arrays", f"the data set {what}", remedy)
     if isinstance(data, Iterable):
-        remedy = f"say that they are batches: vijax.data.stream(loader, num_groups={size}, shuffled=True)"
+        remedy = (
+            f"say that they are batches: vijax.data.stream(loader, num_groups={size}, "
+            "shuffled=True)"
+        )
         raise fail("data", "arrays", f"the source {what}", f"{remedy}, if it shuffles")
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        remedy = "stack its rows to arrays, or have a loader make batches of them, for vijax.data.stream(loader)"
+        remedy = (
+            "stack its rows to arrays, or have a loader make batches of them, for "
+            "vijax.data.stream(loader)"
+        )
         raise fail("data", "arrays", f"the data set {what}", remedy)
 
 
@@ -69,7 +86,9 @@ def _as_array(leaf: Any) -> Any:
     except Exception as error:  # each library has errors of its own
         why = " ".join(str(error).split())[:160]
         remedy = "give an array: of PyTorch x.detach().cpu().numpy(), of Dask x.compute()"
-        raise fail("data", "arrays that NumPy can read", f"a {type(leaf).__name__} ({why})", remedy) from error
+        raise fail(
+            "data", "arrays that NumPy can read", f"a {type(leaf).__name__} ({why})", remedy
+        ) from error
 
 
 def _libraries_of(data: Any) -> set[str]:

@@ -1,4 +1,5 @@
-"""Names of columns in a stream: the first table's are the stream's, and later ones are read by them."""
+"""Names of columns in a stream: the first table's are the stream's, and later ones are read by
+them."""
 
 from __future__ import annotations
 
@@ -12,15 +13,19 @@ from vijax.data.reading.checks import DataError, listed
 from vijax.data.schema.by_name import in_order, matrix_names, names_in
 from vijax.data.schema.named_columns import check_rows
 
-REMEDY = "Have the source give tables with the columns of its first batch, in any order; others are left out."
+REMEDY = (
+    "Have the source give tables with the columns of its first batch, in any order; others are "
+    "left out."
+)
 
 
 class NamedBatches:
-    """The columns of a stream's tables by name, in the order of the first batch; arrays are taken as they come.
+    """The columns of a stream's tables by name, in the order of the first batch; arrays are taken
+    as they come.
 
     Attributes:
-      leaf_columns: the names of the columns of each table or array in a batch, None where it has none; None before the
-        first batch.
+      leaf_columns: the names of the columns of each table or array in a batch, None where it has
+        none; None before the first batch.
     """
 
     def __init__(self) -> None:
@@ -29,10 +34,12 @@ class NamedBatches:
         self._has_said = False
 
     def placed(self, data: PyTree, step: int) -> PyTree:
-        """A batch with the columns of the first, in their order. Says once which others are left out.
+        """A batch with the columns of the first, in their order. Says once which others are left
+        out.
 
         Raises:
-          DataError: a table that lacks a column, or has two of one name; rows of several tables in several orders.
+          DataError: a table that lacks a column, or has two of one name; rows of several tables in
+              several orders.
 
         >>> import pandas
         >>> batches, first = NamedBatches(), pandas.DataFrame({"a": [1.0], "b": [2.0]})
@@ -54,7 +61,9 @@ class NamedBatches:
         if len(leaves) != len(self.leaf_columns):  # the loader says so
             return data
         pairs = zip(self.leaf_columns, leaves, strict=True)
-        placed = [leaf if names is None else self._in_order(names, leaf, step) for names, leaf in pairs]
+        placed = [
+            leaf if names is None else self._in_order(names, leaf, step) for names, leaf in pairs
+        ]
         return jax.tree.unflatten(structure, placed)
 
     def _in_order(self, known: tuple[str, ...], table: Any, step: int) -> Any:

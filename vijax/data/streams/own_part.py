@@ -1,5 +1,5 @@
-"""A stream of which each process of a fit gives its own part: what Ray Train, `DistributedSampler` or
-`split_dataset_by_node` hand to each."""
+"""A stream of which each process of a fit gives its own part: what Ray Train, `DistributedSampler`
+or `split_dataset_by_node` hand to each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from vijax.data.streams.stream import Stream, StreamLoader, stream
 def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Stream:
     """Batches of which each process gives its own: a step takes those of all processes together.
 
-    For `vijax.fit(alg, own_part(...), mesh=vijax.scale.mesh())` in several processes. Without it every process has to
-    give the same batches, of which each uses its share. In a program of one process it is `vijax.data.stream`.
+    For `vijax.fit(alg, own_part(...), mesh=vijax.scale.mesh())` in several processes. Without it
+    every process has to give the same batches, of which each uses its share. In a program of one
+    process it is `vijax.data.stream`.
 
     Args:
-      source: what `vijax.data.stream` takes, of arrays: as many batches in every process (the fit ends, with a warning,
-        where the first has no more), of one size but for shorter ones, which are padded, and tables with the same
-        columns in one order. (Documents: `vijax.data.shards` has each process read its own part by itself.)
+      source: what `vijax.data.stream` takes, of arrays: as many batches in every process (the fit
+        ends, with a warning, where the first has no more), of one size but for shorter ones, which
+        are padded, and tables with the same columns in one order. (Documents: `vijax.data.shards`
+        has each process read its own part by itself.)
       num_groups: N, the number of groups of all processes together.
       shuffled: the order is random, and needs no warning.
 
@@ -37,7 +39,11 @@ def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Strea
     >>> found.num_groups, found.is_part
     (40, True)
     """
-    is_number = isinstance(num_groups, int | float | np.number) and math.isfinite(num_groups) and num_groups > 0
+    is_number = (
+        isinstance(num_groups, int | float | np.number)
+        and math.isfinite(num_groups)
+        and num_groups > 0
+    )
     if not is_number:
         remedy = "give the number of groups of all processes together, which no process can count"
         raise fail("num_groups", "a positive number", repr(num_groups), remedy)
@@ -45,13 +51,15 @@ def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Strea
 
 
 class OwnPartLoader(StreamLoader):
-    """Minibatches of a stream of this process alone; N and the length of a pass are those of all processes."""
+    """Minibatches of a stream of this process alone; N and the length of a pass are those of all
+    processes."""
 
     share: Share | None = None
     """The processes that take part; None: this one alone."""
 
     def shared(self, share: Share) -> OwnPartLoader:
-        """The loader beside those of other processes: its batches have one size, which the devices here divide."""
+        """The loader beside those of other processes: its batches have one size, which the devices
+        here divide."""
         self.share = share
         return self
 
@@ -76,9 +84,14 @@ class OwnPartLoader(StreamLoader):
 
 def _rows_of(batch: Minibatch) -> int:
     leaves = jax.tree.leaves(batch.data)
-    if any(isinstance(x, Documents) for x in jax.tree.leaves(batch.data, is_leaf=lambda x: isinstance(x, Documents))):
+    if any(
+        isinstance(x, Documents)
+        for x in jax.tree.leaves(batch.data, is_leaf=lambda x: isinstance(x, Documents))
+    ):
         remedy = "give vijax.data.shards, of which each process reads its own part"
-        raise fail("data", "batches of arrays, as parts of a stream", "batches of documents", remedy)
+        raise fail(
+            "data", "batches of arrays, as parts of a stream", "batches of documents", remedy
+        )
     return int(np.shape(leaves[0])[0])
 
 
@@ -87,7 +100,9 @@ def _filled(batch: Minibatch, rows: int, step: int) -> Minibatch:
     size = _rows_of(batch)
     if size > rows:
         remedy = "have every process give batches of one size, or shorter ones"
-        raise fail(f"batch of step {step}", f"at most the {rows} groups of the first", str(size), remedy)
+        raise fail(
+            f"batch of step {step}", f"at most the {rows} groups of the first", str(size), remedy
+        )
     more = rows - size
     weights = np.ones(size, np.float32) if batch.weights is None else np.asarray(batch.weights)
     fill = lambda x: np.concatenate([np.asarray(x), np.repeat(np.asarray(x)[:1], more, axis=0)])

@@ -1,4 +1,5 @@
-"""A random order of any number of rows, of which nothing is held: the row at a place is computed from a seed."""
+"""A random order of any number of rows, of which nothing is held: the row at a place is computed
+from a seed."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from jaxtyping import Int
 
 @dataclasses.dataclass(frozen=True)
 class Permutation:
-    """A permutation of 0, ..., size - 1 by a keyed Feistel network (Luby and Rackoff 1988), its halves alternating.
+    """A permutation of 0, ..., size - 1 by a keyed Feistel network (Luby and Rackoff 1988), its
+    halves alternating.
 
-    Numbers of as many bits as size - 1 has are permuted; one that falls outside is permuted again until it is inside
-    (Black and Rogaway 2002, section 4: cycle walking). So it takes no memory, whatever the size. Narrow halves mix
-    slowly: short orders take more rounds.
+    Numbers of as many bits as size - 1 has are permuted; one that falls outside is permuted again
+    until it is inside (Black and Rogaway 2002, section 4: cycle walking). So it takes no memory,
+    whatever the size. Narrow halves mix slowly: short orders take more rounds.
 
     Attributes:
       size: number of rows.

@@ -28,9 +28,9 @@ from vijax.data.streams.rows import Rows
 class RowLoader(Shared):
     """Minibatches of a table in a random order of all its rows.
 
-    The rows of as many steps to come as may be held are picked out in one reading of the blocks. Which rows a step has
-    does not depend on how many are held: the order is a permutation of all rows, computed from the seed and the pass.
-    """
+    The rows of as many steps to come as may be held are picked out in one reading of the blocks.
+    Which rows a step has does not depend on how many are held: the order is a permutation of all
+    rows, computed from the seed and the pass."""
 
     table: Rows
     batch_size: int
@@ -77,10 +77,18 @@ class RowLoader(Shared):
         total, steps = self.num_groups, self.steps_per_epoch
         # Parts depend on the data alone, so that a fit can go on with another key.
         order = Permutation(total, (total, steps) if self.is_fixed else (self.seed, epoch))
-        parts = order_of_parts(self.seed, epoch, steps)[places.start : places.stop] if self.is_fixed else places
+        parts = (
+            order_of_parts(self.seed, epoch, steps)[places.start : places.stop]
+            if self.is_fixed
+            else places
+        )
         ranges = [part_of_pass(total, steps, int(part)) for part in parts]
         chosen = [self._own(order(np.arange(first, stop))) for first, stop in ranges]
-        held = self.table.take(np.concatenate([found for found, _, _ in chosen]), self.read) if whole is None else whole
+        held = (
+            self.table.take(np.concatenate([found for found, _, _ in chosen]), self.read)
+            if whole is None
+            else whole
+        )
         first = 0
         for part, (found, count, slots) in zip(parts, chosen, strict=True):
             here = found if whole is not None else np.arange(first, first + len(found))
@@ -89,8 +97,8 @@ class RowLoader(Shared):
             first += len(found)
 
     def _own(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
-        """The rows of a batch that this process reads, how many of them count (one is read to pad with where none
-        does), and the slots that they fill."""
+        """The rows of a batch that this process reads, how many of them count (one is read to pad
+        with where none does), and the slots that they fill."""
         total = self.num_groups
         slots = self.batch_size if self.steps_per_epoch == 1 else -(-total // self.steps_per_epoch)
         if self.share is None:
@@ -115,13 +123,25 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
     """A loader of the rows of a table, each block of which is checked when it is first read.
 
     Raises:
-      ValueError: a model of documents, of one group or of given data; all rows at each step, and more than are held.
+      ValueError: a model of documents, of one group or of given data; all rows at each step, and
+          more than are held.
       DataError: data that the model cannot read, with file and rows.
     """
     form = model.form
-    of_rows = form.documents is None and not form.one_group and form.given is None and model.by_entry is None
+    of_rows = (
+        form.documents is None
+        and not form.one_group
+        and form.given is None
+        and model.by_entry is None
+    )
     remedy = "Read the rows into an array."
-    require(of_rows, "data", "arrays, of a model whose groups are not rows", "a table in Parquet files", remedy)
+    require(
+        of_rows,
+        "data",
+        "arrays, of a model whose groups are not rows",
+        "a table in Parquet files",
+        remedy,
+    )
     kinds: list[Any] = []
     known: set[Block] = set()
 
@@ -140,5 +160,11 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
     loader = RowLoader(table, size, seed, read, is_fixed)
     fits = loader.steps_per_epoch > 1 or loader._row_bytes * loader.num_groups <= table.held_bytes
     got = f"all {loader.num_groups:,} rows at each step, and held_bytes={table.held_bytes:,}"
-    require(fits, "batch_size", "some of the rows at each step", got, "Say batch_size=1000, or raise held_bytes.")
+    require(
+        fits,
+        "batch_size",
+        "some of the rows at each step",
+        got,
+        "Say batch_size=1000, or raise held_bytes.",
+    )
     return loader

@@ -1,4 +1,5 @@
-"""Tables of rows in Parquet files, which any program can write: read by row groups, never as a whole."""
+"""Tables of rows in Parquet files, which any program can write: read by row groups, never as a
+whole."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ from vijax.data.reading.parquet_values import (
     numbers_of,
 )
 from vijax.data.reading.partitions import Part, check_one_format, is_index
-from vijax.data.reading.store import Block, blocks_of, from_parquet, is_address, no_parquet, parquet_parts, said_of
+from vijax.data.reading.store import (
+    Block,
+    blocks_of,
+    from_parquet,
+    is_address,
+    no_parquet,
+    parquet_parts,
+    said_of,
+)
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
 from vijax.data.tables.columns import column_of, number
@@ -47,8 +56,8 @@ class Rows:
     """A table of rows in Parquet files, as `rows` returns it.
 
     Attributes:
-      columns: names of columns, in the structure of the data that a model reads: a list of them is a matrix with a
-        column for each.
+      columns: names of columns, in the structure of the data that a model reads: a list of them is
+        a matrix with a column for each.
       blocks: the row groups of the files: file, number in it, first row of all, number of rows.
       held_bytes: bytes of rows that a fit holds at once.
       chosen: the rows of the files that the table has; None: all.
@@ -79,52 +88,77 @@ class Rows:
         return sum(block.count for block in self.blocks)
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Rows, Rows]:
-        """Two tables of the same files: a random part for training, and the `held_out` rest, a share of the rows or a
-        number of them. Neither is read; `take` reads some. Raises DataError where a part would be empty."""
+        """Two tables of the same files: a random part for training, and the `held_out` rest, a
+        share of the rows or a number of them. Neither is read; `take` reads some. Raises DataError
+        where a part would be empty."""
         total, (first, _) = self.num_groups, self.chosen[1:] if self.chosen else (0, 0)
         number = held_out if isinstance(held_out, int) else round(held_out * total)
         if self.chosen is not None and seed != self.chosen.seed:
-            raise fail("seed", f"{self.chosen.seed}, as of the first split", str(seed), "split with one seed")
+            raise fail(
+                "seed",
+                f"{self.chosen.seed}, as of the first split",
+                str(seed),
+                "split with one seed",
+            )
         if not 0 < number < total:
             expected = f"a part of {total:,} rows that leaves some on both sides"
-            raise fail("held_out", expected, f"{held_out} ({number} rows)", "pass a share such as 0.1")
-        part = lambda start, stop: dataclasses.replace(self, chosen=Chosen(seed, first + start, first + stop))
+            raise fail(
+                "held_out", expected, f"{held_out} ({number} rows)", "pass a share such as 0.1"
+            )
+        part = lambda start, stop: dataclasses.replace(
+            self, chosen=Chosen(seed, first + start, first + stop)
+        )
         return part(number, total), part(0, number)
 
     def row_names(self, numbers: Int[np.ndarray, " n"]) -> RowNames:
-        """The names of some rows in messages: their files, and their numbers there, counted from 1."""
+        """The names of some rows in messages: their files, and their numbers there, counted from
+        1."""
         numbers = np.asarray(numbers, int)
         if self.chosen is not None:
-            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(self.chosen.first + numbers)
+            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(
+                self.chosen.first + numbers
+            )
         firsts = np.array([block.first for block in self.blocks])
         own = np.searchsorted(firsts, numbers, side="right") - 1
         above = np.array([block.above for block in self.blocks])
         files = np.array([Path(block.file).name for block in self.blocks], object)
         labels = numbers - firsts[own] + above[own] + 1
-        return RowNames(labels, files=files[own] if len({block.file for block in self.blocks}) > 1 else None)
+        return RowNames(
+            labels, files=files[own] if len({block.file for block in self.blocks}) > 1 else None
+        )
 
-    def take(self, numbers: Int[np.ndarray, " n"], read: Callable[[Block], PyTree] | None = None) -> PyTree:
-        """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row groups that have
-        them, each by `read`."""
+    def take(
+        self, numbers: Int[np.ndarray, " n"], read: Callable[[Block], PyTree] | None = None
+    ) -> PyTree:
+        """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row
+        groups that have them, each by `read`."""
         read, numbers = read or self.read, np.asarray(numbers)
         if self.chosen is not None:
-            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(self.chosen.first + numbers)
+            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(
+                self.chosen.first + numbers
+            )
         by_row = np.argsort(numbers)
-        ends = np.searchsorted(numbers, [block.first + block.count for block in self.blocks], sorter=by_row)
+        ends = np.searchsorted(
+            numbers, [block.first + block.count for block in self.blocks], sorter=by_row
+        )
         held, begin = None, 0
         for block, end in zip(self.blocks, ends, strict=True):
             if end > begin:
                 places, arrays = by_row[begin:end], read(block)
                 empty = lambda x: np.empty((len(numbers), *x.shape[1:]), x.dtype)
                 held = jax.tree.map(empty, arrays) if begin == 0 else held
-                held = jax.tree.map(_put(places, numbers[places] - block.first, block), held, arrays)
+                held = jax.tree.map(
+                    _put(places, numbers[places] - block.first, block), held, arrays
+                )
             begin = int(end)
         return held
 
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
         beside = self.beside.get(block.file, {})
-        names = [name for name in dict.fromkeys(jax.tree.leaves(self.columns)) if name not in beside]
+        names = [
+            name for name in dict.fromkeys(jax.tree.leaves(self.columns)) if name not in beside
+        ]
 
         def read(file: Any) -> Any:
             for name in names:
@@ -150,7 +184,12 @@ class Rows:
                 if values.ndim > 1:
                     got = f"lists of {values.shape[1]}"
                     remedy = f"name it by itself (columns={name!r}), or leave it out"
-                    raise fail(f"{block.file}, column {name!r}", "numbers, as a column of a matrix", got, remedy)
+                    raise fail(
+                        f"{block.file}, column {name!r}",
+                        "numbers, as a column of a matrix",
+                        got,
+                        remedy,
+                    )
             return np.stack(found_columns, 1)
 
         return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
@@ -166,28 +205,32 @@ class Rows:
 
 
 def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) -> Rows:
-    """A table of rows that need not fit in memory. `vijax.fit(alg, rows("folder"), batch_size=1000, ...)` visits them
-    in a random order of all, another in every pass.
+    """A table of rows that need not fit in memory. `vijax.fit(alg, rows("folder"), batch_size=1000,
+    ...)` visits them in a random order of all, another in every pass.
 
-    For that the files are read through, a row group at a time, once for as many rows to come as `held_bytes` holds. So
-    a pass over n times as many bytes reads the files n times. What fits is read once.
+    For that the files are read through, a row group at a time, once for as many rows to come as
+    `held_bytes` holds. So a pass over n times as many bytes reads the files n times. What fits is
+    read once.
 
     Args:
-      source: a Parquet file, or a folder of them in the order of their names; also an address that fsspec knows, such
-        as s3://bucket/folder. Folders within it that are called column=value give a column. Files whose names begin
-        with . or _ are left out. A store that does not answer, or with less than was asked, is asked again three
-        times. Pages of files that have checksums (pyarrow writes them by write_page_checksum=True) are compared with
-        them; of others a changed bit can go unseen.
-      columns: names of columns, in the structure of the data that a model reads: ["a", "b"] is a matrix of two columns,
-        "y" a vector, and (["a", "b"], "y") a pair of these. A column of lists of one length is a matrix. None takes all
-        columns as a matrix, in the order of the first file. The type of a column is the one that holds the numbers of
-        all files, float64 where some are missing (NaN).
+      source: a Parquet file, or a folder of them in the order of their names; also an address that
+        fsspec knows, such as s3://bucket/folder. Folders within it that are called column=value
+        give a column. Files whose names begin with . or _ are left out. A store that does not
+        answer, or with less than was asked, is asked again three times. Pages of files that have
+        checksums (pyarrow writes them by write_page_checksum=True) are compared with them; of
+        others a changed bit can go unseen.
+      columns: names of columns, in the structure of the data that a model reads: ["a", "b"] is a
+        matrix of two columns, "y" a vector, and (["a", "b"], "y") a pair of these. A column of
+        lists of one length is a matrix. None takes all columns as a matrix, in the order of the
+        first file. The type of a column is the one that holds the numbers of all files, float64
+        where some are missing (NaN).
       held_bytes: bytes of rows that a fit holds at once; batches that lie ready come on top.
 
     Raises:
       DataError: no such file, a column that is missing, or no rows.
 
-    Warns where whole numbers above 2^53 are rounded, because others of their column are floats or missing.
+    Warns where whole numbers above 2^53 are rounded, because others of their column are floats or
+    missing.
 
     >>> import pyarrow, pyarrow.parquet, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -215,13 +258,28 @@ def rows_of(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> R
     blocks: list[Block] = []
     for head in heads:
         if missing := sorted(set(wanted) - set(head.known)):
-            raise fail(head.part.file, f"the columns {listed(missing)}", "none", nearest(missing[0], head.known))
+            raise fail(
+                head.part.file,
+                f"the columns {listed(missing)}",
+                "none",
+                nearest(missing[0], head.known),
+            )
         numbers = sum(head.kinds[name].most for name in wanted)
-        check_room(8 * numbers, head.part.file, f"{max(head.counts, default=0):,} rows in a row group")
-        blocks.extend(blocks_of(head.part.file, head.counts, blocks[-1].first + blocks[-1].count if blocks else 0))
+        check_room(
+            8 * numbers, head.part.file, f"{max(head.counts, default=0):,} rows in a row group"
+        )
+        blocks.extend(
+            blocks_of(
+                head.part.file, head.counts, blocks[-1].first + blocks[-1].count if blocks else 0
+            )
+        )
     if not blocks:
         raise fail(heads[0].part.file, "one row or more", "none", "check where the rows come from")
-    types = {name: dtype for name in wanted if (dtype := common_type([head.kinds[name] for head in heads])) is not None}
+    types = {
+        name: dtype
+        for name in wanted
+        if (dtype := common_type([head.kinds[name] for head in heads])) is not None
+    }
     return Rows(columns, tuple(blocks), held_bytes, types=types, beside=_beside(heads, wanted))
 
 
@@ -243,7 +301,10 @@ class Head(NamedTuple):
     @property
     def kinds(self) -> dict[str, Kind]:
         """The kinds of all columns by name, in their order."""
-        return {**self.own, **{name: kind for name, kind in self.beside.items() if name not in self.own}}
+        return {
+            **self.own,
+            **{name: kind for name, kind in self.beside.items() if name not in self.own},
+        }
 
     @property
     def known(self) -> list[str]:
@@ -262,14 +323,23 @@ def heads_of(source: str | Path) -> list[Head]:
     if not is_address(source):
         check_one_format(Path(source).expanduser(), parts[0].file)
     texts = {name: column_of([part.values[name] for part in parts]) for name in parts[0].values}
-    beside = {name: Kind(None if values.dtype == object else values.dtype, False) for name, values in texts.items()}
-    return [Head(part, kinds, counts, beside) for part in parts for kinds, counts in [from_parquet(part.file, _head)]]
+    beside = {
+        name: Kind(None if values.dtype == object else values.dtype, False)
+        for name, values in texts.items()
+    }
+    return [
+        Head(part, kinds, counts, beside)
+        for part in parts
+        for kinds, counts in [from_parquet(part.file, _head)]
+    ]
 
 
 def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that are numbers in every file, in the order of the first; and those that are the index of a data
-    frame, which are not among them."""
-    are_numbers = lambda name: all(name in head.kinds and head.kinds[name].dtype is not None for head in heads)
+    """The columns that are numbers in every file, in the order of the first; and those that are the
+    index of a data frame, which are not among them."""
+    are_numbers = lambda name: all(
+        name in head.kinds and head.kinds[name].dtype is not None for head in heads
+    )
     known = heads[0].known
     numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
     return numbers, tuple(filter(is_index, known))
@@ -277,11 +347,14 @@ def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, .
 
 def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:
     """The kinds of the columns of a file, and the rows of each row group."""
-    return kinds_of(file), [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    return kinds_of(file), [
+        file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)
+    ]
 
 
 def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:
-    """By file, the numbers that the names of its folders give, of columns that it does not have itself."""
+    """By file, the numbers that the names of its folders give, of columns that it does not have
+    itself."""
     found: dict[str, dict[str, float]] = {}
     for head in heads:
         for name, text in head.part.values.items():
@@ -291,13 +364,15 @@ def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str
                 found.setdefault(head.part.file, {})[name] = number(text)
             except ValueError as error:
                 where = f"{head.part.file}, column {name!r}, which its folder gives"
-                raise fail(where, "a number", repr(text), "leave the column out (columns=)") from error
+                raise fail(
+                    where, "a number", repr(text), "leave the column out (columns=)"
+                ) from error
     return found
 
 
 def unchanged(file: Any, block: Block) -> Any:
-    """The file of a block. Raises DataError where it was written anew with a row group of another length since it was
-    opened first: numbers of rows would mean others."""
+    """The file of a block. Raises DataError where it was written anew with a row group of another
+    length since it was opened first: numbers of rows would mean others."""
     found = file.metadata
     count = found.row_group(block.number).num_rows if block.number < found.num_row_groups else 0
     if count != block.count:
@@ -307,8 +382,11 @@ def unchanged(file: Any, block: Block) -> Any:
     return file
 
 
-def _put(places: np.ndarray, rows: np.ndarray, block: Block) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function that puts rows of a block among those that are held; they are widened where its type is wider."""
+def _put(
+    places: np.ndarray, rows: np.ndarray, block: Block
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function that puts rows of a block among those that are held; they are widened where its
+    type is wider."""
 
     def put(held: np.ndarray, arrays: np.ndarray) -> np.ndarray:
         if held.shape[1:] != arrays.shape[1:]:

@@ -11,7 +11,13 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
-from vijax.data.schema.missing_words import IF_NAMES, TRUTHS, is_missing, said_of_words, with_known_names
+from vijax.data.schema.missing_words import (
+    IF_NAMES,
+    TRUTHS,
+    is_missing,
+    said_of_words,
+    with_known_names,
+)
 from vijax.data.schema.row_names import FROM_ZERO, RowNames, in_memory, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
@@ -30,7 +36,9 @@ class NamedColumns(dict[str, np.ndarray]):
 
     def take(self, rows: Int[np.ndarray, " n"]) -> NamedColumns:
         """Some of the rows, which keep their names."""
-        return NamedColumns({name: values[rows] for name, values in self.items()}, self.rows.take(rows))
+        return NamedColumns(
+            {name: values[rows] for name, values in self.items()}, self.rows.take(rows)
+        )
 
 
 class FileColumns(NamedColumns):
@@ -39,9 +47,10 @@ class FileColumns(NamedColumns):
     Attributes:
       decimal: the decimal sign of a text file; None where no number of it has one.
       declared: categories in the order that the file declares, by column.
-      cells: the cells with the types that the file gives them, of columns that are not of plain numbers; of a text file
-        True and False alone.
-      written: the cells as the file has them, of columns of names in which words were read as missing.
+      cells: the cells with the types that the file gives them, of columns that are not of plain
+        numbers; of a text file True and False alone.
+      written: the cells as the file has them, of columns of names in which words were read as
+          missing.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], rows: RowNames | None = None):
@@ -53,7 +62,8 @@ class FileColumns(NamedColumns):
         self.written: dict[str, np.ndarray] = {}
 
     def keep_names(self, name: str, known: Container[str]) -> None:
-        """Puts words that were read as missing back into a column where they are names in the data of training."""
+        """Puts words that were read as missing back into a column where they are names in the data
+        of training."""
         if name not in self.written:
             return
         self[name] = with_known_names(self[name], self.written[name], known)
@@ -66,7 +76,9 @@ class FileColumns(NamedColumns):
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
         """Some of the rows, which keep their names."""
-        part = FileColumns({name: values[rows] for name, values in self.items()}, self.rows.take(rows))
+        part = FileColumns(
+            {name: values[rows] for name, values in self.items()}, self.rows.take(rows)
+        )
         part.decimal = self.decimal
         part.declared = self.declared
         part.cells = {name: cells[rows] for name, cells in self.cells.items()}
@@ -112,7 +124,8 @@ def row_names(found: Mapping[str, np.ndarray]) -> RowNames:
 
 
 def number(cell: object) -> float:
-    """A cell as a number, NaN where it is missing; ValueError for all else, also for Python's 1_000."""
+    """A cell as a number, NaN where it is missing; ValueError for all else, also for Python's
+    1_000."""
     if is_missing(cell):
         return np.nan
     text = str(cell)
@@ -128,8 +141,9 @@ WHOLE = re.compile(r"[+-]?\d+")
 
 
 def column_of(cells: Sequence[str]) -> np.ndarray:
-    """Numbers, with NaN where a text is empty, or else the strings themselves. A column of True and False alone is of
-    1 and 0, as in files with types; whole numbers that floats do not hold stay whole, where none is missing.
+    """Numbers, with NaN where a text is empty, or else the strings themselves. A column of True and
+    False alone is of 1 and 0, as in files with types; whole numbers that floats do not hold stay
+    whole, where none is missing.
 
     >>> column_of(["1", "", "2.5"]), column_of(["1", "two"]), column_of(["TRUE", "false", ""])
     (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object), array([ 1.,  0., nan]))
@@ -139,9 +153,12 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     if are_truths(cells):
         return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
     try:
-        # A text of blanks alone, which is missing, or "nan", which is no number, are left to `number`.
+        # A text of blanks alone, which is missing, or "nan", which is no number, are left to
+        # `number`.
         numbers = np.array([float(cell) if cell else np.nan for cell in cells])
-        is_plain = np.isnan(numbers).sum() == sum(not cell for cell in cells) and not any("_" in cell for cell in cells)
+        is_plain = np.isnan(numbers).sum() == sum(not cell for cell in cells) and not any(
+            "_" in cell for cell in cells
+        )
     except ValueError:
         is_plain = False
     try:
@@ -153,8 +170,11 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
 
 
 def are_truths(cells: Sequence[str]) -> bool:
-    """True where each cell is True, False or empty, and not all are empty. A cell of another kind ends the look."""
-    is_one = lambda cell: len(cell) <= LONGEST_TRUTH and (not cell.strip() or cell.strip().lower() in TRUTHS)
+    """True where each cell is True, False or empty, and not all are empty. A cell of another kind
+    ends the look."""
+    is_one = lambda cell: (
+        len(cell) <= LONGEST_TRUTH and (not cell.strip() or cell.strip().lower() in TRUTHS)
+    )
     return all(map(is_one, cells)) and any(cell.strip() for cell in cells)
 
 
@@ -164,8 +184,11 @@ def truths_of(cells: Sequence[str]) -> np.ndarray:
 
 
 def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
-    """The cells as integers, where all of them are whole and floats do not hold some of them; else None."""
-    if not np.any(np.abs(numbers) >= EXACT) or not all(WHOLE.fullmatch(cell.strip()) for cell in cells):
+    """The cells as integers, where all of them are whole and floats do not hold some of them; else
+    None."""
+    if not np.any(np.abs(numbers) >= EXACT) or not all(
+        WHOLE.fullmatch(cell.strip()) for cell in cells
+    ):
         return None
     return smallest_integers([int(cell) for cell in cells])
 
@@ -174,13 +197,15 @@ def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
     """Whole numbers as int64, or uint64 where that does not hold them; None where neither does."""
     least, most = min(whole), max(whole)
     kinds = (np.int64, np.uint64)
-    dtype = next((kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None)
+    dtype = next(
+        (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None
+    )
     return None if dtype is None else np.array(whole, dtype)
 
 
 def without_blanks(cells: Sequence[Any]) -> list[Any]:
-    """The cells of a column without the blanks around texts, which say nothing in any format. Texts that are one object
-    stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
+    """The cells of a column without the blanks around texts, which say nothing in any format. Texts
+    that are one object stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
     short = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
     return [short[cell] if isinstance(cell, str) else cell for cell in cells]
 
@@ -195,7 +220,12 @@ def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
     {'g': array(['b'], dtype=object)}
     """
     if len({name.strip() for name in columns}) < len(columns):
-        raise fail(where, "columns of distinct names", "names that differ by blanks alone", "rename those columns")
+        raise fail(
+            where,
+            "columns of distinct names",
+            "names that differ by blanks alone",
+            "rename those columns",
+        )
     short = {name.strip(): values for name, values in columns.items()}
     for name, values in short.items():
         if values.dtype == object:
@@ -218,7 +248,11 @@ def as_numbers(
         row = int(np.argmax(bad))
         got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
         raise fail(where, "numbers", got, remedy)
-    return np.array([number(value) for value in values], float) if values.dtype == object else values.astype(float)
+    return (
+        np.array([number(value) for value in values], float)
+        if values.dtype == object
+        else values.astype(float)
+    )
 
 
 def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
@@ -237,11 +271,14 @@ def words_in(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
     """The words among the names of a column that were read as missing."""
     if not isinstance(found, FileColumns) or name not in found.written:
         return ()
-    return tuple(dict.fromkeys(filter(None, found.written[name][are_missing(found[name])].tolist())))
+    return tuple(
+        dict.fromkeys(filter(None, found.written[name][are_missing(found[name])].tolist()))
+    )
 
 
 def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
-    """Sentences on the words of a column that were read as missing, and what to do; "" where there are none."""
+    """Sentences on the words of a column that were read as missing, and what to do; "" where there
+    are none."""
     written = found.written.get(name) if isinstance(found, FileColumns) else None
     said = said_of_words(name, written, are_missing(found[name]))
     return f"{said}{remedy}" if said else ""
@@ -251,7 +288,12 @@ REMOVE = "remove those rows or fill them in"
 
 
 def check_present(
-    values: np.ndarray, expected: str, where: str, at: RowName, remedy: str = REMOVE, words: str = ""
+    values: np.ndarray,
+    expected: str,
+    where: str,
+    at: RowName,
+    remedy: str = REMOVE,
+    words: str = "",
 ) -> None:
     """Raises a DataError where the names of classes, groups or nodes are missing in some rows.
 
@@ -280,7 +322,10 @@ def _listed(names: Sequence[str], are_more: bool) -> str:
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:
     """Raises a DataError unless `number` of `total` held out leaves some on both sides."""
     if not 0 < number < total:
-        got, remedy = f"{held_out}, {number} of {total} {what}", "choose another share, or 0 to hold none out"
+        got, remedy = (
+            f"{held_out}, {number} of {total} {what}",
+            "choose another share, or 0 to hold none out",
+        )
         raise fail("data.held_out", "a share that leaves some on either side", got, remedy)
 
 

@@ -1,4 +1,5 @@
-"""Dates in text columns: the ways in which they are written, and cells as seconds since 1970 or months since year 0."""
+"""Dates in text columns: the ways in which they are written, and cells as seconds since 1970 or
+months since year 0."""
 
 from __future__ import annotations
 
@@ -79,9 +80,12 @@ def _compact(cell: str) -> float:
 
 
 def _month_of(name: str) -> int:
-    """The number of a month, by its English name or the first three or four letters of it; ValueError for others."""
+    """The number of a month, by its English name or the first three or four letters of it;
+    ValueError for others."""
     name = name.lower()
-    known = [place for place, month in enumerate(MONTHS, 1) if name in (month, month[:3], month[:4])]
+    known = [
+        place for place, month in enumerate(MONTHS, 1) if name in (month, month[:3], month[:4])
+    ]
     if not known:
         raise ValueError(name)
     return known[0]
@@ -122,8 +126,12 @@ def _by_slashes(pattern: str, day_first: bool) -> Callable[[str], float]:
 FORMATS: dict[str, Callable[[str], float]] = {
     "year-month": _by(r"(\d{4})[-/M](\d{1,2})", lambda year, month: _months(year, int(month))),
     "month/year": _by(r"(\d{1,2})[/.](\d{4})", lambda month, year: _months(year, int(month))),
-    "year-quarter": _by(r"(\d{4})[- ]?[Qq]([1-4])", lambda year, quarter: _months(year, 3 * int(quarter) - 2)),
-    "quarter year": _by(r"[Qq]([1-4])[-/ ]?(\d{4})", lambda quarter, year: _months(year, 3 * int(quarter) - 2)),
+    "year-quarter": _by(
+        r"(\d{4})[- ]?[Qq]([1-4])", lambda year, quarter: _months(year, 3 * int(quarter) - 2)
+    ),
+    "quarter year": _by(
+        r"[Qq]([1-4])[-/ ]?(\d{4})", lambda quarter, year: _months(year, 3 * int(quarter) - 2)
+    ),
     "month year": _by(rf"{NAME}[- ]+(\d{{4}})", lambda name, year: _months(year, _month_of(name))),
     ISO: _iso,
     WITH_ZONE: _iso_with_zone,
@@ -245,8 +253,8 @@ def read_dates(cells: Sequence[str], name: str) -> Float[np.ndarray, " N"]:
 
 
 def written(number: float, name: str) -> str:
-    """A number of `read_dates` as text that `read_dates` reads: of dates as ISO 8601 has them, with the zone of
-    UTC where cells have zones.
+    """A number of `read_dates` as text that `read_dates` reads: of dates as ISO 8601 has them, with
+    the zone of UTC where cells have zones.
 
     >>> written(FORMATS["day.month.year"]("31.05.2024"), "day.month.year"), written(24192.0, "year-quarter")
     ('2024-05-31', '2016Q1')
@@ -255,7 +263,9 @@ def written(number: float, name: str) -> str:
     """
     if name in IN_MONTHS:
         year, month = divmod(int(number), 12)
-        return f"{year:04d}Q{month // 3 + 1}" if "quarter" in name else f"{year:04d}-{month + 1:02d}"
+        return (
+            f"{year:04d}Q{month // 3 + 1}" if "quarter" in name else f"{year:04d}-{month + 1:02d}"
+        )
     moment = EPOCH + datetime.timedelta(seconds=float(number))
     clock = moment.time().isoformat(_precision(moment))
     if name == TIME_OF_DAY:

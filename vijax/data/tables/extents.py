@@ -1,8 +1,9 @@
-"""The extent of the sheets of an .xlsx or .ods, found by reading its XML piece by piece: memory does not grow with it.
+"""The extent of the sheets of an .xlsx or .ods, found by reading its XML piece by piece: memory
+does not grow with it.
 
-A sheet says where each of its cells is, or how often it is repeated. The library of spreadsheets takes memory for all
-cells between the first and the last, which a few letters can make 17 thousand million.
-"""
+A sheet says where each of its cells is, or how often it is repeated. The library of spreadsheets
+takes memory for all cells between the first and the last, which a few letters can make 17 thousand
+million."""
 
 from __future__ import annotations
 
@@ -52,21 +53,26 @@ class Packed(NamedTuple):
 
 
 def sizes_of(path: Path) -> Packed:
-    """The size of a file, and of what it can become when it is unpacked; both are one where it is no zip.
+    """The size of a file, and of what it can become when it is unpacked; both are one where it is
+    no zip.
 
     A zip that says that its parts are larger than deflate can make them is not believed.
     """
     packed = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as book:
-            parts = [min(part.file_size, DEFLATED * part.compress_size + PIECE) for part in book.infolist()]
+            parts = [
+                min(part.file_size, DEFLATED * part.compress_size + PIECE)
+                for part in book.infolist()
+            ]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
         return Packed(packed, packed)
     return Packed(packed, max(packed, sum(parts)))
 
 
 def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
-    """The extent of the sheet that spans the most cells; None where none can be found, as in an .xls.
+    """The extent of the sheet that spans the most cells; None where none can be found, as in an
+    .xls.
 
     Args:
       path: the spreadsheet.
@@ -80,7 +86,15 @@ def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
                     found += _Ods().read(_pieces(book, part, most_bytes))
                 elif re.fullmatch(r"/?xl/worksheets/[^/]*\.xml", part, re.IGNORECASE):
                     found += _Xlsx().read(_pieces(book, part, most_bytes))
-    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, NotImplementedError, RuntimeError, EOFError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        OSError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+    ):
         pass  # what was read until then is what is known
     return max(found, key=lambda extent: extent.area, default=None)
 
@@ -123,7 +137,9 @@ class _Reader:
 
     def _end_sheet(self) -> None:
         if self._first is not None:
-            rows, columns = (last - first + 1 for first, last in zip(self._first, self._last, strict=True))
+            rows, columns = (
+                last - first + 1 for first, last in zip(self._first, self._last, strict=True)
+            )
             last = f"{column_name(self._last[1])}{self._last[0] + 1}"
             self.sheets.append(Extent(rows, columns, self._filled, last))
         self._begin_sheet()
@@ -143,7 +159,8 @@ class _Reader:
 
 
 class _Xlsx(_Reader):
-    """A cell has a name, such as B7, or comes after the one before; it holds something if there is a value in it."""
+    """A cell has a name, such as B7, or comes after the one before; it holds something if there is
+    a value in it."""
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = _without_prefix(name)
@@ -162,12 +179,15 @@ class _Xlsx(_Reader):
 
 
 class _Ods(_Reader):
-    """Rows and cells are repeated as often as they say; those without a value at the end are none."""
+    """Rows and cells are repeated as often as they say; those without a value at the end are
+    none."""
 
     def _begin_sheet(self) -> None:
         super()._begin_sheet()
         self._repeated_row = self._repeated_cell = 1
-        self._cells: list[tuple[int, int]] = []  # this row's cells with a value: first column, columns
+        self._cells: list[
+            tuple[int, int]
+        ] = []  # this row's cells with a value: first column, columns
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = _without_prefix(name)

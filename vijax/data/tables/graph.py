@@ -31,7 +31,8 @@ class Graph:
 
     Attributes:
       columns: names of the nodes.
-      x: edges or counts from the node of the row to that of the column; NaN where a pair was not observed.
+      x: edges or counts from the node of the row to that of the column; NaN where a pair was not
+          observed.
       directed: whether x need not be symmetric.
       notes: remarks for the user, such as on edges that are left out.
     """
@@ -46,9 +47,12 @@ class Graph:
 
     @property
     def pairs(self) -> Bool[np.ndarray, "N N"]:
-        """A mask of the observed pairs, each once: off the diagonal, and with i < j where the graph is undirected."""
+        """A mask of the observed pairs, each once: off the diagonal, and with i < j where the graph
+        is undirected."""
         size = len(self.columns)
-        once = ~np.eye(size, dtype=bool) if self.directed else np.triu(np.ones((size, size), bool), 1)
+        once = (
+            ~np.eye(size, dtype=bool) if self.directed else np.triu(np.ones((size, size), bool), 1)
+        )
         return once & np.isfinite(self.x)
 
 
@@ -73,14 +77,17 @@ class GraphChoice(NamedTuple):
 
 
 def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None) -> Graph:
-    """The graph of an edge list, if there are columns of its names, or else of a square matrix with a column per node.
+    """The graph of an edge list, if there are columns of its names, or else of a square matrix with
+    a column per node.
 
-    In an edge list a weight of 0 says that a pair has no edge, as a pair that is not listed; a missing weight says that
-    it was not observed. Edges of an undirected graph may be listed once or in both directions.
+    In an edge list a weight of 0 says that a pair has no edge, as a pair that is not listed; a
+    missing weight says that it was not observed. Edges of an undirected graph may be listed once or
+    in both directions.
 
     Raises:
-      DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a matrix that is not
-        symmetric, for an undirected graph; too many nodes, or other nodes than the known ones.
+      DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a
+        matrix that is not symmetric, for an undirected graph; too many nodes, or other nodes than
+        the known ones.
 
     >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
     >>> graph = graph_of(found, GraphChoice(), "an example")
@@ -92,12 +99,17 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
     names, x = (_of_edges if is_list else _of_matrix)(found, choice, where, notes)
     if choice.nodes is not None and tuple(names) != choice.nodes:
         other = [name for name in names if name not in choice.nodes] or list(names)
-        raise fail(where, f"the nodes of the run, {listed(choice.nodes, 3)}", listed(other, 3), "name them alike")
+        raise fail(
+            where,
+            f"the nodes of the run, {listed(choice.nodes, 3)}",
+            listed(other, 3),
+            "name them alike",
+        )
     np.fill_diagonal(x, 0.0)
     return Graph(tuple(names), x, choice.directed, notes.texts())
 
 
-# --- edge lists ------------------------------------------------------------------------------------------------------
+# --- edge lists -----------------------------------------------------------------------------------
 def _of_edges(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
@@ -105,7 +117,9 @@ def _of_edges(
     for column in (choice.source, choice.target):
         words = said_missing(found, column)
         where_column = f"{where}, column {column!r}"
-        check_present(found[column], "a node in every row", where_column, row_name(found), words=words)
+        check_present(
+            found[column], "a node in every row", where_column, row_name(found), words=words
+        )
         ends.append([name_of(value) for value in found[column].tolist()])
     names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
@@ -144,7 +158,7 @@ def _matrix(
     return x if choice.counts else np.minimum(x, 1.0)
 
 
-# --- matrices --------------------------------------------------------------------------------------------------------
+# --- matrices -------------------------------------------------------------------------------------
 def _of_matrix(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
@@ -153,23 +167,37 @@ def _of_matrix(
     if len(text) > 1 or not names or len(found[names[0]]) != len(names):
         rows = len(next(iter(found.values()), ()))
         got = f"{rows} rows of the columns {listed(found)}"
-        expected = f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square matrix"
-        raise fail(where, expected, got, "name the columns of an edge list: data.source and data.target")
+        expected = (
+            f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square "
+            "matrix"
+        )
+        raise fail(
+            where, expected, got, "name the columns of an edge list: data.source and data.target"
+        )
     _check_size(len(names), where)
     if text and [name_of(value) for value in found[text[0]].tolist()] != names:
         got = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
-        raise fail(where, f"rows in the order of the columns, {listed(names, 3)}", got, "bring them in one order")
+        raise fail(
+            where,
+            f"rows in the order of the columns, {listed(names, 3)}",
+            got,
+            "bring them in one order",
+        )
     x = np.stack([as_numbers(found[name]) for name in names], axis=1)
     off = np.where(np.eye(len(names), dtype=bool), 0.0, x)
-    _check_values(off, choice, where, lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}")
+    _check_values(
+        off, choice, where, lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}"
+    )
     if not choice.directed and not np.array_equal(off, off.T, equal_nan=True):
         i, j = np.argwhere(~((off == off.T) | (np.isnan(off) & np.isnan(off.T))))[0]
         got = f"{x[i, j]:g} from {names[i]!r} to {names[j]!r} and {x[j, i]:g} back"
-        raise fail(where, "a symmetric matrix", got, "fill in both halves, or set model.directed = true")
+        raise fail(
+            where, "a symmetric matrix", got, "fill in both halves, or set model.directed = true"
+        )
     return names, off
 
 
-# --- checks ----------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 def _check_values(values: np.ndarray, choice: GraphChoice, where: str, place_of) -> None:
     known = ~np.isnan(values)
     whole = (values >= 0) & (values == np.round(values)) & np.isfinite(values)
@@ -187,13 +215,15 @@ def _check_size(number: int, where: str) -> None:
         raise fail(where, f"a graph of 2 to {MOST_NODES:,} nodes", f"{number:,}", remedy)
 
 
-# --- in two parts ----------------------------------------------------------------------------------------------------
+# --- in two parts ---------------------------------------------------------------------------------
 def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]:
-    """Training and held-out parts, both with all nodes; each observed pair is held out with probability `held_out`.
-    Raises DataError: too few pairs to hold any out."""
+    """Training and held-out parts, both with all nodes; each observed pair is held out with
+    probability `held_out`. Raises DataError: too few pairs to hold any out."""
     pairs = graph.pairs
     out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
     check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")
     out = out if graph.directed else out | out.T
     test = np.where(out, graph.x, np.nan)
-    return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(graph, x=test)
+    return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(
+        graph, x=test
+    )

@@ -1,10 +1,9 @@
 """The order of rows in time: the columns that number or date them, and how rows stand by these.
 
-A time is no observation: a model of sequences that reads it as one finds states "early" and "late". So a column that
-numbers or dates the rows within their groups is found by its name, by its dates or because it counts; it orders the
-rows, and is not modelled unless it is asked for. What was found on the training rows is kept as an `Order`, and new
-rows are ordered by it.
-"""
+A time is no observation: a model of sequences that reads it as one finds states "early" and "late".
+So a column that numbers or dates the rows within their groups is found by its name, by its dates or
+because it counts; it orders the rows, and is not modelled unless it is asked for. What was found on
+the training rows is kept as an `Order`, and new rows are ordered by it."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class MissingTimes(DataError):
         self.missing = missing
 
 
-# --- the search ------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 class Trial(NamedTuple):
     """Columns that may order rows together, the coarsest first."""
 
@@ -102,8 +101,9 @@ def find_order(
       group: name of the column of groups.
 
     Raises:
-      DataError: rows of one group share a time, and do not stand in its order; two orders are as likely; or a column
-        of times, and no other, orders the rows, and has a cell that cannot be read.
+      DataError: rows of one group share a time, and do not stand in its order; two orders are as
+        likely; or a column of times, and no other, orders the rows, and has a cell that cannot be
+        read.
       MissingTimes: rows lack a time.
 
     >>> table = {"time": np.array([2.0, 1.0, 3.0]), "x": np.array([0.5, 0.1, 0.3])}
@@ -117,11 +117,15 @@ def find_order(
     times: list[TimeColumn] = []
     for name in table:
         column = None if name in apart else time_column_of(name, table[name], rows)
-        if column is not None and (name not in named or column.kind in ("date", "clock", "part", "step")):
+        if column is not None and (
+            name not in named or column.kind in ("date", "clock", "part", "step")
+        ):
             times.append(column)
     whole = [column for column in times if np.isfinite(column.numbers).all()]
     chosen = _chosen(whole, rows, where)
-    unread = [fault for name in table if name not in apart and (fault := unread_times(name, table[name]))]
+    unread = [
+        fault for name in table if name not in apart and (fault := unread_times(name, table[name]))
+    ]
     if chosen is None:
         _refuse_unread(unread, searched)
         _refuse_unordered(times, searched)
@@ -129,7 +133,9 @@ def find_order(
     if chosen is None:
         constant = [c.name for c in times if c.kind in ("date", "clock") and c.name not in named]
         if constant:
-            notes.add(f"{listed(constant)} is the same in all rows of a sequence, and is not modelled.")
+            notes.add(
+                f"{listed(constant)} is the same in all rows of a sequence, and is not modelled."
+            )
         return RowsInTime(None, tuple(constant))
     chosen = _with_constant_parts(chosen, whole)
     _check_midnight(chosen, searched)
@@ -143,7 +149,11 @@ def _chosen(known: Sequence[TimeColumn], rows: GroupedRows, where: str) -> Trial
     """The columns that order the rows; None where there are none."""
     of = lambda *kinds: [Trial((c,)) for c in known if c.kind in kinds]
     years = [Trial((c,)) for c in known if c.kind == "part" and part_of_date(c.name) == "year"]
-    parts = [Trial((_alone(c, rows),)) for c in known if c.kind == "part" and part_of_date(c.name) != "year"]
+    parts = [
+        Trial((_alone(c, rows),))
+        for c in known
+        if c.kind == "part" and part_of_date(c.name) != "year"
+    ]
     composites = _composites(known)
     if not rows.inside.any():  # rows that follow no other have an order in any case
         return next(iter([*of("date"), *of("clock"), *of("step")]), None)
@@ -157,7 +167,11 @@ def _chosen(known: Sequence[TimeColumn], rows: GroupedRows, where: str) -> Trial
     for trial in [*of("date"), *certain]:
         if rows.tells_apart(trial.rank):
             return trial
-    apart = [trial for trial in [*of("clock"), *of("step"), *years, *doubtful, *parts] if rows.tells_apart(trial.rank)]
+    apart = [
+        trial
+        for trial in [*of("clock"), *of("step"), *years, *doubtful, *parts]
+        if rows.tells_apart(trial.rank)
+    ]
     if apart:
         _check_agree(apart, rows, where)
         return apart[0]
@@ -175,20 +189,26 @@ def _alone(column: TimeColumn, rows: GroupedRows) -> TimeColumn:
 
 
 def _composites(known: Sequence[TimeColumn]) -> list[Trial]:
-    """All parts of a date, or dates and the time of the day, as one; none where there are not two of them."""
+    """All parts of a date, or dates and the time of the day, as one; none where there are not two
+    of them."""
     parts = [c for c in known if c.kind in ("date", "part", "clock") and np.ptp(c.numbers) > 0]
     parts.sort(key=lambda c: c.coarseness)
     return [Trial(tuple(parts))] if len(parts) > 1 else []
 
 
 def _with_constant_parts(chosen: Trial, known: Sequence[TimeColumn]) -> Trial:
-    """The order with coarser parts of the date before it which training has once: a later table may have two years."""
+    """The order with coarser parts of the date before it which training has once: a later table may
+    have two years."""
     of_date = ("date", "part", "clock")
     if any(c.kind not in of_date for c in chosen.columns):
         return chosen
     coarsest = min(c.coarseness for c in chosen.columns)
     names = {c.name for c in chosen.columns}
-    others = [c for c in known if c.kind in ("date", "part") and c.name not in names and np.ptp(c.numbers) == 0]
+    others = [
+        c
+        for c in known
+        if c.kind in ("date", "part") and c.name not in names and np.ptp(c.numbers) == 0
+    ]
     coarser = sorted((c for c in others if c.coarseness < coarsest), key=lambda c: c.coarseness)
     return Trial((*coarser, *chosen.columns)) if coarser else chosen
 
@@ -207,7 +227,10 @@ def _check_agree(trials: Sequence[Trial], rows: GroupedRows, where: str) -> None
             continue
         names = [listed(c.name for c in one.columns) for one in (trials[0], trial)]
         words = [", ".join(f'"{c.name}"' for c in one.columns) for one in (trials[0], trial)]
-        remedy = f"name the one that orders them, as in --set 'data.order=[{words[1]}]' or 'data.order=[{words[0]}]'"
+        remedy = (
+            f"name the one that orders them, as in --set 'data.order=[{words[1]}]' or "
+            f"'data.order=[{words[0]}]'"
+        )
         raise fail(where, "one order of the rows", f"two, by {names[0]} and by {names[1]}", remedy)
 
 
@@ -224,8 +247,11 @@ def _counter(known: Sequence[TimeColumn], rows: GroupedRows) -> Trial | None:
     return next((Trial((c,)) for c in numbers if rows.counts(c.numbers)), None)
 
 
-def _left_out(known: Sequence[TimeColumn], rows: GroupedRows, chosen: Trial) -> tuple[set[str], set[str]]:
-    """The columns that say no more than when, or which, a row is: by their names, and by their numbers alone."""
+def _left_out(
+    known: Sequence[TimeColumn], rows: GroupedRows, chosen: Trial
+) -> tuple[set[str], set[str]]:
+    """The columns that say no more than when, or which, a row is: by their names, and by their
+    numbers alone."""
     out = {c.name for c in chosen.columns}
     counting: set[str] = set()
     by_time = any(c.kind in ("date", "clock", "step", "part", "word") for c in chosen.columns)
@@ -243,13 +269,19 @@ def _left_out(known: Sequence[TimeColumn], rows: GroupedRows, chosen: Trial) -> 
 
 
 def _refuse_unread(unread: Sequence[UnreadTimes], searched: Searched) -> None:
-    """Raises a DataError where nothing orders the rows but a column of times with cells that cannot be read."""
+    """Raises a DataError where nothing orders the rows but a column of times with cells that cannot
+    be read."""
     certain = [fault for fault in unread if fault.is_certain]
     if not certain or not searched.rows.inside.any():
         return
     fault = certain[0]
     remedy = f"{WRITE_DATES}; or {_as_they_lie(searched.table, (*searched.apart, fault.name))}"
-    raise fail(searched.where, f"times of one format in column {fault.name!r}", fault.got(searched.at), remedy)
+    raise fail(
+        searched.where,
+        f"times of one format in column {fault.name!r}",
+        fault.got(searched.at),
+        remedy,
+    )
 
 
 def _refuse_unordered(times: Sequence[TimeColumn], searched: Searched) -> None:
@@ -287,18 +319,27 @@ def _shared(name: str, numbers: np.ndarray, searched: Searched) -> DataError:
     remedies = [_as_they_lie(table, apart)]
     if searched.group is None and (other := _grouping(table, numbers, apart)) is not None:
         remedies.insert(0, f"name the column of sequences, --set data.group={other}")
-    return fail(searched.where, f"different times ({name!r}) in {inside}", got, "; or ".join(remedies))
+    return fail(
+        searched.where, f"different times ({name!r}) in {inside}", got, "; or ".join(remedies)
+    )
 
 
 def _check_midnight(chosen: Trial, searched: Searched) -> None:
-    """Raises a DataError where times of the day alone order the rows, and seem to go over midnight."""
+    """Raises a DataError where times of the day alone order the rows, and seem to go over
+    midnight."""
     column, rows = chosen.columns[0], searched.rows
     if len(chosen.columns) > 1 or column.format != dates.TIME_OF_DAY or rows.rises(column.numbers):
         return
     if not rows.leave_the_night(column.numbers):
         return
-    first, last = (dates.written(number, column.format) for number in (column.numbers.min(), column.numbers.max()))
-    got = f"{first} to {last} with no row in twelve hours between, as of a night, and rows in another order than this"
+    first, last = (
+        dates.written(number, column.format)
+        for number in (column.numbers.min(), column.numbers.max())
+    )
+    got = (
+        f"{first} to {last} with no row in twelve hours between, as of a night, and rows in "
+        "another order than this"
+    )
     remedy = "write dates beside the times, or put the rows in their order"
     remedy += f"; or {_as_they_lie(searched.table, (*searched.apart, column.name))}"
     raise fail(searched.where, f"times of one day in column {column.name!r}", got, remedy)
@@ -317,19 +358,26 @@ def _grouping(table: Columns, numbers: np.ndarray, apart: Sequence[str | None]) 
         if name in apart:
             continue
         codes = np.unique([str(value) for value in values.tolist()], return_inverse=True)[1]
-        if 1 < codes.max() + 1 <= len(values) / 2 and GroupedRows(codes, len(values)).tells_apart(numbers):
+        if 1 < codes.max() + 1 <= len(values) / 2 and GroupedRows(codes, len(values)).tells_apart(
+            numbers
+        ):
             return name
     return None
 
 
 def _say_unread(unread: Sequence[UnreadTimes], searched: Searched, notes: Notes) -> None:
-    """Notes columns that look like times, and do not order the rows because of cells that cannot be read."""
+    """Notes columns that look like times, and do not order the rows because of cells that cannot be
+    read."""
     for fault in unread:
-        notes.add(f"The column {fault.name!r} does not order the rows: {fault.got(searched.at)} is not read as a time.")
+        notes.add(
+            f"The column {fault.name!r} does not order the rows: {fault.got(searched.at)} is not "
+            "read as a time."
+        )
     for name, values in searched.table.items():
         if name not in searched.apart and (cell := unclear_day(values)) is not None:
             notes.add(
-                f"The dates of {name!r} do not order the rows: {cell!r} may begin with the day or with the month. "
+                f"The dates of {name!r} do not order the rows: {cell!r} may begin with the day or "
+                "with the month. "
                 "Write them as 2024-05-31 to have it so."
             )
 
@@ -340,10 +388,12 @@ def _say_short_years(chosen: Trial, table: Columns, notes: Notes) -> None:
         cells = [str(value) for value in table[column.name]]
         if dates.have_short_years(cells, column.format):
             first = dates.written(float(column.numbers[0]), column.format)
-            notes.add(f"Years of two digits in {column.name!r} are 1969 to 2068: {cells[0]!r} is {first}.")
+            notes.add(
+                f"Years of two digits in {column.name!r} are 1969 to 2068: {cells[0]!r} is {first}."
+            )
 
 
-# --- rows by an order ------------------------------------------------------------------------------------------------
+# --- rows by an order -----------------------------------------------------------------------------
 def in_order(
     table: Columns,
     order: Order | Sequence[str],
@@ -356,20 +406,25 @@ def in_order(
 
     Args:
       table: all columns.
-      order: the order that was found on the training rows; or names of columns, whose formats are found.
+      order: the order that was found on the training rows; or names of columns, whose formats are
+          found.
       groups: the group of each row; None where all rows are one.
       where: names the file in errors.
       at: names a row in errors.
       group: name of the column of groups.
 
     Raises:
-      DataError: a time is missing or cannot be read; rows of one group share a time, and do not stand in its order.
+      DataError: a time is missing or cannot be read; rows of one group share a time, and do not
+          stand in its order.
     """
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
     columns = order.columns if isinstance(order, Order) else tuple(order)
     searched = Searched(table, rows, (*columns, group), where, at, group)
     formats = _formats(table, order, where, at)
-    times = [read_times(table[name], name, form, where, at) for name, form in zip(columns, formats, strict=True)]
+    times = [
+        read_times(table[name], name, form, where, at)
+        for name, form in zip(columns, formats, strict=True)
+    ]
     if len(times) == 1:
         times = [_alone(times[0], rows)]
         _check_midnight(Trial(tuple(times)), searched)
@@ -380,7 +435,9 @@ def in_order(
     return timed
 
 
-def _formats(table: Columns, order: Order | Sequence[str], where: str, at: RowName) -> tuple[str, ...]:
+def _formats(
+    table: Columns, order: Order | Sequence[str], where: str, at: RowName
+) -> tuple[str, ...]:
     """The ways in which the columns of an order are written."""
     if isinstance(order, Order):
         return order.formats

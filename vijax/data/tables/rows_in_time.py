@@ -1,4 +1,5 @@
-"""Rows in time: the columns that order them, their places, and what is true of numbers along them."""
+"""Rows in time: the columns that order them, their places, and what is true of numbers along
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ HALF_DAY = DAY / 2
 NUMBER = "number"
 """The format of a column of numbers."""
 FEWEST_EVEN, FEWEST_COUNTED = 3, 8
-"""Steps from which on a column without a telling name is one that counts: in the order of the file, in another."""
+"""Steps from which on a column without a telling name is one that counts: in the order of the file,
+in another."""
 
 
 class Order(NamedTuple):
@@ -21,7 +23,8 @@ class Order(NamedTuple):
 
     Attributes:
       columns: their names.
-      formats: how each of them is written: "number", or a format of dates (`vijax.data.tables.dates.FORMATS`).
+      formats: how each of them is written: "number", or a format of dates
+          (`vijax.data.tables.dates.FORMATS`).
     """
 
     columns: tuple[str, ...]
@@ -34,9 +37,10 @@ class Timed(NamedTuple):
     Attributes:
       order: the columns that order them.
       rank: the place of each row among the different times, from 0; rows of one time share it.
-      times: the time of each row as a number, as an integer where floats do not hold it; None where several columns
-        make no one number.
-      unit: the unit of `times`: "" of the column's own numbers, "second" since 1970 or "month" since year 0.
+      times: the time of each row as a number, as an integer where floats do not hold it; None where
+        several columns make no one number.
+      unit: the unit of `times`: "" of the column's own numbers, "second" since 1970 or "month"
+          since year 0.
     """
 
     order: Order
@@ -51,7 +55,8 @@ class RowsInTime(NamedTuple):
     Attributes:
       timed: the rows by their order; None where nothing orders them.
       left_out: columns that number or date the rows, and so are not modelled.
-      counting: those of them that are left out for no other reason than that they count, and order no rows.
+      counting: those of them that are left out for no other reason than that they count, and order
+          no rows.
     """
 
     timed: Timed | None
@@ -78,7 +83,8 @@ class GroupedRows:
         return np.diff(numbers[order])[self.inside]
 
     def rises(self, numbers: np.ndarray) -> bool:
-        """True where the rows of each group stand in this order, and no two of them share a number."""
+        """True where the rows of each group stand in this order, and no two of them share a
+        number."""
         steps = self.steps(numbers)
         return bool(len(steps) and np.all(steps > 0))
 
@@ -93,8 +99,8 @@ class GroupedRows:
         return bool(len(steps) and np.all(steps > 0))
 
     def over_midnight(self, seconds: np.ndarray) -> np.ndarray:
-        """Times of the day with a day added after each fall of more than half a day, where the rows of each group then
-        stand in their order; else as they are.
+        """Times of the day with a day added after each fall of more than half a day, where the rows
+        of each group then stand in their order; else as they are.
 
         >>> GroupedRows(None, 3).over_midnight(np.array([86000.0, 100.0, 200.0])).tolist()
         [86000.0, 86500.0, 86600.0]
@@ -112,14 +118,15 @@ class GroupedRows:
         return unwrapped
 
     def leave_the_night(self, seconds: np.ndarray) -> bool:
-        """True where times of the day lie about midnight: none within some twelve hours of the day, and less than that
-        between the last and the first of the day."""
+        """True where times of the day lie about midnight: none within some twelve hours of the day,
+        and less than that between the last and the first of the day."""
         order = np.lexsort((seconds, self.groups))
         steps = np.diff(seconds[order])[self.inside]
         return bool(len(steps) > 2 and steps.max() > HALF_DAY)
 
     def counts(self, numbers: np.ndarray) -> bool:
-        """True of whole numbers that go up by one within each group, or rise evenly from row to row."""
+        """True of whole numbers that go up by one within each group, or rise evenly from row to
+        row."""
         steps = self.steps(numbers)
         if len(steps) < FEWEST_EVEN:
             return False

@@ -1,7 +1,9 @@
-"""The program that reads a sheet of a spreadsheet in a process of its own; `vijax.data.tables.sheets` starts it.
+"""The program that reads a sheet of a spreadsheet in a process of its own;
+`vijax.data.tables.sheets` starts it.
 
-The library of spreadsheets takes memory for every cell between the first and the last, and ends its process where
-there is not as much. Here that process is this one. It gets a limit, imports nothing of vijax, and writes JSON lines:
+The library of spreadsheets takes memory for every cell between the first and the last, and ends its
+process where there is not as much. Here that process is this one. It gets a limit, imports nothing
+of vijax, and writes JSON lines:
 
     {"sheets": [...], "sheet": name or null}      all sheets, and the one that is read
     {"numbers": [...]}                            the numbers of some rows that are not empty, as the sheet shows them
@@ -27,7 +29,8 @@ MEMORY, DAMAGED = 3, 4
 
 
 def limit_memory(number: int) -> None:
-    """Lets this process have so many bytes at most, and leave no picture of its memory when it ends."""
+    """Lets this process have so many bytes at most, and leave no picture of its memory when it
+    ends."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -69,7 +72,9 @@ def write_sheet(path: str, wanted: str | None, out: Any) -> None:
         try:
             path.encode()
             book = stack.enter_context(python_calamine.CalamineWorkbook.from_path(path))
-        except UnicodeEncodeError:  # bytes that are no text, of which the library would look for another file
+        except (
+            UnicodeEncodeError
+        ):  # bytes that are no text, of which the library would look for another file
             file = stack.enter_context(open(path, "rb"))
             book = stack.enter_context(python_calamine.CalamineWorkbook.from_filelike(file))
         names = list(book.sheet_names)
@@ -120,7 +125,9 @@ def main(library: str, most_bytes: str, path: str, wanted: str) -> int:
     except BrokenPipeError:
         return DAMAGED
     except Exception as error:
-        out.write(json.dumps({"error": str(error).strip() or type(error).__name__}).encode() + b"\n")
+        out.write(
+            json.dumps({"error": str(error).strip() or type(error).__name__}).encode() + b"\n"
+        )
         return DAMAGED
     out.flush()
     return 0

@@ -1,8 +1,8 @@
 """Sheets of spreadsheets, read in a process of its own that may have so much memory and no more.
 
-The library that reads them ends its process where a file asks for more memory than there is; and a file of 1 kB can
-ask for 512 GiB, by one cell in the last row and column. So no file can end the process of the user.
-"""
+The library that reads them ends its process where a file asks for more memory than there is; and a
+file of 1 kB can ask for 512 GiB, by one cell in the last row and column. So no file can end the
+process of the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ LEAST_BYTES = GIB
 STARTED_BYTES = GIB // 2
 """Memory without which the other process cannot begin."""
 BYTES_PER_BYTE = 32
-"""Memory that may be taken for each byte of a sheet when it is unpacked. A cell is 15 bytes at the least."""
+"""Memory that may be taken for each byte of a sheet when it is unpacked. A cell is 15 bytes at the
+least."""
 CELL_BYTES = 64
 """Memory that a cell takes, an empty one too."""
 BOMB = 200
@@ -60,14 +61,17 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     """The wanted sheet of a spreadsheet, or the first.
 
     Raises:
-      DataError: it is no spreadsheet; its cells lie so far apart, or unpack to so much, that they do not fit in memory.
+      DataError: it is no spreadsheet; its cells lie so far apart, or unpack to so much, that they
+          do not fit in memory.
     """
     check_regular(path)
     library = require_extra("python_calamine", "excel")
     sizes = sizes_of(path)
     check_unpacked(path, sizes)
     most_bytes = most_memory(sizes)
-    can_start = bool(sys.executable) and not getattr(sys, "frozen", False)  # a frozen program would start itself
+    can_start = bool(sys.executable) and not getattr(
+        sys, "frozen", False
+    )  # a frozen program would start itself
     if not (CAN_LIMIT and can_start):
         _check_extent(path, most_bytes, sizes.unpacked)
     if not can_start:
@@ -83,18 +87,26 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
         return Sheet(found.sheets, found.name, _of_one_length(found.rows), found.numbers)
     if code == sheet_process.DAMAGED and found.error is not None:
         _check_extent(path, most_bytes)
-        raise fail(path, "a whole spreadsheet", f"an unreadable one ({_first_line(found.error)})", SAVE_AGAIN)
+        raise fail(
+            path,
+            "a whole spreadsheet",
+            f"an unreadable one ({_first_line(found.error)})",
+            SAVE_AGAIN,
+        )
     if code == sheet_process.MEMORY or code < 0:
         _check_extent(path, most_bytes, largest=True)
         got = f"one that takes more{f' ({_first_line(last)})' if last else ''}"
         remedy = "delete cells that stand far from the table, or save the sheet as CSV"
-        raise fail(path, f"a spreadsheet that is read in {in_words(most_bytes)} of memory", got, remedy)
+        raise fail(
+            path, f"a spreadsheet that is read in {in_words(most_bytes)} of memory", got, remedy
+        )
     got = f"exit code {code} of the program that reads it ({_first_line(last)})"
     raise fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
 
 
 def _in_this_process(path: Path, wanted: str | None) -> Sheet:
-    """The sheet as the library reads it here, where no other process can be started; its extent was looked at."""
+    """The sheet as the library reads it here, where no other process can be started; its extent was
+    looked at."""
     lines = io.BytesIO()
     with parsing(path, "a whole spreadsheet", SAVE_AGAIN):
         sheet_process.write_sheet(str(path), wanted, lines)
@@ -105,25 +117,33 @@ def _in_this_process(path: Path, wanted: str | None) -> Sheet:
 
 def most_memory(sizes: Packed) -> int:
     """Bytes of memory that reading a file may take."""
-    return int(max(STARTED_BYTES, min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes())))
+    return int(
+        max(STARTED_BYTES, min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes()))
+    )
 
 
 def check_unpacked(path: Path, sizes: Packed) -> None:
-    """Raises a DataError of a file that becomes far larger when it is unpacked than any sheet of values does."""
+    """Raises a DataError of a file that becomes far larger when it is unpacked than any sheet of
+    values does."""
     if sizes.unpacked > max(LEAST_BYTES, BOMB * sizes.packed):
         got = f"{in_words(sizes.packed)} that unpack to {in_words(sizes.unpacked)}"
         remedy = "if it is to be trusted, save the sheet as CSV"
-        raise fail(path, f"a spreadsheet that unpacks to {BOMB} times its size at most", got, remedy)
+        raise fail(
+            path, f"a spreadsheet that unpacks to {BOMB} times its size at most", got, remedy
+        )
 
 
-def _check_extent(path: Path, most_bytes: int, looked_at: int | None = None, largest: bool = False) -> None:
+def _check_extent(
+    path: Path, most_bytes: int, looked_at: int | None = None, largest: bool = False
+) -> None:
     """Raises a DataError where the cells of a sheet lie too far apart.
 
     Args:
       path: the spreadsheet.
       most_bytes: memory that reading it may take.
       looked_at: bytes of XML that are looked at; None: some.
-      largest: whether it is known that some sheet takes more memory than that, so that any large one is named.
+      largest: whether it is known that some sheet takes more memory than that, so that any large
+          one is named.
     """
     extent = largest_extent(path) if looked_at is None else largest_extent(path, looked_at)
     if extent is None:
@@ -131,16 +151,20 @@ def _check_extent(path: Path, most_bytes: int, looked_at: int | None = None, lar
     scattered = extent.area > 4 * extent.filled
     if CELL_BYTES * extent.area > most_bytes or (largest and scattered):
         got = (
-            f"{extent.rows:,} rows of {extent.columns:,} columns up to the cell {extent.last}, of which "
+            f"{extent.rows:,} rows of {extent.columns:,} columns up to the cell {extent.last}, of "
+            "which "
             f"{extent.filled:,} cells hold something"
         )
-        remedy = f"delete what stands far from the table, such as in {extent.last}, or copy the table to a new sheet"
+        remedy = (
+            f"delete what stands far from the table, such as in {extent.last}, or copy the table "
+            "to a new sheet"
+        )
         if not scattered:
             remedy = "save the sheet as CSV, which is read without its book"
         raise fail(path, f"a sheet that is read in {in_words(most_bytes)} of memory", got, remedy)
 
 
-# --- the other process -----------------------------------------------------------------------------------------------
+# --- the other process ----------------------------------------------------------------------------
 class _Found:
     """The output of the other process."""
 
@@ -162,7 +186,11 @@ def _read(lines: Any) -> _Found:
             break
         no_dates = line.count(b"[") == 1 + len(value)
         if isinstance(value, list):
-            found.rows += value if no_dates else [[sheet_process.from_json(cell) for cell in row] for row in value]
+            found.rows += (
+                value
+                if no_dates
+                else [[sheet_process.from_json(cell) for cell in row] for row in value]
+            )
         elif "sheets" in value:
             found.sheets, found.name = value["sheets"], value["sheet"]
         elif "numbers" in value:
@@ -180,11 +208,14 @@ def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
     # -I and -S: nothing of the user's environment is imported there. -X utf8: names of files are what they are here.
     command = [sys.executable, "-I", "-S", "-X", "utf8", sheet_process.__file__, *arguments]
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+        )
     except (OSError, ValueError, TypeError) as error:
         remedy = "save the sheet as CSV, which is read without another process"
         raise DataError(
-            f"a spreadsheet is read by a process of its own, and none can be started ({error}): {remedy}."
+            f"a spreadsheet is read by a process of its own, and none can be started ({error}): "
+            f"{remedy}."
         ) from error
     try:
         yield process

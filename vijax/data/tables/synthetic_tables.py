@@ -32,19 +32,26 @@ def clusters(rng: np.random.Generator, num_rows: int) -> Columns:
     z = rng.choice(5, num_rows, p=[0.3, 0.25, 0.2, 0.15, 0.1])
     noise = spreads[z] * rng.normal(size=(num_rows, 2))
     cos, sin = np.cos(angles[z]), np.sin(angles[z])
-    turned = np.stack([cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]], axis=1)
+    turned = np.stack(
+        [cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]], axis=1
+    )
     return _columns(means[z] + turned)
 
 
 def line(rng: np.random.Generator, num_rows: int) -> Columns:
     """Points on a line from four Gaussians of variance 1."""
     means = np.array([-8.0, -2.0, 2.0, 7.0])
-    return {"value": means[rng.choice(4, num_rows, p=[0.2, 0.3, 0.1, 0.4])] + rng.normal(size=num_rows)}
+    return {
+        "value": means[rng.choice(4, num_rows, p=[0.2, 0.3, 0.1, 0.4])] + rng.normal(size=num_rows)
+    }
 
 
 def counts(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Counts in six columns from four Poisson profiles, as spike counts of neurons in four conditions."""
-    rates = np.array([[12, 3, 1, 1, 6, 2], [2, 10, 4, 1, 1, 8], [1, 1, 9, 15, 2, 2], [5, 5, 5, 5, 5, 0.5]])
+    """Counts in six columns from four Poisson profiles, as spike counts of neurons in four
+    conditions."""
+    rates = np.array(
+        [[12, 3, 1, 1, 6, 2], [2, 10, 4, 1, 1, 8], [1, 1, 9, 15, 2, 2], [5, 5, 5, 5, 5, 0.5]]
+    )
     return _columns(rng.poisson(rates[rng.integers(4, size=num_rows)]).astype(float), "count")
 
 
@@ -56,14 +63,17 @@ def binary(rng: np.random.Generator, num_rows: int) -> Columns:
 
 
 def sequences(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Sequences of 30 to 90 steps of a hidden Markov model with three sticky states and two columns."""
+    """Sequences of 30 to 90 steps of a hidden Markov model with three sticky states and two
+    columns."""
     transition = np.array([[0.92, 0.06, 0.02], [0.04, 0.9, 0.06], [0.1, 0.02, 0.88]])
     means = np.array([[-2.0, 0.0], [1.0, 2.5], [2.5, -1.5]])
     lengths = rng.integers(30, 91, num_rows)  # more than enough
     lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), num_rows)) + 1]
     states = np.concatenate([_path(rng, transition, int(length)) for length in lengths])[:num_rows]
     values = means[states] + 0.8 * rng.normal(size=(num_rows, 2))
-    return _columns(values) | {"sequence": np.repeat(np.arange(len(lengths)), lengths)[:num_rows].astype(float)}
+    return _columns(values) | {
+        "sequence": np.repeat(np.arange(len(lengths)), lengths)[:num_rows].astype(float)
+    }
 
 
 def _path(rng: np.random.Generator, transition: np.ndarray, length: int) -> np.ndarray:
@@ -75,10 +85,11 @@ def _path(rng: np.random.Generator, transition: np.ndarray, length: int) -> np.n
 
 
 def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Sequences of 50 to 100 steps: two damped oscillators (24 and 9 steps a turn) that four columns see, with noise; a
-    twentieth of the values is missing."""
+    """Sequences of 50 to 100 steps: two damped oscillators (24 and 9 steps a turn) that four
+    columns see, with noise; a twentieth of the values is missing."""
     turns = [
-        0.995 * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for a in (2 * np.pi / 24, 2 * np.pi / 9)
+        0.995 * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+        for a in (2 * np.pi / 24, 2 * np.pi / 9)
     ]
     dynamics, seen = np.zeros((4, 4)), np.random.default_rng(13).normal(size=(4, 4))
     dynamics[:2, :2], dynamics[2:, 2:] = turns
@@ -93,23 +104,29 @@ def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
 
 
 def switches(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Sequences of 50 to 100 steps of three columns, to which two chains contribute: one of three states that stays
-    long, one of two that does not."""
+    """Sequences of 50 to 100 steps of three columns, to which two chains contribute: one of three
+    states that stays long, one of two that does not."""
     slow = np.array([[0.97, 0.02, 0.01], [0.01, 0.97, 0.02], [0.02, 0.01, 0.97]])
     fast = np.array([[0.8, 0.2], [0.2, 0.8]])
     first = np.array([[-3.0, 0.0, 1.0], [0.0, 3.0, -1.0], [3.0, -2.0, 0.0]])
     second = np.array([[-1.0, 1.0, 1.5], [1.0, -1.0, -1.5]])
     number, lengths = _lengths(rng, num_rows)
     a, b = (np.concatenate([_path(rng, chain, int(n)) for n in lengths]) for chain in (slow, fast))
-    return _columns(first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3)), "y") | {"sequence": number}
+    return _columns(first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3)), "y") | {
+        "sequence": number
+    }
 
 
 def laps(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Sequences of 100 to 200 positions on a track of two straights and two bends, run at four speeds; and the part of
-    the track that each position is on (Linderman et al. 2017, section 5.1, after their code)."""
+    """Sequences of 100 to 200 positions on a track of two straights and two bends, run at four
+    speeds; and the part of the track that each position is on (Linderman et al. 2017, section 5.1,
+    after their code)."""
     starts = np.cumsum(rng.integers(100, 201, num_rows))
     number = np.searchsorted(starts, np.arange(num_rows), side="right")
-    right, left = (np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]]) for a in (np.pi / 24, np.pi / 48))
+    right, left = (
+        np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]])
+        for a in (np.pi / 24, np.pi / 48)
+    )
     centre, along, state = np.array([2.0, 0.0]), np.array([0.1, 0.0]), np.zeros(2)
     rows, parts = np.zeros((num_rows, 2)), np.zeros(num_rows)
     for t in range(num_rows):
@@ -139,17 +156,22 @@ def _lengths(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.nd
 
 
 def schools(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Scores of pupils in 40 schools of unequal size: intercepts vary about 1, slopes about 0.8, noise of 1."""
+    """Scores of pupils in 40 schools of unequal size: intercepts vary about 1, slopes about 0.8,
+    noise of 1."""
     school, x, predictor = _grouped(rng, num_rows)
     return {"x": x, "school": school, "score": predictor + rng.normal(size=num_rows)}
 
 
 def clinics(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Outcomes of patients in 40 clinics of unequal size: the log odds of recovery rise with the dose, by 0.8 on
-    average, and clinics differ."""
+    """Outcomes of patients in 40 clinics of unequal size: the log odds of recovery rise with the
+    dose, by 0.8 on average, and clinics differ."""
     clinic, dose, predictor = _grouped(rng, num_rows)
     recovered = rng.random(num_rows) < 1 / (1 + np.exp(-predictor))
-    return {"dose": dose, "clinic": clinic, "outcome": np.where(recovered, "recovered", "ill").astype(object)}
+    return {
+        "dose": dose,
+        "clinic": clinic,
+        "outcome": np.where(recovered, "recovered", "ill").astype(object),
+    }
 
 
 def _grouped(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -160,39 +182,55 @@ def _grouped(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.nd
 
 
 def speech(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Frames of a speech-like spectrogram in whole quanta: twelve spectra of harmonics under formants, 65 frequencies
-    (`vijax.data.synthetic.spectrogram`)."""
-    y, _ = spectrogram(num_rows, num_components=12, num_frequencies=65, seed=int(rng.integers(2**31)))
+    """Frames of a speech-like spectrogram in whole quanta: twelve spectra of harmonics under
+    formants, 65 frequencies (`vijax.data.synthetic.spectrogram`)."""
+    y, _ = spectrogram(
+        num_rows, num_components=12, num_frequencies=65, seed=int(rng.integers(2**31))
+    )
     return _columns(y.astype(float), "frequency")
 
 
 def profiles(rng: np.random.Generator, num_rows: int) -> Columns:
-    """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K = 100, alpha = 20
-    (Hoffman and Blei 2015, section 4.2)."""
-    return _columns(bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))[0].astype(float), "bit")
+    """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K =
+    100, alpha = 20 (Hoffman and Blei 2015, section 4.2)."""
+    return _columns(
+        bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))[0].astype(float), "bit"
+    )
 
 
 def factors(rng: np.random.Generator, num_rows: int) -> Columns:
     """Ten columns that three factors explain, and noise."""
     loadings = np.random.default_rng(7).normal(size=(3, 10))
-    return _columns(1.0 + rng.normal(size=(num_rows, 3)) @ loadings + 0.5 * rng.normal(size=(num_rows, 10)))
+    return _columns(
+        1.0 + rng.normal(size=(num_rows, 3)) @ loadings + 0.5 * rng.normal(size=(num_rows, 10))
+    )
 
 
 def ratings(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Ratings of 40 items by each row's user, three quarters of them missing: three tastes, an item's appeal, noise."""
+    """Ratings of 40 items by each row's user, three quarters of them missing: three tastes, an
+    item's appeal, noise."""
     items = np.random.default_rng(11).normal(size=(3, 40))
-    full = 3.5 + 0.7 * items[0] + rng.normal(size=(num_rows, 3)) @ items * 0.6 + 0.4 * rng.normal(size=(num_rows, 40))
+    full = (
+        3.5
+        + 0.7 * items[0]
+        + rng.normal(size=(num_rows, 3)) @ items * 0.6
+        + 0.4 * rng.normal(size=(num_rows, 40))
+    )
     return _columns(np.where(rng.random(full.shape) < 0.25, full, np.nan), "item")
 
 
 def regression(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Ten columns and a target that only three of them bear on (2, -1 and 0.5), with noise of deviation 0.5."""
+    """Ten columns and a target that only three of them bear on (2, -1 and 0.5), with noise of
+    deviation 0.5."""
     x = rng.normal(size=(num_rows, 10))
-    return _columns(x) | {"y": 2 * x[:, 0] - x[:, 3] + 0.5 * x[:, 7] + 1.0 + 0.5 * rng.normal(size=num_rows)}
+    return _columns(x) | {
+        "y": 2 * x[:, 0] - x[:, 3] + 0.5 * x[:, 7] + 1.0 + 0.5 * rng.normal(size=num_rows)
+    }
 
 
 def rings(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Two classes in the plane that no line parts: an inner disc and a ring about it, overlapping."""
+    """Two classes in the plane that no line parts: an inner disc and a ring about it,
+    overlapping."""
     inner = rng.random(num_rows) < 0.5
     radius = np.where(inner, 0.8, 2.2) + 0.45 * rng.normal(size=num_rows)
     angle = rng.uniform(0, 2 * np.pi, num_rows)
@@ -207,27 +245,37 @@ def rate(rng: np.random.Generator, num_rows: int) -> Columns:
 
 
 def bent(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Points of the plane in three normal clusters on a line that a sine bends, with noise of 0.1."""
+    """Points of the plane in three normal clusters on a line that a sine bends, with noise of
+    0.1."""
     u = rng.normal(np.array([-3.0, 0.0, 3.0])[rng.choice(3, num_rows, p=[0.5, 0.3, 0.2])], 0.5)
     return _columns(np.c_[u, 2 * np.sin(1.2 * u)] + 0.1 * rng.normal(size=(num_rows, 2)))
 
 
 def dots(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Sequences of 50 images of 20 pixels: a dot that goes to and fro at constant speed, noise 0.05 (Johnson et al.
-    2016)."""
+    """Sequences of 50 images of 20 pixels: a dot that goes to and fro at constant speed, noise 0.05
+    (Johnson et al. 2016)."""
     sequence, step = np.arange(num_rows) // 50, np.arange(num_rows) % 50
     phase = rng.uniform(0, 2, sequence.max() + 1)[sequence] + 0.1 * step
     place = 0.15 + 0.7 * np.abs(phase % 2 - 1)
     images = np.exp(-0.5 * ((np.linspace(0, 1, 20) - place[:, None]) / 0.08) ** 2)
-    return _columns(images + 0.05 * rng.normal(size=images.shape), "pixel") | {"sequence": sequence.astype(float)}
+    return _columns(images + 0.05 * rng.normal(size=images.shape), "pixel") | {
+        "sequence": sequence.astype(float)
+    }
 
 
 def links(rng: np.random.Generator, num_rows: int) -> Columns:
-    """Edges of a graph of three circles of friends and a fourth group, whose members know people of all circles and
-    hardly each other."""
+    """Edges of a graph of three circles of friends and a fourth group, whose members know people of
+    all circles and hardly each other."""
     size = max(60, math.ceil(2 * math.sqrt(num_rows)))
     block = np.arange(size) * 4 // size
-    rates = np.array([[0.5, 0.02, 0.02, 0.3], [0.02, 0.4, 0.02, 0.3], [0.02, 0.02, 0.3, 0.3], [0.3, 0.3, 0.3, 0.02]])
+    rates = np.array(
+        [
+            [0.5, 0.02, 0.02, 0.3],
+            [0.02, 0.4, 0.02, 0.3],
+            [0.02, 0.02, 0.3, 0.3],
+            [0.3, 0.3, 0.3, 0.02],
+        ]
+    )
     first, second = np.triu_indices(size, 1)
     chance = rates[block[first], block[second]]
     drawn = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())

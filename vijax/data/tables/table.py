@@ -35,7 +35,10 @@ from vijax.data.tables.time_steps import say_order
 from vijax.spreads import spread_or_one
 
 TargetKind = Literal["real", "count", "binary"]
-OF_NUMBERS = 'a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "gaussian"'
+OF_NUMBERS = (
+    "a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "
+    '"gaussian"'
+)
 """What a target of numbers suits, where a model of classes was given one."""
 
 
@@ -47,8 +50,8 @@ class Scaling(NamedTuple):
 
 
 Manner = Literal["each", "together", "centre"]
-"""How columns are standardised: each by its own mean and deviation; by their means and one deviation for all; or by
-their means alone."""
+"""How columns are standardised: each by its own mean and deviation; by their means and one
+deviation for all; or by their means alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +109,9 @@ class Table:
         """The table of some rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
         origin = self.origin and self.origin.take(index)
-        part = dataclasses.replace(self, x=self.x[index], y=y, timed=_some(self.timed, index), origin=origin)
+        part = dataclasses.replace(
+            self, x=self.x[index], y=y, timed=_some(self.timed, index), origin=origin
+        )
         if self.groups is None:
             return part
         kept, groups = _codes(self.groups[index])
@@ -114,32 +119,44 @@ class Table:
         return dataclasses.replace(part, groups=groups, group_names=names)
 
     def by_time(self) -> Int[np.ndarray, " N"]:
-        """The rows group by group, each in the order of its times; in that of the table where nothing orders them."""
+        """The rows group by group, each in the order of its times; in that of the table where
+        nothing orders them."""
         groups = np.zeros(self.num_rows, int) if self.groups is None else self.groups
         if self.timed is None:
             return np.argsort(groups, kind="stable")
         return np.lexsort((self.timed.rank, groups))
 
     def sequences(self) -> list[Float[np.ndarray, "T D"]]:
-        """The rows of x group by group, each in the order of its times; without groups one sequence."""
-        sizes = [self.num_rows] if self.groups is None else np.bincount(self.groups, minlength=self.num_groups)
+        """The rows of x group by group, each in the order of its times; without groups one
+        sequence."""
+        sizes = (
+            [self.num_rows]
+            if self.groups is None
+            else np.bincount(self.groups, minlength=self.num_groups)
+        )
         return np.split(self.x[self.by_time()], np.cumsum(sizes)[:-1])
 
     def standardised(self, scaling: Scaling | None = None, manner: Manner = "each") -> Table:
-        """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those of another table."""
+        """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those
+        of another table."""
         scaling = scaling or _scaling(self.x, manner)
-        return dataclasses.replace(self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling)
+        return dataclasses.replace(
+            self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling
+        )
 
 
 def _some(timed: Timed | None, index: np.ndarray) -> Timed | None:
     """The times of some rows."""
     if timed is None:
         return None
-    return timed._replace(rank=timed.rank[index], times=None if timed.times is None else timed.times[index])
+    return timed._replace(
+        rank=timed.rank[index], times=None if timed.times is None else timed.times[index]
+    )
 
 
 def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
-    """Means and deviations of the values that are there; a column without spread keeps its scale."""
+    """Means and deviations of the values that are there; a column without spread keeps its
+    scale."""
     there = np.isfinite(x)
     number = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, x, 0.0).sum(axis=0) / number
@@ -154,7 +171,8 @@ def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
 
 @contextlib.contextmanager
 def rows_of(data: Any) -> Iterator[None]:
-    """Makes an error of a row, raised inside while a model reads the rows by group, name the file and the line."""
+    """Makes an error of a row, raised inside while a model reads the rows by group, name the file
+    and the line."""
     try:
         yield
     except RowError as error:
@@ -166,7 +184,7 @@ def rows_of(data: Any) -> Iterator[None]:
         raise DataError(f"{origin.where}, {error.at(place)}") from None
 
 
-# --- from named columns ----------------------------------------------------------------------------------------------
+# --- from named columns ---------------------------------------------------------------------------
 class Choice(NamedTuple):
     """The columns of a file to use, and what for.
 
@@ -178,11 +196,13 @@ class Choice(NamedTuple):
       missing: whether x may have missing values.
       classes: names of the two classes of a binary target, where they are known already.
       group_kind: what the names of groups are, where that is known already.
-      in_time: whether rows are steps in time, so that a column which numbers or dates them orders them.
-      order: the columns that order them, or what was found of these on the training rows; () takes the rows as they
-        lie, None finds the columns.
+      in_time: whether rows are steps in time, so that a column which numbers or dates them orders
+          them.
+      order: the columns that order them, or what was found of these on the training rows; () takes
+        the rows as they lie, None finds the columns.
       drop: whether rows with missing cells are left out, where x may have none.
-      unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is read.
+      unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is
+          read.
     """
 
     columns: tuple[str, ...] | None = None
@@ -213,8 +233,8 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     """The table of the chosen ones of all columns; `where` names the file in errors.
 
     Raises:
-      DataError: a column that is missing or has no numbers, a missing value, a target of the wrong kind, a row without
-        a group, times that do not order the rows.
+      DataError: a column that is missing or has no numbers, a missing value, a target of the wrong
+        kind, a row without a group, times that do not order the rows.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
     >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
@@ -237,7 +257,9 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         if not choice.drop or error.missing.all():
             raise
         found = _without_rows(found, error.missing, error.name, notes)
-        return dataclasses.replace(table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found))
+        return dataclasses.replace(
+            table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found)
+        )
     columns = choice.columns
     if columns is None:
         columns = _columns_of_numbers(found, choice, where, notes, in_time.left_out)
@@ -246,7 +268,9 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         if not whole.all():
             _say_dropped(found, columns, choice, whole, notes)
             if not whole.any():
-                remedy = f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
+                remedy = (
+                    f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
+                )
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
             with _saying_words(found, choice):
@@ -313,7 +337,8 @@ def _check_there(found: Columns, choice: Choice, where: str) -> None:
 def _groups(
     found: Columns, choice: Choice, where: str, at: RowName
 ) -> tuple[tuple[str, ...], Int[np.ndarray, " N"] | None, LabelKind]:
-    """Names of the groups, the group of each row, and what the names are; none of them where all rows are one."""
+    """Names of the groups, the group of each row, and what the names are; none of them where all
+    rows are one."""
     if choice.group is None:
         return (), None, choice.group_kind or "text"
     remedy = "write them; or leave those rows out: --set data.missing=drop"
@@ -326,7 +351,12 @@ def _groups(
 
 
 def _order(
-    found: Columns, groups: Int[np.ndarray, " N"] | None, choice: Choice, where: str, at: RowName, notes: Notes
+    found: Columns,
+    groups: Int[np.ndarray, " N"] | None,
+    choice: Choice,
+    where: str,
+    at: RowName,
+    notes: Notes,
 ) -> RowsInTime:
     """The order of the rows in time, and the columns that say it."""
     if not choice.in_time or choice.order == () or not len(next(iter(found.values()), ())):
@@ -337,7 +367,9 @@ def _order(
     apart = (choice.target, choice.group)
     in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
     numbers = [
-        name for name, values in found.items() if name not in apart and not _is_text(values, not_numbers(values))
+        name
+        for name, values in found.items()
+        if name not in apart and not _is_text(values, not_numbers(values))
     ]
     if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
         return in_time
@@ -346,7 +378,7 @@ def _order(
     return in_time._replace(left_out=kept) if set(numbers) - set(kept) else RowsInTime(None)
 
 
-# --- missing cells ---------------------------------------------------------------------------------------------------
+# --- missing cells --------------------------------------------------------------------------------
 def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
     """Some of the rows of all columns, which keep their names."""
     named = found if isinstance(found, NamedColumns) else NamedColumns(found, row_names(found))
@@ -354,7 +386,8 @@ def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
 
 
 def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
-    """A mask of the rows that lack no cell which a model of whole rows needs: of x, the target and the group."""
+    """A mask of the rows that lack no cell which a model of whole rows needs: of x, the target and
+    the group."""
     at = row_name(found)
     whole = np.ones(len(next(iter(found.values()), ())), bool)
     for name in choice.columns or ():
@@ -389,10 +422,14 @@ def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
     return found
 
 
-def _without_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
+def _without_rows(
+    found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes
+) -> Columns:
     """The rows that do not lack a group or a time; the others are noted."""
     count, first = int(missing.sum()), row_names(found).name(int(np.argmax(missing)))
-    notes.add(f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}.")
+    notes.add(
+        f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}."
+    )
     return some_rows(found, np.flatnonzero(~missing))
 
 
@@ -403,7 +440,8 @@ def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarr
         return x
     cells = int(np.isnan(x).sum())
     notes.add(
-        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen (data.missing): they "
+        f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen "
+        "(data.missing): they "
         "stay in their sequences, and none of their cells is read."
     )
     return np.where(lacking[:, None], np.nan, x)
@@ -412,7 +450,9 @@ def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarr
 MOST_ROWS_NAMED = 5
 
 
-def _say_dropped(found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes) -> None:
+def _say_dropped(
+    found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes
+) -> None:
     """Notes how many rows are left out, which, and for which columns."""
     out = np.flatnonzero(~whole)
     names = row_names(found)
@@ -422,7 +462,8 @@ def _say_dropped(found: Columns, columns: tuple[str, ...], choice: Choice, whole
     counts = {name: int(_lacks(found[name]).sum()) for name in needed}
     lacking = ", ".join(f"{name!r} {count:,}" for name, count in counts.items() if count)
     notes.add(
-        f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): {places}{more}. "
+        f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): "
+        f"{places}{more}. "
         f"Missing cells by column: {lacking}."
     )
 
@@ -452,13 +493,19 @@ def _check_columns(choice: Choice, where: str) -> None:
         raise fail(f"{where}, data.columns", "distinct names", got, "name each column once")
     if choice.target in names:
         got = f"{choice.target!r}, the target, among them"
-        raise fail(f"{where}, data.columns", "columns to predict the target by", got, "leave it out of data.columns")
+        raise fail(
+            f"{where}, data.columns",
+            "columns to predict the target by",
+            got,
+            "leave it out of data.columns",
+        )
 
 
 def _columns_of_numbers(
     found: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """The columns that are neither target nor group nor text, nor among those left out for another reason."""
+    """The columns that are neither target nor group nor text, nor among those left out for another
+    reason."""
     left = [name for name in found if name not in (choice.target, choice.group, *left_out)]
     empty = [name for name in left if _is_empty(found[name])]
     if empty and len(empty) < len(left):
@@ -469,21 +516,30 @@ def _columns_of_numbers(
     columns = tuple(name for name in left if name not in text)
     if not columns:
         got = f"text in {listed(text)}" if text else "none but target and group"
-        raise fail(where, "columns of numbers", got, "check the file; or name other columns: data.columns")
+        raise fail(
+            where, "columns of numbers", got, "check the file; or name other columns: data.columns"
+        )
     for name in text:
         row, numbers = int(np.argmax(bad[name])), _num_numbers(found[name], bad[name])
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
         cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
-        notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.{hint_of(found[name])}")
+        notes.add(
+            f"The column {name!r} is left out: {cell} is not a number{some}.{hint_of(found[name])}"
+        )
     for name in columns if len(columns) > 1 else ():
         if _counts_rows(found[name]):
-            notes.add(f"The column {name!r} numbers the rows: leave it out by data.columns, unless it says something.")
+            notes.add(
+                f"The column {name!r} numbers the rows: leave it out by data.columns, unless it "
+                "says something."
+            )
     return columns
 
 
 def _is_empty(values: np.ndarray) -> bool:
     """True of a column of which no cell has a value."""
-    return bool(len(values) and not not_numbers(values).any() and np.isnan(as_numbers(values)).all())
+    return bool(
+        len(values) and not not_numbers(values).any() and np.isnan(as_numbers(values)).all()
+    )
 
 
 def _counts_rows(values: np.ndarray) -> bool:
@@ -492,7 +548,8 @@ def _counts_rows(values: np.ndarray) -> bool:
 
 
 def hint_of(values: np.ndarray) -> str:
-    """A remedy for a column whose text would be numbers but for signs or commas in them; else empty.
+    """A remedy for a column whose text would be numbers but for signs or commas in them; else
+    empty.
 
     >>> hint_of(np.array(["22,2 %", "7 %"], object))
     " Its cells look like numbers with signs: write 22.2 for '22,2 %' to have it read."
@@ -500,7 +557,11 @@ def hint_of(values: np.ndarray) -> str:
     ''
     """
     near = near_numbers([str(value) for value in values[~are_missing(values)]])
-    return "" if near is None else f" Its cells look like numbers with signs: write {near.advice} to have it read."
+    return (
+        ""
+        if near is None
+        else f" Its cells look like numbers with signs: write {near.advice} to have it read."
+    )
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
@@ -513,19 +574,26 @@ def _num_numbers(values: np.ndarray, bad: np.ndarray) -> int:
 
 
 def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np.ndarray, " N"]:
-    remedy = "correct it, such as 1234.5 for '1,234.5' or '$1,234.5'; or leave the column out of data.columns"
+    remedy = (
+        "correct it, such as 1234.5 for '1,234.5' or '$1,234.5'; or leave the column out of "
+        "data.columns"
+    )
     return as_numbers(values, f"{where}, column {name!r}", at, remedy)
 
 
 STEPS_UNSEEN = (
-    "fill them in, and do not remove rows, which would join the steps before and after; with --set data.missing=drop "
-    "hmm and hdp_hmm take such a step as one that was not seen; arhmm, slds and state_space take missing values as "
+    "fill them in, and do not remove rows, which would join the steps before and after; with "
+    "--set data.missing=drop "
+    "hmm and hdp_hmm take such a step as one that was not seen; arhmm, slds and state_space take "
+    "missing values as "
     "they are"
 )
 """What to do about missing values of steps in time."""
 
 
-def _check_values(x: np.ndarray, columns: tuple[str, ...], choice: Choice, where: str, at: RowName) -> None:
+def _check_values(
+    x: np.ndarray, columns: tuple[str, ...], choice: Choice, where: str, at: RowName
+) -> None:
     if not len(x):
         raise fail(where, "at least one row", "none", "check the file")
     bad = np.argwhere(~np.isfinite(x) if not choice.missing else np.isinf(x))
@@ -534,12 +602,21 @@ def _check_values(x: np.ndarray, columns: tuple[str, ...], choice: Choice, where
     row, column = map(int, bad[0])
     place = f"{x[row, column]} in {at(row)} of column {columns[column]!r} ({len(bad)} such)"
     if not np.isnan(x[row, column]):
-        raise fail(where, "finite numbers", place, "correct those cells, or leave them empty where they are not known")
+        raise fail(
+            where,
+            "finite numbers",
+            place,
+            "correct those cells, or leave them empty where they are not known",
+        )
     place = place.replace("nan", "a missing value", 1)
     if choice.in_time:
         raise fail(where, "finite numbers", place, STEPS_UNSEEN)
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    other = "" if choice.target is not None else "; or fit a model of missing entries, such as factor_analysis"
+    other = (
+        ""
+        if choice.target is not None
+        else "; or fit a model of missing entries, such as factor_analysis"
+    )
     raise fail(where, "finite numbers", place, f"{remedy}{other}")
 
 
@@ -565,36 +642,47 @@ def _target(
     return y, None
 
 
-def _two_classes(values: np.ndarray, classes: tuple[str, str] | None, where: str) -> tuple[np.ndarray, tuple[str, str]]:
-    """Labels and names of two classes: -1 for the first by name (or by number), +1 for the second."""
+def _two_classes(
+    values: np.ndarray, classes: tuple[str, str] | None, where: str
+) -> tuple[np.ndarray, tuple[str, str]]:
+    """Labels and names of two classes: -1 for the first by name (or by number), +1 for the
+    second."""
     labels = labels_of(values)
     expected = classes or labels.levels().names
     levels = Levels(expected, kind_of_names(expected))
     codes = levels.codes_of(labels)
     if len(expected) != 2 or (codes < 0).any():
-        wanted = "two classes" if classes is None else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
+        wanted = (
+            "two classes"
+            if classes is None
+            else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
+        )
         names = labels.levels().names
         listed_names = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
         is_numeric = kind_of_names(names) == "number"
-        remedy = "choose the rows of two classes, or another target" + (f"; {OF_NUMBERS}" if is_numeric else "")
+        remedy = "choose the rows of two classes, or another target" + (
+            f"; {OF_NUMBERS}" if is_numeric else ""
+        )
         raise fail(where, wanted, f"{len(names)}: {listed_names}", remedy)
     return np.where(codes == 1, 1.0, -1.0), (expected[0], expected[1])
 
 
 def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """Distinct values in the order in which they first occur, and the place of each value among them."""
+    """Distinct values in the order in which they first occur, and the place of each value among
+    them."""
     distinct, first, codes = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return distinct[order], np.argsort(order)[codes]
 
 
-# --- in two parts ----------------------------------------------------------------------------------------------------
-def split_table(table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]) -> tuple[Table, Table]:
+# --- in two parts ---------------------------------------------------------------------------------
+def split_table(
+    table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]
+) -> tuple[Table, Table]:
     """Training and held-out parts; DataError where there is too little to hold any of it out.
 
-    "groups" holds out whole groups (rows, where there is no column of groups); "entries" single values: both parts then
-    have all rows, each with NaN where the other has the value.
-    """
+    "groups" holds out whole groups (rows, where there is no column of groups); "entries" single
+    values: both parts then have all rows, each with NaN where the other has the value."""
     rng = np.random.default_rng(seed)
     if what == "entries":
         out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
@@ -602,7 +690,12 @@ def split_table(table: Table, held_out: float, seed: int, what: Literal["groups"
         train, test = np.where(out, np.nan, table.x), np.where(out, table.x, np.nan)
         return dataclasses.replace(table, x=train), dataclasses.replace(table, x=test)
     number = round(held_out * table.num_groups)
-    check_parts(number, table.num_groups, held_out, "rows" if table.groups is None else f"groups of {table.group!r}")
+    check_parts(
+        number,
+        table.num_groups,
+        held_out,
+        "rows" if table.groups is None else f"groups of {table.group!r}",
+    )
     chosen = rng.permutation(table.num_groups)[:number]
     out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, chosen)
     return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))

@@ -14,11 +14,31 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest, says_number
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import SHEETS, kind_of, naming
-from vijax.data.reading.parquet_values import CELL_BYTES, EXACT, check_num_rows, check_room, check_row_groups, values_of
+from vijax.data.reading.parquet_values import (
+    CELL_BYTES,
+    EXACT,
+    check_num_rows,
+    check_room,
+    check_row_groups,
+    values_of,
+)
 from vijax.data.reading.partitions import cells_of, check_one_format, index_left_out, is_index
-from vijax.data.reading.store import from_parquet, is_address, no_parquet, parquet_files, parquet_parts
+from vijax.data.reading.store import (
+    from_parquet,
+    is_address,
+    no_parquet,
+    parquet_files,
+    parquet_parts,
+)
 from vijax.data.schema.labels import name_of
-from vijax.data.schema.missing_words import CODES, Cleared, MissingWords, is_missing, missing_words, without_words
+from vijax.data.schema.missing_words import (
+    CODES,
+    Cleared,
+    MissingWords,
+    is_missing,
+    missing_words,
+    without_words,
+)
 from vijax.data.schema.row_names import RowNames, lines, rows_of_files
 from vijax.data.tables.columns import (
     WHOLE,
@@ -48,8 +68,10 @@ from vijax.extras import require_extra
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
-    ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an http(s) address of one, "
-    "a folder of .parquet files, such a folder or file in a store that fsspec knows (s3://bucket/folder), "
+    ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an "
+    "http(s) address of one, "
+    "a folder of .parquet files, such a folder or file in a store that fsspec knows "
+    "(s3://bucket/folder), "
     f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
 )
 
@@ -63,12 +85,12 @@ def read_table(
     dialect: Dialect = USUAL,
     sha256: str | None = None,
 ) -> Table:
-    """A table from a file, from scikit-learn's bundled data or from a synthetic generator. Only an http(s) address is
-    downloaded.
+    """A table from a file, from scikit-learn's bundled data or from a synthetic generator. Only an
+    http(s) address is downloaded.
 
     Args:
-      source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing values there and in
-        spreadsheets.
+      source: see `KNOWN`. Text files have a header line; empty cells, NA, NaN and ? are missing
+        values there and in spreadsheets.
       choice: the columns to use.
       seed: seed of a synthetic generator.
       num_rows: number of rows to generate, or of first rows to keep.
@@ -97,15 +119,16 @@ def read_columns(
 ) -> Columns:
     """Every column of a source by name; see `read_table`.
 
-    Columns named in `exact` have names, of groups say, which stay as they are written: 007 is not 7, and no two whole
-    numbers merge.
-    """
+    Columns named in `exact` have names, of groups say, which stay as they are written: 007 is not
+    7, and no two whole numbers merge."""
     kind, _, name = source.partition(":")
     if kind == "synthetic":
         if name not in GENERATORS:
             raise fail(source, "a generator that there is", repr(name), nearest(name, GENERATORS))
         generator = GENERATORS[name]
-        return FileColumns(generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows))
+        return FileColumns(
+            generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows)
+        )
     if kind == "sklearn":
         found = _bundled(source, name)
     elif is_parquet(source):
@@ -119,7 +142,8 @@ def read_columns(
 
 
 def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
-    """The names of the columns of a source, of a text file from its header alone; None where they cannot be read."""
+    """The names of the columns of a source, of a text file from its header alone; None where they
+    cannot be read."""
     try:
         if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
             return read_delimited(Path(source).expanduser(), dialect).header
@@ -132,7 +156,8 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
 
 
 def is_parquet(source: str) -> bool:
-    """Tells whether a source is a folder, which then is one of Parquet files, or an address in a store."""
+    """Tells whether a source is a folder, which then is one of Parquet files, or an address in a
+    store."""
     return is_address(source) or Path(source).expanduser().is_dir()
 
 
@@ -148,12 +173,16 @@ def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Colu
 
 def _bundled(source: str, name: str) -> Columns:
     if name not in BUNDLED:
-        raise fail(source, "a data set that comes with scikit-learn", repr(name), nearest(name, BUNDLED))
+        raise fail(
+            source, "a data set that comes with scikit-learn", repr(name), nearest(name, BUNDLED)
+        )
     bunch = getattr(require_extra("sklearn.datasets"), f"load_{name}")()
     names = [str(name).removesuffix(" (cm)").replace(" ", "_") for name in bunch.feature_names]
     columns = dict(zip(names, np.asarray(bunch.data, float).T, strict=True))
     if "target_names" in bunch and name != "digits":
-        return columns | {"target": np.array([str(bunch.target_names[i]) for i in bunch.target], object)}
+        return columns | {
+            "target": np.array([str(bunch.target_names[i]) for i in bunch.target], object)
+        }
     return columns | {"target": np.asarray(bunch.target, float)}
 
 
@@ -167,8 +196,12 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     ends: list[int] = []
     for line, row in table.rows:
         if len(row) < len(header):
-            remedy = "correct the line" + "; remove comments below the header" * row[0].lstrip().startswith("#")
-            raise fail(f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", remedy)
+            remedy = "correct the line" + "; remove comments below the header" * row[
+                0
+            ].lstrip().startswith("#")
+            raise fail(
+                f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", remedy
+            )
         cells.append(row)
         ends.append(line)
     _leave_empty_ends_out(path, cells, ends, notes)
@@ -177,14 +210,19 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
     _say_blanks(raw, notes)
     numeric = [name for name in columns if name not in exact]
-    sign = _to_points(path, columns, numeric, dialect, notes) if may_have_commas else dialect.decimal
+    sign = (
+        _to_points(path, columns, numeric, dialect, notes) if may_have_commas else dialect.decimal
+    )
     words = missing_words(dialect.missing_words, written_by_people=True)
     cleared = {name: without_words(cells, words, name in exact) for name, cells in columns.items()}
     _say_codes(columns, cleared, notes)
     found = FileColumns(
-        {name: _column(c.cells, name, name in exact, notes) for name, c in cleared.items()}, lines(ends)
+        {name: _column(c.cells, name, name in exact, notes) for name, c in cleared.items()},
+        lines(ends),
     )
-    found.written = {name: column.written for name, column in cleared.items() if column.written is not None}
+    found.written = {
+        name: column.written for name, column in cleared.items() if column.written is not None
+    }
     found.decimal = sign or sign_of(columns.values())
     for name in numeric:
         if are_truths(cleared[name].cells):
@@ -192,15 +230,21 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     return found
 
 
-def _leave_empty_ends_out(path: Path, cells: list[list[str]], ends: list[int], notes: Notes) -> None:
-    """Drops the last rows as far as they have separators alone, which spreadsheets write below a table. Such rows
-    between others stay: they are rows whose cells are all missing."""
+def _leave_empty_ends_out(
+    path: Path, cells: list[list[str]], ends: list[int], notes: Notes
+) -> None:
+    """Drops the last rows as far as they have separators alone, which spreadsheets write below a
+    table. Such rows between others stay: they are rows whose cells are all missing."""
     last = len(cells)
     while last and len(cells[last - 1]) > 1 and not any(cell.strip() for cell in cells[last - 1]):
         last -= 1
     if last == len(cells) or not last:
         return
-    said = f"line {ends[last]} has" if last + 1 == len(cells) else f"lines {ends[last]} to {ends[-1]} have"
+    said = (
+        f"line {ends[last]} has"
+        if last + 1 == len(cells)
+        else f"lines {ends[last]} to {ends[-1]} have"
+    )
     notes.add(f"The last {said} no value in {path.name}: left out.")
     del cells[last:], ends[last:]
 
@@ -209,22 +253,37 @@ FAULT_OF_SHEET = re.compile(r"#[A-Z/0]+[!?]?")
 """What a spreadsheet writes in place of a value that it cannot compute, such as #DIV/0!."""
 
 
-def _say_comments(path: Path, called: str, first_cells: Sequence[str], ends: Sequence[int], notes: Notes) -> None:
+def _say_comments(
+    path: Path, called: str, first_cells: Sequence[str], ends: Sequence[int], notes: Notes
+) -> None:
     """Notes rows that may be comments: few among others begin with #."""
-    is_one = lambda cell: cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
+    is_one = lambda cell: (
+        cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
+    )
     marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_one(cell)]
     if marked and 2 * len(marked) <= len(ends):
         more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
-        notes.add(f"{called} {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove it if a comment.")
+        notes.add(
+            f"{called} {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove "
+            "it if a comment."
+        )
 
 
 def _to_points(
-    path: Path, columns: dict[str, list[str]], numeric: Sequence[str], dialect: Dialect, notes: Notes
+    path: Path,
+    columns: dict[str, list[str]],
+    numeric: Sequence[str],
+    dialect: Dialect,
+    notes: Notes,
 ) -> Decimal | None:
-    """Decimal points in place of commas, in the columns that may be of numbers; returns the decimal sign of the file,
-    None where no cell shows it."""
+    """Decimal points in place of commas, in the columns that may be of numbers; returns the decimal
+    sign of the file, None where no cell shows it."""
     sign = dialect.decimal or dialect.decimal_before
-    if dialect.decimal is None and sign == "." and any(have_decimal_commas(columns[name]) for name in numeric):
+    if (
+        dialect.decimal is None
+        and sign == "."
+        and any(have_decimal_commas(columns[name]) for name in numeric)
+    ):
         sign = None  # training had points; this file has commas
     changed: dict[str, str] = {}
     for name in [] if sign == "." else numeric:
@@ -236,7 +295,10 @@ def _to_points(
             notes.add(_of_points(name, doubtful, columns[name][cells.index(doubtful)]))
     if changed:
         cell = next(iter(changed.values()))
-        said = f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points between thousands."
+        said = (
+            f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points "
+            "between thousands."
+        )
         notes.add(f"{said} If not, set decimal.")
         return ","
     return dialect.decimal or (sign if sign == "," else None)
@@ -247,7 +309,9 @@ def _of_points(name: str, cell: str, read: str) -> str:
     if read == cell:
         said = f"In {name!r} points stand before decimals, as in {cell!r}."
         return f"{said} If they divide thousands, set decimal to a comma."
-    said = f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}."
+    said = (
+        f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}."
+    )
     return f"{said} If not, set decimal."
 
 
@@ -257,7 +321,9 @@ def _column(cells: list[str], name: str, exact: bool, notes: Notes) -> np.ndarra
         return np.array(cells, object)
     column = column_of(cells)
     if column.dtype.kind == "f" and np.any(np.abs(column) >= EXACT):
-        rounded = [c for c, x in zip(cells, column, strict=True) if WHOLE.fullmatch(c) and int(x) != int(c)]
+        rounded = [
+            c for c, x in zip(cells, column, strict=True) if WHOLE.fullmatch(c) and int(x) != int(c)
+        ]
         if rounded:
             notes.add(_said_rounded(name, int(rounded[0])))
     return column
@@ -273,25 +339,40 @@ def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
         for cell in sorted(distinct):
             other = texts.setdefault(cell.strip(), cell)
             if other != cell and cell.strip():
-                notes.add(f"Blanks around cells are left out: {other!r} and {cell!r} are one in the column {name!r}.")
+                notes.add(
+                    f"Blanks around cells are left out: {other!r} and {cell!r} are one in the "
+                    f"column {name!r}."
+                )
                 break
 
 
-def _say_codes(columns: Mapping[str, Sequence[str]], cleared: Mapping[str, Cleared], notes: Notes) -> None:
-    """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such as a point."""
+def _say_codes(
+    columns: Mapping[str, Sequence[str]], cleared: Mapping[str, Cleared], notes: Notes
+) -> None:
+    """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such
+    as a point."""
     for name, cells in columns.items():
         own = cleared[name]
-        codes = [cell for cell, now in zip(cells, own.cells, strict=True) if cell and not now and cell.lower() in CODES]
+        codes = [
+            cell
+            for cell, now in zip(cells, own.cells, strict=True)
+            if cell and not now and cell.lower() in CODES
+        ]
         if codes and own.written is None:
-            notes.add(f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells).")
+            notes.add(
+                f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells)."
+            )
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
-    """Looks at names that are numbers twice: the first row of a file without a header would be taken for names."""
+    """Looks at names that are numbers twice: the first row of a file without a header would be
+    taken for names."""
     named = [name for name in header if name]
     if len(named) < len(header):
         places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
-        notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
+        notes.add(
+            f"A column without a name (column {places}) is left out: give it one to have it read."
+        )
     numbers = [name for name in named if says_number(name)]
     if 2 * len(numbers) < len(named):
         return
@@ -300,18 +381,25 @@ def _check_header(header: list[str], where: str, notes: Notes) -> None:
     if beside_others and all(name.isdigit() for name in numbers):
         line = where.rpartition(":")[2] if ":" in where else where.rpartition("row ")[2]
         notes.add(
-            f"Line {line} was taken for the header: {listed(header)}. If it is a row, write names in a line above."
+            f"Line {line} was taken for the header: {listed(header)}. If it is a row, write names "
+            "in a line above."
         )
         return
-    remedy = "write the names of the columns in a line above; names that are numbers look like a row"
+    remedy = (
+        "write the names of the columns in a line above; names that are numbers look like a row"
+    )
     raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
 
 
 def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
     table = read_sheet(path, dialect, notes)
     _check_header(table.header, f"{path}, row {table.line}", notes)
-    columns = {name: [row[place] for row in table.rows] for place, name in enumerate(table.header) if name}
-    values = {name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()}
+    columns = {
+        name: [row[place] for row in table.rows] for place, name in enumerate(table.header) if name
+    }
+    values = {
+        name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()
+    }
     for name in values:
         if name in exact:
             _check_digits(values[name], f"{path}, column {name!r}")
@@ -326,15 +414,26 @@ def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
     gaps = np.diff(numbers) - 1
     if gaps.any():
         first = numbers[int(np.argmax(gaps > 0))] + 1
-        notes.add(f"{int(gaps.sum()):,} rows of {path.name} hold nothing and are left out, the first in row {first}.")
+        notes.add(
+            f"{int(gaps.sum()):,} rows of {path.name} hold nothing and are left out, the first in "
+            f"row {first}."
+        )
 
 
 def _check_digits(values: Sequence[Any], where: str) -> None:
-    """Raises a DataError on names that are numbers of more digits than a spreadsheet holds: some would be one."""
-    long = next((value for value in values if isinstance(value, float) and abs(value) >= EXACT), None)
+    """Raises a DataError on names that are numbers of more digits than a spreadsheet holds: some
+    would be one."""
+    long = next(
+        (value for value in values if isinstance(value, float) and abs(value) >= EXACT), None
+    )
     if long is not None:
         expected = "names of at most 15 digits, which is what numbers of a spreadsheet hold"
-        raise fail(where, expected, f"{long:.0f}", "format the column as text and enter the names again, or use CSV")
+        raise fail(
+            where,
+            expected,
+            f"{long:.0f}",
+            "format the column as text and enter the names again, or use CSV",
+        )
 
 
 def _typed(
@@ -348,11 +447,19 @@ def _typed(
     """Columns of a file that has types, with the cells of those that are not of plain numbers."""
     _say_blanks({name.strip(): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
-    cleared = {name: without_words(without_blanks(raw[own]), words, name in exact) for own, name in names.items()}
-    values = {name: [None if is_missing(cell) else cell for cell in column.cells] for name, column in cleared.items()}
+    cleared = {
+        name: without_words(without_blanks(raw[own]), words, name in exact)
+        for own, name in names.items()
+    }
+    values = {
+        name: [None if is_missing(cell) else cell for cell in column.cells]
+        for name, column in cleared.items()
+    }
     found = {name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()}
     columns = FileColumns(found, rows)
-    columns.written = {name: column.written for name, column in cleared.items() if column.written is not None}
+    columns.written = {
+        name: column.written for name, column in cleared.items() if column.written is not None
+    }
     for name, cells in values.items():
         plain = all(value is None or type(value) in (int, float) for value in cells)
         if name in exact or not plain:
@@ -362,8 +469,8 @@ def _typed(
 
 
 def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> dict[str, str]:
-    """The names of columns without the blanks around them, by their own; a column without a name is left out.
-    Raises DataError: two names are one without them."""
+    """The names of columns without the blanks around them, by their own; a column without a name is
+    left out. Raises DataError: two names are one without them."""
     short = {name: name.strip() for name in names}
     kept = [name for name in short.values() if name]
     if twice := [name for place, name in enumerate(kept) if name in kept[:place]]:
@@ -371,24 +478,35 @@ def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> d
         raise fail(path, "columns of distinct names", got, "rename those columns, or remove them")
     if len(kept) < len(names):
         places = ", ".join(str(place) for place, name in enumerate(short.values(), 1) if not name)
-        notes.add(f"A column without a name (column {places}) is left out: give it one to have it read.")
+        notes.add(
+            f"A column without a name (column {places}) is left out: give it one to have it read."
+        )
     return {own: name for own, name in short.items() if name}
 
 
 def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    """The columns of a Parquet file, or of a folder of them with those that the names of its folders give."""
+    """The columns of a Parquet file, or of a folder of them with those that the names of its
+    folders give."""
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
     if not is_address(path):
         check_one_format(Path(path).expanduser(), parts[0].file)
-    tables = [from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True) for part in parts]
+    tables = [
+        from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True)
+        for part in parts
+    ]
     names = _alike(path, tables, notes)
-    values = {name: [value for table in tables for value in values_of(table.column(name))] for name in names}
+    values = {
+        name: [value for table in tables for value in values_of(table.column(name))]
+        for name in names
+    }
     beside = cells_of(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
     _truths_as_numbers(values, notes)
-    rows = rows_of_files(_sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables]))
+    rows = rows_of_files(
+        _sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables])
+    )
     columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes, rows)
     orders = {name.strip(): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
@@ -402,22 +520,27 @@ def _sizes_by_name(path: str | Path, files: Sequence[str], sizes: Sequence[int])
 
 
 def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
-    """Makes True and False 1 and 0 in columns that have numbers too, in other files: one column has one kind of values,
-    and its names are those of numbers. It is told."""
+    """Makes True and False 1 and 0 in columns that have numbers too, in other files: one column has
+    one kind of values, and its names are those of numbers. It is told."""
     for name, cells in values.items():
         kinds = {type(cell) for cell in cells}
         if bool in kinds and kinds & {int, float}:
             values[name] = [int(cell) if isinstance(cell, bool) else cell for cell in cells]
-            notes.add(f"True and False in {name!r} are 1 and 0, for other files have numbers there.")
+            notes.add(
+                f"True and False in {name!r} are 1 and 0, for other files have numbers there."
+            )
 
 
 def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
-    """The categories of a column in the order that all files declare; none where a file declares no order."""
+    """The categories of a column in the order that all files declare; none where a file declares no
+    order."""
     orders = set()
     for table in tables:
         column = table.column(name)
         is_ordered = getattr(column.type, "ordered", False) and column.num_chunks
-        orders.add(tuple(map(_category, column.chunk(0).dictionary.to_pylist())) if is_ordered else ())
+        orders.add(
+            tuple(map(_category, column.chunk(0).dictionary.to_pylist())) if is_ordered else ()
+        )
     return orders.pop() if len(orders) == 1 else ()
 
 
@@ -426,7 +549,8 @@ def _category(value: Any) -> str:
 
 
 def _whole(file: str, opened: Any) -> Any:
-    """The table in a file. Raises DataError: it is larger than memory, or has other rows than it says."""
+    """The table in a file. Raises DataError: it is larger than memory, or has other rows than it
+    says."""
     number, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
     check_room(CELL_BYTES * number * width, file, f"{number:,} rows of {width:,} columns")
     check_row_groups(opened, opened.schema_arrow.names, file)
@@ -440,15 +564,25 @@ def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
     names = tables[0].column_names
     if len(set(names)) < len(names):
         raise fail(path, "columns of distinct names", listed(names), "rename them")
-    if other := next((table.column_names for table in tables if sorted(table.column_names) != sorted(names)), None):
-        raise fail(path, f"the columns {listed(names)} in each file", listed(other), "write all files alike")
+    if other := next(
+        (table.column_names for table in tables if sorted(table.column_names) != sorted(names)),
+        None,
+    ):
+        raise fail(
+            path,
+            f"the columns {listed(names)} in each file",
+            listed(other),
+            "write all files alike",
+        )
     for name in filter(is_index, names):
         notes.add(index_left_out(name))
     return [name for name in names if not is_index(name)]
 
 
 def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarray:
-    numeric = all(value is None or isinstance(value, int | float | decimal.Decimal) for value in values)
+    numeric = all(
+        value is None or isinstance(value, int | float | decimal.Decimal) for value in values
+    )
     if numeric and not exact:
         return _numbers(values, name, notes)
     text = ["" if value is None else name_of(value) for value in values]
@@ -456,14 +590,21 @@ def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarra
 
 
 def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
-    """Floats, NaN where one is missing. Whole numbers that floats do not hold stay whole where none is missing, and are
-    said to be rounded where some are."""
+    """Floats, NaN where one is missing. Whole numbers that floats do not hold stay whole where none
+    is missing, and are said to be rounded where some are."""
     found = np.array([np.nan if value is None else float(value) for value in values], float)
     large = np.flatnonzero(np.abs(found) >= EXACT).tolist()
-    rounded = [place for place in large if isinstance(values[place], int) and int(found[place]) != values[place]]
+    rounded = [
+        place
+        for place in large
+        if isinstance(values[place], int) and int(found[place]) != values[place]
+    ]
     if not rounded:
         return found
-    if all(isinstance(value, int) for value in values) and (integers := smallest_integers(values)) is not None:
+    if (
+        all(isinstance(value, int) for value in values)
+        and (integers := smallest_integers(values)) is not None
+    ):
         return integers
     notes.add(_said_rounded(name, values[rounded[0]]))
     return found
@@ -472,36 +613,55 @@ def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
 def _said_rounded(name: str, first: int) -> str:
     """The note on whole numbers that floats do not hold."""
     return (
-        f"Whole numbers of the column {name!r} are rounded, such as {first} to {int(float(first))}: others are "
+        f"Whole numbers of the column {name!r} are rounded, such as {first} to "
+        f"{int(float(first))}: others are "
         "missing or no whole numbers. If they are names, write them as text."
     )
 
 
 def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    """A vector is a column of its own name; the columns of a matrix have its name followed by 0, 1, ..."""
+    """A vector is a column of its own name; the columns of a matrix have its name followed by 0, 1,
+    ..."""
     arrays = load_arrays(path)
     shapes = {name: array.shape for name, array in arrays.items()}
-    if any(array.ndim not in (1, 2) for array in arrays.values()) or len({shape[0] for shape in shapes.values()}) != 1:
+    if (
+        any(array.ndim not in (1, 2) for array in arrays.values())
+        or len({shape[0] for shape in shapes.values()}) != 1
+    ):
         expected = "vectors and matrices with one row an observation"
         raise fail(path, expected, str(shapes), "save no other arrays with them")
     found: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
-        columns = {name: array} if array.ndim == 1 else {f"{name}{i}": column for i, column in enumerate(array.T)}
+        columns = (
+            {name: array}
+            if array.ndim == 1
+            else {f"{name}{i}": column for i, column in enumerate(array.T)}
+        )
         if twice := found.keys() & columns.keys():
             got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
-            raise fail(path, "columns of distinct names", got, "save one of the arrays under another name")
+            raise fail(
+                path, "columns of distinct names", got, "save one of the arrays under another name"
+            )
         found |= columns
     words = missing_words(dialect.missing_words, written_by_people=False)
     cleared = {name: _without_words(values, words, name in exact) for name, values in found.items()}
-    made = FileColumns({name: _as_column(column.cells, name in exact) for name, column in cleared.items()})
-    made.written = {name: column.written for name, column in cleared.items() if column.written is not None}
+    made = FileColumns(
+        {name: _as_column(column.cells, name in exact) for name, column in cleared.items()}
+    )
+    made.written = {
+        name: column.written for name, column in cleared.items() if column.written is not None
+    }
     return made
 
 
 def _without_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
-    """The cells of an array: texts of one of text, or of truths that are names; else the array itself."""
+    """The cells of an array: texts of one of text, or of truths that are names; else the array
+    itself."""
     if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
-        cells = [(value.decode() if isinstance(value, bytes) else str(value)).strip() for value in values.tolist()]
+        cells = [
+            (value.decode() if isinstance(value, bytes) else str(value)).strip()
+            for value in values.tolist()
+        ]
         return without_words(cells, words, exact)
     return Cleared(values)  # type: ignore[arg-type]
 

@@ -25,7 +25,9 @@ from vijax.data.tables.time_names import (
 
 LEAST_USUAL = 0.5
 """The share of cells of one format from which on the others are mistakes."""
-WRITE_DATES = "write dates as 2024-05-31, with a time as 2024-05-31 14:30:00, to the microsecond at most"
+WRITE_DATES = (
+    "write dates as 2024-05-31, with a time as 2024-05-31 14:30:00, to the microsecond at most"
+)
 
 
 class TimeColumn(NamedTuple):
@@ -35,7 +37,8 @@ class TimeColumn(NamedTuple):
       name: its name.
       format: how it is written.
       numbers: its times as numbers, NaN where one is missing.
-      kind: "date", "clock", "step", "part", "counter", "word" (its name sounds of time), or "" (numbers alone).
+      kind: "date", "clock", "step", "part", "counter", "word" (its name sounds of time), or ""
+          (numbers alone).
     """
 
     name: str
@@ -45,10 +48,15 @@ class TimeColumn(NamedTuple):
 
     @property
     def coarseness(self) -> int:
-        """The place of a part of a date among all parts; dates come first, times of a day beside hours."""
+        """The place of a part of a date among all parts; dates come first, times of a day beside
+        hours."""
         if self.kind == "date":
             return -1
-        part = "hour" if self.format == dates.TIME_OF_DAY or self.kind == "clock" else part_of_date(self.name)
+        part = (
+            "hour"
+            if self.format == dates.TIME_OF_DAY or self.kind == "clock"
+            else part_of_date(self.name)
+        )
         return list(PARTS).index(part or "hour")
 
     @property
@@ -59,8 +67,8 @@ class TimeColumn(NamedTuple):
 
 
 def _numbers(values: np.ndarray) -> np.ndarray | None:
-    """The values as numbers, whole ones that floats do not hold as integers; None where one is text, or none is a
-    number."""
+    """The values as numbers, whole ones that floats do not hold as integers; None where one is
+    text, or none is a number."""
     if values.dtype == object and not_numbers(values).any():
         return None
     if (integers := _long_integers(values)) is not None:
@@ -71,7 +79,11 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 def _long_integers(values: np.ndarray) -> np.ndarray | None:
     """Whole numbers of which floats do not hold all, as integers; None of others."""
-    if values.dtype.kind not in "iu" or not len(values) or max(abs(int(values.min())), int(values.max())) < EXACT:
+    if (
+        values.dtype.kind not in "iu"
+        or not len(values)
+        or max(abs(int(values.min())), int(values.max())) < EXACT
+    ):
         return None
     return values.astype(np.int64) if int(values.max()) < 2**63 else None
 
@@ -94,9 +106,13 @@ def time_column_of(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColu
     fitting = _formats_of(name, cells)
     if not fitting:
         return None
-    numbers_of = {form: dates.read_dates([str(value) for value in values], form) for form in fitting}
+    numbers_of = {
+        form: dates.read_dates([str(value) for value in values], form) for form in fitting
+    }
     if len(fitting) > 1:
-        fitting = [form for form in fitting if not missing.any() and rows.never_falls(numbers_of[form])] or fitting
+        fitting = [
+            form for form in fitting if not missing.any() and rows.never_falls(numbers_of[form])
+        ] or fitting
     if tuple(fitting) in dates.SLASHES:
         return None  # day or month first? `unclear_day` says so
     kind = "part" if fitting[0] in (dates.MONTH, dates.TIME_OF_DAY) else "date"
@@ -104,8 +120,8 @@ def time_column_of(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColu
 
 
 def _formats_of(name: str, cells: list[str]) -> list[str]:
-    """The formats that fit all cells. Years of two digits count where the name says that these are times: 1.2.10 may be
-    a version, or a section."""
+    """The formats that fit all cells. Years of two digits count where the name says that these are
+    times: 1.2.10 may be a version, or a section."""
     fitting = dates.formats_of(cells)
     if is_called_a_time(name) or sounds_of_time(name):
         return fitting
@@ -121,14 +137,16 @@ def _compact_dates(numbers: np.ndarray) -> np.ndarray | None:
 
 
 class UnreadTimes(NamedTuple):
-    """A column that should be one of times by its name or by most of its cells, and cannot be read as such.
+    """A column that should be one of times by its name or by most of its cells, and cannot be read
+    as such.
 
     Attributes:
       name: its name.
       row: the first row whose cell is not read.
       cell: that cell.
       num_cells: how many such cells there are.
-      is_certain: whether it holds times without doubt: its name is one of times, and its cells have digits.
+      is_certain: whether it holds times without doubt: its name is one of times, and its cells have
+          digits.
     """
 
     name: str
@@ -143,7 +161,8 @@ class UnreadTimes(NamedTuple):
 
 
 def unread_times(name: str, values: np.ndarray) -> UnreadTimes | None:
-    """The part of a column of times that cannot be read; None of others, and of those that can be or are unclear."""
+    """The part of a column of times that cannot be read; None of others, and of those that can be
+    or are unclear."""
     if _numbers(values) is not None or values.dtype != object or unclear_day(values) is not None:
         return None
     missing = are_missing(values)
@@ -173,7 +192,8 @@ def unclear_day(values: np.ndarray) -> str | None:
 
 
 def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
-    """The part of time that the name of a column of numbers says, where the numbers do not belie it."""
+    """The part of time that the name of a column of numbers says, where the numbers do not belie
+    it."""
     plain = plain_name(name)
     there = numbers[np.isfinite(numbers)]
     is_whole = bool(np.all(there == np.floor(there)))
@@ -181,7 +201,11 @@ def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
     if plain in CLOCKS:
         return "clock"
     if part_of_date(name):
-        return "part" if is_whole or part_of_date(name) == "year" or (is_complete and rows.rises(numbers)) else ""
+        return (
+            "part"
+            if is_whole or part_of_date(name) == "year" or (is_complete and rows.rises(numbers))
+            else ""
+        )
     if plain in STEPS:
         return "step" if is_whole or (is_complete and rows.rises(numbers)) else ""
     if plain in COUNTERS:
@@ -190,7 +214,8 @@ def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
 
 
 def format_of(values: np.ndarray, name: str, where: str, at: RowName) -> str:
-    """The way in which a column that orders rows is written. Raises DataError: it is not one of times."""
+    """The way in which a column that orders rows is written. Raises DataError: it is not one of
+    times."""
     if _numbers(values) is not None:
         return NUMBER
     place = f"{where}, data.order {name!r}"
@@ -208,21 +233,28 @@ def format_of(values: np.ndarray, name: str, where: str, at: RowName) -> str:
 
 
 def read_times(values: np.ndarray, name: str, form: str, where: str, at: RowName) -> TimeColumn:
-    """A column of times in a known format. Raises DataError: a cell is missing, or is not written in it."""
+    """A column of times in a known format. Raises DataError: a cell is missing, or is not written
+    in it."""
     place = f"{where}, data.order {name!r}"
     if form == NUMBER:
         integers = _long_integers(values)
-        numbers = as_numbers(values, place, at, "write it as a number") if integers is None else integers
+        numbers = (
+            as_numbers(values, place, at, "write it as a number") if integers is None else integers
+        )
     else:
         cells = [str(value).strip() for value in values]
         numbers = dates.read_dates(cells, form)
-        if form in dates.OF_DAYS and form != dates.WITH_ZONE:  # dates with a type are written so, and leave no doubt
+        if (
+            form in dates.OF_DAYS and form != dates.WITH_ZONE
+        ):  # dates with a type are written so, and leave no doubt
             numbers = np.where(np.isfinite(numbers), numbers, dates.read_dates(cells, dates.ISO))
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])
         got = f"{str(values[row])[:40]!r} in {at(row)} ({len(bad)} such)"
-        expected = "a number in every row" if form == NUMBER else f"a date in every row, written as {form}"
+        expected = (
+            "a number in every row" if form == NUMBER else f"a date in every row, written as {form}"
+        )
         raise fail(place, expected, got, "correct or remove those rows")
     kind = "" if form == NUMBER else "part" if form in (dates.MONTH, dates.TIME_OF_DAY) else "date"
     return TimeColumn(name, form, numbers, kind)

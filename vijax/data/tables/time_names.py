@@ -35,7 +35,8 @@ PARTS = {
 }
 """Names of the parts of a date, the coarsest first."""
 UNITS = re.compile(
-    r"[ _.\-(\[/]+(?:s|secs?|seconds?|ms|us|ns|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?|yrs?|utc|gmt"
+    r"[ "
+    r"_.\-(\[/]+(?:s|secs?|seconds?|ms|us|ns|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?|yrs?|utc|gmt"
     r"|index|idx|stamp|no|nr|num|number|id)[)\]]?$"
 )
 """The end of a name that says a unit: time (s), time_ms, step_number."""

@@ -13,8 +13,11 @@ from vijax.data.tables import dates
 from vijax.data.tables.rows_in_time import GroupedRows, RowsInTime, Timed
 
 
-def say_order(in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelled: Sequence[str], notes: Notes) -> None:
-    """Notes what orders the rows, what is left out for it, and whether steps are unequal or times shared."""
+def say_order(
+    in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelled: Sequence[str], notes: Notes
+) -> None:
+    """Notes what orders the rows, what is left out for it, and whether steps are unequal or times
+    shared."""
     timed = in_time.timed
     if timed is None:
         return
@@ -23,14 +26,25 @@ def say_order(in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelle
     moved = int(np.sum(np.lexsort((timed.rank, rows.groups)) != rows.by_group))
     elsewhere = f"; {moved:,} of {len(timed.rank):,} stood elsewhere in the file" if moved else ""
     within = "" if groups is None else " within their groups"
-    notes.add(f"Rows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}.")
+    notes.add(
+        f"Rows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}."
+    )
     out = [name for name in in_time.left_out if name not in modelled]
     if out:
-        which = "says when or which a row is, and is" if len(out) == 1 else "say when or which a row is, and are"
-        notes.add(f"{listed(out)} {which} not modelled; to have it so, name all columns in data.columns.")
+        which = (
+            "says when or which a row is, and is"
+            if len(out) == 1
+            else "say when or which a row is, and are"
+        )
+        notes.add(
+            f"{listed(out)} {which} not modelled; to have it so, name all columns in data.columns."
+        )
     shared = int(np.sum(rows.sorted_steps(timed.rank) == 0))
     if shared:
-        notes.add(f"{shared:,} rows share {names} with the row before them in their group, and stay in file order.")
+        notes.add(
+            f"{shared:,} rows share {names} with the row before them in their group, and stay in "
+            "file order."
+        )
     _say_steps(timed, rows, notes)
 
 
@@ -45,15 +59,17 @@ def _say_steps(timed: Timed, rows: GroupedRows, notes: Notes) -> None:
     unit = _unit(timed, usual)
     low, high, middle = (_short(value / unit.size) for value in (steps.min(), steps.max(), usual))
     notes.add(
-        f"Steps of {listed(timed.order.columns)} are unequal, from {low} to {high}{unit.name}, {other:,} of "
-        f"{len(steps):,} other than {middle}: the model takes all steps as equal. A row of empty cells may fill a gap "
+        f"Steps of {listed(timed.order.columns)} are unequal, from {low} to {high}{unit.name}, "
+        f"{other:,} of "
+        f"{len(steps):,} other than {middle}: the model takes all steps as equal. A row of empty "
+        "cells may fill a gap "
         "where the model takes missing values."
     )
 
 
 def equal_steps(timed: Timed, rows: GroupedRows) -> Float[np.ndarray, " S"]:
-    """The steps of time from row to row of one group, those that are equal but for rounding set equal; dates on one
-    day of the month go in months."""
+    """The steps of time from row to row of one group, those that are equal but for rounding set
+    equal; dates on one day of the month go in months."""
     if timed.times is None:
         return np.zeros(0)
     steps = rows.sorted_steps(timed.times)
@@ -67,7 +83,8 @@ def equal_steps(timed: Timed, rows: GroupedRows) -> Float[np.ndarray, " S"]:
 
 
 def in_months(seconds: np.ndarray) -> np.ndarray | None:
-    """Months since year 0 of dates that all are on the first day, or the last, of a month; else None."""
+    """Months since year 0 of dates that all are on the first day, or the last, of a month; else
+    None."""
     days = (seconds // dates.DAY).astype("datetime64[D]")
     months = days.astype("datetime64[M]")
     starts = months.astype("datetime64[D]") == days

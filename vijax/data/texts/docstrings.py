@@ -1,8 +1,8 @@
-"""The embedded corpus: docstrings of the scientific Python packages installed beside vijax, as prose.
+"""The embedded corpus: docstrings of the scientific Python packages installed beside vijax, as
+prose.
 
-Nothing is downloaded and nothing imported: `ast` parses the modules, and runs no code. The strings that calls of
-`add_newdoc` give to compiled functions count as docstrings.
-"""
+Nothing is downloaded and nothing imported: `ast` parses the modules, and runs no code. The strings
+that calls of `add_newdoc` give to compiled functions count as docstrings."""
 
 from __future__ import annotations
 
@@ -23,16 +23,29 @@ from vijax.data.texts.text import TextSettings, corpus_from_texts
 from vijax.extras import require_extra
 
 PACKAGES = ("numpy", "scipy", "jax", "sklearn", "optax", "matplotlib")
-# Tests, copies of other projects, and jax's kernel languages, which are big, and written for their own developers.
-LEFT_OUT = {"test", "tests", "testing", "internal_test_util", "conftest.py", "_vendor", "externals", "_lib"}
+# Tests, copies of other projects, and jax's kernel languages, which are big, and written for their
+# own developers.
+LEFT_OUT = {
+    "test",
+    "tests",
+    "testing",
+    "internal_test_util",
+    "conftest.py",
+    "_vendor",
+    "externals",
+    "_lib",
+}
 LEFT_OUT |= {"pallas", "mosaic"}
-VERSION = 1  # version of the rules below; a corpus in the cache that another version made is made again
+VERSION = (
+    1  # version of the rules below; a corpus in the cache that another version made is made again
+)
 
 
 def docstring_corpus(
     packages: Sequence[str] = PACKAGES, min_chars: int = 200, cache_dir: str | Path | None = None
 ) -> Corpus:
-    """The docstrings of modules, classes and functions, one document each, without examples, signatures and markup.
+    """The docstrings of modules, classes and functions, one document each, without examples,
+    signatures and markup.
 
     The first call parses the packages (some seconds); later ones open the cache.
 
@@ -46,7 +59,12 @@ def docstring_corpus(
     """
     versions = {name: _version(name) for name in packages if _root(name)}
     if not versions:
-        raise fail("packages", "an installed package", ", ".join(packages), "pip install numpy scipy scikit-learn")
+        raise fail(
+            "packages",
+            "an installed package",
+            ", ".join(packages),
+            "pip install numpy scipy scikit-learn",
+        )
     missing = [name for name in packages if name not in versions]
     # Sorted, so that the settings, which are a key of the cache, are the same in every process.
     english = sorted(require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS)
@@ -83,9 +101,14 @@ def _public(name: str) -> str:
 
 
 def _root(package: str) -> Path | None:
-    """The folder of a top-level package, None when it is not installed; the package is not imported."""
+    """The folder of a top-level package, None when it is not installed; the package is not
+    imported."""
     spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    return (
+        Path(spec.submodule_search_locations[0])
+        if spec and spec.submodule_search_locations
+        else None
+    )
 
 
 def _version(package: str) -> str:
@@ -118,7 +141,8 @@ def _documented(path: Path, module: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse(source: bytes) -> ast.Module:
-    """The syntax tree; garbage collection pauses, since it takes a third of the time and finds nothing in a tree."""
+    """The syntax tree; garbage collection pauses, since it takes a third of the time and finds
+    nothing in a tree."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -128,7 +152,9 @@ def _parse(source: bytes) -> ast.Module:
             gc.enable()
 
 
-def _visit(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Iterator[tuple[str, str]]:
+def _visit(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str
+) -> Iterator[tuple[str, str]]:
     """Docstrings of a module, class or function and of the classes and functions inside it."""
     if text := ast.get_docstring(node):
         yield name, text
@@ -138,11 +164,19 @@ def _visit(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Iter
 
 
 def _added(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
-    """Docstrings that top-level calls `add_newdoc("place", "name", "text")` give to compiled functions."""
+    """Docstrings that top-level calls `add_newdoc("place", "name", "text")` give to compiled
+    functions."""
     for statement in tree.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and getattr(call.func, "id", getattr(call.func, "attr", "")) == "add_newdoc":
-            strings = [s.value for s in ast.walk(call) if isinstance(s, ast.Constant) and isinstance(s.value, str)]
+        if (
+            isinstance(call, ast.Call)
+            and getattr(call.func, "id", getattr(call.func, "attr", "")) == "add_newdoc"
+        ):
+            strings = [
+                s.value
+                for s in ast.walk(call)
+                if isinstance(s, ast.Constant) and isinstance(s.value, str)
+            ]
             if len(strings) >= 2:
                 yield ".".join([module.partition(".")[0], *strings[:-1][-2:][-1:]]), strings[-1]
 
@@ -165,12 +199,19 @@ cls init import api let does non
 """
 STOP_WORDS = tuple(_CRAFT.split())
 
-_SECTIONS = "parameters|other parameters|returns?|yields?|raises|attributes|methods|notes?|references|examples?|"
+_SECTIONS = (
+    "parameters|other "
+    "parameters|returns?|yields?|raises|attributes|methods|notes?|references|examples?|"
+)
 _SECTIONS += "see also|warns|warnings|args|arguments|keyword arguments"
 _CODE_BLOCKS = "code|code-block|plot|math|testcode|doctest|image|figure|autosummary|currentmodule"
 _RULES = (  # in this order; a match of each pattern becomes the text beside it
     # Sections without prose, up to the next underlined heading or the end.
-    (r"\n *(?:references|examples?|see also) *:?\n *(?:-{3,} *\n)?[\s\S]*?(?=\n *\w[\w ]*\n *-{3,}|\Z)", "\n"),
+    (
+        r"\n *(?:references|examples?|see also) *:?\n *(?:-{3,} *\n)?[\s\S]*?(?=\n *\w[\w ]*\n "
+        r"*-{3,}|\Z)",
+        "\n",
+    ),
     (r"^ *(?:>>>|\.\.\.).*(?:\n(?! *\n| *>>>).*)*", ""),  # examples and what they print
     (rf"^( *)\.\. (?:{_CODE_BLOCKS})\b.*(?:\n *$|\n\1 +.*)*", ""),
     (r"```[\s\S]*?```", " "),
@@ -187,7 +228,9 @@ _RULES = (  # in this order; a match of each pattern becomes the text beside it
     (r"``[^`]*[=(\[][^`]*``", " "),  # inline code, but not names
     (r"[`*|<>]+", " "),
 )
-_COMPILED = tuple((re.compile(pattern, re.MULTILINE | re.IGNORECASE), text) for pattern, text in _RULES)
+_COMPILED = tuple(
+    (re.compile(pattern, re.MULTILINE | re.IGNORECASE), text) for pattern, text in _RULES
+)
 
 
 def clean(docstring: str) -> str:

@@ -1,4 +1,5 @@
-"""The language of texts, found by its stop words; and texts without spaces between words, which are refused."""
+"""The language of texts, found by its stop words; and texts without spaces between words, which are
+refused."""
 
 from __future__ import annotations
 
@@ -19,64 +20,99 @@ LEAST = 0.1
 LEAST_WORDS = 10
 """Least number of them."""
 LEAST_DIFFERENT = 5
-"""Least number of different ones: a single one, such as "car", may be a word of another language."""
+"""Least number of different ones: a single one, such as "car", may be a word of another
+language."""
 TURKISH = str.maketrans("ýþðÝÞ", "ışğİŞ")
-"""Letters that older releases of stop-words have in its list of Turkish, as the wrong encoding reads them."""
+"""Letters that older releases of stop-words have in its list of Turkish, as the wrong encoding
+reads them."""
 
-# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
+# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's
+# list lacks.
 CONTRACTIONS = (
-    *("ain", "aren", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn", "shan"),
+    *(
+        "ain",
+        "aren",
+        "couldn",
+        "didn",
+        "doesn",
+        "don",
+        "hadn",
+        "hasn",
+        "haven",
+        "isn",
+        "mustn",
+        "needn",
+        "shan",
+    ),
     *("shouldn", "wasn", "weren", "wouldn", "ll", "ve"),
 )
 
 
-def first_texts(documents: Iterable[tuple[str, str]]) -> tuple[list[str], Iterable[tuple[str, str]]]:
-    """The texts of the first documents, a quarter of a megabyte at most or one document, and all of the documents."""
+def first_texts(
+    documents: Iterable[tuple[str, str]],
+) -> tuple[list[str], Iterable[tuple[str, str]]]:
+    """The texts of the first documents, a quarter of a megabyte at most or one document, and all of
+    the documents."""
     documents, first, size = iter(documents), [], 0
     for title, text in documents:
         first.append((title, text))
         size += len(text) if isinstance(text, str) else 0
         if len(first) == MOST_DOCUMENTS or size >= MOST_CHARACTERS:
             break
-    return [text[:MOST_CHARACTERS] for _, text in first if isinstance(text, str)], itertools.chain(first, documents)
+    return [text[:MOST_CHARACTERS] for _, text in first if isinstance(text, str)], itertools.chain(
+        first, documents
+    )
 
 
-# --- stop words ------------------------------------------------------------------------------------------------------
+# --- stop words -----------------------------------------------------------------------------------
 def stop_words_in(language: str, where: str = "language") -> tuple[str, ...]:
-    """The stop words of a language: scikit-learn's for English, those of the package stop-words for others."""
+    """The stop words of a language: scikit-learn's for English, those of the package stop-words for
+    others."""
     if language == "english":
         return (*require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS, *CONTRACTIONS)
     package = require_extra("stop_words")
     name = package.LANGUAGE_MAPPING.get(language, language)
     if name not in package.AVAILABLE_LANGUAGES:
         known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
-        expected = "a language" if where == "language" else "a language, a file of words, a list of words or None"
-        raise fail(where, expected, repr(language), f"pass a list of words; known languages: {known}")
+        expected = (
+            "a language"
+            if where == "language"
+            else "a language, a file of words, a list of words or None"
+        )
+        raise fail(
+            where, expected, repr(language), f"pass a list of words; known languages: {known}"
+        )
     words = tuple(package.get_stop_words(name))
     return tuple(word.translate(TURKISH) for word in words) if name == "turkish" else words
 
 
 @functools.cache
 def _single_words_in(language: str) -> frozenset[str]:
-    """The stop words of a language that are one word, without the quotes and commas that some lists have."""
+    """The stop words of a language that are one word, without the quotes and commas that some lists
+    have."""
     divided = (all_words_of(normalised(word)) for word in stop_words_in(language))
     return frozenset(parts[0] for parts in divided if len(parts) == 1)
 
 
 def language_of(texts: Sequence[str]) -> str:
-    """The language whose stop words are the most frequent in texts, each counted the less the more languages have it;
-    empty where stop words are few. English goes before languages that do little better.
+    """The language whose stop words are the most frequent in texts, each counted the less the more
+    languages have it; empty where stop words are few. English goes before languages that do little
+    better.
 
     >>> language_of(["Der Hund lief mit der Katze über die Straße.", "Die Katze und der Igel waren mit ihm im Garten."])
     'german'
     >>> language_of(["alpha beta gamma", "delta epsilon"])
     ''
     """
-    counts = collections.Counter(word for text in texts for word in all_words_of(lowered(normalised(text))))
+    counts = collections.Counter(
+        word for text in texts for word in all_words_of(lowered(normalised(text)))
+    )
     names = {*require_extra("stop_words").AVAILABLE_LANGUAGES, "english"}
     lists = {name: counts.keys() & _single_words_in(name) for name in sorted(names)}
     having = collections.Counter(word for words in lists.values() for word in words)
-    scores = {name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()}
+    scores = {
+        name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()
+    }
     best = max(scores, key=lambda name: scores[name])
     best = "english" if 2 * scores["english"] >= scores[best] else best
     number = sum(counts[word] for word in lists[best])
@@ -89,35 +125,48 @@ def found_language(texts: Sequence[str], notes: Notes) -> str:
     try:
         found = language_of(texts)
     except ImportError as error:
-        notes.add(f"The language of the text was not looked for, and English stop words are left out: {error}")
+        notes.add(
+            "The language of the text was not looked for, and English stop words are left out: "
+            f"{error}"
+        )
         return "english"
     if found:
-        notes.add(f"By its stop words, which are left out, the text is in {found.capitalize()}. If not, set language.")
+        notes.add(
+            f"By its stop words, which are left out, the text is in {found.capitalize()}. If not, "
+            "set language."
+        )
     else:
         notes.add(
-            "The language of the text was not found by its stop words, and those of English are left out. If it is in "
+            "The language of the text was not found by its stop words, and those of English are "
+            "left out. If it is in "
             "another language, set language."
         )
     return found or "english"
 
 
-# --- texts without spaces --------------------------------------------------------------------------------------------
+# --- texts without spaces -------------------------------------------------------------------------
 UNSPACED = {
-    "Chinese or Japanese": (re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"), 6),
+    "Chinese or Japanese": (
+        re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"),
+        6,
+    ),
     "Thai, Lao, Burmese or Khmer": (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"), 16),
 }
-"""Scripts that are written without spaces between words, and the mean length from which a run of letters is no word."""
+"""Scripts that are written without spaces between words, and the mean length from which a run of
+letters is no word."""
 MUCH = 0.2
 SOME = 0.01
 REMEDY = (
-    "put spaces between the words first, by jieba (Chinese), fugashi (Japanese) or pythainlp (Thai) for instance, and "
+    "put spaces between the words first, by jieba (Chinese), fugashi (Japanese) or pythainlp "
+    "(Thai) for instance, and "
     r"set token_pattern to '\S+', since many of these words have one or two letters"
 )
 
 
 def check_spaces(texts: Sequence[str], where: str, notes: Notes) -> None:
-    """Raises a DataError where a fifth of the letters or more is of clauses without spaces between words: each would be
-    taken for one word. Less of it is noted, and so are words of so few letters that most would be left out."""
+    """Raises a DataError where a fifth of the letters or more is of clauses without spaces between
+    words: each would be taken for one word. Less of it is noted, and so are words of so few letters
+    that most would be left out."""
     total = sum(len(text) - text.count(" ") for text in texts)
     texts = [text for text in texts if not text.isascii()]
     for name, (script, longest) in UNSPACED.items():
@@ -128,8 +177,19 @@ def check_spaces(texts: Sequence[str], where: str, notes: Notes) -> None:
         mean = sum(len(run) ** 2 for run in runs) / letters
         example = max(runs, key=len)[:20]
         if mean > longest and letters >= MUCH * total:
-            raise fail(where, "text with spaces between its words", f"{name} without them, as in {example!r}", REMEDY)
+            raise fail(
+                where,
+                "text with spaces between its words",
+                f"{name} without them, as in {example!r}",
+                REMEDY,
+            )
         if mean > longest:
-            notes.add(f"Some text is {name} without spaces, and its clauses are taken for words: {example!r}.")
+            notes.add(
+                f"Some text is {name} without spaces, and its clauses are taken for words: "
+                f"{example!r}."
+            )
         elif letters >= MUCH * total and name == "Chinese or Japanese":
-            notes.add(r"Words of one or two letters are left out, which are many here: set token_pattern to '\S+'.")
+            notes.add(
+                r"Words of one or two letters are left out, which are many here: set "
+                r"token_pattern to '\S+'."
+            )

@@ -1,4 +1,5 @@
-"""Parts of texts that are no words: HTML tags, entities such as &amp;, addresses of the web and of e-mail."""
+"""Parts of texts that are no words: HTML tags, entities such as &amp;, addresses of the web and of
+e-mail."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ TAGS = "HTML tags are no words: they are left out of the texts."
 ENTITIES = "HTML entities such as &amp; are read as the letters that they stand for."
 ADDRESSES = "Addresses of the web and of e-mail are no words: they are left out."
 LEFT_TO_PATTERN = (
-    "The texts have HTML tags or entities, or addresses of the web or of e-mail, and token_pattern says what of them "
+    "The texts have HTML tags or entities, or addresses of the web or of e-mail, and "
+    "token_pattern says what of them "
     "is a word. Without token_pattern they are left out."
 )
 
-# --- tags ------------------------------------------------------------------------------------------------------------
+# --- tags -----------------------------------------------------------------------------------------
 _NAMES = """
 a abbr acronym address applet area article aside audio b base basefont bdi bdo big blockquote body br button canvas
 caption center cite code col colgroup data datalist dd del details dfn dialog dir div dl dt em embed fieldset figcaption
@@ -27,21 +29,25 @@ progress q rp rt ruby s samp script section select slot small source span strike
 tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr
 """
 NAMES = frozenset(_NAMES.split())
-"""The elements of HTML. Other names in angle brackets are tags where they have attributes or are closed in the text."""
+"""The elements of HTML. Other names in angle brackets are tags where they have attributes or are
+closed in the text."""
 _BARE = "async|autofocus|checked|controls|defer|disabled|hidden|loop|multiple|muted|noshade|nowrap|readonly|selected"
 _ATTRIBUTE = rf"""(?:[\w:@.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>]+)|{_BARE})"""
 _NAME = r"[A-Za-z][\w:.-]*"
-_TAG = re.compile(rf"<(?:(?P<open>{_NAME})(?P<more>(?:\s+{_ATTRIBUTE})*)\s*/?|/(?P<close>{_NAME})\s*)>", re.IGNORECASE)
+_TAG = re.compile(
+    rf"<(?:(?P<open>{_NAME})(?P<more>(?:\s+{_ATTRIBUTE})*)\s*/?|/(?P<close>{_NAME})\s*)>",
+    re.IGNORECASE,
+)
 _DECLARATION = re.compile(r"<!DOCTYPE\b[^<>]*>|<\?xml\b[^<>]*>|<!\[CDATA\[|\]\]>", re.IGNORECASE)
 _UNSEEN = (("<script", "</script>"), ("<style", "</style>"), ("<!--", "-->"))
 """Parts of a page that nobody sees, with what is between."""
 
-# --- entities --------------------------------------------------------------------------------------------------------
+# --- entities -------------------------------------------------------------------------------------
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 MOST_ESCAPED = 3
 """How often a text may have been escaped: &amp;lt; is &lt;, and this is <."""
 
-# --- addresses -------------------------------------------------------------------------------------------------------
+# --- addresses ------------------------------------------------------------------------------------
 _WITHOUT_SPACES = "\u3000-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uff00-\uffef"
 """Scripts without spaces between words, in which an address ends where the script begins."""
 _SIGN = rf"""[^\s()<>\[\]{{}}"“”„«»|\\^`{_WITHOUT_SPACES}]"""
@@ -141,10 +147,14 @@ def _may_have_addresses(text: str) -> bool:
 
 
 def read_plain(text: str, notes: Notes, where: str) -> str:
-    """The text without markup, and notes of what was in it: of its addresses too, which `without_addresses` leaves
-    out of its words."""
+    """The text without markup, and notes of what was in it: of its addresses too, which
+    `without_addresses` leaves out of its words."""
     found = plain(text)
-    for note, number in ((TAGS, found.tags), (ENTITIES, found.entities), (ADDRESSES, _addresses(found.text))):
+    for note, number in (
+        (TAGS, found.tags),
+        (ENTITIES, found.entities),
+        (ADDRESSES, _addresses(found.text)),
+    ):
         if number:
             notes.add(note, where, number)
     return found.text

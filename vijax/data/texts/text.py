@@ -1,8 +1,9 @@
-"""From text to bags of words: scikit-learn's phrases and stop words, and a vocabulary that gives readable topics.
+"""From text to bags of words: scikit-learn's phrases and stop words, and a vocabulary that gives
+readable topics.
 
-The texts are read once. Their words are counted under provisional ids, in memory or in files; then the vocabulary is
-chosen from the counts, and the bags are written again with its ids. Memory holds the words seen, never the documents.
-"""
+The texts are read once. Their words are counted under provisional ids, in memory or in files; then
+the vocabulary is chosen from the counts, and the bags are written again with its ids. Memory holds
+the words seen, never the documents."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, int) and x >= 1
 
 
-PHRASE = Limit(lambda x: _is_number(x) and x <= MOST_WORDS, f"a whole number from 1 to {MOST_WORDS}")
+PHRASE = Limit(
+    lambda x: _is_number(x) and x <= MOST_WORDS, f"a whole number from 1 to {MOST_WORDS}"
+)
 SHARE = Limit(
     lambda x: _is_number(x) or (isinstance(x, float) and 0 <= x <= 1),
     "a whole number of 1 or more, or a fraction such as 0.5",
@@ -54,18 +57,21 @@ class TextSettings:
 
     Attributes:
       lowercase: whether to ignore case.
-      token_pattern: regular expression of a word (of package regex), in texts as they are. None takes words of three
-        letters or more, of any script, with their marks (`vijax.data.texts.words`). HTML tags, and addresses of the web
-        and of e-mail, are then left out, entities such as &amp; are decoded, and notes say so.
-      language: language of the text ("german" or "de"), whose stop words are left out. None finds it by the stop words
-        of the first documents, and a note says which it is.
-      stop_words: "auto" (those of the language), "english" (scikit-learn's list and contractions), another language
-        ("german"), a file with a word on each line, your own words, or None to keep all.
-      ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of neighbours ("new york"),
-        stop words left out.
-      min_df: the documents a word must be in, as a number or a fraction. None means 5, or 1 % of the documents if
-        that is fewer.
-      max_df: the documents a word may be in, as a number or a fraction (which never drops a word of 10 or fewer).
+      token_pattern: regular expression of a word (of package regex), in texts as they are. None
+        takes words of three letters or more, of any script, with their marks
+        (`vijax.data.texts.words`). HTML tags, and addresses of the web and of e-mail, are then left
+        out, entities such as &amp; are decoded, and notes say so.
+      language: language of the text ("german" or "de"), whose stop words are left out. None finds
+        it by the stop words of the first documents, and a note says which it is.
+      stop_words: "auto" (those of the language), "english" (scikit-learn's list and contractions),
+        another language ("german"), a file with a word on each line, your own words, or None to
+        keep all.
+      ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of
+        neighbours ("new york"), stop words left out.
+      min_df: the documents a word must be in, as a number or a fraction. None means 5, or 1 % of
+        the documents if that is fewer.
+      max_df: the documents a word may be in, as a number or a fraction (which never drops a word of
+          10 or fewer).
       max_vocabulary: the most frequent so many words are kept. None keeps all.
     """
 
@@ -101,14 +107,15 @@ def corpus_from_texts(
     Args:
       documents: the pairs; a generator may give more than memory holds.
       settings: settings by which text becomes words.
-      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Its phrases are counted,
-        whatever `settings.ngrams` is.
+      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Its
+        phrases are counted, whatever `settings.ngrams` is.
       folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
       where: name of the documents in errors.
       notes: remarks made while `documents` are read; the corpus gets them.
 
     Raises:
-      ValueError: there are no documents, or no words are left, or a text is no string, or a setting is wrong.
+      ValueError: there are no documents, or no words are left, or a text is no string, or a setting
+          is wrong.
 
     >>> texts = [("a", "The cat sat."), ("b", "A dog, a cat!")]
     >>> corpus = corpus_from_texts(texts)
@@ -117,11 +124,19 @@ def corpus_from_texts(
     """
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
-    settings, documents, corpus.language = settled(settings, documents, vocabulary, where, corpus.notes)
+    settings, documents, corpus.language = settled(
+        settings, documents, vocabulary, where, corpus.notes
+    )
     analyze = analyzer(settings)
-    with contextlib.nullcontext() if folder is None else working_folder("counting-", folder) as scratch:
+    with (
+        contextlib.nullcontext()
+        if folder is None
+        else working_folder("counting-", folder) as scratch
+    ):
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
-        words, number = _count(blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus)
+        words, number = _count(
+            blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus
+        )
         if number and not words:
             raise without_words(where, number)
         raw = counting.finish(words)
@@ -137,7 +152,8 @@ def settled(
     where: str,
     notes: Notes,
 ) -> tuple[TextSettings, Iterable[tuple[str, str]], str]:
-    """The settings with the stop words of the language that was said or found, the documents, and the language.
+    """The settings with the stop words of the language that was said or found, the documents, and
+    the language.
 
     Raises:
       DataError: texts without spaces between words, or both a language and stop words.
@@ -150,7 +166,12 @@ def settled(
         first = [plain(text).text for text in first]
         check_spaces(first, where, notes)
     if settings.language is not None and settings.stop_words != "auto":
-        raise fail("language", "stop_words left as they are", repr(settings.stop_words), "set one of the two")
+        raise fail(
+            "language",
+            "stop_words left as they are",
+            repr(settings.stop_words),
+            "set one of the two",
+        )
     if settings.stop_words != "auto":
         return settings, documents, ""
     language = settings.language or found_language(first, notes)
@@ -164,7 +185,9 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     text = require_extra("sklearn.feature_extraction.text")
     words = words_of if settings.token_pattern is None else words_by(settings.token_pattern)
     spelt = functools.partial(_spelt, settings)
-    make = functools.partial(text.CountVectorizer, preprocessor=spelt, tokenizer=words, token_pattern=None)
+    make = functools.partial(
+        text.CountVectorizer, preprocessor=spelt, tokenizer=words, token_pattern=None
+    )
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
     tokens = make().build_analyzer()
     stop = sorted({token for word in stop_words_of(settings.stop_words) for token in tokens(word)})
@@ -183,8 +206,8 @@ def _count(
     counting: CorpusBuilder,
     corpus: CorpusBuilder,
 ) -> tuple[tuple[str, ...], int]:
-    """Counts every word under a provisional id, and returns the words in the order of these ids, and the number of
-    documents."""
+    """Counts every word under a provisional id, and returns the words in the order of these ids,
+    and the number of documents."""
     ids, number = numbered_as_seen(), 0
     for block in blocks:
         titles, texts = zip(*block, strict=True)
@@ -198,7 +221,8 @@ def _count(
 def without_words(where: object, number: int) -> DataError:
     """The error of documents none of which has a word."""
     remedy = (
-        "check the column. Words have three letters or more, and are neither stop words nor markup nor addresses: pass "
+        "check the column. Words have three letters or more, and are neither stop words nor "
+        "markup nor addresses: pass "
         r"token_pattern='\w+' to keep short ones, stop_words=None to keep stop words"
     )
     return fail(where, "documents with words", f"{number} empty documents", remedy)
@@ -212,7 +236,9 @@ def numbered_as_seen() -> collections.defaultdict[str, int]:
 
 
 def bags_of(
-    texts: Sequence[str], analyze: Callable[[str], Iterable[str]], ids: collections.defaultdict[str, int]
+    texts: Sequence[str],
+    analyze: Callable[[str], Iterable[str]],
+    ids: collections.defaultdict[str, int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs per text, word ids and counts; new words enter `ids`."""
     bags = [collections.Counter(map(ids.__getitem__, analyze(text))) for text in texts]
@@ -224,8 +250,8 @@ def bags_of(
 def blocks_of(
     documents: Iterable[tuple[str, str]], settings: TextSettings, where: str, notes: Notes
 ) -> Iterator[list[tuple[str, str]]]:
-    """The documents in blocks of about a megabyte of text, or of one document if it is longer; without markup, unless
-    the user has a pattern of words."""
+    """The documents in blocks of about a megabyte of text, or of one document if it is longer;
+    without markup, unless the user has a pattern of words."""
     block, size = [], 0
     for title, text in documents:
         if not isinstance(text, str):
@@ -255,7 +281,8 @@ def snippet(text: str) -> str:
 
 
 def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
-    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in `words`."""
+    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in
+    `words`."""
     in_documents = np.zeros(raw.vocab_size, np.int64)
     for _, indices, _ in raw.blocks():
         in_documents += np.bincount(indices, minlength=raw.vocab_size)
@@ -263,7 +290,11 @@ def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings)
 
 
 def kept_words(
-    words: Sequence[str], in_documents: np.ndarray, total: np.ndarray, num_documents: int, settings: TextSettings
+    words: Sequence[str],
+    in_documents: np.ndarray,
+    total: np.ndarray,
+    num_documents: int,
+    settings: TextSettings,
 ) -> tuple[str, ...]:
     """The words that the settings keep, in alphabetical order.
 
@@ -286,7 +317,9 @@ def kept_words(
         got = f"none of {len(in_documents)}, the most common being in {in_documents.max(initial=0)}"
         raise fail("min_df, max_df", expected, got, "lower min_df or raise max_df")
     most_frequent_first = kept[np.argsort(-total[kept], kind="stable")]
-    return tuple(sorted(words[word] for word in most_frequent_first[: settings.max_vocabulary].tolist()))
+    return tuple(
+        sorted(words[word] for word in most_frequent_first[: settings.max_vocabulary].tolist())
+    )
 
 
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
@@ -300,8 +333,8 @@ def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float,
 
 
 def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
-    """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is neither a language nor a
-    file, or a file without words.
+    """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is
+    neither a language nor a file, or a file without words.
 
     >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
     (True, ('the',), ())
@@ -316,8 +349,15 @@ def _in_file(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise fail(f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
+        raise fail(
+            f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8"
+        ) from error
     words = tuple(word for line in lines if (word := line.strip()))
     if not words:
-        raise fail(f"stop_words: {path}", "a word on each line", "an empty file", "write the words, or pass None")
+        raise fail(
+            f"stop_words: {path}",
+            "a word on each line",
+            "an empty file",
+            "write the words, or pass None",
+        )
     return words

@@ -1,4 +1,5 @@
-"""Readers of files of text. Each yields (title, text) pairs one by one, so that no file need fit in memory."""
+"""Readers of files of text. Each yields (title, text) pairs one by one, so that no file need fit in
+memory."""
 
 from __future__ import annotations
 
@@ -23,13 +24,15 @@ HEADER_WORDS = 4  # the name of a column has fewer
 
 
 def text_paths(folder: Path) -> list[Path]:
-    """The .txt files of a folder and of those below it, also gzipped, in the order of their names; without hidden ones,
-    such as ._notes.txt, which other systems leave beside a file."""
+    """The .txt files of a folder and of those below it, also gzipped, in the order of their names;
+    without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
     return [path for path in _all_text_paths(folder) if not _is_hidden(path, folder)]
 
 
 def _all_text_paths(folder: Path) -> list[Path]:
-    return sorted(path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir())
+    return sorted(
+        path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir()
+    )
 
 
 def _is_text(path: Path) -> bool:
@@ -41,20 +44,33 @@ def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def text_folder(path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None) -> Texts:
-    """The .txt files of a folder and of those below it, also gzipped, each a document, in the order of their names."""
+def text_folder(
+    path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None
+) -> Texts:
+    """The .txt files of a folder and of those below it, also gzipped, each a document, in the order
+    of their names."""
     files = text_paths(path)
     if not files:
         if strays_of(local_names(path)):
             raise no_parquet(path)
-        raise fail(path, "files ending in .txt", "none", "check the folder, or name a file of another format")
+        raise fail(
+            path,
+            "files ending in .txt",
+            "none",
+            "check the folder, or name a file of another format",
+        )
     if notes is not None and (hidden := len(_all_text_paths(path)) - len(files)):
-        notes.add(f"Files whose names begin with a point, or that of their folder, are left out: {hidden}.")
+        notes.add(
+            "Files whose names begin with a point, or that of their folder, are left out: "
+            f"{hidden}."
+        )
     for file in files:
         yield str(file.relative_to(path)), read_text(file, dialect.encoding)
 
 
-def text_lines(path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None) -> Texts:
+def text_lines(
+    path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None
+) -> Texts:
     """The lines of a .txt file, each a document."""
     for number, line in enumerate(read_lines(path, dialect.encoding), 1):
         yield f"{path.name}:{number}", line
@@ -65,15 +81,18 @@ class Records(NamedTuple):
 
     names: list[str]  # names of the columns; for JSON lines those of the first line
     where: str  # the place of these names
-    # Function from the wanted columns (None: all) to the place, the number and the values by name of each row. Readers
-    # of text always give all columns
+    # Function from the wanted columns (None: all) to the place, the number and the values by name
+    # of each row. Readers of text always give all columns
     rows: Callable[[Sequence[str] | None], Iterator[tuple[str, int, dict[str, Any]]]]
 
 
 def csv_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
     table = read_delimited(path, dialect, notes)
-    named = ((f"{path}:{line}", line, dict(zip(table.header, cells, strict=False))) for line, cells in table.rows)
+    named = (
+        (f"{path}:{line}", line, dict(zip(table.header, cells, strict=False)))
+        for line, cells in table.rows
+    )
     return Records(table.header, f"{path}:{table.line}", lambda columns: named)
 
 
@@ -81,13 +100,20 @@ def sheet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = No
     """Records of a sheet of a spreadsheet."""
     table = read_sheet(path, dialect, notes)
     numbered = zip(table.numbers, table.rows, strict=True)
-    named = ((f"{path}, row {n}", n, dict(zip(table.header, cells, strict=True))) for n, cells in numbered)
+    named = (
+        (f"{path}, row {n}", n, dict(zip(table.header, cells, strict=True)))
+        for n, cells in numbered
+    )
     return Records(table.header, f"{path}, row {table.line}", lambda columns: named)
 
 
 def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of JSON lines, one object per line; empty lines are left out."""
-    lines = ((line, n, f"{path}:{n}") for n, line in enumerate(read_lines(path, dialect.encoding), 1) if line.strip())
+    lines = (
+        (line, n, f"{path}:{n}")
+        for n, line in enumerate(read_lines(path, dialect.encoding), 1)
+        if line.strip()
+    )
     rows = ((where, number, _json_object(line, where)) for line, number, where in lines)
     first = list(itertools.islice(rows, 1))
     names = [name for *_, row in first for name in row]
@@ -95,12 +121,16 @@ def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = No
 
 
 def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
-    """Records of a Parquet file, or of a folder of them. Names of folders give columns too; the index of a data frame
-    is left out."""
+    """Records of a Parquet file, or of a folder of them. Names of folders give columns too; the
+    index of a data frame is left out."""
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
-    if notes is not None and path.is_dir() and (others := [file.name for file in text_paths(path) if _is_text(file)]):
+    if (
+        notes is not None
+        and path.is_dir()
+        and (others := [file.name for file in text_paths(path) if _is_text(file)])
+    ):
         notes.add(f"Files beside those of Parquet are not read: {listed(others, 3)}.")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
@@ -117,15 +147,20 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
 
 
 def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file by name. Raises DataError: it has fewer or more rows than it says."""
+    """The rows of a Parquet file by name. Raises DataError: it has fewer or more rows than it
+    says."""
     number = 0
     with _parquet(file) as opened:
         known = opened.schema_arrow.names
-        wanted = [name for name in known if not is_index(name) and (columns is None or name in columns)]
+        wanted = [
+            name for name in known if not is_index(name) and (columns is None or name in columns)
+        ]
         check_row_groups(opened, wanted, file)
         for batch in opened.iter_batches(columns=wanted):
             by_column = {name: values_of(batch.column(name)) for name in batch.schema.names}
-            yield from ({name: by_column[name][i] for name in by_column} for i in range(batch.num_rows))
+            yield from (
+                {name: by_column[name][i] for name in by_column} for i in range(batch.num_rows)
+            )
             number += batch.num_rows
         check_num_rows(number, opened.metadata.num_rows, file)
 
@@ -147,7 +182,11 @@ RECORDS: dict[str, Callable[..., Records]] = {
 
 
 def column_texts(
-    kind: str, path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None
+    kind: str,
+    path: Path,
+    column: str | None = None,
+    dialect: Dialect = USUAL,
+    notes: Notes | None = None,
 ) -> Texts:
     """The texts of a file of one of `RECORDS`, which are in `column`."""
     names, where, rows = RECORDS[kind](path, dialect, notes)
@@ -162,7 +201,12 @@ def column_texts(
         title, text = row.get(TITLE_COLUMN), row.get(column)
         if not isinstance(text, str):
             remedy = "drop the row, or make its text the empty string"
-            raise fail(at, f"text in column {column!r}", "nothing" if text is None else repr(text)[:60], remedy)
+            raise fail(
+                at,
+                f"text in column {column!r}",
+                "nothing" if text is None else repr(text)[:60],
+                remedy,
+            )
         title = title if isinstance(title, str) and title else f"{path.name}:{number}"
         yield whole_letters(title, seen, at), whole_letters(text, seen, at)
 
@@ -180,24 +224,31 @@ def _json_object(line: str, where: str) -> dict:
 
 
 def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -> None:
-    """Looks at the only name twice: the first document of a file without a header would be taken for it."""
+    """Looks at the only name twice: the first document of a file without a header would be taken
+    for it."""
     if name == DEFAULT_COLUMN:
         return
     if len(name.split()) >= HEADER_WORDS:
         got = repr(name[:60])
-        remedy = f"write {DEFAULT_COLUMN} in a line above, or rename the file to .txt if each line is a document"
+        remedy = (
+            f"write {DEFAULT_COLUMN} in a line above, or rename the file to .txt if each line is "
+            "a document"
+        )
         raise fail(where, "the name of a column", got, remedy)
     if notes is not None:
         line = where.rpartition(":")[2]
         notes.add(
-            f"Line {line} of {path.name} was taken for a header, the name of its only column: {name!r}. If it is a "
+            f"Line {line} of {path.name} was taken for a header, the name of its only column: "
+            f"{name!r}. If it is a "
             f"document, write {DEFAULT_COLUMN} in a line above."
         )
 
 
-def find_column(column: str | None, known: Iterable[str], where: str, notes: Notes | None = None) -> str:
-    """The column of the text: the one asked for, or else `text`, or the only one. Notes say which of the others are
-    read: `title` names the documents.
+def find_column(
+    column: str | None, known: Iterable[str], where: str, notes: Notes | None = None
+) -> str:
+    """The column of the text: the one asked for, or else `text`, or the only one. Notes say which
+    of the others are read: `title` names the documents.
 
     >>> find_column(None, ["id", "text"], "file.csv")
     'text'
@@ -206,11 +257,16 @@ def find_column(column: str | None, known: Iterable[str], where: str, notes: Not
     if column is None:
         column = known[0] if len(known) == 1 else DEFAULT_COLUMN
     if column not in known:
-        raise fail(where, f"a column {column!r}", "none", f"pass column=...; {nearest(column, known)}")
+        raise fail(
+            where, f"a column {column!r}", "none", f"pass column=...; {nearest(column, known)}"
+        )
     if notes is not None:
         others = [name for name in known if name != column]
         if TITLE_COLUMN in others:
             notes.add(f"The column {TITLE_COLUMN!r} names the documents.")
         if left := [name for name in others if name != TITLE_COLUMN]:
-            notes.add(f"Not part of the text: {'the column' if len(left) == 1 else 'the columns'} {listed(left)}.")
+            notes.add(
+                f"Not part of the text: {'the column' if len(left) == 1 else 'the columns'} "
+                f"{listed(left)}."
+            )
     return column

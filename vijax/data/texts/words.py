@@ -1,10 +1,10 @@
-r"""The words of a text: the one definition, by Unicode's properties of letters and marks (UAX 29, UAX 44).
+r"""The words of a text: the one definition, by Unicode's properties of letters and marks (UAX 29,
+UAX 44).
 
-A word is a run of letters with the marks that combine with them: the vowel signs of Hindi and Tamil, the points of
-Hebrew, the tones of Thai. Digits and punctuation divide words, as do hyphens and, in Latin script, apostrophes: "don't"
-and "l'amour" are two words each. An apostrophe within a Cyrillic or Hebrew word belongs to it, and so does the point
-within Catalan l·l.
-"""
+A word is a run of letters with the marks that combine with them: the vowel signs of Hindi and
+Tamil, the points of Hebrew, the tones of Thai. Digits and punctuation divide words, as do hyphens
+and, in Latin script, apostrophes: "don't" and "l'amour" are two words each. An apostrophe within a
+Cyrillic or Hebrew word belongs to it, and so does the point within Catalan l·l."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ from vijax.data.reading.checks import fail
 from vijax.extras import require_extra
 
 LEAST_LETTERS = 3
-"""Letters of the shortest word that is kept. The vowel signs of Indic scripts and of Thai count, since they stand where
-other scripts have letters; points of Hebrew and Arabic do not. A letter that writes a syllable (Korean, Amharic) counts
-twice."""
+"""Letters of the shortest word that is kept. The vowel signs of Indic scripts and of Thai count,
+since they stand where other scripts have letters; points of Hebrew and Arabic do not. A letter that
+writes a syllable (Korean, Amharic) counts twice."""
 
-# Most texts are of letters that stand alone, and Python's own expressions find their words ten times as fast.
-_PLAIN = "\\x00-\\x26\\x28-\\xac\\xae-\\xb6\\xb8-\\u02ff\\u2010-\\u2027\\u2030-\\u203a\\u20a0-\\u20bf"
+# Most texts are of letters that stand alone, and Python's own expressions find their words ten
+# times as fast.
+_PLAIN = (
+    "\\x00-\\x26\\x28-\\xac\\xae-\\xb6\\xb8-\\u02ff\\u2010-\\u2027\\u2030-\\u203a\\u20a0-\\u20bf"
+)
 _LATIN_OR_GREEK = re.compile(f"['{_PLAIN}\\u0370-\\u0386\\u0388-\\u03ff\\u1e00-\\u1fff]*")
 _CYRILLIC = re.compile(f"[{_PLAIN}\\u0400-\\u0482\\u048a-\\u052f]*")
 _PLAIN_LETTER = r"[^\W\d_\xb2\xb3\xb9\xbc-\xbe]"
 _PLAIN_WORD = re.compile(f"{_PLAIN_LETTER}{{{LEAST_LETTERS},}}")
 _ANY_PLAIN_WORD = re.compile(f"{_PLAIN_LETTER}+")
 
-# --- the grammar, for package regex with its set operations ----------------------------------------------------------
-_OPTIONAL = r"\p{Script=Inherited}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Samaritan}"
+# --- the grammar, for package regex with its set operations ---------------------------------------
+_OPTIONAL = (
+    r"\p{Script=Inherited}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Samaritan}"
+)
 _VOWEL_SIGN = rf"[[\p{{M}}&&\p{{Alphabetic}}]--[{_OPTIONAL}]]"
 _SYLLABIC = r"[\uac00-\ud7a3\p{Ethiopic}\p{Cherokee}\p{Canadian_Aboriginal}\p{Yi}\p{Vai}]"
 _SYLLABLE = rf"[\p{{L}}&&{_SYLLABIC}]"
@@ -39,7 +44,8 @@ _SINGLE = rf"[{_LETTER}--{_SYLLABIC}]"
 _INSIDE = "|".join(
     (
         rf"[\p{{M}}--{_VOWEL_SIGN}]",
-        r"(?<=\p{M})[\u200c\u200d]",  # joiners after the sign that leaves a vowel out, as in Malayalam and Sinhala
+        # joiners after the sign that leaves a vowel out, as in Malayalam and Sinhala
+        r"(?<=\p{M})[\u200c\u200d]",
         r"[\u200c\u200d](?=\p{L})",  # within Persian words
         r"(?<=\p{Hebrew})[\"'\u05f3\u05f4](?=\p{Hebrew})",
         r"(?<=\p{Cyrillic})'(?=\p{Cyrillic})",
@@ -47,7 +53,9 @@ _INSIDE = "|".join(
     )
 )
 _REST = rf"(?:{_INSIDE})*+"
-_SHORT = rf"(?:{_SYLLABLE}{_REST}{_LETTER}|{_SINGLE}{_REST}(?:{_SYLLABLE}|{_SINGLE}{_REST}{_LETTER}))"
+_SHORT = (
+    rf"(?:{_SYLLABLE}{_REST}{_LETTER}|{_SINGLE}{_REST}(?:{_SYLLABLE}|{_SINGLE}{_REST}{_LETTER}))"
+)
 _WORD = rf"(?V1)(?=\p{{L}}){_SHORT}(?:{_REST}{_LETTER})*+{_REST}"
 _ANY_WORD = rf"(?V1)(?=\p{{L}}){_LETTER}(?:{_REST}{_LETTER})*+{_REST}"
 
@@ -78,13 +86,15 @@ def all_words_of(text: str) -> list[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """True for a text without marks, without letters that are syllables, and without signs that join letters."""
+    """True for a text without marks, without letters that are syllables, and without signs that
+    join letters."""
     return text.isascii() or bool(_LATIN_OR_GREEK.fullmatch(text) or _CYRILLIC.fullmatch(text))
 
 
 def words_by(pattern: str) -> Callable[[str], list[str]]:
-    r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks too. A match over
-    several lines has blanks in the place of line breaks, which a file of words cannot have.
+    r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks
+    too. A match over several lines has blanks in the place of line breaks, which a file of words
+    cannot have.
 
     Raises:
       DataError: it is no regular expression, or has more than one group.
@@ -100,7 +110,9 @@ def words_by(pattern: str) -> Callable[[str], list[str]]:
         raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
     if compiled.groups > 1:
         remedy = "write (?:...) for groups that are not the word"
-        raise fail("token_pattern", "one group (...) or none", f"{compiled.groups} in {pattern!r}", remedy)
+        raise fail(
+            "token_pattern", "one group (...) or none", f"{compiled.groups} in {pattern!r}", remedy
+        )
 
     def words(text: str) -> list[str]:
         found = compiled.findall(text)
@@ -109,8 +121,10 @@ def words_by(pattern: str) -> Callable[[str], list[str]]:
     return words
 
 
-# --- one spelling ----------------------------------------------------------------------------------------------------
-_INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
+# --- one spelling ---------------------------------------------------------------------------------
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+)
 """Soft hyphens, marks of direction and the like: signs within words that nobody sees."""
 _JOINERS = re.compile("(?<=[A-Za-z\u00c0-\u052f\u1e00-\u1fff])[\u200c\u200d]+")
 """Joiners after Latin, Greek and Cyrillic letters, which are for typesetters alone."""

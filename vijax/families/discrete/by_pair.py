@@ -1,8 +1,9 @@
-"""Dirichlet rows restricted to some of their entries: pairs (word, topic), and for each topic all other words together.
+"""Dirichlet rows restricted to some of their entries: pairs (word, topic), and for each topic all
+other words together.
 
-By the aggregation of the Dirichlet, the shares of topic k's own pairs and of the rest are Dirichlet(lambda_pairs,
-Lambda_k - sum lambda_pairs), whichever pairs are chosen, as long as the choice does not look at the draw.
-"""
+By the aggregation of the Dirichlet, the shares of topic k's own pairs and of the rest are
+Dirichlet(lambda_pairs, Lambda_k - sum lambda_pairs), whichever pairs are chosen, as long as the
+choice does not look at the draw."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ class DirichletOfPairs(Family):
 
     def log_normalizer(self) -> Float[Array, ""]:
         own = jnp.where(self._real(), special.log_gamma(self.pairs), 0.0)
-        return jnp.sum(own) + jnp.sum(special.log_gamma(self.rest)) - jnp.sum(special.log_gamma(self.totals()))
+        return (
+            jnp.sum(own)
+            + jnp.sum(special.log_gamma(self.rest))
+            - jnp.sum(special.log_gamma(self.totals()))
+        )
 
     def stats(self, x: tuple[Array, Array]) -> DirichletOfPairsStats:
         return DirichletOfPairsStats(jnp.log(x[0]), jnp.log(x[1]))
@@ -87,13 +92,19 @@ class DirichletOfPairs(Family):
         return self.pairs / self._of_topic(totals), self.rest / totals
 
     def mode(self) -> Any:
-        raise NotImplementedError("The mode of a DirichletOfPairs is not defined: ask the posterior over all words.")
+        raise NotImplementedError(
+            "The mode of a DirichletOfPairs is not defined: ask the posterior over all words."
+        )
 
     def in_domain(self) -> Self:
-        return dataclasses.replace(self, pairs=positive_and_finite(self.pairs), rest=positive_and_finite(self.rest))
+        return dataclasses.replace(
+            self, pairs=positive_and_finite(self.pairs), rest=positive_and_finite(self.rest)
+        )
 
     def flat(self) -> Self:
-        return dataclasses.replace(self, pairs=jnp.ones_like(self.pairs), rest=jnp.ones_like(self.rest))
+        return dataclasses.replace(
+            self, pairs=jnp.ones_like(self.pairs), rest=jnp.ones_like(self.rest)
+        )
 
     def _real(self) -> Array:
         return self.topic < self.rest.size
@@ -107,20 +118,26 @@ class DirichletOfPairs(Family):
         return x.at[self.topic].get(mode="clip")
 
 
-def _log_gammas(key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] | int) -> Float[Array, " n"]:
+def _log_gammas(
+    key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] | int
+) -> Float[Array, " n"]:
     """Logarithms of gamma draws, block by block up to the first `count`; the rest is padding."""
     size = min(_BLOCK, c.size)
     padded = jnp.pad(c, (0, -c.size % size), constant_values=1.0).reshape(-1, size)
 
     def draw(i: Array, out: Array) -> Array:
-        return out.at[i].set(log_gamma_from_offset(padded[i], sample_offset(jax.random.fold_in(key, i), padded[i])))
+        return out.at[i].set(
+            log_gamma_from_offset(padded[i], sample_offset(jax.random.fold_in(key, i), padded[i]))
+        )
 
-    return jax.lax.fori_loop(0, -(-count // size), draw, jnp.zeros_like(padded)).reshape(-1)[: c.size]
+    return jax.lax.fori_loop(0, -(-count // size), draw, jnp.zeros_like(padded)).reshape(-1)[
+        : c.size
+    ]
 
 
 class Distinct(NamedTuple):
-    """The distinct ids, increasing and filled up with `universe`; and the index in `ids` of each given entry, 0 for
-    entries that are no id."""
+    """The distinct ids, increasing and filled up with `universe`; and the index in `ids` of each
+    given entry, 0 for entries that are no id."""
 
     ids: Int[Array, " capacity"]
     places: list[Int[Array, ...]]
@@ -135,15 +152,21 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
       capacity: at least the number of distinct ids.
 
     Raises:
-      ValueError: an id below 0 (where ids are traced, the compiled kernel raises a `JaxRuntimeError`, and XLA takes the
-        entry for padding); a universe of more ids than 31 bits can tell apart.
+      ValueError: an id below 0 (where ids are traced, the compiled kernel raises a
+        `JaxRuntimeError`, and XLA takes the entry for padding); a universe of more ids than 31 bits
+        can tell apart.
 
     >>> found = distinct([jnp.array([7, 2]), jnp.array([[2, 9]])], universe=9, capacity=3)
     >>> found.ids.tolist(), [place.tolist() for place in found.places]
     ([2, 7, 9], [[1, 0], [[0, 0]]])
     """
-    remedy = "An id is a pair of a word and a topic: take fewer topics or words, or let documents use all topics."
-    require(0 <= universe <= MOST_IDS, "universe", f"at most {MOST_IDS:,} ids", f"{universe:,}", remedy)
+    remedy = (
+        "An id is a pair of a word and a topic: take fewer topics or words, or let documents use "
+        "all topics."
+    )
+    require(
+        0 <= universe <= MOST_IDS, "universe", f"at most {MOST_IDS:,} ids", f"{universe:,}", remedy
+    )
     flat = jnp.concatenate([jnp.ravel(ids) for ids in given]).astype(jnp.int32)
     if not isinstance(flat, jax.core.Tracer):
         require(flat >= 0, "ids", "none below 0", flat)
@@ -160,12 +183,16 @@ def _distinct(universe: int, capacity: int, ids: Int[Array, " n"]) -> tuple[Arra
     marks = jnp.zeros(-(-universe // _BITS) * _BITS, bool)
     marks = marks.at[jnp.where(known, ids, marks.size)].set(True, mode="drop")
     bit = jnp.arange(_BITS, dtype=jnp.uint32)
-    words = jnp.sum(marks.reshape(-1, _BITS).astype(jnp.uint32) << bit[None], axis=1, dtype=jnp.uint32)
+    words = jnp.sum(
+        marks.reshape(-1, _BITS).astype(jnp.uint32) << bit[None], axis=1, dtype=jnp.uint32
+    )
     counts = jax.lax.population_count(words).astype(jnp.int32)
     before = jnp.cumsum(counts) - counts
     at = jnp.clip(ids, 0, universe - 1)
     word, below = at // _BITS, (jnp.uint32(1) << (at % _BITS).astype(jnp.uint32)) - jnp.uint32(1)
-    inside = jax.lax.population_count(words.at[word].get(mode="promise_in_bounds") & below).astype(jnp.int32)
+    inside = jax.lax.population_count(words.at[word].get(mode="promise_in_bounds") & below).astype(
+        jnp.int32
+    )
     places = jnp.where(known, before.at[word].get(mode="promise_in_bounds") + inside, 0)
     out = jnp.full(capacity, universe, jnp.int32)
     return out.at[jnp.where(known, places, capacity)].set(ids, mode="drop"), places

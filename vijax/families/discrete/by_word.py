@@ -1,14 +1,15 @@
-"""Dirichlets over words, stored word by word, so that a step costs no more than the words that it touches.
+"""Dirichlets over words, stored word by word, so that a step costs no more than the words that it
+touches.
 
-`TransposedDirichlet` holds K Dirichlets component by component: the numbers of a word are contiguous, as a batch of
-documents reads and writes them. `DirichletByWord` holds
+`TransposedDirichlet` holds K Dirichlets component by component: the numbers of a word are
+contiguous, as a batch of documents reads and writes them. `DirichletByWord` holds
 
     lambda_kv = eta_vk + S a_vk,     Lambda_k = sum_v lambda_kv
 
-A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a
-changes only where the message m is not zero. Laws of a few columns W need only these and one number for all others: by
-the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is Dirichlet(lambda_W, Lambda - sum_W lambda_W).
-"""
+A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1
+- rho) S, and a changes only where the message m is not zero. Laws of a few columns W need only
+these and one number for all others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is
+Dirichlet(lambda_W, Lambda - sum_W lambda_W)."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ class TransposedDirichlet(Family):
     def expected_stats(self) -> TransposedDirichletStats:
         return TransposedDirichletStats(expected_log(self.concentration, axis=0))
 
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> TransposedDirichletStats:
+    def sample_stats(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> TransposedDirichletStats:
         offset = sample_offset(key, self.concentration, shape)
         return TransposedDirichletStats(normalized_gammas(self.concentration, offset, axis=-2)[0])
 
@@ -101,8 +104,8 @@ class TransposedDirichlet(Family):
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(StoredByRow):
-    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the methods of the law
-    are those of `dense()`, which computes all K x V concentrations.
+    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the
+    methods of the law are those of `dense()`, which computes all K x V concentrations.
 
     >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
     >>> q.mean().round(3).tolist()
@@ -113,7 +116,9 @@ class DirichletByWord(StoredByRow):
 
     entries: Float[Array, "v k"]  # a, so that the numbers of a word are contiguous
     scale: Float[Array, ""]  # S
-    base: Float[Array, ""] | Float[Array, " v"] | Float[Array, "v k"]  # eta: one for all, for a word, for each
+    base: (
+        Float[Array, ""] | Float[Array, " v"] | Float[Array, "v k"]
+    )  # eta: one for all, for a word, for each
     totals: Float[Array, " k"]  # Lambda
 
     Stats: ClassVar[type[tuple]] = DirichletStats
@@ -129,8 +134,9 @@ class DirichletByWord(StoredByRow):
         return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype).T, totals)
 
     def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
-        """The law of the shares of some words, and of all others together: Dirichlets over w + 1 components, or w = V.
-        The padding and the last component stand for equal parts of all other words.
+        """The law of the shares of some words, and of all others together: Dirichlets over w + 1
+        components, or w = V. The padding and the last component stand for equal parts of all other
+        words.
 
         Args:
           words: ids, all different and increasing; those from V on are padding.
@@ -139,7 +145,9 @@ class DirichletByWord(StoredByRow):
         known = words < len(self.entries)
         lam = self.of_words(words)
         # The difference may cancel where the words have nearly all of the total.
-        rest = jnp.maximum(self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries)))
+        rest = jnp.maximum(
+            self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries))
+        )
         return TransposedDirichlet(_with_rest(lam, known, rest))
 
     def prior_columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
@@ -151,29 +159,40 @@ class DirichletByWord(StoredByRow):
         lam = _at(self.base, words) + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
-    def moved(self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
+    def moved(
+        self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
+    ) -> Self:
         entries, scale = self._shrunk(kept, self.entries)
         lam = to.concentration[: words.size]
         new = (lam - _at(self.base, words)) / scale
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set(new, mode="drop", **PROMISED)
-        return dataclasses.replace(self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0))
+        return dataclasses.replace(
+            self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0)
+        )
 
-    def pairs(self, words: Int[Array, " w"], ids: Int[Array, " p"]) -> tuple[DirichletOfPairs, DirichletOfPairs]:
-        """The law of the shares of some pairs (word, topic), and of all other words of each topic together; and the
-        same for the prior.
+    def pairs(
+        self, words: Int[Array, " w"], ids: Int[Array, " p"]
+    ) -> tuple[DirichletOfPairs, DirichletOfPairs]:
+        """The law of the shares of some pairs (word, topic), and of all other words of each topic
+        together; and the same for the prior.
 
         Args:
           words: as in `columns`.
-          ids: i K + k of the pair of `words[i]` and topic k; all different, those from w K on padding.
+          ids: i K + k of the pair of `words[i]` and topic k; all different, those from w K on
+              padding.
         """
         num_words, num_topics = self.entries.shape
         word, topic, base = self._of_pairs(words, ids)
         known = topic < num_topics
         entries = self.entries.at[word, topic].get(mode="fill", fill_value=0.0)
-        seen = DirichletOfPairs(base + self.scale * entries, jnp.zeros(num_topics, base.dtype), topic)
+        seen = DirichletOfPairs(
+            base + self.scale * entries, jnp.zeros(num_topics, base.dtype), topic
+        )
         if self.base.ndim == 0:
-            rest = self.base * (num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals())
+            rest = self.base * (
+                num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals()
+            )
         else:
             rest = _total(self.base, num_words) - seen.with_naturals((base, seen.rest)).totals()
         # Where a topic's pairs are all its words there is no rest: its share is as good as zero.
@@ -181,7 +200,9 @@ class DirichletByWord(StoredByRow):
         left = jnp.maximum(self.totals - seen.totals(), rest)
         return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
 
-    def moved_pairs(self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array) -> Self:
+    def moved_pairs(
+        self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array
+    ) -> Self:
         """The law after a step of `pairs`; see `moved`."""
         entries, scale = self._shrunk(kept, self.entries)
         word, topic, base = self._of_pairs(words, ids)
@@ -205,18 +226,23 @@ class DirichletByWord(StoredByRow):
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
 
     def divergence_from_base(self) -> Float[Array, " k"]:
-        """KL(q || Dirichlet(eta)): `kl` of a prior that is the base, in a third of the time, for the numbers of a word
-        are read as they lie."""
+        """KL(q || Dirichlet(eta)): `kl` of a prior that is the base, in a third of the time, for
+        the numbers of a word are read as they lie."""
         parts, largest = self._parts_of_divergence()
         total, prior = self.totals, _total(self.base, len(self.entries))
         value = parts - special.stirling_divergence(total, jnp.broadcast_to(prior, total.shape))
-        # Where a word is more than half of a topic, large terms cancel, which the dense law's form does on paper.
-        by_dense = lambda: self.dense().kl(Dirichlet(jnp.broadcast_to(self.base.T, self.entries.shape[::-1])))
-        return jax.lax.cond(jnp.any(largest > 0.5 * total), by_dense, lambda: without_rounding_below_zero(value))
+        # Where a word is more than half of a topic, large terms cancel, which the dense law's form
+        # does on paper.
+        by_dense = lambda: self.dense().kl(
+            Dirichlet(jnp.broadcast_to(self.base.T, self.entries.shape[::-1]))
+        )
+        return jax.lax.cond(
+            jnp.any(largest > 0.5 * total), by_dense, lambda: without_rounding_below_zero(value)
+        )
 
     def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-        """The sum of what single words add to the divergence, and the largest concentration, of each topic; block by
-        block of words, so that nothing of the size of all is written."""
+        """The sum of what single words add to the divergence, and the largest concentration, of
+        each topic; block by block of words, so that nothing of the size of all is written."""
         num_words, num_topics = self.entries.shape
         size = min(num_words, max(1, BLOCK // num_topics))
         prior = _total(self.base, num_words)
@@ -225,12 +251,22 @@ class DirichletByWord(StoredByRow):
         def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
             start = jnp.minimum(i * size, num_words - size)
             entries = jax.lax.dynamic_slice_in_dim(self.entries, start, size)
-            eta = self.base if self.base.ndim == 0 else jax.lax.dynamic_slice_in_dim(self.base, start, size)
+            eta = (
+                self.base
+                if self.base.ndim == 0
+                else jax.lax.dynamic_slice_in_dim(self.base, start, size)
+            )
             eta = eta[:, None] if eta.ndim == 1 else eta
             lam, eta = jnp.broadcast_arrays(eta + self.scale * entries, eta)
-            parts = eta * share_excess(lam, eta, shift, growth) + special.stirling_divergence(lam, eta)
-            new = (start + jnp.arange(size) >= i * size)[:, None]  # the last block begins in the one before it
-            return found[0] + jnp.sum(jnp.where(new, parts, 0.0), axis=0), jnp.maximum(found[1], jnp.max(lam, axis=0))
+            parts = eta * share_excess(lam, eta, shift, growth) + special.stirling_divergence(
+                lam, eta
+            )
+            new = (start + jnp.arange(size) >= i * size)[
+                :, None
+            ]  # the last block begins in the one before it
+            return found[0] + jnp.sum(jnp.where(new, parts, 0.0), axis=0), jnp.maximum(
+                found[1], jnp.max(lam, axis=0)
+            )
 
         zero = jnp.zeros_like(self.totals)
         return jax.lax.fori_loop(0, -(-num_words // size), add, (zero, zero))
@@ -252,7 +288,8 @@ class DirichletByWord(StoredByRow):
 def prior_columns(
     base: Float[Array, ...], words: Int[Array, " w"], num_words: int, num_topics: int
 ) -> TransposedDirichlet:
-    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, from the base as that keeps it.
+    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, from the base as
+    that keeps it.
 
     >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
     [[0.5], [0.5], [0.5]]
@@ -265,8 +302,13 @@ def prior_columns(
 
 
 def _and_one_more(words: Array, num_words: int) -> Array:
-    """The ids and one more as padding, for the rest, where words are missing; distinct and increasing as before."""
-    return words if len(words) == num_words else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
+    """The ids and one more as padding, for the rest, where words are missing; distinct and
+    increasing as before."""
+    return (
+        words
+        if len(words) == num_words
+        else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
+    )
 
 
 def _with_rest(lam: Array, known: Array, rest: Array) -> Array:

@@ -1,6 +1,6 @@
-"""The categorical distribution in its overcomplete form, q(x = k) = exp{logits_k - logsumexp(logits)}, and the counts
-of n draws from it, the multinomial q(x) = n! / prod_k x_k! exp{<logits, x> - n logsumexp(logits)}, sum_k x_k = n.
-"""
+"""The categorical distribution in its overcomplete form, q(x = k) = exp{logits_k -
+logsumexp(logits)}, and the counts of n draws from it, the multinomial q(x) = n! / prod_k x_k!
+exp{<logits, x> - n logsumexp(logits)}, sum_k x_k = n."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.base import Family, as_float, domain_mask, family, finite, ratio_or_zero, static_field
+from vijax.families.base import (
+    Family,
+    as_float,
+    domain_mask,
+    family,
+    finite,
+    ratio_or_zero,
+    static_field,
+)
 from vijax.families.construction import constructor, on_host, through
 from vijax.families.laws import BinomialLaw
 from vijax.families.numeric.classes import log_sum_exp, softmax
@@ -22,7 +30,8 @@ from vijax.families.numeric.special import expm1_minus_identity, log_gamma
 
 
 class Discrete(Family):
-    """A law of classes or counts: any finite natural parameters, and a statistic whose mean is `mean()`."""
+    """A law of classes or counts: any finite natural parameters, and a statistic whose mean is
+    `mean()`."""
 
     discrete: ClassVar[bool] = True
 
@@ -49,8 +58,8 @@ class Categorical(Discrete):
 
     log h(x) = 0;  t = (one_hot(x),);  natural parameters (logits,).
 
-    A constant added to the logits changes nothing: F is singular in that direction, and `fisher_solve` returns the
-    solution x with sum_k p_k x_k = 0.
+    A constant added to the logits changes nothing: F is singular in that direction, and
+    `fisher_solve` returns the solution x with sum_k p_k x_k = 0.
 
     >>> q = Categorical.from_probs([0.5, 0.25, 0.25])
     >>> print(q.mode(), q.log_prob(2).round(4), q.entropy().round(4))
@@ -65,17 +74,24 @@ class Categorical(Discrete):
     @classmethod
     @constructor
     def from_logits(cls, logits: Any) -> Self:
-        """Categoricals from unnormalised log probabilities; ValueError unless finite, with at least one axis."""
+        """Categoricals from unnormalised log probabilities; ValueError unless finite, with at least
+        one axis."""
         logits = as_float(logits)
         _require_axis("logits", logits)
-        require(finite(logits), "logits", "finite numbers", logits, "For zero probabilities use from_probs.")
+        require(
+            finite(logits),
+            "logits",
+            "finite numbers",
+            logits,
+            "For zero probabilities use from_probs.",
+        )
         return cls(logits)
 
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """Categoricals from probabilities along the last axis; zeros become the smallest normal float. ValueError where
-        one is negative, or they do not sum to one within 1e-4."""
+        """Categoricals from probabilities along the last axis; zeros become the smallest normal
+        float. ValueError where one is negative, or they do not sum to one within 1e-4."""
         xp, probs = on_host(as_float(probs))
         _require_axis("probs", probs)
         require(probs >= 0, "probs", "non-negative numbers", probs)
@@ -96,7 +112,9 @@ class Categorical(Discrete):
         first = _is_largest(self.logits)
         largest = jnp.sum(jnp.where(first, self.logits, 0.0), -1, keepdims=True)
         shifted = self.logits - largest
-        return shifted - jnp.log1p(jnp.sum(jnp.where(first, 0.0, jnp.exp(shifted)), -1, keepdims=True))
+        return shifted - jnp.log1p(
+            jnp.sum(jnp.where(first, 0.0, jnp.exp(shifted)), -1, keepdims=True)
+        )
 
     @property
     def num_classes(self) -> int:
@@ -107,7 +125,9 @@ class Categorical(Discrete):
         return log_sum_exp(self.logits)
 
     def stats(self, x: Int[Array, "*batch"]) -> CategoricalStats:
-        return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits)))
+        return CategoricalStats(
+            jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits))
+        )
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Class indices."""
@@ -118,7 +138,8 @@ class Categorical(Discrete):
         return self.probs
 
     def variance(self) -> Float[Array, "*batch K"]:
-        """p (1 - p), the variances of the one-hot vector; classes have no order, and so no quantiles."""
+        """p (1 - p), the variances of the one-hot vector; classes have no order, and so no
+        quantiles."""
         return self.probs * complements(self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
@@ -134,7 +155,8 @@ class Categorical(Discrete):
         return -jnp.sum(self.probs * self.log_probs, -1)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_k p_k (log p_k - log p'_k), as a sum of terms that are not negative (`relative_entropy_terms`)."""
+        """sum_k p_k (log p_k - log p'_k), as a sum of terms that are not negative
+        (`relative_entropy_terms`)."""
         return jnp.sum(relative_entropy_terms(self.log_probs, other.log_probs), -1)
 
     def fisher_product(self, tangent: Self) -> CategoricalStats:
@@ -142,8 +164,9 @@ class Categorical(Discrete):
         return CategoricalStats(self.probs * (v - jnp.sum(self.probs * v, -1, keepdims=True)))
 
     def fisher_solve(self, cotangent: CategoricalStats) -> Self:
-        """g / p - sum(g), with 0 for g / p where p, and F with it, underflows. A part of g that does not sum to zero,
-        as gradients in the logits do, is outside the range of F, and is dropped."""
+        """g / p - sum(g), with 0 for g / p where p, and F with it, underflows. A part of g that
+        does not sum to zero, as gradients in the logits do, is outside the range of F, and is
+        dropped."""
         g = cotangent.one_hot
         return type(self)(ratio_or_zero(g, self.probs) - jnp.sum(g, -1, keepdims=True))
 
@@ -163,12 +186,16 @@ def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
     return jnp.arange(x.shape[-1])[(None,) * (x.ndim - 1)] == jnp.argmax(x, -1, keepdims=True)
 
 
-def relative_entropy_terms(log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """p (e^d - 1 - d) = p' - p - p d with d = log p' - log p: over all classes they sum to KL(p || p'), and none is
-    negative."""
+def relative_entropy_terms(
+    log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """p (e^d - 1 - d) = p' - p - p d with d = log p' - log p: over all classes they sum to KL(p ||
+    p'), and none is negative."""
     d, p = log_p2 - log_p, jnp.exp(log_p)
     near = jnp.abs(d) < 0.5
-    return jnp.where(near, p * expm1_minus_identity(jnp.where(near, d, 0.0)), jnp.exp(log_p2) - p - p * d)
+    return jnp.where(
+        near, p * expm1_minus_identity(jnp.where(near, d, 0.0)), jnp.exp(log_p2) - p - p * d
+    )
 
 
 def _require_axis(argument: str, x: Array) -> None:
@@ -188,16 +215,18 @@ class MultinomialStats(NamedTuple):
 
 @family
 class Multinomial(Discrete):
-    """Counts of `total` independent draws of a `Categorical`; the natural parameters are its logits.
+    """Counts of `total` independent draws of a `Categorical`; the natural parameters are its
+    logits.
 
     log h(x) = gammaln(total + 1) - sum(gammaln(x + 1));  t = (x,);  natural parameters (logits,).
 
-    The total is static, one for all members of a batch. Totals that are data (the allocation of a count Y to K
-    components) need no family: log Y! - sum log z_k! is in the model's log joint too, cancels against the entropy's,
-    and leaves the bound Y logsumexp(logits), whose gradient in the logits is E[z].
+    The total is static, one for all members of a batch. Totals that are data (the allocation of a
+    count Y to K components) need no family: log Y! - sum log z_k! is in the model's log joint too,
+    cancels against the entropy's, and leaves the bound Y logsumexp(logits), whose gradient in the
+    logits is E[z].
 
-    As with the `Categorical`, F is singular along constant logits. log h(x) is not linear in x: its mean is an exact
-    integral (`vijax.families.numeric.log_factorial`), and `flat` is an error.
+    As with the `Categorical`, F is singular along constant logits. log h(x) is not linear in x: its
+    mean is an exact integral (`vijax.families.numeric.log_factorial`), and `flat` is an error.
 
     >>> q = Multinomial.from_probs([0.5, 0.25, 0.25], 4)
     >>> print(q.mean(), q.mode(), f"{q.entropy():.4f}")
@@ -213,15 +242,15 @@ class Multinomial(Discrete):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any, total: int) -> Self:
-        """Multinomials from probabilities along the last axis and the number of draws; ValueError as of
-        `Categorical.from_probs`, or where `total` is no integer >= 0."""
+        """Multinomials from probabilities along the last axis and the number of draws; ValueError
+        as of `Categorical.from_probs`, or where `total` is no integer >= 0."""
         return cls(Categorical.from_probs(probs).logits, _checked(total))
 
     @classmethod
     @constructor
     def from_logits(cls, logits: Any, total: int) -> Self:
-        """Multinomials from unnormalised log probabilities; ValueError unless these are finite, and `total` an integer
-        >= 0."""
+        """Multinomials from unnormalised log probabilities; ValueError unless these are finite, and
+        `total` an integer >= 0."""
         return cls(Categorical.from_logits(logits).logits, _checked(total))
 
     @property
@@ -233,7 +262,9 @@ class Multinomial(Discrete):
         """The law of one draw."""
         return Categorical(self.logits)
 
-    kl = through("kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical())
+    kl = through(
+        "kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical()
+    )
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         return self.total * log_sum_exp(self.logits)
@@ -246,14 +277,21 @@ class Multinomial(Discrete):
         """log n! - sum_k E[log x_k!], where x_k ~ Binomial(n, p_k)."""
         return self.log_normalizer() - self.dot(self.expected_stats()) - self.entropy()
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch K"]:
-        """Counts, int32: for a large total sums of draws of `PIECE` each, because `jax.random.binomial` decides in
-        float32 by terms of the total's size (at 1e8 its variances are a fifth off), and counts in floats. Raises
-        ValueError on a total above 2^31 - 1, which int32 does not hold."""
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Int[Array, "*shape_batch K"]:
+        """Counts, int32: for a large total sums of draws of `PIECE` each, because
+        `jax.random.binomial` decides in float32 by terms of the total's size (at 1e8 its variances
+        are a fifth off), and counts in floats. Raises ValueError on a total above 2^31 - 1, which
+        int32 does not hold."""
         require(self.total < 2**31, "total", "at most 2^31 - 1, as counts are int32", self.total)
         size = shape + self.logits.shape
-        draw = lambda key, n: jax.random.multinomial(key, n, self.probs, shape=size).astype(jnp.int32)
-        pieces, rest = divmod(max(self.total - 1, 0), PIECE)  # at least one remains: the draw of a small total
+        draw = lambda key, n: jax.random.multinomial(key, n, self.probs, shape=size).astype(
+            jnp.int32
+        )
+        pieces, rest = divmod(
+            max(self.total - 1, 0), PIECE
+        )  # at least one remains: the draw of a small total
         add = lambda i, counts: counts + draw(jax.random.fold_in(key, i), PIECE)
         last = draw(key, rest + min(self.total, 1))
         return last if pieces == 0 else jax.lax.fori_loop(0, pieces, add, last)
@@ -262,22 +300,28 @@ class Multinomial(Discrete):
         return self.total * self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        return BinomialLaw(jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs))
+        return BinomialLaw(
+            jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs)
+        )
 
     def mode(self) -> Int[Array, "*batch K"]:
-        """The most probable counts: draws are handed out one by one to the largest p_k / (x_k + 1) (D'Hondt's method),
-        after the first n p_k, rounded down, that each category is known to receive."""
+        """The most probable counts: draws are handed out one by one to the largest p_k / (x_k + 1)
+        (D'Hondt's method), after the first n p_k, rounded down, that each category is known to
+        receive."""
         start = jnp.floor(self.mean() * (1.0 - 1e-6))
         left = lambda x: self.total - jnp.sum(x, -1, keepdims=True)
 
         def hand_out(x: Array) -> Array:
-            next_one = jax.nn.one_hot(jnp.argmax(self.logits - jnp.log1p(x), -1), x.shape[-1], dtype=x.dtype)
+            next_one = jax.nn.one_hot(
+                jnp.argmax(self.logits - jnp.log1p(x), -1), x.shape[-1], dtype=x.dtype
+            )
             return jnp.where(left(x) > 0, x + next_one, x)
 
         return jax.lax.while_loop(lambda x: jnp.any(left(x) > 0), hand_out, start).astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers; minus infinity unless x are counts that sum to the total."""
+        """log q(x), with no difference of large numbers; minus infinity unless x are counts that
+        sum to the total."""
         adds_up = jnp.sum(jnp.asarray(x), -1) == self.total  # integers, so the sum is exact
         (x,) = self.stats(x)
         log_mean = self.as_categorical().log_probs + math.log(max(self.total, 1e-30))
@@ -291,7 +335,9 @@ class Multinomial(Discrete):
         return jnp.sum(binomial_gap(n, self.probs), -1) - log_factorial_gap(n)
 
     def fisher_product(self, tangent: Self) -> MultinomialStats:
-        return MultinomialStats(self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot)
+        return MultinomialStats(
+            self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot
+        )
 
     def fisher_solve(self, cotangent: MultinomialStats) -> Self:
         """The categorical's solution of F x = g / n, for which <p, x> = 0; zero where n is."""
@@ -304,5 +350,11 @@ def _checked(total: Any) -> int:
         n = operator.index(total)
     except TypeError:
         n = -1
-    require(n >= 0, "total", "an integer >= 0", total, "It is static; for totals that are data see the class.")
+    require(
+        n >= 0,
+        "total",
+        "an integer >= 0",
+        total,
+        "It is static; for totals that are data see the class.",
+    )
     return n

@@ -2,18 +2,18 @@
 
     A = sum_v log Gamma(c_v) - log Gamma(C),   mu_v = psi(c_v) - psi(C),   F = diag psi'(c) - psi'(C) 1 1',
 
-with C = sum_v c_v. Every closed form below is arranged so that its terms of size C cancel on paper, not in float32.
+with C = sum_v c_v. Every closed form below is arranged so that its terms of size C cancel on paper,
+not in float32.
 
-The divergence is a sum of three parts, none of them ever negative. With p = c / C, and R the Bregman divergence of
-Stirling's remainder (`special.stirling_divergence`),
+The divergence is a sum of three parts, none of them ever negative. With p = c / C, and R the
+Bregman divergence of Stirling's remainder (`special.stirling_divergence`),
 
     KL(c || c') = C' KL(p' || p)  +  sum_v R(c_v, c'_v)  -  R(C, C'),
 
-where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference is not negative either:
-R(x, t x) falls with x and is convex in t, so that R(C, C') <= sum_v p_v R(c_v, c'_v), and by this the part that cancels
-is at most the share of the largest component. Where that is more than half, its own R and that of the total are
-subtracted on paper (`_of_the_largest`).
-"""
+where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference is not
+negative either: R(x, t x) falls with x and is convex in t, so that R(C, C') <= sum_v p_v R(c_v,
+c'_v), and by this the part that cancels is at most the share of the largest component. Where that
+is more than half, its own R and that of the total are subtracted on paper (`_of_the_largest`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ from vijax.families.numeric.excess import (
     total_log_density,
     without_rounding_below_zero,
 )
-from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
+from vijax.families.numeric.pathwise import (
+    elasticity_minus_one,
+    log_gamma_from_offset,
+    sample_offset,
+)
 
 
 class DirichletStats(NamedTuple):
@@ -48,7 +52,8 @@ class DirichletStats(NamedTuple):
 
     @property
     def by_word(self) -> Float[Array, "v k"]:
-        """Statistics in the layout of `TransposedDirichlet`: for K Dirichlets over words, word by word."""
+        """Statistics in the layout of `TransposedDirichlet`: for K Dirichlets over words, word by
+        word."""
         return jnp.swapaxes(self.log, -1, -2)
 
 
@@ -73,9 +78,15 @@ class Dirichlet(Family):
 
     @classmethod
     def from_concentration(cls, concentration: Any) -> Self:
-        """Dirichlets of these concentrations; ValueError unless all are positive and finite, with an event axis."""
+        """Dirichlets of these concentrations; ValueError unless all are positive and finite, with
+        an event axis."""
         c = as_float(concentration)
-        require(c.ndim >= 1 and c.shape[-1] >= 1, "concentration", "at least one component on the last axis", c.shape)
+        require(
+            c.ndim >= 1 and c.shape[-1] >= 1,
+            "concentration",
+            "at least one component on the last axis",
+            c.shape,
+        )
         remedy = "Give empty components a small positive pseudo-count."
         require(positive_and_finite(c), "concentration", "positive finite numbers", c, remedy)
         return cls(c)
@@ -104,12 +115,14 @@ class Dirichlet(Family):
         return BetaLaw(c, before + jnp.flip(after, -1))  # not C - c_v, which cancels
 
     def mode(self) -> Float[Array, "*batch v"]:
-        """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the density does not fall.
-        The uniform point where no c_v exceeds 1."""
+        """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the
+        density does not fall. The uniform point where no c_v exceeds 1."""
         excess = jnp.maximum(self.concentration - 1.0, 0.0)
         total = jnp.sum(excess, axis=-1, keepdims=True)
         uniform = 1.0 / self.concentration.shape[-1]
-        share = jnp.minimum(excess / jnp.where(total > 0, total, 1.0), 1.0)  # compiled division rounds past one
+        share = jnp.minimum(
+            excess / jnp.where(total > 0, total, 1.0), 1.0
+        )  # compiled division rounds past one
         return jnp.where(total > 0, share, uniform)
 
     def in_domain(self) -> Self:
@@ -133,8 +146,9 @@ class Dirichlet(Family):
         return dirichlet_divergence(self.concentration, other.concentration)
 
     def log_prob(self, x: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
-        """log q of x / sum(x), because float32 numbers seldom sum to one; right in float32 at all concentrations. -inf
-        where an x is negative, or the sum is not within 1e-4 of one; at x_v = 0 the limit, infinite for c_v < 1."""
+        """log q of x / sum(x), because float32 numbers seldom sum to one; right in float32 at all
+        concentrations. -inf where an x is negative, or the sum is not within 1e-4 of one; at x_v =
+        0 the limit, infinite for c_v < 1."""
         x, c = as_float(x), self.concentration
         ratio = jnp.sum(x, axis=-1, keepdims=True)
         on_simplex = jnp.abs(ratio - 1.0) <= 1e-4
@@ -146,23 +160,33 @@ class Dirichlet(Family):
         return jnp.where(on_simplex[..., 0], total_log_density(kernels) - gaps, -jnp.inf)
 
     def fisher_solve(self, cotangent: DirichletStats) -> Self:
-        """F^-1 g = w g + w (sum w g) / D with w = 1 / psi'(c) (Sherman-Morrison); see `_curvature` for D."""
+        """F^-1 g = w g + w (sum w g) / D with w = 1 / psi'(c) (Sherman-Morrison); see `_curvature`
+        for D."""
         w, inverse_d = _curvature(self.concentration)
         scaled = w * cotangent.log
         return type(self)(scaled + w * (_sum_of_draws(scaled) * inverse_d))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch v"]:
-        """x ~ q: normalised gammas. Small components underflow to 0; `sample_stats` gives their logarithms."""
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch v"]:
+        """x ~ q: normalised gammas. Small components underflow to 0; `sample_stats` gives their
+        logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
-        return DirichletStats(normalized_gammas(self.concentration, sample_offset(key, self.concentration, shape))[0])
+        return DirichletStats(
+            normalized_gammas(self.concentration, sample_offset(key, self.concentration, shape))[0]
+        )
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[DirichletStats, Callable[[DirichletStats], Self]]:
-        """log x of a draw, and V: eta -> F^-1 J^T eta (Hoffman and Blei 2015, eq. 8 and 23) by Dirichlet algebra.
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[DirichletStats, Callable[[DirichletStats], Self]]:
+        """log x of a draw, and V: eta -> F^-1 J^T eta (Hoffman and Blei 2015, eq. 8 and 23) by
+        Dirichlet algebra.
 
-        With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the unnormalised gammas:
-        V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1 amplifies, by about C, never appears."""
+        With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the
+        unnormalised gammas: V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1
+        amplifies, by about C, never appears."""
         c = self.concentration
         offset = lax.optimization_barrier(sample_offset(key, c))
         log_x, x = normalized_gammas(c, offset)
@@ -178,9 +202,9 @@ class Dirichlet(Family):
 
 @family
 class ExpandedMean(Dirichlet):
-    """A point of the simplex, theta / sum(theta), in the expanded-mean parametrisation (Patterson and Teh 2013, section
-    4): `concentration` is theta. It has the coordinates of a Dirichlet and is not its law, so that what reads a mode
-    or a mean reads the point.
+    """A point of the simplex, theta / sum(theta), in the expanded-mean parametrisation (Patterson
+    and Teh 2013, section 4): `concentration` is theta. It has the coordinates of a Dirichlet and is
+    not its law, so that what reads a mode or a mean reads the point.
 
     >>> print(ExpandedMean(jnp.array([0.5, 1.5])).mode())
     [0.25 0.75]
@@ -207,8 +231,9 @@ def _log_multivariate_beta_jvp(primals: tuple, tangents: tuple) -> tuple:
 def normalized_gammas(
     c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"], axis: int = -1
 ) -> tuple[Array, Array]:
-    """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c + 2/3): a softmax of L,
-    which is small where c is large, so that x is right to rounding, and V, which multiplies its error by sqrt(c)."""
+    """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c +
+    2/3): a softmax of L, which is small where c is large, so that x is right to rounding, and V,
+    which multiplies its error by sqrt(c)."""
     largest = lax.stop_gradient(jnp.max(offset, axis=axis, keepdims=True))
     scaled = lax.optimization_barrier((c + 2 / 3) * jnp.exp(offset - largest))  # saves a second exp
     total = _sum_of_draws(scaled, axis)
@@ -218,24 +243,25 @@ def normalized_gammas(
 def _sum_of_draws(x: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch 1"]:
     """The sum over the event axis, the last or the one before it, as a product with ones.
 
-    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)` where o has more axes
-    than c: shape (20000, 3, 2) with (3, 2) is wrong in 70 % of its elements, with optimisation barriers too. A matrix
-    product is not fused that way."""
+    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)`
+    where o has more axes than c: shape (20000, 3, 2) with (3, 2) is wrong in 70 % of its elements,
+    with optimisation barriers too. A matrix product is not fused that way."""
     ones = jnp.ones((x.shape[axis], 1), x.dtype)
     product = (x, ones) if axis == -1 else (ones.T, x)
     return jnp.matmul(*product, precision=lax.Precision.HIGHEST)
 
 
 def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:
-    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): for large c from G - 1 and r / c = 1 - w / c, which
-    keep the digits of a small h, and for small c from w / c."""
+    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): for large c from G - 1 and r / c =
+    1 - w / c, which keep the digits of a small h, and for small c from w / c."""
     excess = elasticity_minus_one(c, offset)
     large = excess - special.relative_trigamma_deficit(c) * (1.0 + excess)
     return jnp.where(c < 1.0, special.inverse_trigamma(c) / c * (1.0 + excess) - 1.0, large)
 
 
 def floored_log(x: Array) -> Array:
-    """log x, where zero (and what float arithmetic may flush to it) counts as the smallest normal number."""
+    """log x, where zero (and what float arithmetic may flush to it) counts as the smallest normal
+    number."""
     x = as_float(x)
     tiny = jnp.finfo(x.dtype).tiny
     return jnp.log(jnp.where((x >= 0) & (x < tiny), tiny, x))
@@ -244,11 +270,14 @@ def floored_log(x: Array) -> Array:
 def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:
     """w = 1 / psi'(c), and 1 / D with D = w(C) - sum_v w(c_v), of shape (*batch, 1).
 
-    D is a difference of terms of size C; with r = c - w it is sum_v r(c_v) - r(C), of terms below 1/2. For C < 1, where
-    r(c) is nearly c, the first form is the accurate one. Where D vanishes (a single component, or one that dwarfs the
-    others beyond rounding) the law has no curvature left, and 1 / D is taken to be 0."""
+    D is a difference of terms of size C; with r = c - w it is sum_v r(c_v) - r(C), of terms below
+    1/2. For C < 1, where r(c) is nearly c, the first form is the accurate one. Where D vanishes (a
+    single component, or one that dwarfs the others beyond rounding) the law has no curvature left,
+    and 1 / D is taken to be 0."""
     total = jnp.sum(c, axis=-1, keepdims=True)
-    term = lambda x: jnp.where(total < 1.0, -special.inverse_trigamma(x), special.trigamma_deficit(x))
+    term = lambda x: jnp.where(
+        total < 1.0, -special.inverse_trigamma(x), special.trigamma_deficit(x)
+    )
     d = jnp.sum(term(c), axis=-1, keepdims=True) - term(total)
     usable = (d > 0) & (c.shape[-1] > 1)
     return special.inverse_trigamma(c), jnp.where(usable, 1.0 / jnp.where(usable, d, 1.0), 0.0)
@@ -256,7 +285,9 @@ def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 @jax.jit
-def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
+def dirichlet_divergence(
+    c: Float[Array, "*batch v"], c2: Float[Array, "*batch v"]
+) -> Float[Array, "*batch"]:
     """KL(Dirichlet(c) || Dirichlet(c')), over the last axis.
 
     >>> c = jnp.array([1e-4, 1.0, 1e4, 1e8, 1.0])
@@ -269,19 +300,30 @@ def dirichlet_divergence(c: Float[Array, "*batch v"], c2: Float[Array, "*batch v
     shares = c2 * share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
     remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
     of_total = -special.stirling_divergence(total, total2)
-    # The branch without these saves separate sums: among many thousands of components none is so large.
-    totals = lax.cond(jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total)
+    # The branch without these saves separate sums: among many thousands of components none is so
+    # large.
+    totals = lax.cond(
+        jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total
+    )
     return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
 
 
 def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:
-    """R of the largest component less that of the total; `of_total` where no component is the larger half."""
+    """R of the largest component less that of the total; `of_total` where no component is the
+    larger half."""
     largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)
-    split = lambda x: (jnp.sum(jnp.where(largest, x, 0.0), axis=-1), jnp.sum(jnp.where(largest, 0.0, x), axis=-1))
+    split = lambda x: (
+        jnp.sum(jnp.where(largest, x, 0.0), axis=-1),
+        jnp.sum(jnp.where(largest, 0.0, x), axis=-1),
+    )
     (lead, rest), (lead2, rest2), (change, change_of_rest) = map(split, (c, c2, c2 - c))
     has_lead = lead > 0
     one = lambda x: jnp.where(has_lead, x, 1.0)
-    return jnp.where(has_lead, _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest), of_total)
+    return jnp.where(
+        has_lead,
+        _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest),
+        of_total,
+    )
 
 
 def share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
@@ -297,7 +339,8 @@ def share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
 
 
 def _of_the_largest(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Array) -> Array:
-    """R(x, x') - R(x + r, x' + r'), of which only the third term may be large, and that is right to rounding."""
+    """R(x, x') - R(x + r, x' + r'), of which only the third term may be large, and that is right to
+    rounding."""
     gap, total = special.stirling_gap, x + r
     gaps = (gap(x2) - gap(x2 + r2)) - (gap(x) - gap(total))
     return gaps + dx * special.log_minus_digamma_drop(x, r) - dr * special.log_minus_digamma(total)
@@ -321,8 +364,8 @@ dirichlet_divergence.defjvp(_dirichlet_divergence_jvp, symbolic_zeros=True)
 
 
 def _mean_change(c: Array, c2: Array) -> Array:
-    """mu' - mu. The selection changes no value, but keeps XLA (jaxlib 0.10.2) on a CPU from pulling all of this into
-    the loop of a sum over every component, three times as slow."""
+    """mu' - mu. The selection changes no value, but keeps XLA (jaxlib 0.10.2) on a CPU from pulling
+    all of this into the loop of a sum over every component, three times as slow."""
     return jnp.where(c2 > 0, expected_log(c2) - expected_log(c), jnp.nan)
 
 
@@ -331,7 +374,9 @@ def _fisher_term(x: Array, gap: Array) -> Array:
     return (1.0 + special.trigamma_excess(x)) * (gap / x)
 
 
-def expected_log(concentration: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch v"]:
+def expected_log(
+    concentration: Float[Array, "*batch v"], axis: int = -1
+) -> Float[Array, "*batch v"]:
     """E[log x] under the Dirichlet: psi(c) - psi(C)."""
     total = jnp.sum(concentration, axis=axis, keepdims=True)
     return special.digamma(concentration) - special.digamma(total)

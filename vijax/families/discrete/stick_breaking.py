@@ -2,10 +2,10 @@
 
     pi_k = v_k prod_{j<k} (1 - v_j),     log pi_k = log v_k + sum_{j<k} log(1 - v_j),     v_k ~ Beta
 
-T sticks are a batch of `Beta`, on its last axis. As log pi is linear in their statistics, `log_weights` serves at draws
-and at mean statistics, and its gradient is the counting of Blei and Jordan (2006, equations 18 and 19): component k
-counts in log v_k, and in log(1 - v_j) of all sticks j before it.
-"""
+T sticks are a batch of `Beta`, on its last axis. As log pi is linear in their statistics,
+`log_weights` serves at draws and at mean statistics, and its gradient is the counting of Blei and
+Jordan (2006, equations 18 and 19): component k counts in log v_k, and in log(1 - v_j) of all sticks
+j before it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ TABLES = 10.0
 
 
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
-    """log pi_1, ..., log pi_{T+1} from the statistics of T sticks; the last is the rest of the stick, sum_{j<=T} log(1
+    """log pi_1, ..., log pi_{T+1} from the statistics of T sticks; the last is the rest of the
+    stick, sum_{j<=T} log(1
     - v_j). There are two truncations (Pei 2019):
 
     - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
-    - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T has E[log pi_k] = the
-      last entry + E_p log v + (k - T - 1) E_p log(1 - v); `log_weight_of_the_rest` sums over them.
+    - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T
+      has E[log pi_k] = the last entry + E_p log v + (k - T - 1) E_p log(1 - v);
+      `log_weight_of_the_rest` sums over them.
 
     >>> log = jnp.log(jnp.array([0.5, 0.5]))
     >>> print(jnp.exp(log_weights(BetaStats(log, log))).round(4))
@@ -41,9 +43,11 @@ def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
     return before + jnp.concatenate([sticks.log, jnp.zeros_like(left[..., :1])], -1)
 
 
-def log_weight_of_the_rest(left: Float[Array, "*batch"], stick: BetaStats) -> Float[Array, "*batch"]:
-    """log sum_{k>T} exp E[log pi_k] = left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric series (Kurihara et
-    al., 2006; Pei 2019).
+def log_weight_of_the_rest(
+    left: Float[Array, "*batch"], stick: BetaStats
+) -> Float[Array, "*batch"]:
+    """log sum_{k>T} exp E[log pi_k] = left + E_p log v - log(1 - exp E_p log(1 - v)), a geometric
+    series (Kurihara et al., 2006; Pei 2019).
 
     Args:
       left: the last entry of `log_weights`.
@@ -64,8 +68,8 @@ def weights(sticks: Float[Array, "*batch T"]) -> Float[Array, "*batch T1"]:
 
 
 def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
-    """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick: means of independent sticks multiply. For a `Point`,
-    its weights.
+    """E[pi_1], ..., E[pi_{T+1}], the last the rest of the stick: means of independent sticks
+    multiply. For a `Point`, its weights.
 
     >>> print(mean_weights(dirichlet_process(1.0, 2)))
     [0.5  0.25 0.25]
@@ -73,11 +77,14 @@ def mean_weights(sticks: Any) -> Float[Array, "*batch T1"]:
     if isinstance(sticks, Point):
         return jnp.exp(log_weights(sticks.expected_stats()))
     total = sticks.alpha + sticks.beta
-    return jnp.exp(log_weights(BetaStats(jnp.log(sticks.alpha / total), jnp.log(sticks.beta / total))))
+    return jnp.exp(
+        log_weights(BetaStats(jnp.log(sticks.alpha / total), jnp.log(sticks.beta / total)))
+    )
 
 
 def nearly_even(prior: Beta, num_weights: int) -> Beta:
-    """A start: sticks whose first weights, so many, are nearly even, as if each had served `TABLES` times.
+    """A start: sticks whose first weights, so many, are nearly even, as if each had served `TABLES`
+    times.
 
     >>> print((100 * mean_weights(nearly_even(dirichlet_process(1.0, 2), 3))).round())
     [34. 33. 33.]
@@ -87,10 +94,13 @@ def nearly_even(prior: Beta, num_weights: int) -> Beta:
 
 
 def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:
-    """The prior of the first T sticks of a Dirichlet process: Beta(1, concentration), of shape (*batch, T). ValueError
-    unless the concentration is positive and finite, and there is a stick."""
+    """The prior of the first T sticks of a Dirichlet process: Beta(1, concentration), of shape
+    (*batch, T). ValueError unless the concentration is positive and finite, and there is a
+    stick."""
     require(num_sticks >= 1, "num_sticks", "a positive integer", num_sticks)
     xp, alpha = on_host(as_float(concentration))
     require(positive_and_finite(alpha), "concentration", "positive finite numbers", alpha)
     shape = (*alpha.shape, num_sticks)
-    return Beta.from_alpha_beta(xp.ones(shape, alpha.dtype), xp.broadcast_to(alpha[..., None], shape))
+    return Beta.from_alpha_beta(
+        xp.ones(shape, alpha.dtype), xp.broadcast_to(alpha[..., None], shape)
+    )

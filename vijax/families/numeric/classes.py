@@ -1,8 +1,8 @@
 """The log normalizer and the probabilities of classes along the last axis.
 
-XLA's CPU compiler adds up an axis of few entries one at a time. So a few classes are arrays of their own here: a step
-of a mixture of two to five components takes .6 to .9 of the time, and with eight it takes the same.
-"""
+XLA's CPU compiler adds up an axis of few entries one at a time. So a few classes are arrays of
+their own here: a step of a mixture of two to five components takes .6 to .9 of the time, and with
+eight it takes the same."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def _apart(logits: Float[Array, "*batch K"]) -> list[Float[Array, "*batch"]]:
     return [logits[..., k] for k in range(logits.shape[-1])]
 
 
-def _scaled(each: Sequence[Float[Array, "*batch"]]) -> tuple[Float[Array, "*batch"], list[Float[Array, "*batch"]]]:
+def _scaled(
+    each: Sequence[Float[Array, "*batch"]],
+) -> tuple[Float[Array, "*batch"], list[Float[Array, "*batch"]]]:
     """The largest logit, or 0 where it is infinite, and e^(logit - it) of each class."""
     largest = jax.lax.stop_gradient(functools.reduce(jnp.maximum, each))
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)

@@ -1,7 +1,7 @@
 """Polynomial tables of `special.py` and `pathwise.py`: constant term first.
 
-Written by `benchmarks/fit_coefficients.py`, which says what each table approximates and how well; do not edit.
-"""
+Written by `benchmarks/fit_coefficients.py`, which says what each table approximates and how well;
+do not edit."""
 
 # fmt: off
 LOG_GAMMA = (-0.0416639441, -0.02088086299, -0.007711882506, -0.002287876379, 0.001291398418, -0.001111726662)

@@ -1,17 +1,18 @@
-"""Draws inside compiled programs: draws that move with the parameters of their law, and quasi-random normals.
+"""Draws inside compiled programs: draws that move with the parameters of their law, and
+quasi-random normals.
 
-By implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, eq. 6) draws move however they were drawn: x is at the
-quantile u = F(x; theta), F the distribution function and p the density. With u held fixed, F(x(theta); theta) = u gives
+By implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, eq. 6) draws move however they were
+drawn: x is at the quantile u = F(x; theta), F the distribution function and p the density. With u
+held fixed, F(x(theta); theta) = u gives
 
     dx / dtheta  =  -(dF / dtheta) / p(x; theta),
 
 which needs no inverse of F, only its derivative in theta.
 
-Quasi-random points are a Sobol sequence in a table that is made once, while a program is traced. A random digital shift
-(a binary digit of a coordinate is turned or not, for all points alike; Owen 2023, Practical Quasi-Monte Carlo
-Integration, section 15.5) makes each point uniform, so that means over them are unbiased, and keeps them as evenly
-spread as they were.
-"""
+Quasi-random points are a Sobol sequence in a table that is made once, while a program is traced. A
+random digital shift (a binary digit of a coordinate is turned or not, for all points alike; Owen
+2023, Practical Quasi-Monte Carlo Integration, section 15.5) makes each point uniform, so that means
+over them are unbiased, and keeps them as evenly spread as they were."""
 
 from __future__ import annotations
 
@@ -33,17 +34,21 @@ from vijax.families.base import as_float
 Of = Callable[[Array, Any], Array]
 
 
-def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob: Of) -> Float[Array, "*shape"]:
+def implicit(
+    x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob: Of
+) -> Float[Array, "*shape"]:
     """The draws `x`, unchanged, with their pathwise derivative in `parameters`.
 
-    For laws that can be drawn, by rejection say, but have no quantile function to differentiate. Entries of `x` are
-    draws of laws of one dimension. Differentiable to any order if `cdf` and `log_prob` are.
+    For laws that can be drawn, by rejection say, but have no quantile function to differentiate.
+    Entries of `x` are draws of laws of one dimension. Differentiable to any order if `cdf` and
+    `log_prob` are.
 
     Args:
       x: draws of the law at `parameters`. A derivative of their own is dropped.
-      parameters: parameters of the law, a pytree of floats. Values that the functions close over are constants.
-      cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters; terms without parameters may
-        be missing.
+      parameters: parameters of the law, a pytree of floats. Values that the functions close over
+          are constants.
+      cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters; terms
+        without parameters may be missing.
       log_prob: (x, parameters) -> log density, in the same units as `cdf`, of the shape of `x`.
 
     Raises:
@@ -60,7 +65,12 @@ def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob
     parameters = jax.tree.map(lambda p: as_float(p, "parameters"), parameters)
     for name, f in (("cdf", cdf), ("log_prob", log_prob)):
         shape = getattr(jax.eval_shape(f, x, parameters), "shape", None)
-        require(shape == x.shape, name, f"a function to arrays of the shape of x, {x.shape}", f"shape {shape}")
+        require(
+            shape == x.shape,
+            name,
+            f"a function to arrays of the shape of x, {x.shape}",
+            f"shape {shape}",
+        )
 
     def velocity(x: Array, parameters: PyTree, change: PyTree) -> Array:
         moved = jax.jvp(lambda p: cdf(x, p), (parameters,), (change,))[1]
@@ -70,8 +80,11 @@ def implicit(x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def moving(x: Float[Array, "*shape"], parameters: PyTree, velocity: Callable[[Array, Any, Any], Array]) -> Array:
-    """`x`, with the derivative given as a function (x, parameters, change of the parameters) -> change of x."""
+def moving(
+    x: Float[Array, "*shape"], parameters: PyTree, velocity: Callable[[Array, Any, Any], Array]
+) -> Array:
+    """`x`, with the derivative given as a function (x, parameters, change of the parameters) ->
+    change of x."""
     return x
 
 
@@ -89,15 +102,21 @@ _BITS = 23
 
 @functools.lru_cache(maxsize=16)
 def points(count: int, dim: int) -> UInt32[np.ndarray, "count dim"]:
-    """The first points of a Sobol sequence of fixed scrambling, as fractions of 2^32; ValueError where it has fewer
-    coordinates.
+    """The first points of a Sobol sequence of fixed scrambling, as fractions of 2^32; ValueError
+    where it has fewer coordinates.
 
     >>> points(4, 2).shape
     (4, 2)
     """
     from scipy.stats import qmc  # imported here, because it takes as long to import as JAX itself
 
-    require(dim <= MOST, "quasi", f"at most {MOST} coordinates", dim, "Leave it out: draws are then independent.")
+    require(
+        dim <= MOST,
+        "quasi",
+        f"at most {MOST} coordinates",
+        dim,
+        "Leave it out: draws are then independent.",
+    )
     rule = qmc.Sobol(dim, rng=np.random.default_rng(0))
     found = rule.random_base2(math.ceil(math.log2(max(count, 1))))[:count]
     return (found * 2.0**32).astype(np.uint32)
@@ -108,8 +127,11 @@ def fixed_normals(count: int, dim: int, dtype: DTypeLike) -> Float[Array, "count
     return _normal(jnp.asarray(points(count, dim)), dtype)
 
 
-def normal_at(key: PRNGKeyArray, index: Int[Array, ""], count: int, dim: int, dtype: DTypeLike) -> Float[Array, " dim"]:
-    """One of `count` standard normal points, whose shift is drawn with `key`: points of one key belong together.
+def normal_at(
+    key: PRNGKeyArray, index: Int[Array, ""], count: int, dim: int, dtype: DTypeLike
+) -> Float[Array, " dim"]:
+    """One of `count` standard normal points, whose shift is drawn with `key`: points of one key
+    belong together.
 
     >>> all_of = lambda key: jax.vmap(lambda i: normal_at(key, i, 64, 3, jnp.float32))(jnp.arange(64))
     >>> bool(jnp.all(jnp.abs(all_of(jax.random.key(0)).mean(0)) < 0.05))  # independent ones: 0.125 on average

@@ -1,4 +1,5 @@
-"""Polynomials, and differences that keep their digits: m - 1 - log m, a b - c d, and the gamma density made of them."""
+"""Polynomials, and differences that keep their digits: m - 1 - log m, a b - c d, and the gamma
+density made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def horner(coefficients: Sequence[float], x: Float[Array, "*shape"]) -> Float[Ar
     return total
 
 
-def horner_slope(coefficients: Sequence[float], x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Array:
+def horner_slope(
+    coefficients: Sequence[float], x: Float[Array, "*shape"], x2: Float[Array, "*shape"]
+) -> Array:
     """(p(x) - p(x')) / (x - x') of the polynomial with these coefficients."""
     value, slope = jnp.full_like(x, coefficients[-1]), jnp.zeros_like(x)
     for c in reversed(coefficients[:-1]):
@@ -29,11 +32,13 @@ def horner_slope(coefficients: Sequence[float], x: Float[Array, "*shape"], x2: F
 
 @jax.custom_jvp
 @jax.jit
-def log_excess(excess: Float[Array, "*shape"], log: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def log_excess(
+    excess: Float[Array, "*shape"], log: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
     """m - 1 - log m, which is not negative, from m - 1 and log m.
 
-    No digit of m - 1 is lost: near m = 1 this is a series in m - 1 (Loader 2000), and elsewhere the difference, which
-    alone reads `log`."""
+    No digit of m - 1 is lost: near m = 1 this is a series in m - 1 (Loader 2000), and elsewhere the
+    difference, which alone reads `log`."""
     near = jnp.abs(excess) < 0.5
     return jnp.where(near, log_excess_series(jnp.where(near, excess, 0.0)), excess - log)
 
@@ -56,8 +61,8 @@ def _log_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
 @jax.custom_jvp
 @jax.jit
 def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """a b - c d, right to the last bits: in float32 every factor is cut into two halves, whose products are exact. In
-    float64 it is the plain difference."""
+    """a b - c d, right to the last bits: in float32 every factor is cut into two halves, whose
+    products are exact. In float64 it is the plain difference."""
     if jnp.result_type(a, b, c, d) != jnp.float32:
         return a * b - c * d
     (a1, a2), (b1, b2), (c1, c2), (d1, d2) = map(_halves, (a, b, c, d))
@@ -65,8 +70,9 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 
 def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
-    """raw - x y / (2 strength), right to the last bits: a raw rate without the square of a location. The rounding of
-    the quotient is taken off again, to first order; NumPy's arrays are computed in NumPy's wider numbers."""
+    """raw - x y / (2 strength), right to the last bits: a raw rate without the square of a
+    location. The rounding of the quotient is taken off again, to first order; NumPy's arrays are
+    computed in NumPy's wider numbers."""
     if isinstance(raw, np.ndarray):
         wide = np.longdouble if raw.dtype == np.float64 else np.float64
         x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
@@ -85,7 +91,9 @@ def _less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array
 def _halves(x: Array) -> tuple[Array, Array]:
     """The leading 12 bits of a float32, and the other 12."""
     x = jnp.asarray(x, jnp.float32)
-    leading = lax.bitcast_convert_type(lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFFF000), jnp.float32)
+    leading = lax.bitcast_convert_type(
+        lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFFF000), jnp.float32
+    )
     return leading, x - leading
 
 
@@ -105,22 +113,29 @@ without_rounding_below_zero.defjvps(lambda dx, _, x: dx)
 
 
 def log_gamma_kernel(x: Array, shape: Array, rate: Array, excess: Array) -> Float[Array, "*shape"]:
-    """(a - 1) log x - b x + a log(b / a) + a of shape a and rate b, given (b x - a) / a without cancellation: the part
-    of a log density that gammas, betas and Dirichlets share.
+    """(a - 1) log x - b x + a log(b / a) + a of shape a and rate b, given (b x - a) / a without
+    cancellation: the part of a log density that gammas, betas and Dirichlets share.
 
-    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of size a meet. At x = 0
-    it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1. It is -inf at x < 0 and at infinity. No
-    derivative is NaN."""
+    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of
+    size a meet. At x = 0 it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1.
+    It is -inf at x < 0 and at infinity. No derivative is NaN."""
     inside = (x > 0) & jnp.isfinite(x)
     safe = jnp.where(inside, x, 1.0)
     log_x = jnp.log(safe)
-    regular = -shape * log_excess(jnp.where(inside, excess, 0.0), log_x + jnp.log(rate / shape)) - log_x
-    at_zero = jnp.where(shape == 1.0, 1.0 + jnp.log(rate), jnp.where(shape < 1.0, jnp.inf, -jnp.inf))
+    regular = (
+        -shape * log_excess(jnp.where(inside, excess, 0.0), log_x + jnp.log(rate / shape)) - log_x
+    )
+    at_zero = jnp.where(
+        shape == 1.0, 1.0 + jnp.log(rate), jnp.where(shape < 1.0, jnp.inf, -jnp.inf)
+    )
     outside = jnp.where(x == 0, at_zero, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
     return jnp.where(inside, regular, outside)
 
 
 def total_log_density(terms: Float[Array, "*shape n"]) -> Float[Array, "*shape"]:
-    """The sum over the last axis; -inf where one of the terms is -inf, even beside an infinite one."""
+    """The sum over the last axis; -inf where one of the terms is -inf, even beside an infinite
+    one."""
     none = terms == -jnp.inf
-    return jnp.where(jnp.any(none, axis=-1), -jnp.inf, jnp.sum(jnp.where(none, 0.0, terms), axis=-1))
+    return jnp.where(
+        jnp.any(none, axis=-1), -jnp.inf, jnp.sum(jnp.where(none, 0.0, terms), axis=-1)
+    )

@@ -1,20 +1,22 @@
-"""The tails of the normal distribution: Mills' ratio in JAX, and cumulative hazards in float64 on the host.
+"""The tails of the normal distribution: Mills' ratio in JAX, and cumulative hazards in float64 on
+the host.
 
     R(a) = (1 - Phi(a)) / phi(a) = 1 / (a + T_1),     T_k(a) = k / (a + T_{k+1}),
 
-is a continued fraction, and T_1 T_2 ... T_k is E[y^k] of y = z - a for a standard normal z given z > a. For a > 0.4 the
-fraction is summed from its end, in positive terms only, so that no digit is lost however far the tail. For other a it
-starts from T_1 = 1 / R - a and goes forward, which loses next to none. The end is the solution of T(n) (a + T(n + 1)) =
-n for large n: with p = a / 2, w = sqrt(n + p^2) it is
+is a continued fraction, and T_1 T_2 ... T_k is E[y^k] of y = z - a for a standard normal z given z
+> a. For a > 0.4 the fraction is summed from its end, in positive terms only, so that no digit is
+lost however far the tail. For other a it starts from T_1 = 1 / R - a and goes forward, which loses
+next to none. The end is the solution of T(n) (a + T(n + 1)) = n for large n: with p = a / 2, w =
+sqrt(n + p^2) it is
 
     T(n) = (w - p) [1 - 1 / (4 w^2) + (w + 5 p) / (32 w^5) + O(n^-3)],
 
 and its error shrinks on the way by about exp(-2 a sqrt(n)).
 
-The cumulative hazard is H(y) = -log P(z > a + y | z > a), with slope g(z) = 1 / R(z), the hazard, and g' = g (g - z).
-For small y both H and its inverse are series about the cut, because the difference of two logarithms would be rounding;
-elsewhere H = a y + y^2 / 2 + log R(a) - log R(a + y) for a > 1, and for other a the logarithms of Phi.
-"""
+The cumulative hazard is H(y) = -log P(z > a + y | z > a), with slope g(z) = 1 / R(z), the hazard,
+and g' = g (g - z). For small y both H and its inverse are series about the cut, because the
+difference of two logarithms would be rounding; elsewhere H = a y + y^2 / 2 + log R(a) - log R(a +
+y) for a > 1, and for other a the logarithms of Phi."""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
     p, n = 0.5 * far, num_terms + 1
     w2 = n + p * p
     w = jnp.sqrt(w2)
-    end = n / (w + p) * (1.0 - (1.0 - (w + 5.0 * p) / (8.0 * w * w2)) / (4.0 * w2))  # T(n) by its expansion
+    end = (
+        n / (w + p) * (1.0 - (1.0 - (w + 5.0 * p) / (8.0 * w * w2)) / (4.0 * w2))
+    )  # T(n) by its expansion
     backward = [lax.fori_loop(0, num_terms - 4, step, end)]
     for k in (4.0, 3.0, 2.0, 1.0):
         backward.insert(0, k / (far + backward[0]))
@@ -55,7 +59,9 @@ def mills_tails(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
     forward = [hazard(near) - near]
     for k in (1.0, 2.0, 3.0):
         forward.append(k / forward[-1] - near)
-    t1, t2, t3, t4 = (jnp.where(a > SWITCH, b, f) for b, f in zip(backward[:4], forward, strict=True))
+    t1, t2, t3, t4 = (
+        jnp.where(a > SWITCH, b, f) for b, f in zip(backward[:4], forward, strict=True)
+    )
     return t1, t2, t3, t4
 
 
@@ -72,8 +78,10 @@ def log_mills(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.where(a > SWITCH, -jnp.log(far + mills_tails(far)[0]), body)
 
 
-# --- on the host ------------------------------------------------------------------------------------------------------
-def cumulative_hazard(y: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+# --- on the host ----------------------------------------------------------------------------------
+def cumulative_hazard(
+    y: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
     """H(y), y >= 0, in float64.
 
     >>> cumulative_hazard(np.array([1e-9, 1e-6]), np.array([0.0, 1e6])).round(12).tolist()
@@ -85,7 +93,9 @@ def cumulative_hazard(y: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*sha
     return np.where(near, _series(v, *_slopes_of_hazard(a, g)), _beyond(whole, a))
 
 
-def excess(hazard: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def excess(
+    hazard: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
     """The y with H(y) = `hazard`, > 0, in float64.
 
     >>> excess(np.array([8e-10, 1.0]), np.array([0.0, 1e6])).round(12).tolist()
@@ -94,7 +104,9 @@ def excess(hazard: Float[np.ndarray, "*shape"], a: Float[np.ndarray, "*shape"]) 
     r = 1.0 / np.maximum(_hazard(a), 1e-200)  # so that nothing overflows
     near = hazard * (1.0 + (np.abs(a) + 1.0) * r) < _NEAR
     v, whole = np.where(near, hazard, 0.0), np.where(near, 1.0, hazard)
-    return np.where(near, _series(v, *_slopes_of_inverse(a, np.where(near, r, 1.0))), _inverse_beyond(whole, a))
+    return np.where(
+        near, _series(v, *_slopes_of_inverse(a, np.where(near, r, 1.0))), _inverse_beyond(whole, a)
+    )
 
 
 def _hazard(a: np.ndarray) -> np.ndarray:
@@ -134,7 +146,8 @@ def _beyond(y: np.ndarray, a: np.ndarray) -> np.ndarray:
 
 
 def _inverse_beyond(hazard: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """The inverse for a > 1, by Newton's steps from the right of a convex function, from where each comes nearer."""
+    """The inverse for a > 1, by Newton's steps from the right of a convex function, from where each
+    comes nearer."""
     far, kept = np.maximum(a, 1.0), np.minimum(a, 1.0)
     y = 2 * hazard / (far + np.sqrt(far**2 + 2 * hazard))
     for _ in range(6):

@@ -1,20 +1,23 @@
-"""Log-gamma draws, differentiable in the shape: the source of every Dirichlet, gamma and beta sample.
+"""Log-gamma draws, differentiable in the shape: the source of every Dirichlet, gamma and beta
+sample.
 
-Draws stay in log space from end to end: 92 % of Gamma(1e-3) draws are zero in float32, and the models need log x.
-Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform to the power 1 / a. The uniform comes
-from the acceptance test: given that U < exp(h) was accepted, U / min(1, exp(h)) is uniform again. A draw is carried as
-its offset L = log x - log(a + 2/3), which keeps the digits that log x loses (1e-6 of a float32 log x at a = 1e6).
+Draws stay in log space from end to end: 92 % of Gamma(1e-3) draws are zero in float32, and the
+models need log x. Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform
+to the power 1 / a. The uniform comes from the acceptance test: given that U < exp(h) was accepted,
+U / min(1, exp(h)) is uniform again. A draw is carried as its offset L = log x - log(a + 2/3), which
+keeps the digits that log x loses (1e-6 of a float32 log x at a = 1e6).
 
-Random words come from a counter-based generator indexed by element and round, seeded by two words of any kind of key:
-results do not depend on how the array is split over devices, and a rejected element is redrawn alone. A draw with its
-derivative takes some 16 ns per element on one CPU core (`benchmarks/log_gamma.py`).
+Random words come from a counter-based generator indexed by element and round, seeded by two words
+of any kind of key: results do not depend on how the array is split over devices, and a rejected
+element is redrawn alone. A draw with its derivative takes some 16 ns per element on one CPU core
+(`benchmarks/log_gamma.py`).
 
-The derivative is the elasticity G(a, x) = a d log x / da at a fixed quantile: with F(x; a) the distribution function,
-d log x / da = -(dF/da) / (x p(x; a)) (implicit reparameterisation; J in Hoffman and Blei 2015, eq. 7). In float32
-G - 1 = K(t, s) - L, with t = exp(L / 3) - 1, s = (2/3) / (a + 2/3) and K one polynomial for all shapes up to 3e6 and
-quantiles 1e-9 to 1 - 1e-10 (`benchmarks/fit_coefficients.py`), without branches, of relative error 4e-6 / sqrt(1 + a).
-In float64, and for every derivative of G, the trapezium rule gives the integral itself.
-"""
+The derivative is the elasticity G(a, x) = a d log x / da at a fixed quantile: with F(x; a) the
+distribution function, d log x / da = -(dF/da) / (x p(x; a)) (implicit reparameterisation; J in
+Hoffman and Blei 2015, eq. 7). In float32 G - 1 = K(t, s) - L, with t = exp(L / 3) - 1, s = (2/3) /
+(a + 2/3) and K one polynomial for all shapes up to 3e6 and quantiles 1e-9 to 1 - 1e-10
+(`benchmarks/fit_coefficients.py`), without branches, of relative error 4e-6 / sqrt(1 + a). In
+float64, and for every derivative of G, the trapezium rule gives the integral itself."""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ from vijax.families.numeric.special import digamma, expm1_minus_identity, horner
 from vijax.xla import native
 from vijax.xla.threefry import threefry2x32
 
-_REJECTED = jnp.inf  # encoded in the value: a second output would make XLA compute the whole proposal twice
+_REJECTED = (
+    jnp.inf
+)  # encoded in the value: a second output would make XLA compute the whole proposal twice
 _GROUP = 32  # elements whose rejections share one word of flags
 _MAX_ROUNDS = 64  # acceptance is at least 0.95 a round; a bound, so that no input can loop for ever
 _NORMAL_RANGE = (2.0**0.5, 4.8)  # of the normal quantile's fit
@@ -44,14 +49,18 @@ _WEIGHTS = _NODES * (1.0 + np.exp(-_TAU)) * _STEP
 _FARTHEST = 30.0  # exp(-x expm1(30)) is zero for any x that meets it; keeps the derivatives finite
 
 
-def sample_offset(key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()) -> Array:
+def sample_offset(
+    key: PRNGKeyArray, concentration: Float[Array, "*shape"], shape: tuple[int, ...] = ()
+) -> Array:
     """L = log x - log(concentration + 2/3) of draws x ~ Gamma(concentration, 1), differentiable."""
     a = as_float(concentration)
     seed = jax.random.bits(key, (2,), jnp.uint32)
     return _offset(seed, jnp.broadcast_to(a, (*shape, *a.shape)))
 
 
-def log_gamma_from_offset(concentration: Float[Array, "*shape"], offset: Float[Array, "*shape"]) -> Array:
+def log_gamma_from_offset(
+    concentration: Float[Array, "*shape"], offset: Float[Array, "*shape"]
+) -> Array:
     """log x = L + log(concentration + 2/3)."""
     return offset + jnp.log(concentration + 2 / 3)
 
@@ -76,7 +85,7 @@ def _offset_jvp(primals: tuple, tangents: tuple) -> tuple:
     return offset, slope * tangents[1]
 
 
-# --- rejection --------------------------------------------------------------------------------------------------------
+# --- rejection ------------------------------------------------------------------------------------
 def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
     """The computation of the kernel `gamma_offsets`, in XLA."""
     valid = (a > 0) & jnp.isfinite(a)
@@ -85,8 +94,8 @@ def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
 
 @jax.jit
 def _accepted_offsets(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """One round over all elements, then rounds over the rejected ones: one candidate per group of 32 and round, for
-    all groups until few have work left, then for a compact list of these."""
+    """One round over all elements, then rounds over the rejected ones: one candidate per group of
+    32 and round, for all groups until few have work left, then for a compact list of these."""
     index = lax.iota(jnp.uint32, a.size)
     offsets = lax.optimization_barrier(_propose(seed, jnp.uint32(0), index, a))
     flags = lax.optimization_barrier(_pack(offsets == _REJECTED))
@@ -104,8 +113,11 @@ class _Rejected(NamedTuple):
     offsets: Float[Array, "*n"]
 
 
-def _redraw_until(few: int, seed: Array, a: Array, groups: UInt32[Array, "*groups"], state: _Rejected) -> _Rejected:
-    """Rounds of a new candidate for each group's lowest flagged element, until at most `few` groups still have one."""
+def _redraw_until(
+    few: int, seed: Array, a: Array, groups: UInt32[Array, "*groups"], state: _Rejected
+) -> _Rejected:
+    """Rounds of a new candidate for each group's lowest flagged element, until at most `few` groups
+    still have one."""
 
     def redraw(state: _Rejected) -> _Rejected:
         lowest = state.flags & (~state.flags + jnp.uint32(1))
@@ -114,7 +126,9 @@ def _redraw_until(few: int, seed: Array, a: Array, groups: UInt32[Array, "*group
         index = lax.optimization_barrier(jnp.minimum(index, jnp.uint32(a.size - 1)))
         candidate = lax.optimization_barrier(_propose(seed, state.round, index, a[index]))
         accepted = (state.flags != 0) & (candidate != _REJECTED)
-        offsets = state.offsets.at[jnp.where(accepted, index, jnp.uint32(a.size))].set(candidate, mode="drop")
+        offsets = state.offsets.at[jnp.where(accepted, index, jnp.uint32(a.size))].set(
+            candidate, mode="drop"
+        )
         flags = state.flags ^ jnp.where(accepted, lowest, jnp.uint32(0))
         return _Rejected(state.round + jnp.uint32(1), flags, offsets)
 
@@ -132,7 +146,8 @@ def _pack(bits: Array) -> UInt32[Array, "*words"]:
 def _propose(seed: UInt32[Array, "*two"], round_: Array, index: Array, a: Array) -> Array:
     """The offset of one boosted Marsaglia-Tsang proposal for each element, or `_REJECTED`.
 
-    With d = a + 2/3, n a standard normal, t = n / sqrt(9 d) and v = (1 + t)^3, the acceptance probability is exp(h),
+    With d = a + 2/3, n a standard normal, t = n / sqrt(9 d) and v = (1 + t)^3, the acceptance
+    probability is exp(h),
 
         h = n^2 / 2 + d (1 - v + log v) = 3 d (log(1 + t) - t + t^2 / 2 - t^3 / 3)."""
     draw = _normal_and_log_uniform64 if a.dtype == jnp.float64 else _normal_and_log_uniform32
@@ -147,7 +162,8 @@ def _propose(seed: UInt32[Array, "*two"], round_: Array, index: Array, a: Array)
 
 
 def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
-    """log(1 + t), and its remainder after three terms; by the series near 0, where the difference would cancel."""
+    """log(1 + t), and its remainder after three terms; by the series near 0, where the difference
+    would cancel."""
     direct = jnp.log(1.0 + t)
     three_terms = t * (1.0 + t * (-1 / 2 + t * (1 / 3)))
     tail = (t * t) ** 2 * horner((-1 / 4, 1 / 5, -1 / 6, 1 / 7, -1 / 8, 1 / 9), t)
@@ -155,10 +171,13 @@ def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
     return jnp.where(near, three_terms + tail, direct), jnp.where(near, tail, direct - three_terms)
 
 
-# --- random variates --------------------------------------------------------------------------------------------------
+# --- random variates ------------------------------------------------------------------------------
 def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
-    """A standard normal, accurate to its 2^-32 tails, and the log of a uniform, each from one word."""
-    for_normal, for_uniform = threefry2x32(seed[0], seed[1], index, jnp.broadcast_to(round_, index.shape))
+    """A standard normal, accurate to its 2^-32 tails, and the log of a uniform, each from one
+    word."""
+    for_normal, for_uniform = threefry2x32(
+        seed[0], seed[1], index, jnp.broadcast_to(round_, index.shape)
+    )
     two_p = _uniform31(for_normal)
     u = 1.0 - two_p
     low, high = _NORMAL_RANGE
@@ -169,27 +188,39 @@ def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple
 
 
 def _uniform31(word: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """A uniform number in (0, 1] from the upper 31 bits; signed conversion is several times faster than unsigned."""
-    return (lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31
+    """A uniform number in (0, 1] from the upper 31 bits; signed conversion is several times faster
+    than unsigned."""
+    return (
+        lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5
+    ) * 2.0**-31
 
 
 def _normal_and_log_uniform64(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
     """A standard normal and the log of a uniform in float64, from two pairs of words."""
-    pair = lambda stream: threefry2x32(seed[0], seed[1], index, jnp.broadcast_to(2 * round_ + stream, index.shape))
+    pair = lambda stream: threefry2x32(
+        seed[0], seed[1], index, jnp.broadcast_to(2 * round_ + stream, index.shape)
+    )
     for_normal, for_uniform = _uniform53(*pair(jnp.uint32(0))), _uniform53(*pair(jnp.uint32(1)))
     return jax.scipy.special.ndtri(for_normal), jnp.log(for_uniform)
 
 
-def _uniform53(high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _uniform53(
+    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]
+) -> Float[Array, "*shape"]:
     """A uniform number in (0, 1) from 53 bits."""
-    mantissa = high.astype(jnp.float64) * 2.0**21 + lax.shift_right_logical(low, jnp.uint32(11)).astype(jnp.float64)
+    mantissa = high.astype(jnp.float64) * 2.0**21 + lax.shift_right_logical(
+        low, jnp.uint32(11)
+    ).astype(jnp.float64)
     return (mantissa + 0.5) * 2.0**-53
 
 
-# --- elasticity -------------------------------------------------------------------------------------------------------
+# --- elasticity -----------------------------------------------------------------------------------
 @jax.custom_jvp
-def elasticity_minus_one(shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """G - 1, for a Gamma(shape, 1) draw x given by its offset log x - log(shape + 2/3); equal shapes and dtypes."""
+def elasticity_minus_one(
+    shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """G - 1, for a Gamma(shape, 1) draw x given by its offset log x - log(shape + 2/3); equal
+    shapes and dtypes."""
     if shape.dtype == jnp.float64:
         return elasticity_by_quadrature(shape, offset) - 1.0
     return _elasticity_by_polynomial(shape, offset)
@@ -201,7 +232,9 @@ def _derivative_by_quadrature(primals: tuple, tangents: tuple) -> tuple:
 
 
 @jax.jit
-def _elasticity_by_polynomial(shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _elasticity_by_polynomial(
+    shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
     third = offset / 3.0
     # Short series near the mode, where exp(L / 3) - 1 would lose the digits that decide V.
     series = third * horner((1.0, 1 / 2, 1 / 6, 1 / 24, 1 / 120), third)
@@ -215,19 +248,25 @@ def _elasticity_by_polynomial(shape: Float[Array, "*shape"], offset: Float[Array
 
 
 @jax.jit
-def elasticity_by_quadrature(shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """G by the integral of dF/da over the tail on the quantile's own side, where the integrand has one sign:
+def elasticity_by_quadrature(
+    shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """G by the integral of dF/da over the tail on the quantile's own side, where the integrand has
+    one sign:
 
         upper, x above exp psi(a + 1):  G = a I(a),                                s = +1, b = a
         lower:                          G = x I(a + 1) + psi(a + 1) - log x,       s = -1, b = a + 1
         I(b) = int_0^inf exp(b s y - x expm1(s y)) (s (log x - psi(b)) + y) dy
 
-    The nodes are doubly exponential in the integrand's own length; the result is differentiable to any order."""
+    The nodes are doubly exponential in the integrand's own length; the result is differentiable to
+    any order."""
     centre = shape + 2 / 3
     log_x = offset + jnp.log(centre)
     lower = log_x < digamma(shape + 1.0)
     from_below = jnp.log1p(-1 / (3.0 * (shape + 1.0))) + log_minus_digamma(shape + 1.0)
-    above_mean = offset + jnp.where(lower, from_below, jnp.log1p(2 / (3.0 * shape)) + log_minus_digamma(shape))
+    above_mean = offset + jnp.where(
+        lower, from_below, jnp.log1p(2 / (3.0 * shape)) + log_minus_digamma(shape)
+    )
     x = centre * jnp.exp(offset)
     slope = jnp.where(lower, 1 / 3, -2 / 3) - centre * jnp.expm1(offset)  # b - x
     b = jnp.where(lower, shape + 1.0, shape)
@@ -236,7 +275,9 @@ def elasticity_by_quadrature(shape: Float[Array, "*shape"], offset: Float[Array,
 
 
 def _tail_integral(side: Array, b: Array, x: Array, slope: Array, above_mean: Array) -> Array:
-    length = jnp.minimum(1 / jnp.maximum(jnp.sqrt(jnp.maximum(b, x)), jnp.abs(slope)), 1 / jnp.sqrt(b))
+    length = jnp.minimum(
+        1 / jnp.maximum(jnp.sqrt(jnp.maximum(b, x)), jnp.abs(slope)), 1 / jnp.sqrt(b)
+    )
     length = jax.lax.stop_gradient(length)
 
     def add(total: Array, node_and_weight: Array) -> tuple[Array, None]:

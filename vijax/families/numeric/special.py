@@ -1,14 +1,15 @@
-"""Fast special functions of a positive argument: log-gamma, digamma, trigamma and their well-conditioned combinations.
+"""Fast special functions of a positive argument: log-gamma, digamma, trigamma and their
+well-conditioned combinations.
 
-In float32 each is one or two logarithms, a division or two and one polynomial in y = 1 / (1 + x), without branches:
-a few nanoseconds per element on a CPU core, with an absolute or relative error of a few units in the last place for
-every x > 0. In float64 they call `jax.scipy.special`, with an asymptotic series where that would cancel. The
-derivative of each is another of them (custom rules), so automatic differentiation is fast and exact, to any order.
+In float32 each is one or two logarithms, a division or two and one polynomial in y = 1 / (1 + x),
+without branches: a few nanoseconds per element on a CPU core, with an absolute or relative error of
+a few units in the last place for every x > 0. In float64 they call `jax.scipy.special`, with an
+asymptotic series where that would cancel. The derivative of each is another of them (custom rules),
+so automatic differentiation is fast and exact, to any order.
 
-Entropies, divergences and Fisher matrices of gammas and Dirichlets are differences of huge terms (log Gamma(1e8) is
-1.7e9: in float32 good to a hundred nats). Combinations such as log Gamma(x) - x psi(x) + x remain after the huge terms
-have cancelled on paper.
-"""
+Entropies, divergences and Fisher matrices of gammas and Dirichlets are differences of huge terms
+(log Gamma(1e8) is 1.7e9: in float32 good to a hundred nats). Combinations such as log Gamma(x) - x
+psi(x) + x remain after the huge terms have cancelled on paper."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def _in_float64(exact: Callable) -> Callable[[Callable], Callable]:
-    """Decorator of a function of float32 numbers, which is `exact` for float64; NaN where x is not positive."""
+    """Decorator of a function of float32 numbers, which is `exact` for float64; NaN where x is not
+    positive."""
 
     def decorated(fast: Callable) -> Callable:
         @functools.wraps(fast)
@@ -59,33 +61,46 @@ def _legendre_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
     series = _bernoulli_series([b / (2 * k + 1) for k, b in enumerate(_BERNOULLI)], large)
     direct = jsp.gammaln(small) - small * jsp.digamma(small) + small
-    return jnp.where(x < _SERIES_FROM, direct, 0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series)
+    return jnp.where(
+        x < _SERIES_FROM, direct, 0.5 - 0.5 * jnp.log(large) + _HALF_LOG_TWO_PI + series
+    )
 
 
 def _stirling_gap64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     small, large = jnp.minimum(x, _SERIES_FROM), _at_least(x)
-    series = _bernoulli_series([b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI)], large)
+    series = _bernoulli_series(
+        [b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI)], large
+    )
     direct = jsp.gammaln(small) - small * jnp.log(small) + small
     return jnp.where(x < _SERIES_FROM, direct, _HALF_LOG_TWO_PI - 0.5 * jnp.log(large) + series)
 
 
-def _stirling_divergence64(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _stirling_divergence64(
+    x: Float[Array, "*shape"], x2: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
     change = x2 - x
     step = change / x
     near = jnp.abs(step) < 1e-3
     centre = x + jnp.where(near, change, 0.0) / 3.0
     close = centre * trigamma_excess(centre) * log_excess_series(jnp.where(near, step, 0.0))
-    return jnp.where(near, close, stirling_gap(x2) - stirling_gap(x) + change * log_minus_digamma(x))
+    return jnp.where(
+        near, close, stirling_gap(x2) - stirling_gap(x) + change * log_minus_digamma(x)
+    )
 
 
 def _log_minus_digamma64(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     large = _at_least(x)
-    series = 0.5 / large + _bernoulli_series([b / (2 * k + 2) for k, b in enumerate(_BERNOULLI)], large) / large
+    series = (
+        0.5 / large
+        + _bernoulli_series([b / (2 * k + 2) for k, b in enumerate(_BERNOULLI)], large) / large
+    )
     return jnp.where(x < _SERIES_FROM, jnp.log(x) - jsp.digamma(x), series)
 
 
 def _at_least(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    return jnp.where(x < _SERIES_FROM, _SERIES_FROM, x)  # not `maximum`, whose derivative is halved at equality
+    return jnp.where(
+        x < _SERIES_FROM, _SERIES_FROM, x
+    )  # not `maximum`, whose derivative is halved at equality
 
 
 def _bernoulli_series(terms: Sequence[float], x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -129,7 +144,8 @@ def trigamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 @jax.jit
 @_in_float64(_legendre_gap64)
 def legendre_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(x) - x psi(x) + x = -log(x) / 2 + O(1): the rest of log-gamma in entropies and divergences."""
+    """log Gamma(x) - x psi(x) + x = -log(x) / 2 + O(1): the rest of log-gamma in entropies and
+    divergences."""
     return 0.5 * jnp.log(x + 0.5) - jnp.log(x) + horner(coefficients.LEGENDRE_GAP, 1.0 / (1.0 + x))
 
 
@@ -169,8 +185,8 @@ def relative_trigamma_deficit(x: Float[Array, "*shape"]) -> Float[Array, "*shape
 @jax.jit
 @_in_float64(_stirling_gap64)
 def stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """S(x) = log Gamma(x) - x log x + x = -log(x) / 2 + O(1), Stirling's remainder: convex and decreasing, with S' =
-    psi(x) - log x."""
+    """S(x) = log Gamma(x) - x log x + x = -log(x) / 2 + O(1), Stirling's remainder: convex and
+    decreasing, with S' = psi(x) - log x."""
     # log Gamma as above, less x log x - x, with log(x + 1/2) = log x + log1p(1 / 2x).
     y = 1.0 / (1.0 + x)
     remainder = _HALF_LOG_TWO_PI - 0.5 + y * horner(coefficients.LOG_GAMMA, y)
@@ -179,19 +195,25 @@ def stirling_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 @jax.custom_jvp
 @jax.jit
-def stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """R(x, x') = S(x') - S(x) - (x' - x) S'(x) with S = `stirling_gap`: the Bregman divergence of S, never negative.
+def stirling_divergence(
+    x: Float[Array, "*shape"], x2: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """R(x, x') = S(x') - S(x) - (x' - x) S'(x) with S = `stirling_gap`: the Bregman divergence of
+    S, never negative.
 
-    With x = s, x' = t s it is int_1^t (t - u) v(u s) / u^2 du, v = s^2 S'' = s u(s) (`trigamma_excess`), which goes
-    from 1 for small s to 1/2 for large. Near t = 1 v is taken at the weight's centre, a third of the way: the relative
-    error is of order (t - 1)^2 / 100."""
+    With x = s, x' = t s it is int_1^t (t - u) v(u s) / u^2 du, v = s^2 S'' = s u(s)
+    (`trigamma_excess`), which goes from 1 for small s to 1/2 for large. Near t = 1 v is taken at
+    the weight's centre, a third of the way: the relative error is of order (t - 1)^2 / 100."""
     if x.dtype == jnp.float64:
         return _stirling_divergence64(x, x2)
     return _fast_stirling_divergence(x, x2)
 
 
-def log_minus_digamma_drop(x: Float[Array, "*shape"], r: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """e(x) - e(x + r), e = log - psi, for r >= 0 however small beside x. It has no rule for derivatives."""
+def log_minus_digamma_drop(
+    x: Float[Array, "*shape"], r: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """e(x) - e(x + r), e = log - psi, for r >= 0 however small beside x. It has no rule for
+    derivatives."""
     x2 = x + r
     if x.dtype == jnp.float64:
         return log_minus_digamma(x) - log_minus_digamma(x2)
@@ -213,7 +235,7 @@ def excess_over_log(m: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return log_excess(m - 1.0, jnp.log(m))
 
 
-# --- derivatives ------------------------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 # `trigamma_excess` has no rule: the derivative of its polynomial is good to 1e-6, and does not cancel.
 log_gamma.defjvps(lambda dx, _, x: digamma(x) * dx)
 digamma.defjvps(lambda dx, _, x: trigamma(x) * dx)
@@ -227,27 +249,43 @@ stirling_divergence.defjvps(
 )
 
 
-def _half_step_log(x: Float[Array, "*shape"], inverse: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log(1 + 1 / 2x): the logarithm as it stands for x < 1, else by log(1 + h) = 2 artanh(s), s = 1 / (4x + 1)."""
+def _half_step_log(
+    x: Float[Array, "*shape"], inverse: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """log(1 + 1 / 2x): the logarithm as it stands for x < 1, else by log(1 + h) = 2 artanh(s), s =
+    1 / (4x + 1)."""
     s = 1.0 / (4.0 * x + 1.0)
     series = 2.0 * s * horner((1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9), s * s)
     return jnp.where(x < 1.0, jnp.log(1.0 + 0.5 * inverse), series)
 
 
-def _fast_stirling_divergence(x: Float[Array, "*shape"], x2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The Bregman divergence from S as in `_fast_stirling_gap` and e as in `_fast_log_minus_digamma`; near, log(1 + h)
-    is summed by Taylor's series."""
+def _fast_stirling_divergence(
+    x: Float[Array, "*shape"], x2: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """The Bregman divergence from S as in `_fast_stirling_gap` and e as in
+    `_fast_log_minus_digamma`; near, log(1 + h) is summed by Taylor's series."""
     change, inverse, inverse2 = x2 - x, 1.0 / x, 1.0 / x2
     y, y2, step = 1.0 / (1.0 + x), 1.0 / (1.0 + x2), change * inverse
     remainder = lambda y: y * horner(coefficients.LOG_GAMMA, y)
-    of_logs = (x2 + 0.5) * (_half_step_log(x2, inverse2) - _half_step_log(x, inverse)) + 0.5 * jnp.log(x * inverse2)
-    far = of_logs + (remainder(y2) - remainder(y)) + step - change * (y * y * horner(coefficients.DIGAMMA, y))
+    of_logs = (x2 + 0.5) * (
+        _half_step_log(x2, inverse2) - _half_step_log(x, inverse)
+    ) + 0.5 * jnp.log(x * inverse2)
+    far = (
+        of_logs
+        + (remainder(y2) - remainder(y))
+        + step
+        - change * (y * y * horner(coefficients.DIGAMMA, y))
+    )
     near = jnp.abs(step) < 0.1
     h = jnp.where(near, step, 0.0)
     shift = (1.0 - y) * h / 3.0
-    z = y * (1.0 - shift * (1.0 - shift * (1.0 - shift)))  # 1 / (1 + centre), centre = x (1 + h / 3)
+    z = y * (
+        1.0 - shift * (1.0 - shift * (1.0 - shift))
+    )  # 1 / (1 + centre), centre = x (1 + h / 3)
     curvature = 1.0 - (1.0 - z) * horner(coefficients.TRIGAMMA, z)
-    return jnp.where(near, curvature * h * h * horner([(-1) ** k / (k + 2) for k in range(7)], h), far)
+    return jnp.where(
+        near, curvature * h * h * horner([(-1) ** k / (k + 2) for k in range(7)], h), far
+    )
 
 
 def _fast_trigamma_excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -43,13 +43,16 @@ class Bernoulli(Discrete):
     def from_logit(cls, logit: Any) -> Self:
         """Bernoulli laws of log odds; ValueError unless these are finite."""
         logit = as_float(logit)
-        require(finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs.")
+        require(
+            finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs."
+        )
         return cls(logit)
 
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
-        """Bernoulli laws of P(x = 1); ValueError outside [0, 1]. 0 and 1 become the nearest numbers with log odds."""
+        """Bernoulli laws of P(x = 1); ValueError outside [0, 1]. 0 and 1 become the nearest numbers
+        with log odds."""
         xp, probs = on_host(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
@@ -78,17 +81,23 @@ class Bernoulli(Discrete):
         return (self.logit > 0).astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor 1."""
+        """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor
+        1."""
         (x,) = self.stats(x)
         log_prob = jnp.where(x == 1, log_sigmoid(self.logit), log_sigmoid(-self.logit))
         return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        return self.probs * softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * softplus(self.logit)
+        return self.probs * softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * softplus(
+            self.logit
+        )
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other), a sum of two terms that are not negative (`relative_entropy_terms`)."""
-        terms = lambda sign: relative_entropy_terms(log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit))
+        """KL(self || other), a sum of two terms that are not negative
+        (`relative_entropy_terms`)."""
+        terms = lambda sign: relative_entropy_terms(
+            log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit)
+        )
         return terms(1) + terms(-1)
 
     def fisher_product(self, tangent: Self) -> BernoulliStats:

@@ -1,8 +1,7 @@
 """Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
 
-It is the law of the first component of a Dirichlet of two, which does most computations: the pair (x, 1 - x) is drawn
-as two log-gammas, so that no logarithm is taken of a rounded 1 - x.
-"""
+It is the law of the first component of a Dirichlet of two, which does most computations: the pair
+(x, 1 - x) is drawn as two log-gammas, so that no logarithm is taken of a rounded 1 - x."""
 
 from __future__ import annotations
 
@@ -15,7 +14,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host, through
-from vijax.families.discrete.dirichlet import Dirichlet, DirichletStats, floored_log, positive_and_finite
+from vijax.families.discrete.dirichlet import (
+    Dirichlet,
+    DirichletStats,
+    floored_log,
+    positive_and_finite,
+)
 from vijax.families.laws import BetaLaw
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import log_gamma_kernel, product_difference, total_log_density
@@ -63,7 +67,9 @@ class Beta(Family):
     entropy = through("entropy", as_dirichlet)
     kl = through("kl", as_dirichlet, take=lambda q, other: other.as_dirichlet())
     sample_stats = through("sample_stats", as_dirichlet, lambda q, y: _unstack(y))
-    fisher_solve = through("fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g))
+    fisher_solve = through(
+        "fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g)
+    )
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
         stats, v = self.as_dirichlet().pathwise_sample(key)
@@ -83,7 +89,8 @@ class Beta(Family):
         return BetaLaw(self.alpha, self.beta)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter exceeds 1."""
+        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter
+        exceeds 1."""
         return self.as_dirichlet().mode()[..., 0]
 
     def in_domain(self) -> Self:
@@ -93,25 +100,32 @@ class Beta(Family):
         return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
 
     def expected_stats(self) -> BetaStats:
-        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)), right where one is nearly zero too."""
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)), right where one is
+        nearly zero too."""
         a, b = self.alpha, self.beta
         total = special.log_minus_digamma(a + b)
         log = total - special.log_minus_digamma(a) - jnp.log1p(b / a)
         return BetaStats(log, total - special.log_minus_digamma(b) - jnp.log1p(a / b))
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the limits."""
+        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the
+        limits."""
         x, a, b = as_float(x), self.alpha, self.beta
         y = 1.0 - x
         lost = (1.0 - y) - x  # the rounding error of 1 - x
         gap = product_difference(x, b, y, a) - lost * a  # x (a + b) - a
         n = a + b
-        kernels = jnp.stack([log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1)
+        kernels = jnp.stack(
+            [log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1
+        )
         gaps = special.stirling_gap(a) + special.stirling_gap(b) - special.stirling_gap(n)
         return total_log_density(kernels) - gaps
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
-        """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both logarithms."""
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
+        """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both
+        logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
 
@@ -124,11 +138,14 @@ def _stack(stats: BetaStats) -> DirichletStats:
 
 
 def _unstack(stats: DirichletStats) -> BetaStats:
-    """The two logarithms, the one nearer to zero computed from the other: log(1 - x) = log1p(-x)."""
+    """The two logarithms, the one nearer to zero computed from the other: log(1 - x) =
+    log1p(-x)."""
     log, log1m = stats.log[..., 0], stats.log[..., 1]
     return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
 
 
-def _from_complement(log: Float[Array, "*batch"], log1m: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def _from_complement(
+    log: Float[Array, "*batch"], log1m: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
     nearer = log1m < log
     return jnp.where(nearer, jnp.log1p(-jnp.exp(jnp.where(nearer, log1m, -1.0))), log)

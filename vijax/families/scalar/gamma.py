@@ -1,5 +1,5 @@
-"""Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu = -b < 0; and the law
-of their reciprocals, q(x) = 1/x exp{-a log x - b / x - A}.
+"""Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu =
+-b < 0; and the law of their reciprocals, q(x) = 1/x exp{-a log x - b / x - A}.
 
 A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b], [1/b, a/b^2]]
 """
@@ -16,11 +16,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
 from vijax.families.construction import constructor, on_host, through
-from vijax.families.discrete.dirichlet import floored_log, positive_and_finite, scaled_derivative_minus_one
+from vijax.families.discrete.dirichlet import (
+    floored_log,
+    positive_and_finite,
+    scaled_derivative_minus_one,
+)
 from vijax.families.laws import GammaLaw, InverseGammaLaw
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import log_excess, log_gamma_kernel, product_difference
-from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
+from vijax.families.numeric.pathwise import (
+    elasticity_minus_one,
+    log_gamma_from_offset,
+    sample_offset,
+)
 
 
 class GammaStats(NamedTuple):
@@ -50,11 +58,18 @@ class Gamma(Family):
     @classmethod
     @constructor
     def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
-        """Gammas of this shape and rate, broadcast; ValueError unless both are positive and finite."""
+        """Gammas of this shape and rate, broadcast; ValueError unless both are positive and
+        finite."""
         xp, *values = on_host(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
-        require(positive_and_finite(b), "rate", "positive finite numbers", b, "A scale parameter is 1 / rate.")
+        require(
+            positive_and_finite(b),
+            "rate",
+            "positive finite numbers",
+            b,
+            "A scale parameter is 1 / rate.",
+        )
         return cls(a, -b)
 
     @property
@@ -93,8 +108,9 @@ class Gamma(Family):
         return special.legendre_gap(self.shape) + special.digamma(self.shape) - jnp.log(self.rate)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the Bregman divergence of
-        Stirling's remainder (`special.stirling_divergence`). Neither is ever negative."""
+        """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the
+        Bregman divergence of Stirling's remainder (`special.stirling_divergence`). Neither is ever
+        negative."""
         a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
         larger = a > a2  # of two ways to write m - 1, the one whose terms are of the size of m
         of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
@@ -103,19 +119,25 @@ class Gamma(Family):
         return a2 * scale + special.stirling_divergence(a, a2)
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), right in float32 at every shape; -inf where x is negative, at 0 the limit (infinite for a < 1, log
-        b for a = 1)."""
+        """log q(x), right in float32 at every shape; -inf where x is negative, at 0 the limit
+        (infinite for a < 1, log b for a = 1)."""
         x, a, b = as_float(x), self.shape, self.rate
         excess = product_difference(b, x, a, jnp.ones_like(a)) / a
         return log_gamma_kernel(x, a, b, excess) - special.stirling_gap(a)
 
     def fisher_solve(self, cotangent: GammaStats) -> Self:
         """F^-1 g in closed form: det F = r / (w b^2), with w = 1 / psi'(a) and r = a - w."""
-        w, r, b = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape), self.rate
+        w, r, b = (
+            special.inverse_trigamma(self.shape),
+            special.trigamma_deficit(self.shape),
+            self.rate,
+        )
         shape = (self.shape * cotangent.log - b * cotangent.value) * (w / r)
         return type(self)(shape, (b * cotangent.value - w * cotangent.log) * (b / r))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
         """x ~ q; underflows to 0 for small shapes, where `sample_stats` still gives log x."""
         return self.sample_stats(key, shape).value
 
@@ -123,10 +145,12 @@ class Gamma(Family):
         return self._stats_of_offset(sample_offset(key, self.shape, shape))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[GammaStats, Callable[[GammaStats], Self]]:
-        """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8 and 22).
+        """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8
+        and 22).
 
-        With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so
-        V eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large terms."""
+        With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so V
+        eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large
+        terms."""
         offset = lax.optimization_barrier(sample_offset(key, self.shape))
         stats = self._stats_of_offset(offset)
 
@@ -134,7 +158,9 @@ class Gamma(Family):
             w, r = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape)
             c = (eta.log + stats.value * eta.value) / r
             shape = w * elasticity_minus_one(self.shape, offset) * c
-            return type(self)(shape, -self.rate * scaled_derivative_minus_one(self.shape, offset) * c)
+            return type(self)(
+                shape, -self.rate * scaled_derivative_minus_one(self.shape, offset) * c
+            )
 
         return stats, v
 
@@ -172,7 +198,8 @@ class InverseGamma(Family):
     @classmethod
     @constructor
     def from_shape_scale(cls, shape: Any, scale: Any) -> Self:
-        """Inverse gammas of this shape and scale, broadcast; ValueError unless both are positive and finite."""
+        """Inverse gammas of this shape and scale, broadcast; ValueError unless both are positive
+        and finite."""
         xp, *values = on_host(*as_floats(shape, scale))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
@@ -197,9 +224,13 @@ class InverseGamma(Family):
     kl = through("kl", as_gamma, take=lambda q, other: other.as_gamma())
     expected_stats = through("expected_stats", as_gamma, lambda q, y: _inverted(y))
     sample_stats = through("sample_stats", as_gamma, lambda q, y: _inverted(y))
-    fisher_solve = through("fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g))
+    fisher_solve = through(
+        "fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g)
+    )
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseGammaStats, Callable[[InverseGammaStats], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[InverseGammaStats, Callable[[InverseGammaStats], Self]]:
         stats, v = self.as_gamma().pathwise_sample(key)
         return _inverted(stats), lambda eta: _inverse_of(v(_of_gamma(eta)))
 
@@ -212,7 +243,11 @@ class InverseGamma(Family):
         return -stats.log
 
     def mean(self) -> Float[Array, "*batch"]:
-        return jnp.where(self.shape > 1.0, self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0), jnp.inf)
+        return jnp.where(
+            self.shape > 1.0,
+            self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0),
+            jnp.inf,
+        )
 
     def marginal_laws(self) -> InverseGammaLaw:
         return InverseGammaLaw(self.shape, self.scale)
@@ -241,7 +276,9 @@ class InverseGamma(Family):
         inner = -a * log_excess(excess, jnp.log(b / a) - log_x) - log_x - special.stirling_gap(a)
         return jnp.where(inside, inner, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
         """x ~ q; overflows to infinity for small shapes, where `sample_stats` still gives log x."""
         return jnp.exp(self.sample_stats(key, shape).log)
 

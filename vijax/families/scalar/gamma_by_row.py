@@ -4,15 +4,16 @@ With a prior Gamma(c, d) of all entries, of the entries of row i and column k
 
     shape_ik = c + S a_ik,      rate_ik = S r_ik + t_k + u_i.
 
-A count y_ui of a Poisson model says something of the shapes of row i alone. All it says of rates is a sum over users,
-the same for all items (t_k), and what a rate of the row says is the same for all columns (u_i). So a step moves the
-shapes of the batch's own rows, K numbers t and V numbers u; r is where the rates began, and S takes it to zero.
+A count y_ui of a Poisson model says something of the shapes of row i alone. All it says of rates is
+a sum over users, the same for all items (t_k), and what a rate of the row says is the same for all
+columns (u_i). So a step moves the shapes of the batch's own rows, K numbers t and V numbers u; r is
+where the rates began, and S takes it to zero.
 
-`GammaRows` is the law as such a batch sees it: an exponential family of natural parameters (shapes of its own rows, -t,
--u) and statistics (log x of its own rows, sum_i x_ik, sum_k x_ik), all else being its base measure. The sums of means
-over all rows are one division and two additions an entry, and the only thing that a step does with all V x K numbers.
-They are computed when the columns are taken, so that nothing of this size travels through the step.
-"""
+`GammaRows` is the law as such a batch sees it: an exponential family of natural parameters (shapes
+of its own rows, -t, -u) and statistics (log x of its own rows, sum_i x_ik, sum_k x_ik), all else
+being its base measure. The sums of means over all rows are one division and two additions an entry,
+and the only thing that a step does with all V x K numbers. They are computed when the columns are
+taken, so that nothing of this size travels through the step."""
 
 from __future__ import annotations
 
@@ -54,9 +55,10 @@ class Sums(NamedTuple):
 
 @family
 class GammaRows(Family):
-    """Some rows of a table of gammas, and sums over all, as a step at mean statistics reads them: its statistics are
-    known where the columns were taken (`GammaByRow.columns`), and not where a step leads. `GammaByRow.moved` takes the
-    columns after a step, and has all methods of the law."""
+    """Some rows of a table of gammas, and sums over all, as a step at mean statistics reads them:
+    its statistics are known where the columns were taken (`GammaByRow.columns`), and not where a
+    step leads. `GammaByRow.moved` takes the columns after a step, and has all methods of the
+    law."""
 
     shape: Float[Array, "w k"]
     negative_column_rate: Float[Array, " k"]  # -t
@@ -67,11 +69,15 @@ class GammaRows(Family):
     event_ndims: ClassVar[tuple[int, ...]] = (2, 1, 1)
 
     def expected_stats(self) -> GammaRowsStats:
-        return GammaRowsStats(special.digamma(self.shape) - self.sums.log_rate, self.sums.by_column, self.sums.by_row)
+        return GammaRowsStats(
+            special.digamma(self.shape) - self.sums.log_rate, self.sums.by_column, self.sums.by_row
+        )
 
     def in_domain(self) -> Self:
         inside = (self.shape > 0, self.negative_column_rate <= 0, self.negative_row_rate < 0)
-        return self.with_naturals([x & jnp.isfinite(y) for x, y in zip(inside, tree.parameters(self), strict=True)])
+        return self.with_naturals(
+            [x & jnp.isfinite(y) for x, y in zip(inside, tree.parameters(self), strict=True)]
+        )
 
     def flat(self) -> Self:
         zeros = jnp.zeros_like(self.negative_column_rate), jnp.zeros_like(self.negative_row_rate)
@@ -91,8 +97,8 @@ class GammaRows(Family):
 @register
 @dataclasses.dataclass(frozen=True)
 class GammaByRow(StoredByRow):
-    """A table of V x K gammas, as `vijax.topics.by_words` keeps it. A step takes `columns`; the methods of the law are
-    those of `dense()`.
+    """A table of V x K gammas, as `vijax.topics.by_words` keeps it. A step takes `columns`; the
+    methods of the law are those of `dense()`.
 
     >>> q = GammaByRow.of(Gamma.from_shape_rate([[1.0, 2.0], [3.0, 4.0]], 2.0), jnp.asarray(0.5), jnp.asarray(1.0))
     >>> q.mean().tolist()
@@ -115,7 +121,8 @@ class GammaByRow(StoredByRow):
 
     @classmethod
     def of(cls, q: Gamma, base_shape: Float[Array, ""], base_rate: Float[Array, ""]) -> Self:
-        """The same law in this form; `base_shape` and `base_rate` are those of the prior, one number each."""
+        """The same law in this form; `base_shape` and `base_rate` are those of the prior, one
+        number each."""
         dtype = q.shape.dtype
         zeros = [jnp.zeros(size, dtype) for size in q.shape.shape[::-1]]
         shape, rate = jnp.asarray(base_shape, dtype), jnp.asarray(base_rate, dtype)
@@ -127,18 +134,21 @@ class GammaByRow(StoredByRow):
         rate = self.scale * take(self.rates) + self.by_column + take(self.by_row)[:, None]
         entries = self.entries.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
         sums = Sums(jnp.log(rate), *self.summed_means(), self.base_shape)
-        return GammaRows(self.base_shape + self.scale * entries, -self.by_column, -self.by_row, sums)
+        return GammaRows(
+            self.base_shape + self.scale * entries, -self.by_column, -self.by_row, sums
+        )
 
     def prior_columns(self, words: Int[Array, " w"]) -> GammaRows:
-        """The prior's counterpart of `columns`, of which no statistics are asked: all of its rates is of rows."""
+        """The prior's counterpart of `columns`, of which no statistics are asked: all of its rates
+        is of rows."""
         shape = jnp.broadcast_to(self.base_shape, (words.size, self.entries.shape[1]))
         rate = jnp.broadcast_to(self.base_rate, self.by_row.shape)
         unknown = Sums(shape, self.by_column, self.by_row, self.base_shape)
         return GammaRows(shape, jnp.zeros_like(self.by_column), -rate, unknown)
 
     def summed_means(self) -> tuple[Float[Array, " k"], Float[Array, " v"]]:
-        """Sums of the means over rows and over columns; block by block of rows, so that nothing of the size of all is
-        written."""
+        """Sums of the means over rows and over columns; block by block of rows, so that nothing of
+        the size of all is written."""
         num_rows, num_columns = self.entries.shape
         size = min(num_rows, max(1, BLOCK // num_columns))
 
@@ -147,7 +157,9 @@ class GammaByRow(StoredByRow):
             block = lambda x: jax.lax.dynamic_slice_in_dim(x, start, size)
             rate = self.scale * block(self.rates) + self.by_column + block(self.by_row)[:, None]
             mean = (self.base_shape + self.scale * block(self.entries)) / rate
-            is_new = start + jnp.arange(size) >= i * size  # the last block begins within the one before it
+            is_new = (
+                start + jnp.arange(size) >= i * size
+            )  # the last block begins within the one before it
             by_column = found[0] + jnp.matmul(is_new.astype(mean.dtype), mean, precision="highest")
             of_rows = jnp.matmul(mean, jnp.ones(num_columns, mean.dtype), precision="highest")
             return by_column, jax.lax.dynamic_update_slice_in_dim(found[1], of_rows, start, 0)
@@ -155,7 +167,9 @@ class GammaByRow(StoredByRow):
         zeros = jnp.zeros_like(self.by_column), jnp.zeros_like(self.by_row)
         return jax.lax.fori_loop(0, -(-num_rows // size), add, zeros)
 
-    def moved(self, words: Array, to: GammaRows, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
+    def moved(
+        self, words: Array, to: GammaRows, kept: Float[Array, ""], ok: Bool[Array, ""]
+    ) -> Self:
         (entries, rates), scale = self._shrunk(kept, (self.entries, self.rates))
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set((to.shape - self.base_shape) / scale, mode="drop", **PROMISED)

@@ -1,4 +1,5 @@
-"""The normal distribution: q(x) = exp{precision_times_mean x + negative_half_precision x^2 - A}, h = 1."""
+"""The normal distribution: q(x) = exp{precision_times_mean x + negative_half_precision x^2 - A}, h
+= 1."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
+from vijax.families.base import (
+    Family,
+    as_float,
+    as_floats,
+    domain_mask,
+    family,
+    finite,
+    positive_and_finite,
+)
 from vijax.families.construction import constructor, on_host
 from vijax.families.laws import NormalLaw
 from vijax.families.numeric.excess import log_excess
@@ -68,14 +77,22 @@ class Normal(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = m^2 / (2 v) + log(2 pi v) / 2."""
-        return 0.5 * (self.precision_times_mean * self.mean() + math.log(2 * math.pi) - jnp.log(self.precision))
+        return 0.5 * (
+            self.precision_times_mean * self.mean()
+            + math.log(2 * math.pi)
+            - jnp.log(self.precision)
+        )
 
     def stats(self, x: Any) -> NormalStats:
         x = as_float(x)
         return NormalStats(x, x**2)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
-        noise = jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean))
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
+        noise = jax.random.normal(
+            key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean)
+        )
         return self.mean() + jnp.sqrt(self.variance()) * noise
 
     @property
@@ -100,13 +117,18 @@ class Normal(Family):
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x), with no difference of large numbers."""
-        return -0.5 * (self.precision * (x - self.mean()) ** 2 + math.log(2 * math.pi) - jnp.log(self.precision))
+        return -0.5 * (
+            self.precision * (x - self.mean()) ** 2
+            + math.log(2 * math.pi)
+            - jnp.log(self.precision)
+        )
 
     def entropy(self) -> Float[Array, "*batch"]:
         return 0.5 * (1 + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """(r - 1 - log r + (m - m')^2 / v') / 2 with r = v / v', a sum of terms that are not negative."""
+        """(r - 1 - log r + (m - m')^2 / v') / 2 with r = v / v', a sum of terms that are not
+        negative."""
         gap = other.precision * (self.mean() - other.mean()) ** 2
         excess = (other.precision - self.precision) / self.precision
         return 0.5 * (log_excess(excess, jnp.log(other.precision) - jnp.log(self.precision)) + gap)
@@ -124,9 +146,12 @@ class Normal(Family):
         dp = -dv * self.precision**2
         return type(self)(dm * self.precision + dp * self.mean(), -0.5 * dp)
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[NormalStats, Callable[[NormalStats], Self]]:
-        """A draw's statistics and V. With a = eta_1 + 2 x eta_2 the slope at the draw, d/dm = a and d/dv = a (x - m) /
-        (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is from zero."""
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[NormalStats, Callable[[NormalStats], Self]]:
+        """A draw's statistics and V. With a = eta_1 + 2 x eta_2 the slope at the draw, d/dm = a and
+        d/dv = a (x - m) / (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is
+        from zero."""
         x = self.sample(key)
 
         def v_product(eta: NormalStats) -> Any:

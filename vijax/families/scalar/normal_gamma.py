@@ -1,14 +1,15 @@
-"""The normal-gamma distribution of a mean and a precision: tau ~ Gamma(a, b), mu | tau ~ N(m, 1 / (kappa tau)).
+"""The normal-gamma distribution of a mean and a precision: tau ~ Gamma(a, b), mu | tau ~ N(m, 1 /
+(kappa tau)).
 
-    q(mu, tau) = tau^{-1/2} exp{kappa m (tau mu) - kappa / 2 (tau mu^2) - (b + kappa m^2 / 2) tau + a log tau - A},
-    A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2
+    q(mu, tau) = tau^{-1/2} exp{kappa m (tau mu) - kappa / 2 (tau mu^2) - (b + kappa m^2 / 2) tau +
+    a log tau - A}, A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2
 
-The conjugate prior of a normal's two parameters: an observation y adds (y, -1/2, -y^2 / 2, 1/2). Batch axes give the
-diagonal multivariate version. In the coordinates (m, kappa, a, b) the Fisher matrix is block diagonal, which makes
-`fisher_solve` and V closed forms. b is a difference of natural parameters: float32 loses 3e-8 kappa m^2 / 2b of it,
-which the law shows sqrt(a) times. Divergences, entropies and densities are right to 1e-3 for |m| up to 50 (1 + a)^-1/4
-sqrt(b / kappa). The constructor raises where more than 1e-3 of b goes; centre the data then.
-"""
+The conjugate prior of a normal's two parameters: an observation y adds (y, -1/2, -y^2 / 2, 1/2).
+Batch axes give the diagonal multivariate version. In the coordinates (m, kappa, a, b) the Fisher
+matrix is block diagonal, which makes `fisher_solve` and V closed forms. b is a difference of
+natural parameters: float32 loses 3e-8 kappa m^2 / 2b of it, which the law shows sqrt(a) times.
+Divergences, entropies and densities are right to 1e-3 for |m| up to 50 (1 + a)^-1/4 sqrt(b /
+kappa). The constructor raises where more than 1e-3 of b goes; centre the data then."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ class MeanPrecision(NamedTuple):
 class NormalGamma(Family):
     """A normal-gamma distribution over (mean, precision) of a scalar normal.
 
-    log h(mean, precision) = -log(precision) / 2;
-    t = (precision * mean, precision * mean**2, precision, log(precision));
-    natural parameters (strength * location, -strength / 2, -rate - strength * location**2 / 2, shape).
+    log h(mean, precision) = -log(precision) / 2; t = (precision * mean, precision * mean**2,
+    precision, log(precision)); natural parameters (strength * location, -strength / 2, -rate -
+    strength * location**2 / 2, shape).
 
     >>> q = NormalGamma.from_parameters(location=1.0, strength=2.0, shape=3.0, rate=1.5)
     >>> print(q.mean().mean, q.mean().precision, q.location, q.rate)
@@ -73,8 +74,8 @@ class NormalGamma(Family):
         """Normal-gammas of m, kappa, a and b, broadcast together.
 
         Raises:
-          ValueError: a location that is not finite, another parameter that is not positive and finite, or a rate that
-            is lost beside strength * location^2 / 2.
+          ValueError: a location that is not finite, another parameter that is not positive and
+            finite, or a rate that is lost beside strength * location^2 / 2.
         """
         xp, *values = on_host(*as_floats(location, strength, shape, rate))
         m, kappa, a, b = xp.broadcast_arrays(*values)
@@ -82,7 +83,9 @@ class NormalGamma(Family):
         for name, value in (("strength", kappa), ("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
         linear, raw = kappa * m, b + 0.5 * kappa * m**2
-        raw = raw + (b - less_half_product(raw, linear, linear, kappa))  # the effect of rounding `linear`
+        raw = raw + (
+            b - less_half_product(raw, linear, linear, kappa)
+        )  # the effect of rounding `linear`
         lost = lambda b, raw, linear, kappa: lost_rate(b, raw - 0.5 * linear**2 / kappa)
         require_held("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -0.5 * kappa, -raw, a)
@@ -109,11 +112,15 @@ class NormalGamma(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2."""
-        return self.precision_law().log_normalizer() + 0.5 * (math.log(2 * math.pi) - jnp.log(self.strength))
+        return self.precision_law().log_normalizer() + 0.5 * (
+            math.log(2 * math.pi) - jnp.log(self.strength)
+        )
 
     def stats(self, x: MeanPrecision) -> NormalGammaStats:
         mean, precision = as_floats(*x)
-        return NormalGammaStats(precision * mean, precision * mean**2, precision, floored_log(precision))
+        return NormalGammaStats(
+            precision * mean, precision * mean**2, precision, floored_log(precision)
+        )
 
     def log_base_measure(self, stats: NormalGammaStats) -> Float[Array, "*batch"]:
         return -0.5 * stats.log_precision
@@ -122,8 +129,11 @@ class NormalGamma(Family):
         return MeanPrecision(self.location, self.shape / self.rate)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal law of mu: Student's t with 2 a degrees of freedom, m and sqrt(b / (a kappa))."""
-        return StudentLaw(2.0 * self.shape, self.location, jnp.sqrt(self.rate / (self.shape * self.strength)))
+        """The marginal law of mu: Student's t with 2 a degrees of freedom, m and sqrt(b / (a
+        kappa))."""
+        return StudentLaw(
+            2.0 * self.shape, self.location, jnp.sqrt(self.rate / (self.shape * self.strength))
+        )
 
     def marginal_laws(self) -> MeanPrecision:
         """Student's t for the mean, a gamma for the precision."""
@@ -133,7 +143,11 @@ class NormalGamma(Family):
         return MeanPrecision(self.location, jnp.maximum(self.shape - 0.5, 0.0) / self.rate)
 
     def in_domain(self) -> Self:
-        ok = positive_and_finite(self.strength) & positive_and_finite(self.shape) & positive_and_finite(self.rate)
+        ok = (
+            positive_and_finite(self.strength)
+            & positive_and_finite(self.shape)
+            & positive_and_finite(self.rate)
+        )
         return domain_mask(ok & jnp.isfinite(self.strength_times_location), self)
 
     def flat(self) -> Self:
@@ -143,7 +157,9 @@ class NormalGamma(Family):
     def expected_stats(self) -> NormalGammaStats:
         """(m a / b, 1 / kappa + m^2 a / b, a / b, psi(a) - log b)."""
         m, tau = self.location, self.precision_law().expected_stats()
-        return NormalGammaStats(m * tau.value, 1.0 / self.strength + m**2 * tau.value, tau.value, tau.log)
+        return NormalGammaStats(
+            m * tau.value, 1.0 / self.strength + m**2 * tau.value, tau.value, tau.log
+        )
 
     def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
         mean, precision = as_floats(*x)
@@ -157,32 +173,42 @@ class NormalGamma(Family):
         return tau.entropy() + 0.5 * (1.0 + math.log(2 * math.pi) - log_precision)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and (r - 1 - log r + kappa' (a / b) (m - m')^2) / 2 with r = kappa' / kappa."""
+        """KL of the precisions, and (r - 1 - log r + kappa' (a / b) (m - m')^2) / 2 with r = kappa'
+        / kappa."""
         tau = self.precision_law()
         shift = other.strength * tau.mean() * (self.location - other.location) ** 2
-        return tau.kl(other.precision_law()) + 0.5 * (excess_over_log(other.strength / self.strength) + shift)
+        return tau.kl(other.precision_law()) + 0.5 * (
+            excess_over_log(other.strength / self.strength) + shift
+        )
 
     def fisher_solve(self, cotangent: NormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and 1 / kappa that g asks for, and the gamma's solution for its own two."""
+        """F^-1 g: the changes of m and 1 / kappa that g asks for, and the gamma's solution for its
+        own two."""
         g, m, kappa, tau = cotangent, self.location, self.strength, self.precision_law()
         dm = (g.precision_times_mean - m * g.precision) / tau.mean()
         d_inverse = g.precision_times_square - 2.0 * m * g.precision_times_mean + m**2 * g.precision
-        return self._moved(dm, -(kappa**2) * d_inverse, tau.fisher_solve(GammaStats(g.log_precision, g.precision)))
+        return self._moved(
+            dm, -(kappa**2) * d_inverse, tau.fisher_solve(GammaStats(g.log_precision, g.precision))
+        )
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         tau, noise = self._draw(key, shape)
-        return MeanPrecision(self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength), tau.value)
+        return MeanPrecision(
+            self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength), tau.value
+        )
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> NormalGammaStats:
         """t of a draw; log tau is drawn directly, and nothing is divided by tau."""
         tau, noise = self._draw(key, shape)
         return self._stats_of_draw(tau, noise)
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[NormalGammaStats, Callable[[NormalGammaStats], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[NormalGammaStats, Callable[[NormalGammaStats], Self]]:
         """t of a draw, and V: eta -> F^-1 J^T eta, block by block in (m, kappa) and (a, b).
 
-        With e = mu - m, s = eta_1 + 2 eta_2 mu, so that tau s is the slope of <eta, t> at mu: d/dm = tau s, d/dkappa
-        = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau."""
+        With e = mu - m, s = eta_1 + 2 eta_2 mu, so that tau s is the slope of <eta, t> at mu: d/dm
+        = tau s, d/dkappa = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau."""
         key_tau, key_noise = jax.random.split(key)
         noise = self._noise(key_noise, ())
         tau, gamma_v = self.precision_law().pathwise_sample(key_tau)
@@ -192,10 +218,18 @@ class NormalGamma(Family):
             scaled = noise / jnp.sqrt(kappa)  # sqrt(tau) (mu - m)
             linear, square, m = eta.precision_times_mean, eta.precision_times_square, self.location
             slope = (linear + 2.0 * square * m) * root + 2.0 * square * scaled  # sqrt(tau) s
-            # tau (eta_1 mu + eta_2 mu^2 - s e / 2) as tau varies at fixed e: the part in e^2 cancels.
-            along = m * (linear + square * m) * tau.value + 0.5 * (linear + 2.0 * square * m) * root * scaled
+            # tau (eta_1 mu + eta_2 mu^2 - s e / 2) as tau varies at fixed e: the part in e^2
+            # cancels.
+            along = (
+                m * (linear + square * m) * tau.value
+                + 0.5 * (linear + 2.0 * square * m) * root * scaled
+            )
             of_gamma = gamma_v(GammaStats(eta.log_precision + along, eta.precision))
-            return self._moved(slope * root / (kappa * self.precision_law().mean()), -kappa * slope * scaled, of_gamma)
+            return self._moved(
+                slope * root / (kappa * self.precision_law().mean()),
+                -kappa * slope * scaled,
+                of_gamma,
+            )
 
         return self._stats_of_draw(tau, noise), v_product
 

@@ -1,10 +1,10 @@
 """The Poisson distribution: q(x) = 1 / x! exp{log_rate x - e^log_rate} for x = 0, 1, 2, ...
 
-`jax.random.poisson` compares a uniform number with exp(k log m - m - log k!), three terms of size m log m: in float32
-rounding decides from a rate of 1e5 on (of 200,000 draws the variance is 2 % off at 1e6, 9 % at 3e6, 46 % at 1e8), and
-counts stop at 2^31 - 1. From `SWITCH` on the same rejection (Hoermann 1993, PTRS) is done here with the deviation from
-the rate rounded down, and with log p(k) as Stirling's formula leaves it, in which no term is large.
-"""
+`jax.random.poisson` compares a uniform number with exp(k log m - m - log k!), three terms of size m
+log m: in float32 rounding decides from a rate of 1e5 on (of 200,000 draws the variance is 2 % off
+at 1e6, 9 % at 3e6, 46 % at 1e8), and counts stop at 2^31 - 1. From `SWITCH` on the same rejection
+(Hoermann 1993, PTRS) is done here with the deviation from the rate rounded down, and with log p(k)
+as Stirling's formula leaves it, in which no term is large."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Poisson(Discrete):
 
     log h(x) = -gammaln(x + 1);  t = (x,);  natural parameters (log(rate),).
 
-    log h(x) = -log x! is not linear in x, so E[log h] is not log h at E[x]: it is an integral of one variable, exact
-    at any rate (`vijax.families.numeric.log_factorial`). For the same reason no Poisson is constant in x, and `flat` is
-    an error.
+    log h(x) = -log x! is not linear in x, so E[log h] is not log h at E[x]: it is an integral of
+    one variable, exact at any rate (`vijax.families.numeric.log_factorial`). For the same reason no
+    Poisson is constant in x, and `flat` is an error.
 
     >>> q = Poisson.from_rate(3.0)
     >>> print(q.log_rate.round(4), q.mode(), q.log_prob(2).round(3), q.entropy().round(4))
@@ -90,7 +90,8 @@ class Poisson(Discrete):
         """Counts, int32.
 
         Raises:
-          ValueError: a rate above 2.146e9, whose counts int32 does not hold; draws at such a traced rate are -1.
+          ValueError: a rate above 2.146e9, whose counts int32 does not hold; draws at such a traced
+              rate are -1.
         """
         return poisson_counts(key, self.rate, shape + self.batch_shape)
 
@@ -101,7 +102,8 @@ class Poisson(Discrete):
         return PoissonLaw(self.rate)
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The rate rounded down; a whole rate is as likely as the number below. Raises as `sample` does."""
+        """The rate rounded down; a whole rate is as likely as the number below. Raises as `sample`
+        does."""
         return jnp.where(held(self.rate), jnp.floor(self.rate), -1.0).astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
@@ -124,9 +126,11 @@ class Poisson(Discrete):
         return type(self)(ratio_or_zero(cotangent.value, self.rate))
 
 
-def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple[int, ...]) -> Int[Array, "*shape"]:
-    """Counts, int32; -1, which is no count, where a traced rate is above `LARGEST` or not finite. Raises ValueError on
-    a rate above `LARGEST`, whose counts int32 does not hold.
+def poisson_counts(
+    key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple[int, ...]
+) -> Int[Array, "*shape"]:
+    """Counts, int32; -1, which is no count, where a traced rate is above `LARGEST` or not finite.
+    Raises ValueError on a rate above `LARGEST`, whose counts int32 does not hold.
 
     >>> abs(int(poisson_counts(jax.random.key(0), jnp.float32(1e8), ())) - 10**8) < 50_000
     True
@@ -138,10 +142,13 @@ def poisson_counts(key: PRNGKeyArray, rate: Float[Array, "*batch"], shape: tuple
 
 
 def held(rate: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-    """True where int32 holds the counts. Raises ValueError on a rate, not traced, whose counts do not fit."""
+    """True where int32 holds the counts. Raises ValueError on a rate, not traced, whose counts do
+    not fit."""
     known = rate <= LARGEST
     remedy = "Divide counts by a unit, such as 1000."
-    require(known | ~finite(rate), "rate", f"at most {LARGEST:.4g}, as counts are int32", rate, remedy)
+    require(
+        known | ~finite(rate), "rate", f"at most {LARGEST:.4g}, as counts are int32", rate, remedy
+    )
     return known
 
 
@@ -159,8 +166,11 @@ def _small(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> Int[Array, "*shap
     return jax.random.poisson(key, jnp.where(rate < SWITCH, rate, 1.0), dtype=jnp.int32)
 
 
-def _large(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """The rate rounded down and a draw's distance from it, whole numbers; for a rate below `SWITCH` any numbers."""
+def _large(
+    key: PRNGKeyArray, rate: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """The rate rounded down and a draw's distance from it, whole numbers; for a rate below `SWITCH`
+    any numbers."""
     asked = (rate >= SWITCH) & jnp.isfinite(rate)
     mean = jnp.where(asked, rate, SWITCH)
     start = jnp.floor(mean)
@@ -185,7 +195,8 @@ def _large(key: PRNGKeyArray, rate: Float[Array, "*shape"]) -> tuple[Float[Array
 
 
 def _log_probability(mean: Array, count: Array, relative: Array) -> Array:
-    """log p(k) for k = m (1 + e), e `relative`: -m ((1 + e) log(1 + e) - e) - log(2 pi k) / 2 - 1 / (12 k)."""
+    """log p(k) for k = m (1 + e), e `relative`: -m ((1 + e) log(1 + e) - e) - log(2 pi k) / 2 - 1 /
+    (12 k)."""
     known = relative > -0.9  # acceptable proposals are not further off
     e, k = jnp.where(known, relative, 0.0), jnp.where(known, count, 1.0)
     rate_function = e**2 - (1.0 + e) * log_excess(e, jnp.log1p(e))

@@ -1,12 +1,13 @@
-"""The Polya-gamma law PG(b, c), which makes logistic likelihoods conjugate (Polson, Scott and Windle 2013).
+"""The Polya-gamma law PG(b, c), which makes logistic likelihoods conjugate (Polson, Scott and
+Windle 2013).
 
     exp(a psi) / (1 + exp(psi))^b  =  2^-b E_{w ~ PG(b, 0)}[exp((a - b / 2) psi - w psi^2 / 2)]
 
-q(w) = h(w) exp{l w - A} with h the density of PG(b, 0), statistic w, natural parameter l = -c^2 / 2, A = -b log
-cosh(c / 2), mean b tanh(c / 2) / (2 c). In mean field its bound is that of Jaakkola and Jordan, c their xi (Durante and
-Rigon 2019). log h has no closed form: the density and entropy are integrals (`polya_gamma_contour`), while divergences,
-conditionals and bounds of models need none. Draws are exact, by Devroye's rejection (Devroye 2009).
-"""
+q(w) = h(w) exp{l w - A} with h the density of PG(b, 0), statistic w, natural parameter l = -c^2 /
+2, A = -b log cosh(c / 2), mean b tanh(c / 2) / (2 c). In mean field its bound is that of Jaakkola
+and Jordan, c their xi (Durante and Rigon 2019). log h has no closed form: the density and entropy
+are integrals (`polya_gamma_contour`), while divergences, conditionals and bounds of models need
+none. Draws are exact, by Devroye's rejection (Devroye 2009)."""
 
 from __future__ import annotations
 
@@ -45,10 +46,12 @@ class PolyaGamma(Family):
 
     log h(x) = log_prob(x, c=0);  t = (x,);  natural parameters (-(c**2) / 2,).
 
-    In a logistic model with locals w ~ PG(1, 0) the energy of a label y = 0 or 1 with predictor psi is (y - 1 / 2) psi
-    - w psi^2 / 2 - log 2, multilinear in w and the statistics of psi's terms; b counts the trials of a binomial, or
-    the failures plus successes of a negative binomial. Draws are sums of b draws of PG(1, c). Entropies are integrals
-    over the density, some 4,000 terms each. In float32 right to 1e-3 for b up to 40 and c up to 1e4.
+    In a logistic model with locals w ~ PG(1, 0) the energy of a label y = 0 or 1 with predictor psi
+    is (y - 1 / 2) psi
+    - w psi^2 / 2 - log 2, multilinear in w and the statistics of psi's terms; b counts the trials
+    of a binomial, or the failures plus successes of a negative binomial. Draws are sums of b draws
+    of PG(1, c). Entropies are integrals over the density, some 4,000 terms each. In float32 right
+    to 1e-3 for b up to 40 and c up to 1e4.
 
     >>> q = PolyaGamma.from_b_c(1, [2.0, 0.0])
     >>> print(*(f"{x:.4f}" for x in (*q.mean(), q.log_normalizer()[0], *q.log_prob(0.2))))
@@ -64,8 +67,8 @@ class PolyaGamma(Family):
     @classmethod
     @constructor
     def from_b_c(cls, b: int, c: Any) -> Self:
-        """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does not matter. Raises
-        ValueError where b is no integer >= 1, or a tilt is not finite."""
+        """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does
+        not matter. Raises ValueError where b is no integer >= 1, or a tilt is not finite."""
         require_integers(b=b)
         xp, c = on_host(as_float(c, "c"))
         require(finite(xp.square(c)), "c", "finite numbers, and finite when squared", c)
@@ -83,7 +86,9 @@ class PolyaGamma(Family):
     def stats(self, x: Any) -> PolyaGammaStats:
         return PolyaGammaStats(as_float(x))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
         """Exact draws, pathwise differentiable at a fixed quantile."""
         natural = jnp.broadcast_to(self.negative_half_square, (*shape, *self.batch_shape))
         c = contour.tilt(jax.lax.stop_gradient(natural))
@@ -100,8 +105,8 @@ class PolyaGamma(Family):
         return self.b * _variance(self.negative_half_square)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """The zero of the score, by bisection: the density is log-concave, and its mode between mean / (1 + 5 r) and
-        the mean, r the squared coefficient of variation."""
+        """The zero of the score, by bisection: the density is log-concave, and its mode between
+        mean / (1 + 5 r) and the mean, r the squared coefficient of variation."""
         high = jnp.log(self.mean())
         low = high - jnp.log1p(5.0 * self.variance() / self.mean() ** 2)
 
@@ -139,8 +144,8 @@ class PolyaGamma(Family):
         return self.log_normalizer() - self.negative_half_square * self.mean() - self.entropy()
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """-E[log q], by the trapezium rule in log w, in units of its spread: the integrand falls doubly exponentially
-        on either side, and the rule is exact to rounding."""
+        """-E[log q], by the trapezium rule in log w, in units of its spread: the integrand falls
+        doubly exponentially on either side, and the rule is exact to rounding."""
         mean = jax.lax.stop_gradient(self.mean())
         spread = jax.lax.stop_gradient(jnp.sqrt(self.variance())) / mean
         w = mean[..., None] * jnp.exp(spread[..., None] * jnp.asarray(_PLACES, mean.dtype))
@@ -148,8 +153,11 @@ class PolyaGamma(Family):
         return -jnp.sum(jnp.exp(log_q) * log_q * w, axis=-1) * spread * _SPACING
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """(l - l') E[w] - A + A', without log h, its large terms cancelled on paper; inf where the b differ."""
-        divergence = self.b * _divergence(*jnp.broadcast_arrays(self.negative_half_square, other.negative_half_square))
+        """(l - l') E[w] - A + A', without log h, its large terms cancelled on paper; inf where the
+        b differ."""
+        divergence = self.b * _divergence(
+            *jnp.broadcast_arrays(self.negative_half_square, other.negative_half_square)
+        )
         return divergence if self.b == other.b else jnp.full_like(divergence, jnp.inf)
 
     def fisher_product(self, tangent: Self) -> PolyaGammaStats:
@@ -159,11 +167,20 @@ class PolyaGamma(Family):
         return self.with_naturals(cotangent.value / self.variance())
 
 
-# --- A and its derivatives at b = 1 -----------------------------------------------------------------------------------
+# --- A and its derivatives at b = 1 ---------------------------------------------------------------
 _MANY = 14
 _COSH = [1 / math.factorial(2 * k) for k in range(_MANY)]
 _SINH_LESS = [1 / math.factorial(2 * k + 3) for k in range(_MANY)]
-_TANHC = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
+_TANHC = (
+    1.0,
+    -1 / 3,
+    2 / 15,
+    -17 / 315,
+    62 / 2835,
+    -1382 / 155925,
+    21844 / 6081075,
+    -929569 / 638512875,
+)
 
 
 @jax.custom_jvp
@@ -183,7 +200,9 @@ def _mean(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     square = -0.5 * natural  # of c / 2
     near = square < 0.01
     half = jnp.sqrt(jnp.where(near, 1.0, square))
-    return 0.25 * jnp.where(near, horner(_TANHC, jnp.where(near, square, 0.0)), jnp.tanh(half) / half)
+    return 0.25 * jnp.where(
+        near, horner(_TANHC, jnp.where(near, square, 0.0)), jnp.tanh(half) / half
+    )
 
 
 @_mean.defjvp
@@ -192,26 +211,36 @@ def _mean_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _variance(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """(sinh(c) - c) / (4 c^3 cosh(c / 2)^2): by series in c^2 where the difference cancels, else over cosh^2, which
-    overflows."""
+    """(sinh(c) - c) / (4 c^3 cosh(c / 2)^2): by series in c^2 where the difference cancels, else
+    over cosh^2, which overflows."""
     square = -2.0 * natural
     near = square < 4.0
     inside = jnp.where(near, square, 0.0)
     by_series = 0.5 * horner(_SINH_LESS, inside) / (1.0 + horner(_COSH, inside))
     c = jnp.sqrt(jnp.where(near, 4.0, square))
-    direct = (2.0 * jnp.tanh(0.5 * c) - 4.0 * c * jax.nn.sigmoid(c) * jax.nn.sigmoid(-c)) / (4.0 * c**3)
+    direct = (2.0 * jnp.tanh(0.5 * c) - 4.0 * c * jax.nn.sigmoid(c) * jax.nn.sigmoid(-c)) / (
+        4.0 * c**3
+    )
     return jnp.where(near, by_series, direct)
 
 
 @jax.custom_jvp
-def _divergence(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """KL of PG(1, c) and PG(1, c'). Where the two are near, or both tilts small, it is the square of their distance
-    times a mean of the variances between; elsewhere, with d = c' - c and p = 1 / (1 + e^c),
+def _divergence(
+    natural: Float[Array, "*shape"], other: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """KL of PG(1, c) and PG(1, c'). Where the two are near, or both tilts small, it is the square
+    of their distance times a mean of the variances between; elsewhere, with d = c' - c and p = 1 /
+    (1 + e^c),
 
     d^2 tanh(c / 2) / (4 c) - p d - log(1 + p (e^-d - 1))."""
     c, c2 = contour.tilt(natural), contour.tilt(other)
     p, distance = jax.nn.sigmoid(-c), c2 - c
-    gain = -jnp.sign(distance) * jnp.exp(-jnp.minimum(c, c2)) * -jnp.expm1(-jnp.abs(distance)) / (1.0 + jnp.exp(-c))
+    gain = (
+        -jnp.sign(distance)
+        * jnp.exp(-jnp.minimum(c, c2))
+        * -jnp.expm1(-jnp.abs(distance))
+        / (1.0 + jnp.exp(-c))
+    )
     far = 0.5 * distance**2 * _mean(natural) - p * distance - jnp.log1p(gain)
     near, _, second = _between(natural, other)
     return jnp.where(near, (other - natural) ** 2 * second, far)
@@ -226,10 +255,12 @@ def _divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
     return _divergence(natural, other), own + difference * tangents[1]
 
 
-def _between(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """True where l' is near l; and the means of v(t) and (1 - t) v(t) over (0, 1), v(t) the variance at l + t (l' - l),
-    by Gauss-Legendre's rule. Near is no further than the nearest singularity of the variance, at l = pi^2 / 2, so that
-    n nodes err by (3 + sqrt 8)^-2n."""
+def _between(
+    natural: Float[Array, "*shape"], other: Float[Array, "*shape"]
+) -> tuple[Array, Array, Array]:
+    """True where l' is near l; and the means of v(t) and (1 - t) v(t) over (0, 1), v(t) the
+    variance at l + t (l' - l), by Gauss-Legendre's rule. Near is no further than the nearest
+    singularity of the variance, at l = pi^2 / 2, so that n nodes err by (3 + sqrt 8)^-2n."""
     nodes, weights = np.polynomial.legendre.leggauss(10 if natural.dtype == jnp.float64 else 5)
     t, w = (jnp.asarray(x, natural.dtype) for x in (0.5 * (1.0 + nodes), 0.5 * weights))
     near = jnp.abs(other - natural) <= 0.5 * math.pi**2 - jnp.maximum(natural, other)
@@ -239,7 +270,7 @@ def _between(natural: Float[Array, "*shape"], other: Float[Array, "*shape"]) -> 
     return near, jnp.sum(w * variances, -1), jnp.sum(w * (1.0 - t) * variances, -1)
 
 
-# --- the density and draws, with their derivatives --------------------------------------------------------------------
+# --- the density and draws, with their derivatives ------------------------------------------------
 def _log_density_jvp(b: int, primals: tuple, tangents: tuple) -> tuple:
     x, natural = primals
     change = contour.score(x, natural, b) * tangents[0] + (x - b * _mean(natural)) * tangents[1]
@@ -258,11 +289,12 @@ def _velocity(b: int, x: Array, natural: Array, change: Array) -> Array:
 def sample_unit(key: PRNGKeyArray, c: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Draws from PG(1, c), all entries at once (Polson, Scott and Windle 2013, section 4).
 
-    w = x / 4, the density of x proportional to exp(-z^2 x / 2) sum_n (-1)^n a_n(x), z = c / 2, where a_0 is twice a
-    Levy density left of the cut and an exponential right of it. Proposals, of mass: right, an exponential of rate
-    K = pi^2 / 8 + z^2 / 2, pi / (2 K) exp(-K cut); left, for z cut < 1 the Levy law below the cut, to be accepted with
-    exp(-z^2 x / 2), 2 P(Levy < cut); else an inverse Gaussian of mean 1 / z, of which draws beyond the cut are
-    rejected, 2 exp(-z). One proposal in two or better is accepted, whatever c.
+    w = x / 4, the density of x proportional to exp(-z^2 x / 2) sum_n (-1)^n a_n(x), z = c / 2,
+    where a_0 is twice a Levy density left of the cut and an exponential right of it. Proposals, of
+    mass: right, an exponential of rate K = pi^2 / 8 + z^2 / 2, pi / (2 K) exp(-K cut); left, for z
+    cut < 1 the Levy law below the cut, to be accepted with exp(-z^2 x / 2), 2 P(Levy < cut); else
+    an inverse Gaussian of mean 1 / z, of which draws beyond the cut are rejected, 2 exp(-z). One
+    proposal in two or better is accepted, whatever c.
 
     >>> bool(jnp.abs(sample_unit(jax.random.key(0), jnp.full(20000, 2.0)).mean() - jnp.tanh(1.0) / 4) < 0.005)
     True
@@ -278,9 +310,13 @@ def sample_unit(key: PRNGKeyArray, c: Float[Array, "*shape"]) -> Float[Array, "*
     return 0.25 * jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), propose, start)[0]
 
 
-def _proposal(key: PRNGKeyArray, z: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Bool[Array, "*shape"]]:
+def _proposal(
+    key: PRNGKeyArray, z: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Bool[Array, "*shape"]]:
     """A proposal for each entry, and whether it is accepted."""
-    draw = lambda i: jax.random.uniform(jax.random.fold_in(key, i), z.shape, z.dtype, jnp.finfo(z.dtype).tiny)
+    draw = lambda i: jax.random.uniform(
+        jax.random.fold_in(key, i), z.shape, z.dtype, jnp.finfo(z.dtype).tiny
+    )
     rate, small = math.pi**2 / 8 + 0.5 * z**2, z * _CUT < 1
     log_left = math.log(2.0) + jnp.where(small, math.log(_LEVY_BELOW_CUT), -z)
     log_right = jnp.log(0.5 * math.pi / rate) - rate * _CUT
@@ -301,7 +337,8 @@ def _series(x: Float[Array, "*shape"], right: Bool[Array, "*shape"]) -> Float[Ar
 
 
 def _inverse_gaussian(u: Array, v: Array, z: Array) -> Float[Array, "*shape"]:
-    """Draws of mean 1 / z and shape 1 (Michael, Schucany and Haas 1976): the smaller root, or the larger."""
+    """Draws of mean 1 / z and shape 1 (Michael, Schucany and Haas 1976): the smaller root, or the
+    larger."""
     half = 0.5 * ndtri(u) ** 2 / z
     ratio = 1 / (1 + half + jnp.sqrt(half * (2 + half)))
     return jnp.where(v * (1 + ratio) < 1, ratio, 1 / ratio) / z

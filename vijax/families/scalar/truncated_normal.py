@@ -1,8 +1,8 @@
-"""The normal distribution on the positive half-line: q(x) = exp{lambda_1 x + lambda_2 x^2 - A} for x > 0, h = 1.
+"""The normal distribution on the positive half-line: q(x) = exp{lambda_1 x + lambda_2 x^2 - A} for
+x > 0, h = 1.
 
-With m the mean of the whole normal and s its standard deviation, x = s y, y = z - a, a = -m / s, z a standard normal
-given z > a (`vijax.families.numeric.normal_tails`).
-"""
+With m the mean of the whole normal and s its standard deviation, x = s y, y = z - a, a = -m / s, z
+a standard normal given z > a (`vijax.families.numeric.normal_tails`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite, positive_and_finite
+from vijax.families.base import (
+    Family,
+    as_float,
+    as_floats,
+    domain_mask,
+    family,
+    finite,
+    positive_and_finite,
+)
 from vijax.families.construction import constructor, on_host
 from vijax.families.laws import TruncatedNormalLaw
 from vijax.families.numeric.excess import product_difference, without_rounding_below_zero
@@ -33,13 +41,15 @@ class TruncatedNormalStats(NamedTuple):
 
 @family
 class TruncatedNormal(Family):
-    """A normal distribution given x > 0, natural parameters those of the whole normal, (m / v, -1 / (2 v)).
+    """A normal distribution given x > 0, natural parameters those of the whole normal, (m / v, -1 /
+    (2 v)).
 
     log h(x) = 0;  t = (x, x**2);  natural parameters (location / spread, -1 / (2 * spread)).
 
-    In probit models (Albert and Chib, 1993) the sign y = +1 or -1 is data and belongs in the energy: with x = y z > 0,
-    log N(z; f, 1) has the natural parameters (y f, -1/2) in (x, x^2), and E[z] = y E[x]. Moments, quantiles, entropy,
-    divergence and density are right in float32 for m from -1e4 s to 1e4 s.
+    In probit models (Albert and Chib, 1993) the sign y = +1 or -1 is data and belongs in the
+    energy: with x = y z > 0, log N(z; f, 1) has the natural parameters (y f, -1/2) in (x, x^2), and
+    E[z] = y E[x]. Moments, quantiles, entropy, divergence and density are right in float32 for m
+    from -1e4 s to 1e4 s.
 
     >>> q = TruncatedNormal.from_mean_variance([1.0, -40.0], 1.0)  # of the whole normal
     >>> print(*(f"{x:.4f}" for x in (*q.mean(), *q.log_prob(jnp.array([-0.1, 0.1])))))
@@ -55,8 +65,8 @@ class TruncatedNormal(Family):
     @classmethod
     @constructor
     def from_mean_variance(cls, location: Any, spread: Any) -> Self:
-        """Truncated normals of the mean and variance before truncation, broadcast; ValueError unless both are finite,
-        and the variance positive."""
+        """Truncated normals of the mean and variance before truncation, broadcast; ValueError
+        unless both are finite, and the variance positive."""
         xp, *values = on_host(*as_floats(location, spread))
         location, spread = xp.broadcast_arrays(*values)
         require(finite(location), "location", "finite numbers", location)
@@ -81,10 +91,14 @@ class TruncatedNormal(Family):
         x = as_float(x)
         return TruncatedNormalStats(x, x**2)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch"]:
         """Draws by the inverse distribution function, pathwise differentiable."""
         dtype = self.precision_times_mean.dtype
-        least = 0.5 * float(jnp.finfo(dtype).eps)  # keeps 1 - u below one, where the normal quantile is infinite
+        least = 0.5 * float(
+            jnp.finfo(dtype).eps
+        )  # keeps 1 - u below one, where the normal quantile is infinite
         u = jax.random.uniform(key, shape + self.batch_shape, dtype, least)
         cut = jnp.broadcast_to(self._cut(), u.shape)
         return jnp.sqrt(self.spread) * _excess(cut, 1.0 - u)
@@ -93,7 +107,9 @@ class TruncatedNormal(Family):
         return self.expected_stats().value
 
     def marginal_laws(self) -> TruncatedNormalLaw:
-        return TruncatedNormalLaw(self.location, jnp.sqrt(self.spread), self.mean(), self.variance())
+        return TruncatedNormalLaw(
+            self.location, jnp.sqrt(self.spread), self.mean(), self.variance()
+        )
 
     def variance(self) -> Float[Array, "*batch"]:
         """s^2 T_1 (T_2 - T_1), for a <= 0.4 as s^2 (1 - h T_1), h the hazard phi(a) / Phi(-a)."""
@@ -112,8 +128,9 @@ class TruncatedNormal(Family):
         return TruncatedNormalStats(jnp.sqrt(self.spread) * t1, self.spread * t1 * t2)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), minus infinity where x is negative: for a <= 0.4 by the normal's density, its residual (x - m) / s
-        from lambda_1 + 2 lambda_2 x without cancellation; in the tail by that of the excess over the cut."""
+        """log q(x), minus infinity where x is negative: for a <= 0.4 by the normal's density, its
+        residual (x - m) / s from lambda_1 + 2 lambda_2 x without cancellation; in the tail by that
+        of the excess over the cut."""
         x, a, s = as_float(x), self._cut(), jnp.sqrt(self.spread)
         inside = (x >= 0) & jnp.isfinite(x)
         x_in = jnp.where(inside, x, 0.0)
@@ -126,8 +143,8 @@ class TruncatedNormal(Family):
         return jnp.where(inside, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """log s + log(2 pi e) / 2 + log Phi(-a) + a h / 2 for a <= 0.4, h the hazard phi(a) / Phi(-a); in the tail
-        log s + log R(a) + a T_1 + T_1 T_2 / 2."""
+        """log s + log(2 pi e) / 2 + log Phi(-a) + a h / 2 for a <= 0.4, h the hazard phi(a) /
+        Phi(-a); in the tail log s + log R(a) + a T_1 + T_1 T_2 / 2."""
         a = self._cut()
         near, (t1, t2) = jnp.minimum(a, SWITCH), mills_tails(jnp.maximum(a, SWITCH))[:2]
         kept = _HALF_LOG_TWO_PI + 0.5 + log_ndtr(-near) + 0.5 * near * hazard(near)
@@ -135,13 +152,13 @@ class TruncatedNormal(Family):
         return jnp.where(a > SWITCH, tail, kept) + 0.5 * jnp.log(self.spread)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """The cross entropy less the entropy, each in the form of its law, for a <= 0.4 or in the tail: no term is
-        larger than these. A result below zero by rounding counts as zero."""
+        """The cross entropy less the entropy, each in the form of its law, for a <= 0.4 or in the
+        tail: no term is larger than these. A result below zero by rounding counts as zero."""
         return without_rounding_below_zero(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
-        """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which for a <= 0.4 is
-        m - m' + s h."""
+        """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which
+        for a <= 0.4 is m - m' + s h."""
         a, s, s2, cut2 = self._cut(), jnp.sqrt(self.spread), jnp.sqrt(other.spread), other._cut()
         in_tail, near = a > SWITCH, jnp.minimum(a, SWITCH)
         t1 = mills_tails(jnp.maximum(a, SWITCH))[0]
@@ -149,7 +166,9 @@ class TruncatedNormal(Family):
         first = jnp.where(in_tail, t1, h - near)
         variance = _central_moments(a)[0]
         own, their = self.negative_half_precision, other.negative_half_precision
-        crossed = product_difference(self.precision_times_mean, their, other.precision_times_mean, own)
+        crossed = product_difference(
+            self.precision_times_mean, their, other.precision_times_mean, own
+        )
         locations = -0.5 * crossed / (own * their)  # m - m'
         distance = jnp.where(in_tail, s * t1 + s2 * cut2, locations + s * h)
         kept2, far2 = jnp.minimum(cut2, SWITCH), jnp.maximum(cut2, SWITCH)
@@ -176,8 +195,8 @@ class TruncatedNormal(Family):
 
 
 def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """The second to fourth central moments of a standard normal z given z > a: for a <= 0.4 by the hazard, in the tail
-    by the T_k, which are of one size there."""
+    """The second to fourth central moments of a standard normal z given z > a: for a <= 0.4 by the
+    hazard, in the tail by the T_k, which are of one size there."""
     near = jnp.minimum(a, SWITCH)
     h = hazard(near)
     kept = (
@@ -197,8 +216,9 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
 
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's steps in the tail. There
-    -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is solved from the right, where steps come nearer."""
+    """The y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's
+    steps in the tail. There -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is
+    solved from the right, where steps come nearer."""
     near = jnp.minimum(a, 1.0)
     tail = u * ndtr(-near)
     middle = jnp.maximum(-ndtri(tail) - near, 0.0)
@@ -214,8 +234,8 @@ def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array
 
 @_excess.defjvp
 def _excess_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """dz / da = R(z) / R(a) at a fixed quantile, so that dy / da = (a + T(a)) / (z + T(z)) - 1; for a <= 0.4 that is
-    h(a) / h(z) - 1."""
+    """dz / da = R(z) / R(a) at a fixed quantile, so that dy / da = (a + T(a)) / (z + T(z)) - 1; for
+    a <= 0.4 that is h(a) / h(z) - 1."""
     a, u = primals
     y = _excess(a, u)
     far = jnp.maximum(a, SWITCH)

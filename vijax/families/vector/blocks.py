@@ -1,7 +1,7 @@
 """A vector whose coordinates are in independent blocks, each of a multivariate normal of its own.
 
-A block is any set of coordinates. Methods of the whole go through a product of the blocks (`Product`).
-"""
+A block is any set of coordinates. Methods of the whole go through a product of the blocks
+(`Product`)."""
 
 from __future__ import annotations
 
@@ -126,16 +126,25 @@ class Blocks(Family):
         return self.parts.event_ndims
 
     def as_stats(self, leaves: Any) -> BlocksStats:
-        """See `Family.as_stats`. A block that an optimiser moves has fewer statistics than parameters."""
-        return leaves if isinstance(leaves, BlocksStats) else _as_stats(self, self.parts.as_stats(leaves))
+        """See `Family.as_stats`. A block that an optimiser moves has fewer statistics than
+        parameters."""
+        return (
+            leaves
+            if isinstance(leaves, BlocksStats)
+            else _as_stats(self, self.parts.as_stats(leaves))
+        )
 
     def stationary(self) -> Self:
         return _as_blocks(self, self._each(lambda name, part: part.stationary()))
 
     def slope(self, stats: BlocksStats, prior: Self) -> BlocksStats:
-        return _as_stats(self, self._each(lambda name, part: part.slope(stats.parts[name], prior.parts[name])))
+        return _as_stats(
+            self, self._each(lambda name, part: part.slope(stats.parts[name], prior.parts[name]))
+        )
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
         stats, v = self.parts.pathwise_sample(key)
         return _as_stats(self, stats), lambda eta: _as_blocks(self, v(eta.parts))
 
@@ -144,12 +153,18 @@ class Blocks(Family):
         return sum(part.noise_size for part in self.parts.values())
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
-        return _together(self, self._each(lambda name, part: part.from_noise(self._shares(noise)[name])))
+        return _together(
+            self, self._each(lambda name, part: part.from_noise(self._shares(noise)[name]))
+        )
 
-    def pathwise_at(self, noise: Float[Array, " noise"]) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
+    def pathwise_at(
+        self, noise: Float[Array, " noise"]
+    ) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
         draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
         stats = _as_stats(self, {name: stats for name, (stats, _) in draws.items()})
-        return stats, lambda eta: _as_blocks(self, {name: v(eta.parts[name]) for name, (_, v) in draws.items()})
+        return stats, lambda eta: _as_blocks(
+            self, {name: v(eta.parts[name]) for name, (_, v) in draws.items()}
+        )
 
     def _shares(self, noise: Array) -> dict[str, Array]:
         ends = np.cumsum([part.noise_size for part in self.parts.values()])

@@ -1,9 +1,9 @@
-"""Densities of free coordinates that are not exponential families in their parameters: only an optimiser moves them.
+"""Densities of free coordinates that are not exponential families in their parameters: only an
+optimiser moves them.
 
-Their parameters are unconstrained and are their leaves, and their "Fisher product" is the identity, so that the target
-of a step is a gradient and not a natural parameter (`Family.stationary`). Methods that need natural parameters raise
-NotImplementedError.
-"""
+Their parameters are unconstrained and are their leaves, and their "Fisher product" is the identity,
+so that the target of a step is a gradient and not a natural parameter (`Family.stationary`).
+Methods that need natural parameters raise NotImplementedError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Value(NamedTuple):
 
 
 class ByOptimiser(Family):
-    """A density of a vector; a subclass has a field `center`, its mean, and says how to draw, and its entropy."""
+    """A density of a vector; a subclass has a field `center`, its mean, and says how to draw, and
+    its entropy."""
 
     center: Any
     Stats: ClassVar = Value
@@ -34,7 +35,8 @@ class ByOptimiser(Family):
     def log_normalizer(self) -> NoReturn:
         """Raises NotImplementedError: there are no natural parameters."""
         raise NotImplementedError(
-            f"{type(self).__name__} is no exponential family: it has no natural parameters. Move it by "
+            f"{type(self).__name__} is no exponential family: it has no natural parameters. Move "
+            "it by "
             "vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi does."
         )
 
@@ -76,11 +78,12 @@ class ByOptimiser(Family):
 
 
 class ByDraws(ByOptimiser):
-    """A density whose entropy has no closed form: a mixture, a flow. A subclass has draws, a log density, and points
-    that represent it.
+    """A density whose entropy has no closed form: a mixture, a flow. A subclass has draws, a log
+    density, and points that represent it.
 
-    Its gradient is that of log p - log q through draws alone (`vijax.estimator.reparameterised(sticking=True)`), which
-    needs no entropy; the reported entropy is a mean over fixed quasi-random draws."""
+    Its gradient is that of log p - log q through draws alone
+    (`vijax.estimator.reparameterised(sticking=True)`), which needs no entropy; the reported entropy
+    is a mean over fixed quasi-random draws."""
 
     closed_entropy: ClassVar[bool] = False
 

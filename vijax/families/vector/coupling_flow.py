@@ -1,12 +1,12 @@
-"""A flow of affine coupling layers (real NVP: Dinh, Sohl-Dickstein and Bengio 2017), of `flowjax`, as a density of free
-coordinates: no exponential family.
+"""A flow of affine coupling layers (real NVP: Dinh, Sohl-Dickstein and Bengio 2017), of `flowjax`,
+as a density of free coordinates: no exponential family.
 
     x = center + exp(log_sd) f(e),   e ~ N(0, I),   log q(x) = log N(e) - log |det f'(e)| - sum log_sd
 
-with f the layers, each of which moves half of the coordinates by a shift and a scale that a network computes from the
-others. The networks use tanh, which bounds shifts and scales and keeps the tails those of a normal: ELBO -31.35 on the
-ten variables of eight schools, and -39.2 with gelu. Their weights are its leaves; all else is made from its sizes.
-"""
+with f the layers, each of which moves half of the coordinates by a shift and a scale that a network
+computes from the others. The networks use tanh, which bounds shifts and scales and keeps the tails
+those of a normal: ELBO -31.35 on the ten variables of eight schools, and -39.2 with gelu. Their
+weights are its leaves; all else is made from its sizes."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ class Parts(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def parts(sizes: Sizes) -> Parts:
-    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity. Raises ImportError
-    without flowjax."""
+    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity.
+    Raises ImportError without flowjax."""
     with ThreadPoolExecutor(1) as elsewhere:  # outside of any trace, because the result is kept
         return elsewhere.submit(_made, sizes).result()
 
 
 def _made(sizes: Sizes) -> Parts:
-    flows, distributions = (require_extra(f"flowjax.{name}", "flows") for name in ("flows", "distributions"))
+    flows, distributions = (
+        require_extra(f"flowjax.{name}", "flows") for name in ("flows", "distributions")
+    )
     equinox = require_extra("equinox", "flows")
     layers = flows.coupling_flow(
         jax.random.key(0),
@@ -123,8 +125,12 @@ class CouplingFlow(ByDraws):
         return weights @ (self.log_prob(x) - other.log_prob(x))
 
     def _points(self, count: int) -> Float[Array, "count D"]:
-        return jax.vmap(self.from_noise)(quasi.fixed_normals(count, self.center.size, self.center.dtype))
+        return jax.vmap(self.from_noise)(
+            quasi.fixed_normals(count, self.center.size, self.center.dtype)
+        )
 
     def _layers(self) -> Any:
         known = parts(self.sizes)
-        return require_extra("equinox", "flows").combine(jax.tree.unflatten(known.structure, self.weights), known.rest)
+        return require_extra("equinox", "flows").combine(
+            jax.tree.unflatten(known.structure, self.weights), known.rest
+        )

@@ -1,14 +1,16 @@
-"""Normals of free coordinates, for optimisers: by the lower factor of the covariance, and by diag(s^2) + U U'.
+"""Normals of free coordinates, for optimisers: by the lower factor of the covariance, and by
+diag(s^2) + U U'.
 
-The gradient in a mean and a factor needs no factorisation (Kucukelbir et al. 2017, section 2.4). With W = S^-1 U, S =
-diag(s), and C = I + W' W, a covariance diag(s^2) + U U' costs O(D r^2) operations and O(D r) numbers (Woodbury; Ong,
-Nott and Smith 2018). Where U is large beside s, Woodbury's difference would be rounding; the same square is a sum,
+The gradient in a mean and a factor needs no factorisation (Kucukelbir et al. 2017, section 2.4).
+With W = S^-1 U, S = diag(s), and C = I + W' W, a covariance diag(s^2) + U U' costs O(D r^2)
+operations and O(D r) numbers (Woodbury; Ong, Nott and Smith 2018). Where U is large beside s,
+Woodbury's difference would be rounding; the same square is a sum,
 
     v' Sigma^-1 v = |e|^2 + |f|^2,    f = C^-1 W' v~,    e = v~ - W f,    v~ = S^-1 v:
 
-with e the residual of least squares of v~ on the columns of W, f having a standard normal prior. All comes from a QR
-factorisation of W with I below it; C, of which float32 holds only the largest eigenvalues, is never formed.
-"""
+with e the residual of least squares of v~ on the columns of W, f having a standard normal prior.
+All comes from a QR factorisation of W with I below it; C, of which float32 holds only the largest
+eigenvalues, is never formed."""
 
 from __future__ import annotations
 
@@ -30,11 +32,12 @@ from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 @family
 class TriangularNormal(ByOptimiser):
-    """N(center, L L'), where L is the lower triangle of `triangle` with ones on its diagonal, its rows times the
-    exponentials of the diagonal of `triangle`.
+    """N(center, L L'), where L is the lower triangle of `triangle` with ones on its diagonal, its
+    rows times the exponentials of the diagonal of `triangle`.
 
-    So the optimiser's noise below the diagonal is relative to the scales of the coordinates. (Measured on a logistic
-    regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644, with L's own entries -1,382.)
+    So the optimiser's noise below the diagonal is relative to the scales of the coordinates.
+    (Measured on a logistic regression of 124 weights, 5,000 steps of Adam at rate 0.01: ELBO -644,
+    with L's own entries -1,382.)
 
     >>> q = TriangularNormal(jnp.zeros(2), jnp.array([[0.0, 9.0], [1.0, 0.0]]))
     >>> print(q.cov, round(float(q.entropy()), 3))
@@ -72,21 +75,23 @@ class TriangularNormal(ByOptimiser):
         return self.pathwise_at(jax.random.normal(key, (self.center.size,), self.center.dtype))
 
     def pathwise_at(self, noise: Float[Array, " D"]) -> tuple[Value, Callable[[Value], Self]]:
-        """The draw and its pullback. With x - center = exp(d) * (unit triangle @ e), the gradient is exp(d_i) g_i e_j
-        in the rows of the triangle, and (x_i - center_i) g_i on its diagonal: one pass over the matrix, where automatic
-        differentiation takes five."""
+        """The draw and its pullback. With x - center = exp(d) * (unit triangle @ e), the gradient
+        is exp(d_i) g_i e_j in the rows of the triangle, and (x_i - center_i) g_i on its diagonal:
+        one pass over the matrix, where automatic differentiation takes five."""
         log_scale = jnp.diagonal(self.triangle)
         gap = jnp.exp(log_scale) * (jnp.tril(self.triangle, -1) @ noise + noise)
 
         def pull(slope: Value) -> Any:
             g, place = slope.value, jnp.arange(self.center.size)
             rows, columns = place[:, None], place[None, :]
-            # Two columns, one of zeros: XLA turns a single column into an elementwise product, and computes its
-            # exponentials and draws anew for every entry.
+            # Two columns, one of zeros: XLA turns a single column into an elementwise product, and
+            # computes its exponentials and draws anew for every entry.
             left = jnp.stack([g * jnp.exp(log_scale), jnp.zeros_like(g)], 1)
             below = left @ jnp.stack([noise, jnp.zeros_like(noise)])
             own = jnp.diag(g * gap)
-            return dataclasses.replace(self, center=g, triangle=jnp.where(rows > columns, below, own))
+            return dataclasses.replace(
+                self, center=g, triangle=jnp.where(rows > columns, below, own)
+            )
 
         return Value(self.center + gap), pull
 
@@ -103,10 +108,15 @@ class TriangularNormal(ByOptimiser):
     def kl(self, other: Self) -> Float[Array, ""]:
         ratio = solve_triangular(other.factor, self.factor, lower=True)
         shift = other._whitened(self.center - other.center)
-        return 0.5 * (jnp.sum(ratio**2) + shift @ shift - shift.size) + other.entropy() - self.entropy()
+        return (
+            0.5 * (jnp.sum(ratio**2) + shift @ shift - shift.size)
+            + other.entropy()
+            - self.entropy()
+        )
 
     def slope(self, stats: Any, prior: Self) -> Value:
-        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
+        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the
+        energy."""
         noise = self._whitened(stats.value - self.center)
         return Value(-solve_triangular(self.factor, noise, trans=1, lower=True))
 
@@ -120,8 +130,8 @@ class TriangularNormal(ByOptimiser):
 class LowRankNormal(ByOptimiser):
     """N(mean, diag(exp(2 log_sd)) + factor factor'), of a vector.
 
-    Density, entropy, divergence and slope are right in float32 for factors up to 3e3 times the standard deviations
-    beside them, in any units of the coordinates.
+    Density, entropy, divergence and slope are right in float32 for factors up to 3e3 times the
+    standard deviations beside them, in any units of the coordinates.
 
     >>> q = LowRankNormal(jnp.zeros(3), jnp.zeros(3), jnp.array([[1.0], [2.0], [0.0]]))
     >>> print(q.variance(), round(float(q.entropy()), 3))
@@ -150,7 +160,8 @@ class LowRankNormal(ByOptimiser):
 
     @property
     def noise_size(self) -> int:
-        """The rank plus the dimension. The noise of the columns of U comes first, because most depends on it."""
+        """The rank plus the dimension. The noise of the columns of U comes first, because most
+        depends on it."""
         return self.factor.size // self.center.size + self.center.size
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
@@ -170,13 +181,15 @@ class LowRankNormal(ByOptimiser):
         return 0.5 * self.center.size * (1 + math.log(2 * math.pi)) + half_log_det
 
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
-        return 0.5 * (self.center.size - self._square(jnp.asarray(x) - self.center)) - self.entropy()
+        return (
+            0.5 * (self.center.size - self._square(jnp.asarray(x) - self.center)) - self.entropy()
+        )
 
     def kl(self, other: Self) -> Float[Array, ""]:
         """KL(self || other), a sum of terms that are small where the two are near.
 
-        In units of the other's s, with k the ratios of the own s to them, V the other's factor and W the own one, c_i
-        the diagonal of (I + V V')^-1, and h_i = 1 - c_i:
+        In units of the other's s, with k the ratios of the own s to them, V the other's factor and
+        W the own one, c_i the diagonal of (I + V V')^-1, and h_i = 1 - c_i:
 
             2 KL = sum (k_i^2 - 1) c_i - log k_i^2  +  tr W' (I + V V')^-1 W - sum h_i  -  log |I + W' K^-2 W|
                    + log |I + V' V|  +  the square of the distance of the means."""
@@ -185,17 +198,22 @@ class LowRankNormal(ByOptimiser):
         own = jnp.sum(jnp.expm1(log_ratio) * _kept(other._scaled(), there) - log_ratio)
         shared = jnp.sum(other._square(self.factor.T)) - jnp.sum(there.share)
         volume = 2.0 * (_regression(self._scaled()).half_log_det - there.half_log_det)
-        return without_rounding_below_zero(0.5 * (own + shared - volume + other._square(self.center - other.center)))
+        return without_rounding_below_zero(
+            0.5 * (own + shared - volume + other._square(self.center - other.center))
+        )
 
     def slope(self, stats: Any, prior: Self) -> Value:
-        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the energy."""
+        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the
+        energy."""
         return Value(-jnp.exp(-self.log_sd) * self._split(stats.value - self.center)[0])
 
     def _scaled(self) -> Float[Array, "D r"]:
         """W."""
         return self.factor * jnp.exp(-self.log_sd)[:, None]
 
-    def _split(self, gap: Float[Array, "*shape D"]) -> tuple[Float[Array, "*shape D"], Float[Array, "*shape r"]]:
+    def _split(
+        self, gap: Float[Array, "*shape D"]
+    ) -> tuple[Float[Array, "*shape D"], Float[Array, "*shape r"]]:
         """(e, f) of a difference v."""
         return _split(self._scaled(), gap * jnp.exp(-self.log_sd))
 
@@ -215,8 +233,8 @@ class Regression(NamedTuple):
 
 
 def _factored(w: Float[Array, "D r"]) -> tuple[Float[Array, "D r"], Float[Array, "r r"]]:
-    """The upper part of Q, and R, of (W; I) = Q R, so that C = R' R. The largest rows come first, so that small ones
-    keep their digits (Cox and Higham 1998)."""
+    """The upper part of Q, and R, of (W; I) = Q R, so that C = R' R. The largest rows come first,
+    so that small ones keep their digits (Cox and Higham 1998)."""
     both = jnp.concatenate([w, jnp.eye(w.shape[-1], dtype=w.dtype)])
     order = jnp.argsort(-jnp.max(jnp.abs(both), axis=-1))
     q, r = jnp.linalg.qr(both[order])
@@ -228,7 +246,9 @@ def _regression(w: Float[Array, "D r"]) -> Regression:
     q, r = _factored(w)
     gain = solve_triangular(r, q.T).T
     root = solve_triangular(r, jnp.eye(len(r), dtype=w.dtype))
-    return Regression(gain, root @ root.T, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(r)))), jnp.sum(q**2, -1))
+    return Regression(
+        gain, root @ root.T, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(r)))), jnp.sum(q**2, -1)
+    )
 
 
 @_regression.defjvp
@@ -240,7 +260,12 @@ def _regression_jvp(primals: tuple, tangents: tuple) -> tuple[Regression, Regres
     gain, inverse = found.gain, found.inverse
     moved, back = change - w @ (gain.T @ change), change.T @ gain
     there = inverse @ back
-    changes = moved @ inverse - gain @ back, -(there + there.T), jnp.sum(gain * change), 2 * jnp.sum(gain * moved, -1)
+    changes = (
+        moved @ inverse - gain @ back,
+        -(there + there.T),
+        jnp.sum(gain * change),
+        2 * jnp.sum(gain * moved, -1),
+    )
     return found, Regression(*changes)
 
 
@@ -265,8 +290,8 @@ def _split_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _kept(w: Float[Array, "D r"], found: Regression) -> Float[Array, " D"]:
-    """c_i = 1 - h_i. As the h_i sum to no more than r, at most 2 r of them are above a half: for these 2 r, the
-    largest, c_i is the square of a unit vector, which cancels nothing."""
+    """c_i = 1 - h_i. As the h_i sum to no more than r, at most 2 r of them are above a half: for
+    these 2 r, the largest, c_i is the square of a unit vector, which cancels nothing."""
     few = min(2 * w.shape[-1], len(w))
     largest = jax.lax.top_k(jax.lax.stop_gradient(found.share), few)[1]
     rest, shared = _split(w, jax.nn.one_hot(largest, len(w), dtype=w.dtype))

@@ -2,9 +2,9 @@
 
 q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
 
-Right in float32 where the Wishart is (vijax/families/vector/wishart.py), and densities where, with scale = F F', the
-condition number of F^-1 X F'^-1 times that of the scale's correlations is up to 3e3.
-"""
+Right in float32 where the Wishart is (vijax/families/vector/wishart.py), and densities where, with
+scale = F F', the condition number of F^-1 X F'^-1 times that of the scale's correlations is up to
+3e3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.families.base import Family, as_float, domain_mask, family
 from vijax.families.construction import constructor, through
 from vijax.families.vector.matrices import inverse, solve, symmetric
-from vijax.families.vector.wishart import Wishart, WishartStats, checked_degrees, floored_log_det, gram
+from vijax.families.vector.wishart import (
+    Wishart,
+    WishartStats,
+    checked_degrees,
+    floored_log_det,
+    gram,
+)
 
 
 class InverseWishartStats(NamedTuple):
@@ -48,10 +54,12 @@ class InverseWishart(Family):
     @classmethod
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
-        """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over batches.
+        """Inverse Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D),
+        broadcast over batches.
 
         Raises:
-          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive definite.
+          ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive
+              definite.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
         return cls(-0.5 * scale, -0.5 * degrees)
@@ -79,9 +87,13 @@ class InverseWishart(Family):
     kl = through("kl", as_wishart, take=lambda q, other: other.as_wishart())
     expected_stats = through("expected_stats", as_wishart, lambda q, y: _inverted(y))
     sample_stats = through("sample_stats", as_wishart, lambda q, y: _inverted(y))
-    fisher_solve = through("fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g))
+    fisher_solve = through(
+        "fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g)
+    )
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
         stats, v = self.as_wishart().pathwise_sample(key)
         return _inverted(stats), lambda eta: _inverse_of(v(_of_wishart(eta)))
 
@@ -94,12 +106,14 @@ class InverseWishart(Family):
         return -0.5 * (self.dim + 1) * stats.log_det
 
     def mean(self) -> Float[Array, "*batch D D"]:
-        """scale / (degrees - D - 1); infinite, with the signs of the scale, where degrees <= D + 1."""
+        """scale / (degrees - D - 1); infinite, with the signs of the scale, where degrees <= D +
+        1."""
         excess = jnp.maximum(self.degrees - (self.dim + 1), 0.0)[..., None, None]
         return jnp.where(self.scale == 0, 0.0, self.scale / excess)
 
     def variance(self) -> Float[Array, "*batch D D"]:
-        """((f + 1) s_ij^2 + (f - 1) s_ii s_jj) / (f (f - 1)^2 (f - 3)) with f = degrees - D; infinite for f <= 3."""
+        """((f + 1) s_ij^2 + (f - 1) s_ii s_jj) / (f (f - 1)^2 (f - 3)) with f = degrees - D;
+        infinite for f <= 3."""
         f, s = (self.degrees - self.dim)[..., None, None], self.scale
         diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
         known = f > 3.0
@@ -119,12 +133,17 @@ class InverseWishart(Family):
         return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite to
+        the last digit."""
         factor = jnp.linalg.cholesky(0.5 * self.scale)
-        ratio = symmetric(solve(factor, solve(factor, symmetric(as_float(x))).mT))  # X as the scale sees it
+        ratio = symmetric(
+            solve(factor, solve(factor, symmetric(as_float(x))).mT)
+        )  # X as the scale sees it
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
         safe = jnp.where(definite[..., None, None], ratio, jnp.eye(self.dim, dtype=ratio.dtype))
-        density = self.as_wishart().log_density(inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1))
+        density = self.as_wishart().log_density(
+            inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1)
+        )
         return jnp.where(definite, density, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -132,8 +151,11 @@ class InverseWishart(Family):
         q = self.as_wishart()
         return q.entropy() - (self.dim + 1) * q.expected_stats().log_det
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
-        """X ~ q, by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1 C')."""
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch D D"]:
+        """X ~ q, by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1
+        C')."""
         draw = self.as_wishart().bartlett(key, shape)
         return gram(solve(draw.triangle, draw.factor.mT).mT)
 

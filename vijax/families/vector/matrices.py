@@ -18,20 +18,33 @@ from vijax.xla.compiler import quick_jit
 
 
 def positive_definite(matrix: Array, name: str) -> Array:
-    """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric within rounding and
-    positive definite."""
+    """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric
+    within rounding and positive definite."""
     require(finite(matrix), name, "finite numbers", matrix)
     xp, matrix = on_host(matrix)
     gap = xp.max(xp.abs(matrix - matrix.mT), initial=0.0)
     close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
-    require(close, name, "a symmetric matrix", f"entries that differ by {gap}", "Average it with its transpose.")
+    require(
+        close,
+        name,
+        "a symmetric matrix",
+        f"entries that differ by {gap}",
+        "Average it with its transpose.",
+    )
     matrix = symmetric(matrix)
-    require(is_definite(matrix), name, "a positive definite matrix", matrix, "Add jitter to its diagonal.")
+    require(
+        is_definite(matrix),
+        name,
+        "a positive definite matrix",
+        matrix,
+        "Add jitter to its diagonal.",
+    )
     return matrix
 
 
 def is_definite(matrix: Any) -> Any:
-    """True where a symmetric matrix has a Cholesky factor; for a traced one, booleans that are then all true."""
+    """True where a symmetric matrix has a Cholesky factor; for a traced one, booleans that are then
+    all true."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:
@@ -59,8 +72,8 @@ def outer(x: Array, y: Array) -> Array:
 def outer_statistic(x: Array, y: Array) -> Array:
     """x y', safe to differentiate in reverse: the gradient of an einsum is a matrix product.
 
-    The gradient of `outer` is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler (jaxlib 0.10.2) gets wrong in float32
-    where y has more axes than g, by `vmap`, and the last axis is small."""
+    The gradient of `outer` is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler (jaxlib 0.10.2)
+    gets wrong in float32 where y has more axes than g, by `vmap`, and the last axis is small."""
     return jnp.einsum("...i,...j->...ij", x, y)
 
 
@@ -75,8 +88,8 @@ def half_log_det(factor: Array) -> Array:
 
 
 def excess_of_ratio(factor: Array, other: Array) -> Array:
-    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': twice the divergence of two normals of one mean.
-    A sum of terms none of which is negative."""
+    """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': twice the divergence of two
+    normals of one mean. A sum of terms none of which is negative."""
     return excess_of_triangle(solve(factor, other))
 
 
@@ -89,7 +102,9 @@ def excess_of_triangle(root: Array) -> Array:
 
 def inverse(factor: Array) -> Array:
     """(L L')^-1, exactly symmetric."""
-    root = solve(factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape))
+    root = solve(
+        factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
+    )
     return root.mT @ root
 
 

@@ -1,15 +1,15 @@
-"""The law of the coefficients of a multivariate regression and its noise precision: L ~ Wishart(n, P), and G | L a
-matrix normal, J x D, of mean M, whose rows have precision U and whose columns have precision L.
+"""The law of the coefficients of a multivariate regression and its noise precision: L ~ Wishart(n,
+P), and G | L a matrix normal, J x D, of mean M, whose rows have precision U and whose columns have
+precision L.
 
-    q(G, L) = |L|^{(J-D-1)/2} exp{<U M, G L> + <-U / 2, G L G'> + <-(P + M' U M / 2), L> + n log|L| - A},
-    A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2
+    q(G, L) = |L|^{(J-D-1)/2} exp{<U M, G L> + <-U / 2, G L G'> + <-(P + M' U M / 2), L> + n log|L|
+    - A}, A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2
 
-The conjugate prior of y ~ N(G' x, L^-1) (Rowe 2003, Multivariate Bayesian Statistics, section 8.4): an observation adds
-(x y', -x x' / 2, -y y' / 2, 1/2). With J = 1 it is the normal-Wishart, with D = 1 the normal-gamma of
-`MultivariateNormalGamma`. In the coordinates (M, U, (P, n)) the Fisher matrix is block diagonal, which makes
-`fisher_solve` a closed form. P is a difference of natural parameters, as in the normal-Wishart, with the same remedy:
-centre the observations.
-"""
+The conjugate prior of y ~ N(G' x, L^-1) (Rowe 2003, Multivariate Bayesian Statistics, section 8.4):
+an observation adds (x y', -x x' / 2, -y y' / 2, 1/2). With J = 1 it is the normal-Wishart, with D =
+1 the normal-gamma of `MultivariateNormalGamma`. In the coordinates (M, U, (P, n)) the Fisher matrix
+is block diagonal, which makes `fisher_solve` a closed form. P is a difference of natural
+parameters, as in the normal-Wishart, with the same remedy: centre the observations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ from vijax.families.vector.matrices import (
     symmetric,
 )
 from vijax.families.vector.means_and_precision import solve_root
-from vijax.families.vector.wishart import BartlettDraw, Wishart, WishartStats, checked_degrees, floored_log_det, gram
+from vijax.families.vector.wishart import (
+    BartlettDraw,
+    Wishart,
+    WishartStats,
+    checked_degrees,
+    floored_log_det,
+    gram,
+)
 
 
 class MatrixNormalWishartStats(NamedTuple):
@@ -48,7 +55,8 @@ class MatrixNormalWishartStats(NamedTuple):
 
 
 class MatrixPrecision(NamedTuple):
-    """A value: coefficients, a row for each column of inputs, and the precision matrix of the noise."""
+    """A value: coefficients, a row for each column of inputs, and the precision matrix of the
+    noise."""
 
     coefficients: Float[Array, "*batch J D"]
     precision: Float[Array, "*batch D D"]
@@ -58,10 +66,10 @@ class MatrixPrecision(NamedTuple):
 class MatrixNormalWishart(Family):
     """A matrix-normal-Wishart distribution over (coefficients, precision matrix).
 
-    log h(coefficients, precision) = (num_rows - dim - 1) / 2 * logdet(precision);
-    t = (coefficients @ precision, coefficients @ precision @ coefficients.T, precision, logdet(precision));
-    natural parameters (strength @ location, -strength / 2, -inv(scale) / 2 - location.T @ strength @ location / 2,
-    degrees / 2).
+    log h(coefficients, precision) = (num_rows - dim - 1) / 2 * logdet(precision); t = (coefficients
+    @ precision, coefficients @ precision @ coefficients.T, precision, logdet(precision)); natural
+    parameters (strength @ location, -strength / 2, -inv(scale) / 2 - location.T @ strength @
+    location / 2, degrees / 2).
 
     >>> strength, scale = [[2.0, 0.0], [0.0, 1.0]], [[0.5, 0.0], [0.0, 1.0]]
     >>> q = MatrixNormalWishart.from_parameters([[1.0, 0.0], [0.5, -1.0]], strength, degrees=4.0, scale=scale)
@@ -80,23 +88,29 @@ class MatrixNormalWishart(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """Laws from M (*batch, J, D), U (*batch, J, J), and the Wishart's degrees (*batch,) and scale (*batch, D, D),
-        batch axes broadcast together.
+        """Laws from M (*batch, J, D), U (*batch, J, J), and the Wishart's degrees (*batch,) and
+        scale (*batch, D, D), batch axes broadcast together.
 
         Raises:
-          ValueError: a location that is not finite or does not fit, a strength or scale that is not symmetric
-            positive definite, degrees that do not exceed D - 1, or a scale whose inverse is lost beside location'
-            strength location.
+          ValueError: a location that is not finite or does not fit, a strength or scale that is not
+            symmetric positive definite, degrees that do not exceed D - 1, or a scale whose inverse
+            is lost beside location' strength location.
         """
         xp, m, strength, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
-        fits = m.ndim >= 2 and m.shape[-1:] == scale.shape[-1:] and m.shape[-2:-1] == strength.shape[-1:]
+        fits = (
+            m.ndim >= 2
+            and m.shape[-1:] == scale.shape[-1:]
+            and m.shape[-2:-1] == strength.shape[-1:]
+        )
         expected = f"matrices of {strength.shape[-1:]} rows and {scale.shape[-1:]} columns"
         require(fits, "location", expected, m.shape)
         require(finite(m), "location", "finite numbers", m)
         strength = positive_definite(strength, "strength")
         degrees, scale = checked_degrees(degrees, scale, "scale")
         batch = jnp.broadcast_shapes(m.shape[:-2], strength.shape[:-2], degrees.shape)
-        m, strength, scale = (xp.broadcast_to(x, batch + x.shape[-2:]) for x in (m, strength, scale))
+        m, strength, scale = (
+            xp.broadcast_to(x, batch + x.shape[-2:]) for x in (m, strength, scale)
+        )
         wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
         _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
         linear = strength @ m
@@ -135,15 +149,16 @@ class MatrixNormalWishart(Family):
         return self.precision_law().scale
 
     def precision_law(self) -> Wishart:
-        """The marginal law of L. Its rate is found from M and the residual of a rounded M^, as M' U M = M^' (U M + r) +
-        O(r^2)."""
+        """The marginal law of L. Its rate is found from M and the residual of a rounded M^, as M' U
+        M = M^' (U M + r) + O(r^2)."""
         m = self.location
         residual = self.strength_times_location - self.strength @ m
         square = symmetric(m.mT @ (self.strength_times_location + residual))
         return Wishart(symmetric(self.negative_raw_rate) + 0.5 * square, self.half_degrees)
 
     def coefficients_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of G: Student's t with f = degrees - D + 1 degrees of freedom."""
+        """The marginal laws of the numbers of G: Student's t with f = degrees - D + 1 degrees of
+        freedom."""
         freedom = (self.degrees - self.dim + 1.0)[..., None, None]
         rows = jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1)
         columns = 2.0 * jnp.diagonal(self.precision_law().rate, axis1=-2, axis2=-1)
@@ -153,12 +168,18 @@ class MatrixNormalWishart(Family):
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2."""
         constant = 0.5 * self.num_rows * self.dim * math.log(2 * math.pi)
-        return self.precision_law().log_normalizer() - self.dim * half_log_det(self._factor()) + constant
+        return (
+            self.precision_law().log_normalizer()
+            - self.dim * half_log_det(self._factor())
+            + constant
+        )
 
     def stats(self, x: MatrixPrecision) -> MatrixNormalWishartStats:
         g, precision = as_floats(*x)
         product = g @ precision
-        return MatrixNormalWishartStats(product, symmetric(product @ g.mT), precision, floored_log_det(precision))
+        return MatrixNormalWishartStats(
+            product, symmetric(product @ g.mT), precision, floored_log_det(precision)
+        )
 
     def log_base_measure(self, stats: MatrixNormalWishartStats) -> Float[Array, "*batch"]:
         return 0.5 * (self.num_rows - self.dim - 1) * stats.log_det
@@ -167,7 +188,8 @@ class MatrixNormalWishart(Family):
         return MatrixPrecision(self.location, self.precision_law().mean())
 
     def variance(self) -> MatrixPrecision:
-        """Variances of coefficients and precision; intervals of the coefficients are those of `coefficients_law()`."""
+        """Variances of coefficients and precision; intervals of the coefficients are those of
+        `coefficients_law()`."""
         return MatrixPrecision(self.coefficients_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MatrixPrecision:
@@ -177,7 +199,9 @@ class MatrixNormalWishart(Family):
 
     def in_domain(self) -> Self:
         """U and P positive definite, n > (D - 1) / 2, all finite."""
-        ok = self.precision_law().in_domain().half_degrees & jnp.all(jnp.isfinite(self._factor()), (-2, -1))
+        ok = self.precision_law().in_domain().half_degrees & jnp.all(
+            jnp.isfinite(self._factor()), (-2, -1)
+        )
         return domain_mask(ok & jnp.all(jnp.isfinite(self.strength_times_location), (-2, -1)), self)
 
     def flat(self) -> Self:
@@ -208,21 +232,27 @@ class MatrixNormalWishart(Family):
     def entropy(self) -> Float[Array, "*batch"]:
         law = self.precision_law()
         of_rows = self.dim * (1.0 + math.log(2 * math.pi)) - law.expected_stats().log_det
-        return law.entropy() + 0.5 * self.num_rows * of_rows - self.dim * half_log_det(self._factor())
+        return (
+            law.entropy() + 0.5 * self.num_rows * of_rows - self.dim * half_log_det(self._factor())
+        )
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and [D (tr(U' U^-1) - J - log|U' U^-1|) + tr((M - M')' U' (M - M') E[L])] / 2."""
+        """KL of the precisions, and [D (tr(U' U^-1) - J - log|U' U^-1|) + tr((M - M')' U' (M - M')
+        E[L])] / 2."""
         p, q, law = self._factor(), other._factor(), self.precision_law()
         shift = q.mT @ (self._location(p) - other._location(q))
         spread = self.dim * excess_of_ratio(p, q) + jnp.sum((shift @ law.mean()) * shift, (-2, -1))
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MatrixNormalWishartStats) -> Self:
-        """F^-1 g: the changes of M and D U^-1 that g asks for, and the Wishart's solution for its own two."""
+        """F^-1 g: the changes of M and D U^-1 that g asks for, and the Wishart's solution for its
+        own two."""
         m, law, strength = self.location, self.precision_law(), self.strength
         linear, matrix = cotangent.coefficients_times_precision, symmetric(cotangent.precision)
         dm = (linear - m @ matrix) @ law.rate / self.half_degrees[..., None, None]
-        d_inverse = symmetric(cotangent.quadratic) - 2.0 * symmetric(linear @ m.mT) + m @ matrix @ m.mT
+        d_inverse = (
+            symmetric(cotangent.quadratic) - 2.0 * symmetric(linear @ m.mT) + m @ matrix @ m.mT
+        )
         d_strength = -strength @ d_inverse @ strength / self.dim
         d_law = law.fisher_solve(WishartStats(matrix, cotangent.log_det))
         d_linear = d_strength @ m + strength @ dm
@@ -233,17 +263,23 @@ class MatrixNormalWishart(Family):
         draw, m, scaled = self._draw(key, shape)
         return MatrixPrecision(m + solve_root(draw, scaled), gram(draw.root))
 
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MatrixNormalWishartStats:
+    def sample_stats(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> MatrixNormalWishartStats:
         """t of a draw, with nothing divided by the precision. Pathwise differentiable."""
         draw, m, scaled = self._draw(key, shape)
         rooted = m @ draw.root + scaled  # G B
-        return MatrixNormalWishartStats(rooted @ draw.root.mT, gram(rooted), gram(draw.root), draw.log_det)
+        return MatrixNormalWishartStats(
+            rooted @ draw.root.mT, gram(rooted), gram(draw.root), draw.log_det
+        )
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[BartlettDraw, Array, Array]:
         """L = B B', M, and (G - M) B, whose columns are N(0, U^-1)."""
         key_precision, key_noise = jax.random.split(key)
         factor = self._factor()
-        noise = jax.random.normal(key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype)
+        noise = jax.random.normal(
+            key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype
+        )
         scaled = solve(factor, noise, trans=1)
         return self.precision_law().bartlett(key_precision, shape), self._location(factor), scaled
 
@@ -254,6 +290,8 @@ class MatrixNormalWishart(Family):
         return solve(factor, solve(factor, self.strength_times_location), trans=1)
 
 
-def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
+def _lost_scale(
+    scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
+) -> np.ndarray:
     square = linear.swapaxes(-1, -2) @ np.linalg.solve(strength, linear)
     return lost_spread(scale, 2.0 * raw - square)

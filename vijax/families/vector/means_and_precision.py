@@ -1,5 +1,6 @@
-"""The closed forms of laws of means and one precision matrix, L ~ Wishart(n, P), mu_j | L ~ N(m_j, (kappa_j L)^-1),
-summed over the means. A family of one mean has no axis of means, and gets one inside."""
+"""The closed forms of laws of means and one precision matrix, L ~ Wishart(n, P), mu_j | L ~ N(m_j,
+(kappa_j L)^-1), summed over the means. A family of one mean has no axis of means, and gets one
+inside."""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ class MeansAndPrecision(Family):
     def stats(self, x: MeanPrecision) -> Any:
         means, precision = as_floats(*x)
         means = self._many(means, 1)
-        return self._as_stats(products(precision, means), precision, means, floored_log_det(precision))
+        return self._as_stats(
+            products(precision, means), precision, means, floored_log_det(precision)
+        )
 
     def log_base_measure(self, stats: Any) -> Float[Array, "*batch"]:
         return 0.5 * (self._num_means - self.dim - 1) * stats.log_det
@@ -90,7 +93,9 @@ class MeansAndPrecision(Family):
 
     def in_domain(self) -> Self:
         """Every kappa positive, P positive definite, n > (D - 1) / 2, all finite."""
-        ok = self.precision_law().in_domain().half_degrees & jnp.all(positive_and_finite(self._kappa), -1)
+        ok = self.precision_law().in_domain().half_degrees & jnp.all(
+            positive_and_finite(self._kappa), -1
+        )
         return domain_mask(ok & jnp.all(jnp.isfinite(self._m), (-2, -1)), self)
 
     def flat(self) -> Self:
@@ -102,7 +107,9 @@ class MeansAndPrecision(Family):
         """(E[L] m_j, E[L], D / kappa_j + m_j' E[L] m_j, E log|L|)."""
         m, of_precision = self._m, self.precision_law().expected_stats()
         product = products(of_precision.value, m)
-        return self._as_stats(product, of_precision.value, m, of_precision.log_det, self.dim / self._kappa)
+        return self._as_stats(
+            product, of_precision.value, m, of_precision.log_det, self.dim / self._kappa
+        )
 
     def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
         """log q(L) + sum_j log q(mu_j | L); -inf where L is not positive definite."""
@@ -112,34 +119,49 @@ class MeansAndPrecision(Family):
         precision = jnp.where(jnp.isneginf(of_precision)[..., None, None], eye, precision)
         shift = self._many(means, 1) - self._m
         spread = self._kappa * dots(shift, products(precision, shift))
-        log_scale = self.dim * (jnp.log(self._kappa) - math.log(2 * math.pi)) + floored_log_det(precision)[..., None]
+        log_scale = (
+            self.dim * (jnp.log(self._kappa) - math.log(2 * math.pi))
+            + floored_log_det(precision)[..., None]
+        )
         return of_precision + 0.5 * jnp.sum(log_scale - spread, -1)
 
     def entropy(self) -> Float[Array, "*batch"]:
         law = self.precision_law()
         of_each = self.dim * (1.0 + math.log(2 * math.pi) - jnp.log(self._kappa))
-        return law.entropy() + 0.5 * (jnp.sum(of_each, -1) - self._num_means * law.expected_stats().log_det)
+        return law.entropy() + 0.5 * (
+            jnp.sum(of_each, -1) - self._num_means * law.expected_stats().log_det
+        )
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and for each mean [D (r - 1 - log r) + kappa' (m - m')' E[L] (m - m')] / 2 with
-        r = kappa' / kappa."""
+        """KL of the precisions, and for each mean [D (r - 1 - log r) + kappa' (m - m')' E[L] (m -
+        m')] / 2 with r = kappa' / kappa."""
         law, shift = self.precision_law(), self._m - other._m
         distance = other._kappa * dots(shift, products(law.mean(), shift))
         of_each = self.dim * excess_over_log(other._kappa / self._kappa) + distance
         return law.kl(other.precision_law()) + 0.5 * jnp.sum(of_each, -1)
 
     def fisher_solve(self, cotangent: Any) -> Self:
-        """F^-1 g: the changes of m and D / kappa that g asks for, and the Wishart's solution for its own two."""
+        """F^-1 g: the changes of m and D / kappa that g asks for, and the Wishart's solution for
+        its own two."""
         law, m, kappa = self.precision_law(), self._m, self._kappa
-        linear, matrix = self._many(cotangent.precision_times_mean, 1), symmetric(cotangent.precision)
+        linear, matrix = (
+            self._many(cotangent.precision_times_mean, 1),
+            symmetric(cotangent.precision),
+        )
         gap = linear - products(matrix, m)
         dm = products(law.rate, gap) / self.half_degrees[..., None, None]
         d_inverse = self._many(cotangent.quadratic) - dots(m, linear + gap)
-        return self._moved(dm, -(kappa**2) * d_inverse / self.dim, law.fisher_solve(WishartStats(matrix, cotangent[3])))
+        return self._moved(
+            dm,
+            -(kappa**2) * d_inverse / self.dim,
+            law.fisher_solve(WishartStats(matrix, cotangent[3])),
+        )
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         draw, scaled = self._draw(key, shape)
-        return MeanPrecision(self.location + self._own(solve_root(draw, scaled), 1), gram(draw.root))
+        return MeanPrecision(
+            self.location + self._own(solve_root(draw, scaled), 1), gram(draw.root)
+        )
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
         """t of a draw, with nothing divided by the precision; differentiable in the parameters."""
@@ -148,45 +170,65 @@ class MeansAndPrecision(Family):
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Any, Callable[[Any], Self]]:
         """t of a draw, and V: eta -> F^-1 J^T eta, block by block in m, kappa and (P, n).
 
-        With e = mu - m, s = eta_1 + 2 eta_3 mu, L s is the slope of <eta, t> at mu: d/dm = L s, d/dkappa = -e' L s /
-        (2 kappa), and L moves mu by -L^-1 dL e / 2 (the transport of a normal with its covariance), so that d/dL is
-        sym(eta_2 + eta_1 m' + eta_3 m m' + (eta_1 + 2 eta_3 m) e' / 2), summed over the means."""
+        With e = mu - m, s = eta_1 + 2 eta_3 mu, L s is the slope of <eta, t> at mu: d/dm = L s,
+        d/dkappa = -e' L s / (2 kappa), and L moves mu by -L^-1 dL e / 2 (the transport of a normal
+        with its covariance), so that d/dL is sym(eta_2 + eta_1 m' + eta_3 m m' + (eta_1 + 2 eta_3
+        m) e' / 2), summed over the means."""
         draw, scaled = lax.optimization_barrier(self._draw(key, ()))
         law, m, kappa = self.precision_law(), self._m, self._kappa
 
         def v_product(eta: Any) -> Any:
-            linear, quadratic = self._many(eta.precision_times_mean, 1), self._many(eta.quadratic)[..., None]
+            linear, quadratic = (
+                self._many(eta.precision_times_mean, 1),
+                self._many(eta.quadratic)[..., None],
+            )
             slope_at_m = linear + 2.0 * quadratic * m
             step = solve_root(draw, scaled)
             slope = products(draw.root.mT, slope_at_m) + 2.0 * quadratic * scaled  # B' s
             scales = kappa[..., None] * self.half_degrees[..., None, None]
             dm = products(law.rate, products(draw.root, slope)) / scales
             dkappa = -kappa * dots(slope, scaled) / self.dim
-            matrix = sum_of_products(linear + quadratic * m, m) + 0.5 * sum_of_products(slope_at_m, step)
-            return self._moved(dm, dkappa, law.bartlett_v(draw, WishartStats(eta.precision + matrix, eta.log_det)))
+            matrix = sum_of_products(linear + quadratic * m, m) + 0.5 * sum_of_products(
+                slope_at_m, step
+            )
+            return self._moved(
+                dm, dkappa, law.bartlett_v(draw, WishartStats(eta.precision + matrix, eta.log_det))
+            )
 
         return self._stats_of_draw(draw, scaled), v_product
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[BartlettDraw, Array]:
         """L = B B', and B' (mu_j - m_j), which is N(0, 1 / kappa_j)."""
         key_precision, key_noise = jax.random.split(key)
-        noise = jax.random.normal(key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype)
+        noise = jax.random.normal(
+            key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype
+        )
         scaled = self._many(noise, 1) / jnp.sqrt(self._kappa)[..., None]
         return self.precision_law().bartlett(key_precision, shape), scaled
 
     def _stats_of_draw(self, draw: BartlettDraw, scaled: Array) -> Any:
         rooted = products(draw.root.mT, self._m) + scaled  # B' mu_j
         make: Any = self.Stats
-        product, quadratic = self._own(products(draw.root, rooted), 1), self._own(dots(rooted, rooted))
+        product, quadratic = (
+            self._own(products(draw.root, rooted), 1),
+            self._own(dots(rooted, rooted)),
+        )
         return make(product, gram(draw.root), quadratic, draw.log_det)
 
     def _moved(self, dm: Array, dkappa: Array, law: Wishart) -> Self:
         """The direction in natural parameters of a change of (m, kappa, -P, n)."""
         m, kappa = self._m, self._kappa[..., None]
-        raw = 0.5 * sum_of_products(dkappa[..., None] * m, m) + symmetric(sum_of_products(kappa * m, dm))
+        raw = 0.5 * sum_of_products(dkappa[..., None] * m, m) + symmetric(
+            sum_of_products(kappa * m, dm)
+        )
         linear = dkappa[..., None] * m + kappa * dm
         make: Any = type(self)
-        return make(self._own(linear, 1), law.negative_rate - raw, self._own(-0.5 * dkappa), law.half_degrees)
+        return make(
+            self._own(linear, 1),
+            law.negative_rate - raw,
+            self._own(-0.5 * dkappa),
+            law.half_degrees,
+        )
 
     @property
     def _m(self) -> Float[Array, "*batch J D"]:
@@ -205,10 +247,13 @@ class MeansAndPrecision(Family):
         return x if self.event_ndims[2] else jnp.expand_dims(x, -1 - event_ndim)
 
     def _own(self, x: Array, event_ndim: int = 0) -> Array:
-        """The array in the family's own shape: without the axis of means, where there is one mean."""
+        """The array in the family's own shape: without the axis of means, where there is one
+        mean."""
         return x if self.event_ndims[2] else jnp.squeeze(x, -1 - event_ndim)
 
-    def _as_stats(self, product: Array, precision: Array, m: Array, log_det: Array, more: Any = 0.0) -> Any:
+    def _as_stats(
+        self, product: Array, precision: Array, m: Array, log_det: Array, more: Any = 0.0
+    ) -> Any:
         make: Any = self.Stats
         return make(self._own(product, 1), precision, self._own(more + dots(m, product)), log_det)
 

@@ -1,8 +1,10 @@
-"""The multivariate normal in precision form: q(x) = exp{<P m, x> + <-P / 2, x x'> - A}, P the precision, m the mean.
+"""The multivariate normal in precision form: q(x) = exp{<P m, x> + <-P / 2, x x'> - A}, P the
+precision, m the mean.
 
-One Cholesky factor L of the precision L L' serves every formula. The matrix parameter is read through its symmetric
-part, so a gradient in `stats.outer` that is not symmetric (x' B x has gradient B) may be added to it as it is. The
-results of methods are symmetric. On the antisymmetric matrices F is zero, and `fisher_solve` gives zero.
+One Cholesky factor L of the precision L L' serves every formula. The matrix parameter is read
+through its symmetric part, so a gradient in `stats.outer` that is not symmetric (x' B x has
+gradient B) may be added to it as it is. The results of methods are symmetric. On the antisymmetric
+matrices F is zero, and `fisher_solve` gives zero.
 
 In float32 the precision form holds variances to 3e-8 times the condition number of the correlations, and means to 6e-8
 |mean| / sd times it, in standard deviations. Divergences, entropies and densities are right to 1e-3 where the
@@ -23,7 +25,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
-from vijax.families.construction import RESCALE, constructor, lost_mean, lost_spread, on_host, require_held
+from vijax.families.construction import (
+    RESCALE,
+    constructor,
+    lost_mean,
+    lost_spread,
+    on_host,
+    require_held,
+)
 from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
@@ -68,17 +77,17 @@ class MultivariateNormal(Family):
     @classmethod
     @constructor
     def from_mean_precision(cls, mean: Any, precision: Any) -> Self:
-        """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the batch axes. Raises
-        ValueError on shapes that do not fit, a mean that is not finite, a matrix that is not symmetric positive
-        definite, or a mean that precision @ mean does not hold."""
+        """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the
+        batch axes. Raises ValueError on shapes that do not fit, a mean that is not finite, a matrix
+        that is not symmetric positive definite, or a mean that precision @ mean does not hold."""
         return cls._of(*_checked(mean, precision, "precision"))
 
     @classmethod
     @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
-        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the batch axes. Raises
-        ValueError as `from_mean_precision`; also where the inverse does not hold the covariance: in float32 from a
-        condition number of the correlations of some 1e5."""
+        """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the
+        batch axes. Raises ValueError as `from_mean_precision`; also where the inverse does not hold
+        the covariance: in float32 from a condition number of the correlations of some 1e5."""
         mean, cov = _checked(mean, cov, "cov")
         _, precision = on_host(inverse_of(cov))
         require_held("cov", lost_spread, cov, precision, remedy=RESCALE)
@@ -110,13 +119,19 @@ class MultivariateNormal(Family):
         """A = |L' m|^2 / 2 - log |L| + D log(2 pi) / 2, with L' m = L^-1 (precision @ mean)."""
         factor = self._cholesky()
         whitened = solve_lower(factor, self.precision_times_mean)
-        return 0.5 * jnp.sum(whitened**2, -1) - half_log_det(factor) + 0.5 * self.dim * math.log(2 * math.pi)
+        return (
+            0.5 * jnp.sum(whitened**2, -1)
+            - half_log_det(factor)
+            + 0.5 * self.dim * math.log(2 * math.pi)
+        )
 
     def stats(self, x: Any) -> MultivariateNormalStats:
         x = as_float(x)
         return MultivariateNormalStats(x, outer_statistic(x, x))
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch D"]:
         dtype = jnp.result_type(self.precision_times_mean)
         noise = jax.random.normal(key, (*self.batch_shape, self.dim, math.prod(shape)), dtype)
         factor = self._cholesky()
@@ -154,27 +169,36 @@ class MultivariateNormal(Family):
         """log q(x), with no difference of large numbers."""
         factor = self._cholesky()
         whitened = matvec(factor.mT, x - self._mean(factor))
-        return -0.5 * jnp.sum(whitened**2, -1) + half_log_det(factor) - 0.5 * self.dim * math.log(2 * math.pi)
+        return (
+            -0.5 * jnp.sum(whitened**2, -1)
+            + half_log_det(factor)
+            - 0.5 * self.dim * math.log(2 * math.pi)
+        )
 
     def entropy(self) -> Float[Array, "*batch"]:
         return 0.5 * self.dim * (1 + math.log(2 * math.pi)) - half_log_det(self._cholesky())
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """[tr S - D - log|S| + |L''(m - m')|^2] / 2, S = P' P^-1 and L' the factor of P', that of `other`."""
+        """[tr S - D - log|S| + |L''(m - m')|^2] / 2, S = P' P^-1 and L' the factor of P', that of
+        `other`."""
         p, q = self._cholesky(), other._cholesky()
         shift = matvec(q.mT, self._mean(p) - other._mean(q))
         return 0.5 * (excess_of_ratio(p, q) + jnp.sum(shift**2, -1))
 
     def fisher_product(self, tangent: Self) -> MultivariateNormalStats:
-        """The differential of the mean parameters: dm = cov (d eta_1 - dP m), dcov = -cov dP cov, P the precision."""
+        """The differential of the mean parameters: dm = cov (d eta_1 - dP m), dcov = -cov dP cov, P
+        the precision."""
         factor = self._cholesky()
         mean, dp = self._mean(factor), tangent.precision
-        dm = cho_solve((factor, True), (tangent.precision_times_mean - matvec(dp, mean))[..., None])[..., 0]
+        dm = cho_solve(
+            (factor, True), (tangent.precision_times_mean - matvec(dp, mean))[..., None]
+        )[..., 0]
         dcov = -cho_solve((factor, True), cho_solve((factor, True), dp).mT)
         return MultivariateNormalStats(dm, outer(dm, mean) + outer(mean, dm) + dcov)
 
     def fisher_solve(self, cotangent: MultivariateNormalStats) -> Self:
-        """The inverse of `fisher_product`, with no linear system: dP = -P dcov P, d eta_1 = P dm + dP m."""
+        """The inverse of `fisher_product`, with no linear system: dP = -P dcov P, d eta_1 = P dm +
+        dP m."""
         p, dm, mean = self.precision, cotangent.value, self.mean()
         dcov = symmetric(cotangent.outer) - outer(dm, mean) - outer(mean, dm)
         dp = -p @ dcov @ p
@@ -183,9 +207,9 @@ class MultivariateNormal(Family):
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[MultivariateNormalStats, Callable[[MultivariateNormalStats], Self]]:
-        """A draw's statistics and V, along the transport dx = dm + dcov P (x - m) / 2, which needs no derivative of a
-        Cholesky factor. With a = eta_1 + (eta_2 + eta_2') x the slope at the draw, d/dcov = sym(a (P (x - m))') / 2
-        =: C, and V eta = (a - 2 C m, C)."""
+        """A draw's statistics and V, along the transport dx = dm + dcov P (x - m) / 2, which needs
+        no derivative of a Cholesky factor. With a = eta_1 + (eta_2 + eta_2') x the slope at the
+        draw, d/dcov = sym(a (P (x - m))') / 2 =: C, and V eta = (a - 2 C m, C)."""
         mean, x = self.mean(), self.sample(key)
         score = matvec(self.precision, x - mean)
 
@@ -207,8 +231,15 @@ def _checked(mean: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Mean and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
     xp, mean, matrix = on_host(*as_floats(mean, matrix))
     fits = mean.ndim >= 1 and matrix.ndim >= 2 and matrix.shape[-2:] == 2 * mean.shape[-1:]
-    require(fits, name, "a matrix (..., D, D) for a mean (..., D)", f"shapes {matrix.shape} and {mean.shape}")
+    require(
+        fits,
+        name,
+        "a matrix (..., D, D) for a mean (..., D)",
+        f"shapes {matrix.shape} and {mean.shape}",
+    )
     require(finite(mean), "mean", "finite numbers", mean)
     matrix = positive_definite(matrix, name)
     batch = jnp.broadcast_shapes(mean.shape[:-1], matrix.shape[:-2])
-    return xp.broadcast_to(mean, batch + mean.shape[-1:]), xp.broadcast_to(matrix, batch + matrix.shape[-2:])
+    return xp.broadcast_to(mean, batch + mean.shape[-1:]), xp.broadcast_to(
+        matrix, batch + matrix.shape[-2:]
+    )

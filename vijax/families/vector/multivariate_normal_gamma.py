@@ -1,15 +1,16 @@
-"""The law of regression coefficients and their noise precision: tau ~ Gamma(a, b), w | tau ~ N(m, (tau L)^-1).
+"""The law of regression coefficients and their noise precision: tau ~ Gamma(a, b), w | tau ~ N(m,
+(tau L)^-1).
 
-    q(w, tau) = tau^{D/2 - 1} exp{<L m, tau w> + <-L / 2, tau w w'> - (b + m' L m / 2) tau + a log tau - A},
-    A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2
+    q(w, tau) = tau^{D/2 - 1} exp{<L m, tau w> + <-L / 2, tau w w'> - (b + m' L m / 2) tau + a log
+    tau - A}, A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2
 
-The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an observation adds (y x,
--x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix is block diagonal, which makes
-`fisher_solve` a closed form. b is a difference of natural parameters: float32 loses 6e-8 m' L m / 2b of it, which the
-law shows sqrt(a) times. With c the condition number of the correlations of L, divergences, entropies and densities are
-right to 1e-3 where c is up to 1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) of its spreads (of N(0, b L^-1)). Centre y
-where it is far from zero; the constructor raises where more than 1e-3 of b goes.
-"""
+The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an
+observation adds (y x, -x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix
+is block diagonal, which makes `fisher_solve` a closed form. b is a difference of natural
+parameters: float32 loses 6e-8 m' L m / 2b of it, which the law shows sqrt(a) times. With c the
+condition number of the correlations of L, divergences, entropies and densities are right to 1e-3
+where c is up to 1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) of its spreads (of N(0, b L^-1)).
+Centre y where it is far from zero; the constructor raises where more than 1e-3 of b goes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
-from vijax.families.construction import CENTRE, RESCALE, constructor, lost_mean, lost_rate, on_host, require_held
+from vijax.families.construction import (
+    CENTRE,
+    RESCALE,
+    constructor,
+    lost_mean,
+    lost_rate,
+    on_host,
+    require_held,
+)
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
 from vijax.families.laws import StudentLaw
 from vijax.families.scalar.gamma import Gamma, GammaStats
@@ -61,9 +70,9 @@ class CoefficientsPrecision(NamedTuple):
 class MultivariateNormalGamma(Family):
     """A normal-gamma distribution over (coefficients, noise precision).
 
-    log h(coefficients, precision) = (dim / 2 - 1) * log(precision);
-    t = (precision * coefficients, precision * outer(coefficients, coefficients), precision, log(precision));
-    natural parameters (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
+    log h(coefficients, precision) = (dim / 2 - 1) * log(precision); t = (precision * coefficients,
+    precision * outer(coefficients, coefficients), precision, log(precision)); natural parameters
+    (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
 
     >>> q = MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.0], [0.0, 1.0]], shape=3.0, rate=1.5)
     >>> print(q.mean().coefficients.round(3), f"{q.mean().precision:.3f} {q.rate:.3f}")
@@ -81,13 +90,19 @@ class MultivariateNormalGamma(Family):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
-        """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast together. Raises
-        ValueError on a location that is not finite or does not fit, a strength that is not symmetric positive definite,
-        a shape or rate that is not positive and finite, a rate that is lost beside location' strength location / 2, or
-        a location that the product with the strength does not hold."""
+        """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast
+        together. Raises ValueError on a location that is not finite or does not fit, a strength
+        that is not symmetric positive definite, a shape or rate that is not positive and finite, a
+        rate that is lost beside location' strength location / 2, or a location that the product
+        with the strength does not hold."""
         xp, m, strength, a, b = on_host(*as_floats(location, strength, shape, rate))
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
-        require(fits, "location", "a vector (..., D) for a strength (..., D, D)", f"{m.shape} and {strength.shape}")
+        require(
+            fits,
+            "location",
+            "a vector (..., D) for a strength (..., D, D)",
+            f"{m.shape} and {strength.shape}",
+        )
         require(finite(m), "location", "finite numbers", m)
         strength = positive_definite(strength, "strength")
         for name, value in (("shape", a), ("rate", b)):
@@ -97,10 +112,16 @@ class MultivariateNormalGamma(Family):
         a, b = xp.broadcast_to(a, batch), xp.broadcast_to(b, batch)
         linear = matvec(strength, m)
         raw = b + 0.5 * xp.sum(m * linear, -1)
-        square = lambda linear, strength: np.sum(np.linalg.solve(strength, linear[..., None])[..., 0] * linear, -1)
-        of_rate = lambda b, raw, linear, strength: lost_rate(b, raw - 0.5 * square(linear, strength))
+        square = lambda linear, strength: np.sum(
+            np.linalg.solve(strength, linear[..., None])[..., 0] * linear, -1
+        )
+        of_rate = lambda b, raw, linear, strength: lost_rate(
+            b, raw - 0.5 * square(linear, strength)
+        )
         require_held("rate", of_rate, b, raw, linear, strength, remedy=CENTRE)
-        of_location = lambda m, linear, strength, a, b: lost_mean(linear, strength, m) * np.sqrt(a / b)
+        of_location = lambda m, linear, strength, a, b: (
+            lost_mean(linear, strength, m) * np.sqrt(a / b)
+        )
         require_held("location", of_location, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)
 
@@ -131,7 +152,9 @@ class MultivariateNormalGamma(Family):
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2."""
         half_log_two_pi = 0.5 * self.dim * math.log(2 * math.pi)
-        return self.precision_law().log_normalizer() - half_log_det(self._factor()) + half_log_two_pi
+        return (
+            self.precision_law().log_normalizer() - half_log_det(self._factor()) + half_log_two_pi
+        )
 
     def stats(self, x: CoefficientsPrecision) -> MultivariateNormalGammaStats:
         w, tau = as_floats(*x)
@@ -145,11 +168,13 @@ class MultivariateNormalGamma(Family):
         return CoefficientsPrecision(self.location, self.shape / self.rate)
 
     def coefficients_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of w: Student's t with 2 a degrees of freedom, m and the square root of b /
-        a times the diagonal of L^-1."""
+        """The marginal laws of the numbers of w: Student's t with 2 a degrees of freedom, m and the
+        square root of b / a times the diagonal of L^-1."""
         variances = jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1)
         scale = jnp.sqrt(variances * (self.rate / self.shape)[..., None])
-        return StudentLaw(jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale)
+        return StudentLaw(
+            jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale
+        )
 
     def marginal_laws(self) -> CoefficientsPrecision:
         """Student's t for the coefficients, a gamma for the precision."""
@@ -164,7 +189,9 @@ class MultivariateNormalGamma(Family):
         """L positive definite, a and b positive, all finite."""
         factor = self._factor()
         ok = jnp.all(jnp.isfinite(factor), (-2, -1)) & positive_and_finite(self.shape)
-        ok &= positive_and_finite(self._rate(factor)) & jnp.all(jnp.isfinite(self.strength_times_location), -1)
+        ok &= positive_and_finite(self._rate(factor)) & jnp.all(
+            jnp.isfinite(self.strength_times_location), -1
+        )
         return domain_mask(ok, self)
 
     def flat(self) -> Self:
@@ -176,14 +203,18 @@ class MultivariateNormalGamma(Family):
         factor = self._factor()
         m, tau = self._location(factor), self.precision_law().expected_stats()
         scaled = tau.value[..., None] * m
-        return MultivariateNormalGammaStats(scaled, inverse(factor) + outer(scaled, m), tau.value, tau.log)
+        return MultivariateNormalGammaStats(
+            scaled, inverse(factor) + outer(scaled, m), tau.value, tau.log
+        )
 
     def log_prob(self, x: CoefficientsPrecision) -> Float[Array, "*batch"]:
         w, tau = as_floats(*x)
         factor = self._factor()
         spread = tau * jnp.sum(matvec(factor.mT, w - self._location(factor)) ** 2, -1)
         log_scale = self.dim * (floored_log(tau) - math.log(2 * math.pi))
-        return self.precision_law().log_prob(tau) + half_log_det(factor) + 0.5 * (log_scale - spread)
+        return (
+            self.precision_law().log_prob(tau) + half_log_det(factor) + 0.5 * (log_scale - spread)
+        )
 
     def entropy(self) -> Float[Array, "*batch"]:
         law = self.precision_law()
@@ -191,14 +222,16 @@ class MultivariateNormalGamma(Family):
         return law.entropy() + 0.5 * of_w - half_log_det(self._factor())
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m - m')] / 2."""
+        """KL of the precisions, and [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m -
+        m')] / 2."""
         p, q, law = self._factor(), other._factor(), self.precision_law()
         shift = matvec(q.mT, self._location(p) - other._location(q))
         spread = excess_of_ratio(p, q) + law.mean() * jnp.sum(shift**2, -1)
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MultivariateNormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and L^-1 that g asks for, and the gamma's solution for its own two."""
+        """F^-1 g: the changes of m and L^-1 that g asks for, and the gamma's solution for its own
+        two."""
         m, law, strength = self.location, self.precision_law(), self.strength
         linear, matrix, tau = cotangent[0], symmetric(cotangent[1]), cotangent.precision
         dm = (linear - tau[..., None] * m) / law.mean()[..., None]
@@ -213,19 +246,30 @@ class MultivariateNormalGamma(Family):
         tau, m, scaled = self._draw(key, shape)
         return CoefficientsPrecision(m + scaled * jnp.exp(-0.5 * tau.log)[..., None], tau.value)
 
-    def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MultivariateNormalGammaStats:
-        """t of a draw; log tau is drawn directly, and nothing is divided by tau. Pathwise differentiable."""
+    def sample_stats(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> MultivariateNormalGammaStats:
+        """t of a draw; log tau is drawn directly, and nothing is divided by tau. Pathwise
+        differentiable."""
         tau, m, scaled = self._draw(key, shape)
         root = jnp.exp(0.5 * tau.log)[..., None]
         rooted = root * m + scaled  # sqrt(tau) w
-        return MultivariateNormalGammaStats(root * rooted, outer(rooted, rooted), tau.value, tau.log)
+        return MultivariateNormalGammaStats(
+            root * rooted, outer(rooted, rooted), tau.value, tau.log
+        )
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[GammaStats, Array, Array]:
         """tau, m, and sqrt(tau) (w - m), which is N(0, L^-1)."""
         key_tau, key_noise = jax.random.split(key)
         factor = self._factor()
-        noise = jax.random.normal(key_noise, shape + self.strength_times_location.shape, self.shape.dtype)
-        return self.precision_law().sample_stats(key_tau, shape), self._location(factor), solve_upper(factor, noise)
+        noise = jax.random.normal(
+            key_noise, shape + self.strength_times_location.shape, self.shape.dtype
+        )
+        return (
+            self.precision_law().sample_stats(key_tau, shape),
+            self._location(factor),
+            solve_upper(factor, noise),
+        )
 
     def _factor(self) -> Float[Array, "*batch D D"]:
         return jnp.linalg.cholesky(self.strength)
@@ -234,7 +278,8 @@ class MultivariateNormalGamma(Family):
         return solve_upper(factor, solve_lower(factor, self.strength_times_location))
 
     def _rate(self, factor: Float[Array, "*batch D D"]) -> Float[Array, "*batch"]:
-        """b, from m and the residual r = L m - L m^ for a rounded m^: m' L m = m^' (L m + r) + O(r^2)."""
+        """b, from m and the residual r = L m - L m^ for a rounded m^: m' L m = m^' (L m + r) +
+        O(r^2)."""
         m, linear = self._location(factor), self.strength_times_location
         residual = linear - matvec(self.strength, m)
         return -self.negative_raw_rate - 0.5 * jnp.sum(m * (linear + residual), -1)

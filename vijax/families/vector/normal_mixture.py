@@ -1,7 +1,8 @@
 """A mixture of normals, as a density of free coordinates: no exponential family.
 
-Its draws are differentiable in all parameters, weights included, by implicit reparameterisation (Figurnov, Mohamed and
-Mnih 2018, section 3.3). With e_k = L_k^-1 (x - m_k), whose entry d needs x_1, ..., x_d alone,
+Its draws are differentiable in all parameters, weights included, by implicit reparameterisation
+(Figurnov, Mohamed and Mnih 2018, section 3.3). With e_k = L_k^-1 (x - m_k), whose entry d needs
+x_1, ..., x_d alone,
 
     F_d(x) = P(X_d <= x_d | x_1, ..., x_(d-1)) = sum_k w_kd Phi(e_kd),    w_kd ~ w_k prod_(j<d) phi(e_kj) / L_kjj
 
@@ -114,10 +115,13 @@ class NormalMixture(ByDraws):
         return moving(part.from_noise(noise[1:]), self, _velocity)
 
     def kl(self, other: NormalMixture) -> Float[Array, ""]:
-        """An upper bound on KL(self || other), which has no closed form: the divergence of the components and of their
-        choice, exact for one component. `vijax.update.within` holds this bound to its radius."""
+        """An upper bound on KL(self || other), which has no closed form: the divergence of the
+        components and of their choice, exact for one component. `vijax.update.within` holds this
+        bound to its radius."""
         apart = jax.vmap(lambda p, q: p.kl(q))(self.components, other.components)
-        return self.weights @ (jax.nn.log_softmax(self.logits) - jax.nn.log_softmax(other.logits) + apart)
+        return self.weights @ (
+            jax.nn.log_softmax(self.logits) - jax.nn.log_softmax(other.logits) + apart
+        )
 
     def _joint(self, x: Float[Array, "*shape D"]) -> Array:
         """log w_k + log N_k(x)."""
@@ -127,7 +131,9 @@ class NormalMixture(ByDraws):
     def _quantiles(self, x: Float[Array, " D"], upper: Any) -> Float[Array, " D"]:
         """F(x); for `upper` entries F(x) - 1, which loses no digits there."""
         factors = jax.vmap(lambda q: q.factor)(self.components)
-        noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(factors, x[None] - self.center)
+        noise = jax.vmap(lambda factor, gap: solve_triangular(factor, gap, lower=True))(
+            factors, x[None] - self.center
+        )
         log_scale = jnp.diagonal(self.triangle, axis1=1, axis2=2)
         seen = jnp.cumsum(-0.5 * noise**2 - log_scale, 1)
         before = jnp.concatenate([jnp.zeros_like(seen[:, :1]), seen[:, :-1]], 1)

@@ -1,4 +1,5 @@
-"""Distributions of means and one precision matrix: the normal-Wishart, and its like for several means.
+"""Distributions of means and one precision matrix: the normal-Wishart, and its like for several
+means.
 
     L ~ Wishart(n, P),     mu_j | L ~ N(m_j, (kappa_j L)^-1), independent given L,     j = 1..J
 
@@ -6,19 +7,21 @@
                + <-(P + sum_j kappa_j m_j m_j' / 2), L> + n log|L| - A},
     A = A_Wishart(n, P) + sum_j [D log(2 pi) - D log(kappa_j)] / 2
 
-With J = 1 it is the conjugate prior of a multivariate normal's two parameters, with J > 1 that of Gaussian components
-of one covariance ("tied"): an observation y of component j adds y to the j-th location, -1/2 to its strength, and
-(-y y' / 2, 1/2) to the shared two. With D = 1 it has one gamma for J means, the coordinates of a component whose
-covariance is a multiple of the identity ("spherical"). In the coordinates (m, kappa, (P, n)) the Fisher matrix is block
-diagonal, which makes `fisher_solve` and V closed forms of O(D^3).
+With J = 1 it is the conjugate prior of a multivariate normal's two parameters, with J > 1 that of
+Gaussian components of one covariance ("tied"): an observation y of component j adds y to the j-th
+location, -1/2 to its strength, and (-y y' / 2, 1/2) to the shared two. With D = 1 it has one gamma
+for J means, the coordinates of a component whose covariance is a multiple of the identity
+("spherical"). In the coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, which
+makes `fisher_solve` and V closed forms of O(D^3).
 
-P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it, which the law shows
-sqrt(degrees) times. With c the condition number of the scale's correlations times sqrt(degrees), divergences, entropies
-and densities are right to 1e-3 where c is up to 1e3 and |m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa
-P)^-1)); the constructors raise where more than 1e-3 of P goes. Centre the data then.
+P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it,
+which the law shows sqrt(degrees) times. With c the condition number of the scale's correlations
+times sqrt(degrees), divergences, entropies and densities are right to 1e-3 where c is up to 1e3 and
+|m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa P)^-1)); the constructors raise where more
+than 1e-3 of P goes. Centre the data then.
 
-The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it needs no class of its own.
-"""
+The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it needs no
+class of its own."""
 
 from __future__ import annotations
 
@@ -51,10 +54,9 @@ class NormalWishartStats(NamedTuple):
 class NormalWishart(MeansAndPrecision):
     """A normal-Wishart distribution over (mean, precision matrix) of a multivariate normal.
 
-    log h(mean, precision) = -dim / 2 * logdet(precision);
-    t = (precision @ mean, precision, mean @ precision @ mean, logdet(precision));
-    natural parameters (strength * location, -inv(scale) / 2 - strength * outer(location, location) / 2,
-    -strength / 2, degrees / 2).
+    log h(mean, precision) = -dim / 2 * logdet(precision); t = (precision @ mean, precision, mean @
+    precision @ mean, logdet(precision)); natural parameters (strength * location, -inv(scale) / 2 -
+    strength * outer(location, location) / 2, -strength / 2, degrees / 2).
 
     >>> q = NormalWishart.from_parameters(
     ...     location=[1.0, 0.0], strength=2.0, degrees=4.0, scale=[[0.5, 0.0], [0.0, 1.0]]
@@ -74,12 +76,13 @@ class NormalWishart(MeansAndPrecision):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,), scale (*batch, D, D).
+        """Normal-Wisharts from m (*batch, D), kappa (*batch,), and a Wishart's degrees (*batch,),
+        scale (*batch, D, D).
 
         Raises:
-          ValueError: a location that is not finite or does not fit, a strength that is not positive and finite,
-            degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or whose inverse is
-            lost beside strength * location location'.
+          ValueError: a location that is not finite or does not fit, a strength that is not positive
+            and finite, degrees that do not exceed D - 1, a scale that is not symmetric positive
+            definite, or whose inverse is lost beside strength * location location'.
         """
         xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 1)
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
@@ -93,7 +96,8 @@ class NormalWishart(MeansAndPrecision):
         return Wishart(-rate, self.half_degrees)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu: Student's t with f = degrees - D + 1 degrees of freedom."""
+        """The marginal laws of the numbers of mu: Student's t with f = degrees - D + 1 degrees of
+        freedom."""
         freedom = self.degrees - self.dim + 1.0
         spread = jnp.diagonal(inverse(jnp.linalg.cholesky(self.scale)), axis1=-2, axis2=-1)
         scale = jnp.sqrt(spread / (self.strength * freedom)[..., None])
@@ -102,7 +106,9 @@ class NormalWishart(MeansAndPrecision):
 
 def _rate(raw: Array, linear: Array, strength: Array) -> Array:
     """P of the raw rate P + kappa m m' / 2."""
-    return less_half_product(raw, linear[..., :, None], linear[..., None, :], strength[..., None, None])
+    return less_half_product(
+        raw, linear[..., :, None], linear[..., None, :], strength[..., None, None]
+    )
 
 
 class NormalsWishartStats(NamedTuple):
@@ -118,9 +124,9 @@ class NormalsWishartStats(NamedTuple):
 class NormalsWishart(MeansAndPrecision):
     """A law of J means and one precision matrix.
 
-    log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision);
-    t = (mean @ precision, precision, sum((mean @ precision) * mean, 1), logdet(precision));
-    natural parameters (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
+    log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision); t = (mean @ precision,
+    precision, sum((mean @ precision) * mean, 1), logdet(precision)); natural parameters
+    (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
     -strength / 2, degrees / 2).
 
     >>> q = NormalsWishart.from_parameters(
@@ -141,12 +147,20 @@ class NormalsWishart(MeansAndPrecision):
     @classmethod
     @constructor
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
-        """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees (*batch,) and scale
-        (*batch, D, D). Raises as `NormalWishart.from_parameters` does."""
+        """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees
+        (*batch,) and scale (*batch, D, D). Raises as `NormalWishart.from_parameters` does."""
         xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 2)
         linear = kappa[..., None] * m
         raw = rate + 0.5 * xp.einsum("...ji,...jk->...ik", linear, m)
-        require_held("scale", _lost_scale, xp.broadcast_to(scale, raw.shape), raw, linear, kappa, remedy=CENTRE)
+        require_held(
+            "scale",
+            _lost_scale,
+            xp.broadcast_to(scale, raw.shape),
+            raw,
+            linear,
+            kappa,
+            remedy=CENTRE,
+        )
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     @property
@@ -164,27 +178,37 @@ class NormalsWishart(MeansAndPrecision):
         outer = jnp.einsum("...ji,...jk->...jik", self.strength_times_location, self.location)
         raw = law.negative_rate[..., None, :, :] - 0.5 * outer
         half_degrees = jnp.broadcast_to(self.half_degrees[..., None], shape)
-        return NormalWishart(self.strength_times_location, raw, self.negative_half_strength, half_degrees)
+        return NormalWishart(
+            self.strength_times_location, raw, self.negative_half_strength, half_degrees
+        )
 
     def mean_law(self) -> StudentLaw:
         return self.each().mean_law()
 
 
 def _checked(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) -> tuple:
-    """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast; or a ValueError."""
+    """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast; or a
+    ValueError."""
     xp, m, kappa, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
     fits = m.ndim >= ndim and m.shape[-1:] == scale.shape[-1:]
     require(fits, "location", f"{'J ' * (ndim - 1)}vectors of {scale.shape[-1:]}", m.shape)
     require(finite(m), "location", "finite numbers", m)
     require(positive_and_finite(kappa), "strength", "positive finite numbers", kappa)
     degrees, scale = checked_degrees(degrees, scale, "scale")
-    batch = jnp.broadcast_shapes(m.shape[:-ndim], kappa.shape[: kappa.ndim + 1 - ndim], degrees.shape)
-    m, kappa = xp.broadcast_to(m, batch + m.shape[-ndim:]), xp.broadcast_to(kappa, batch + m.shape[-ndim:-1])
+    batch = jnp.broadcast_shapes(
+        m.shape[:-ndim], kappa.shape[: kappa.ndim + 1 - ndim], degrees.shape
+    )
+    m, kappa = (
+        xp.broadcast_to(m, batch + m.shape[-ndim:]),
+        xp.broadcast_to(kappa, batch + m.shape[-ndim:-1]),
+    )
     wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
     _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
     return xp, m, kappa, scale, -symmetric(minus_rate), half_degrees
 
 
-def _lost_scale(scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray) -> np.ndarray:
+def _lost_scale(
+    scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
+) -> np.ndarray:
     squares = np.einsum("...ji,...jk->...ik", linear, linear / strength[..., None])
     return lost_spread(scale, 2.0 * raw - squares)

@@ -1,12 +1,12 @@
-"""Wishart distributions over positive definite D x D matrices, as the matrix gamma of shape n and rate P:
+"""Wishart distributions over positive definite D x D matrices, as the matrix gamma of shape n and
+rate P:
 
     q(X) = |X|^{-(D+1)/2} exp{<-P, X> + n log|X| - A},     A = sum_i log Gamma(n - i/2) + D(D-1)/4 log(pi) - n log|P|,
 
 i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). The matrix
 parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
-scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities are right to 1e-3
-where that number times sqrt(degrees) is below 3e3.
-"""
+scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities
+are right to 1e-3 where that number times sqrt(degrees) is below 3e3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
 from vijax.families.construction import RESCALE, constructor, lost_spread, on_host, require_held
 from vijax.families.numeric import special
-from vijax.families.numeric.pathwise import elasticity_minus_one, log_gamma_from_offset, sample_offset
+from vijax.families.numeric.pathwise import (
+    elasticity_minus_one,
+    log_gamma_from_offset,
+    sample_offset,
+)
 from vijax.families.scalar.gamma import Gamma
 from vijax.families.vector.matrices import (
     half_log_det,
@@ -43,8 +47,9 @@ class WishartStats(NamedTuple):
 
 
 class BartlettDraw(NamedTuple):
-    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n - i/2), T_ij ~ N(0, 1/2);
-    with the offset of the gammas, as `sample_offset` gives it, and log|X|."""
+    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n -
+    i/2), T_ij ~ N(0, 1/2); with the offset of the gammas, as `sample_offset` gives it, and
+    log|X|."""
 
     root: Float[Array, "*shape D D"]  # B
     triangle: Float[Array, "*shape D D"]  # T
@@ -74,11 +79,13 @@ class Wishart(Family):
     @classmethod
     @constructor
     def from_degrees_scale(cls, degrees: Any, scale: Any) -> Self:
-        """Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast over the batch axes.
+        """Wisharts from degrees of freedom (*batch,) and scale matrix (*batch, D, D), broadcast
+        over the batch axes.
 
         Raises:
-          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive definite, or one whose
-            inverse the natural parameters do not hold: in float32 from a condition number of some 1e5.
+          ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive
+            definite, or one whose inverse the natural parameters do not hold: in float32 from a
+            condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
         _, double_rate = on_host(inverse_of(scale))
@@ -112,7 +119,8 @@ class Wishart(Family):
         return constant + log_gammas - self.half_degrees * self._log_det_rate()
 
     def stats(self, x: Any) -> WishartStats:
-        """(X, log|X|), the latter not below D times the log of the smallest normal number (-87.3 in float32)."""
+        """(X, log|X|), the latter not below D times the log of the smallest normal number (-87.3 in
+        float32)."""
         x = as_float(x)
         return WishartStats(x, floored_log_det(x))
 
@@ -126,7 +134,9 @@ class Wishart(Family):
         """degrees (s_ij^2 + s_ii s_jj)."""
         s = self.scale
         diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
-        return self.degrees[..., None, None] * (s**2 + diagonal[..., :, None] * diagonal[..., None, :])
+        return self.degrees[..., None, None] * (
+            s**2 + diagonal[..., :, None] * diagonal[..., None, :]
+        )
 
     def mode(self) -> Float[Array, "*batch D D"]:
         """(n - (D + 1) / 2) P^-1, or 0 where n is below (D + 1) / 2."""
@@ -138,19 +148,26 @@ class Wishart(Family):
         return domain_mask(ok & (self.half_degrees > 0.5 * (self.dim - 1)), self)
 
     def flat(self) -> Self:
-        return type(self)(jnp.zeros_like(self.negative_rate), jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)))
+        return type(self)(
+            jnp.zeros_like(self.negative_rate),
+            jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)),
+        )
 
     def expected_stats(self) -> WishartStats:
-        return WishartStats(self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate())
+        return WishartStats(
+            self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate()
+        )
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite to the last digit."""
+        """log q(X), with no difference of large numbers; -inf where X is not positive definite to
+        the last digit."""
         factor = self._cholesky()
         return self.log_density(symmetric(factor.mT @ as_float(x) @ factor), -0.5 * (self.dim + 1))
 
     def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
-        """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's diagonal are gammas
-        of shape x_i = n - i/2, the rest normal of variance 1/2 (Bartlett, 1933)."""
+        """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's
+        diagonal are gammas of shape x_i = n - i/2, the rest normal of variance 1/2 (Bartlett,
+        1933)."""
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(whitened))), (-2, -1))
         eye = jnp.eye(self.dim, dtype=whitened.dtype)
         triangle = jnp.linalg.cholesky(jnp.where(definite[..., None, None], whitened, eye))
@@ -158,20 +175,27 @@ class Wishart(Family):
         shapes = self._shapes()
         of_diagonal = Gamma(shapes, -jnp.ones_like(shapes)).log_prob(squares)
         each = of_diagonal + (1.0 + 0.5 * self._index() + power) * jnp.log(squares)
-        constant = -0.25 * self.dim * (self.dim - 1) * math.log(math.pi) - power * self._log_det_rate()
+        constant = (
+            -0.25 * self.dim * (self.dim - 1) * math.log(math.pi) - power * self._log_det_rate()
+        )
         below = jnp.sum(jnp.tril(triangle, -1) ** 2, (-2, -1))
         return jnp.where(definite, jnp.sum(each, -1) - below + constant, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """sum_i [g(x_i) + (D + 1 - i) psi(x_i) / 2 + i / 2] + D(D-1)/4 log(pi) - (D + 1) / 2 log|P|, x_i = n - i/2 and
-        g = `special.legendre_gap`."""
+        """sum_i [g(x_i) + (D + 1 - i) psi(x_i) / 2 + i / 2] + D(D-1)/4 log(pi) - (D + 1) / 2
+        log|P|, x_i = n - i/2 and g = `special.legendre_gap`."""
         d, i, x = self.dim, self._index(), self._shapes()
         each = special.legendre_gap(x) + 0.5 * (d + 1 - i) * special.digamma(x) + 0.5 * i
-        return jnp.sum(each, -1) + 0.25 * d * (d - 1) * math.log(math.pi) - 0.5 * (d + 1) * self._log_det_rate()
+        return (
+            jnp.sum(each, -1)
+            + 0.25 * d * (d - 1) * math.log(math.pi)
+            - 0.5 * (d + 1) * self._log_det_rate()
+        )
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL by C and F, the factors of P and P', and R = C^-1 F: the divergences of gammas of shapes x_i, x'_i and
-        rates 1, R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j} R_ij^2. No term is negative."""
+        """KL by C and F, the factors of P and P', and R = C^-1 F: the divergences of gammas of
+        shapes x_i, x'_i and rates 1, R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j}
+        R_ij^2. No term is negative."""
         x, ratio = self._shapes(), solve(self._cholesky(), other._cholesky())
         squares = jnp.diagonal(ratio, axis1=-2, axis2=-1) ** 2
         each = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
@@ -179,12 +203,15 @@ class Wishart(Family):
         return jnp.sum(each, -1) + self.half_degrees * jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
 
     def fisher_solve(self, cotangent: WishartStats) -> Self:
-        """F^-1 g: dn c = g_2 - tr(P g_1) / n with c = sum_i psi'(x_i) - D / n, and d(-P) = (P g_1 P - dn P) / n."""
+        """F^-1 g: dn c = g_2 - tr(P g_1) / n with c = sum_i psi'(x_i) - D / n, and d(-P) = (P g_1 P
+        - dn P) / n."""
         g, p = symmetric(cotangent.value), self.rate
         trace = jnp.sum(p * g, (-2, -1))
         return self._solution((cotangent.log_det - trace / self.half_degrees), p @ g @ p)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape_batch D D"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape_batch D D"]:
         return self.sample_stats(key, shape).value
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> WishartStats:
@@ -192,7 +219,9 @@ class Wishart(Family):
         draw = self.bartlett(key, shape)
         return WishartStats(gram(draw.root), draw.log_det)
 
-    def pathwise_sample(self, key: PRNGKeyArray) -> tuple[WishartStats, Callable[[WishartStats], Self]]:
+    def pathwise_sample(
+        self, key: PRNGKeyArray
+    ) -> tuple[WishartStats, Callable[[WishartStats], Self]]:
         """t(X) of a draw, and V: eta -> F^-1 J^T eta in closed form (`bartlett_v`)."""
         draw = lax.optimization_barrier(self.bartlett(key))
         return WishartStats(gram(draw.root), draw.log_det), lambda eta: self.bartlett_v(draw, eta)
@@ -203,7 +232,9 @@ class Wishart(Family):
         shapes, factor = self._shapes(), self._cholesky()
         offset = sample_offset(key_gamma, shapes, shape)
         log_gammas = log_gamma_from_offset(shapes, offset)
-        noise = jax.random.normal(key_normal, (*shape, *self.negative_rate.shape), self.negative_rate.dtype)
+        noise = jax.random.normal(
+            key_normal, (*shape, *self.negative_rate.shape), self.negative_rate.dtype
+        )
         eye = jnp.eye(self.dim, dtype=noise.dtype)
         triangle = math.sqrt(0.5) * jnp.tril(noise, -1) + eye * jnp.exp(0.5 * log_gammas)[..., None]
         whitener = solve(factor, jnp.broadcast_to(eye, factor.shape), trans=1)
@@ -213,9 +244,10 @@ class Wishart(Family):
     def bartlett_v(self, draw: BartlettDraw, eta: WishartStats) -> Any:
         """V eta at a draw X = B B'.
 
-        P moves X by dX = -(P^-1 dP X + X dP P^-1) / 2, by a square root of P^-1 that needs no derivative of a Cholesky
-        factor; n moves the gammas. With H = sym(eta_1), Q = M' H M, c_i = (T' Q)_ii T_ii, d_i = d log gamma_i / dn, the
-        right-hand side g_2 - tr(P g_1) / n of `fisher_solve` is
+        P moves X by dX = -(P^-1 dP X + X dP P^-1) / 2, by a square root of P^-1 that needs no
+        derivative of a Cholesky factor; n moves the gammas. With H = sym(eta_1), Q = M' H M, c_i =
+        (T' Q)_ii T_ii, d_i = d log gamma_i / dn, the right-hand side g_2 - tr(P g_1) / n of
+        `fisher_solve` is
 
             sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T,
 
@@ -226,18 +258,26 @@ class Wishart(Family):
         slope = (elasticity_minus_one(x, draw.offset) + 0.5 * self._index() / n[..., None]) / x
         off_diagonal = jnp.sum(half.mT * jnp.tril(t, -1), (-2, -1))
         drive = jnp.sum((c + eta.log_det[..., None]) * slope, -1) - off_diagonal / n
-        moved = symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
+        moved = (
+            symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
+        )
         return self._solution(drive, moved)
 
     def _solution(self, drive: Array, moved: Array) -> Self:
         n, x = self.half_degrees, self._shapes()
-        curvature = jnp.sum((special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x, -1)
+        curvature = jnp.sum(
+            (special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x, -1
+        )
         dn = drive / curvature
-        return type(self)(symmetric(moved - dn[..., None, None] * self.rate) / n[..., None, None], dn)
+        return type(self)(
+            symmetric(moved - dn[..., None, None] * self.rate) / n[..., None, None], dn
+        )
 
     def _index(self) -> Float[Array, "*ones D"]:
         """0, 1, ..., D - 1 along the last axis, behind an axis of size 1 for each batch axis."""
-        return jnp.arange(self.dim, dtype=self.half_degrees.dtype).reshape(*[1] * self.half_degrees.ndim, -1)
+        return jnp.arange(self.dim, dtype=self.half_degrees.dtype).reshape(
+            *[1] * self.half_degrees.ndim, -1
+        )
 
     def _shapes(self) -> Float[Array, "*batch D"]:
         """x_i = n - i/2."""
@@ -250,7 +290,7 @@ class Wishart(Family):
         return 2.0 * half_log_det(self._cholesky())
 
 
-# --- shared with the inverse Wishart and the normal-Wishart -----------------------------------------------------------
+# --- shared with the inverse Wishart and the normal-Wishart ---------------------------------------
 def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Degrees and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
     xp, degrees, matrix = on_host(*as_floats(degrees, matrix))

@@ -1,9 +1,10 @@
-"""E-steps of models written as energies: the local variables of one group, known by their complete conditionals.
+"""E-steps of models written as energies: the local variables of one group, known by their complete
+conditionals.
 
-The locals come in blocks, in each of which no variable depends on another. With one block its conditional is the exact
-posterior of the locals given the globals, and nothing iterates. A plate of coupled entries (the blocks of a graph's
-nodes) is a variable whose entries, along its first axis, depend on each other: they are visited one after the other.
-"""
+The locals come in blocks, in each of which no variable depends on another. With one block its
+conditional is the exact posterior of the locals given the globals, and nothing iterates. A plate of
+coupled entries (the blocks of a graph's nodes) is a variable whose entries, along its first axis,
+depend on each other: they are visited one after the other."""
 
 from __future__ import annotations
 
@@ -52,23 +53,25 @@ class OfConditionals(EStep, abc.ABC):
 
 
 class Inferred(NamedTuple):
-    """The result of an E-step for the locals of one group: the model's bound is the mean of its energy over `states`,
-    plus `gap`."""
+    """The result of an E-step for the locals of one group: the model's bound is the mean of its
+    energy over `states`, plus `gap`."""
 
-    # A family for each local, by name: the factors of q, or for a sampler the conditionals of its last sweep
+    # A family for each local, by name: the factors of q, or for a sampler the conditionals of its
+    # last sweep
     factors: Factors
-    # Statistics of all locals by name, with a leading axis of states. One state, the mean statistics, under mean field;
-    # under Gibbs the draws of each sweep that is kept. They are not averaged where locals are coupled: a product of
-    # means is no mean of products
+    # Statistics of all locals by name, with a leading axis of states. One state, the mean
+    # statistics, under mean field; under Gibbs the draws of each sweep that is kept. They are not
+    # averaged where locals are coupled: a product of means is no mean of products
     states: Stats
-    # Mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z comes from: minus the
-    # log density of z, its base measure left out
+    # Mean over states of sum_z A(l) - <l, t(z)>, l the natural parameters of the factor that z
+    # comes from: minus the log density of z, its base measure left out
     gap: Float[Array, ""]
 
 
 def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Inferred:
-    """Mean field by blocks (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): each conditional at the others' mean
-    statistics, until a sweep moves no statistic by more than `tol` of its scale."""
+    """Mean field by blocks (Blei, Kucukelbir and McAuliffe 2017, Algorithm 1): each conditional at
+    the others' mean statistics, until a sweep moves no statistic by more than `tol` of its
+    scale."""
     if not problem.coupled:
         factors, _ = _sweep(problem, problem.start, _means(problem.start))
         return _at_means(factors)
@@ -77,12 +80,16 @@ def coordinate_ascent(problem: Conditionals, max_iters: int, tol: float) -> Infe
         factors, _, iteration = carry
         old = _means(factors)
         factors, means = _sweep(problem, factors, old)
-        largest = lambda a: jnp.max(jnp.abs(a), initial=0.0)  # of none too: sequences of one step have no transitions
+        largest = lambda a: jnp.max(
+            jnp.abs(a), initial=0.0
+        )  # of none too: sequences of one step have no transitions
         gaps = jax.tree.map(lambda a, b: largest(a - b) / (1e-6 + largest(b)), old, means)
         return factors, jnp.max(jnp.array(jax.tree.leaves(gaps))), iteration + 1
 
     factors, _, _ = jax.lax.while_loop(
-        lambda carry: (carry[1] > tol) & (carry[2] < max_iters), body, (problem.start, jnp.array(jnp.inf), 0)
+        lambda carry: (carry[1] > tol) & (carry[2] < max_iters),
+        body,
+        (problem.start, jnp.array(jnp.inf), 0),
     )
     return _at_means(factors)
 
@@ -95,27 +102,30 @@ def fixed_sweeps(problem: Conditionals, num_sweeps: int) -> Inferred:
     return _at_means(factors)
 
 
-def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int) -> Inferred:
-    """Draws of the locals, block after block from their complete conditionals: `num_sweeps` sweeps, after `burn_in`
-    others, which a single block does not need because its draws are independent.
+def gibbs_sweeps(
+    problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn_in: int
+) -> Inferred:
+    """Draws of the locals, block after block from their complete conditionals: `num_sweeps` sweeps,
+    after `burn_in` others, which a single block does not need because its draws are independent.
 
-    The bound is an estimate of the following quantity. Let a sweep start at z' and end at z; it draws block b from K_b,
-    its conditional given the blocks already drawn and the blocks of z' that are still to come, and K(z | z') is the
-    product of the K_b. A sweep's share of the bound is
+    The bound is an estimate of the following quantity. Let a sweep start at z' and end at z; it
+    draws block b from K_b, its conditional given the blocks already drawn and the blocks of z' that
+    are still to come, and K(z | z') is the product of the K_b. A sweep's share of the bound is
 
         log p(y, z | beta) - log K(z | z')  =  E(t(z)) + sum_b A(l_b) - <l_b, t(z_b)>
 
-    (log h cancels). Its mean given z' is the evidence lower bound of the guide K(. | z'), so that the bound is below
-    the log evidence in expectation after any number of sweeps, from any start (as in Salimans, Kingma and Welling 2015,
-    a transition of the chain is the guide). With one block, K is the exact posterior, and the bound is log p(y | beta)
-    for any draw. At stationarity the mean is
+    (log h cancels). Its mean given z' is the evidence lower bound of the guide K(. | z'), so that
+    the bound is below the log evidence in expectation after any number of sweeps, from any start
+    (as in Salimans, Kingma and Welling 2015, a transition of the chain is the guide). With one
+    block, K is the exact posterior, and the bound is log p(y | beta) for any draw. At stationarity
+    the mean is
 
         log p(y | beta) - H(z) + sum_b H(z_b | z_-b),
 
-    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality). Only E(t(z)) is
-    differentiated: by Fisher's identity its mean gradient under the posterior is the gradient of log p(y | beta).
-    Before stationarity it is the mean gradient under the law of the sweeps' ends, hence `burn_in`.
-    """
+    and the sum of erasure entropies is at most H(z) (Verdu and Weissman 2008; Han's inequality).
+    Only E(t(z)) is differentiated: by Fisher's identity its mean gradient under the posterior is
+    the gradient of log p(y | beta). Before stationarity it is the mean gradient under the law of
+    the sweeps' ends, hence `burn_in`."""
     if not problem.coupled:
         return _independent_draws(problem, key, num_sweeps)
     draws = _draws(problem.start, jax.random.fold_in(key, 2**31 - 1))
@@ -125,7 +135,9 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
         factors, draws, new_gap = _drawn_sweep(problem, factors, draws, jax.random.fold_in(key, i))
         # Sweeps of the burn-in are put in the first slot, where the first sweep kept replaces them.
         place = jnp.maximum(i - burn_in, 0)
-        states = jax.tree.map(lambda s, d: jax.lax.dynamic_update_index_in_dim(s, d, place, 0), states, draws)
+        states = jax.tree.map(
+            lambda s, d: jax.lax.dynamic_update_index_in_dim(s, d, place, 0), states, draws
+        )
         return factors, draws, states, gap + jnp.where(i >= burn_in, new_gap / num_sweeps, 0.0)
 
     states = jax.tree.map(lambda d: jnp.zeros((num_sweeps, *d.shape), d.dtype), draws)
@@ -135,12 +147,14 @@ def gibbs_sweeps(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int, burn
 
 
 def _independent_draws(problem: Conditionals, key: PRNGKeyArray, num_sweeps: int) -> Inferred:
-    """Draws of a single block from the exact posterior. Its energy is affine in all statistics together, so that the
-    mean of the draws is as good a state as the draws."""
+    """Draws of a single block from the exact posterior. Its energy is affine in all statistics
+    together, so that the mean of the draws is as good a state as the draws."""
     factors, _ = _sweep(problem, problem.start, _means(problem.start))
 
     def add(i: Array, total: Stats) -> Stats:
-        return jax.tree.map(lambda t, d: t + d / num_sweeps, total, _draws(factors, jax.random.fold_in(key, i)))
+        return jax.tree.map(
+            lambda t, d: t + d / num_sweeps, total, _draws(factors, jax.random.fold_in(key, i))
+        )
 
     zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(lambda: _draws(factors, key)))
     mean = jax.lax.fori_loop(0, num_sweeps, add, zeros)
@@ -153,7 +167,9 @@ def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Facto
     for block in problem.blocks:
         plates, rest = problem.split(block)
         for plate in plates:
-            factors, means = _entry_by_entry(problem, plate, factors, means, lambda q, i: q.expected_stats())
+            factors, means = _entry_by_entry(
+                problem, plate, factors, means, lambda q, i: q.expected_stats()
+            )
         if rest:
             new = problem.given(rest, means)
             factors.update(new)
@@ -162,10 +178,15 @@ def _sweep(problem: Conditionals, factors: Factors, means: Stats) -> tuple[Facto
 
 
 def _entry_by_entry(
-    problem: Conditionals, plate: str, factors: Factors, stats: Stats, taken: Callable[[Family, Array], Any]
+    problem: Conditionals,
+    plate: str,
+    factors: Factors,
+    stats: Stats,
+    taken: Callable[[Family, Array], Any],
 ) -> tuple[Factors, Stats]:
-    """Updates the entries of a plate in turn: the conditional of each given all others as they then are, and the
-    statistics that `taken` returns for it (given the conditional and the number of the entry)."""
+    """Updates the entries of a plate in turn: the conditional of each given all others as they then
+    are, and the statistics that `taken` returns for it (given the conditional and the number of the
+    entry)."""
     set_entry = lambda whole, i, entry: jax.tree.map(lambda x, e: x.at[i].set(e), whole, entry)
 
     def visit(i: Array, carry: tuple[Family, Any]) -> tuple[Family, Any]:
@@ -182,7 +203,8 @@ def _entry_by_entry(
 def _drawn_sweep(
     problem: Conditionals, factors: Factors, draws: Stats, key: PRNGKeyArray
 ) -> tuple[Factors, Stats, Float[Array, ""]]:
-    """Draws every block once, given the current state of the others; also returns the gap of draws and factors."""
+    """Draws every block once, given the current state of the others; also returns the gap of draws
+    and factors."""
     factors, draws, gaps = dict(factors), dict(draws), []
     for i, block in enumerate(problem.blocks):
         key_block = jax.random.fold_in(key, i)

@@ -2,23 +2,23 @@
 
     z ~ N(mu, Sigma),   word n of the document ~ sum_k softmax(z)_k beta_k
 
-q(z) = N(m, V) is stored as its mean and the precision that the data add, V^-1 = Sigma^-1 + site. Proximal-gradient
-steps (Khan et al. 2016, appendix A.3) are
+q(z) = N(m, V) is stored as its mean and the precision that the data add, V^-1 = Sigma^-1 + site.
+Proximal-gradient steps (Khan et al. 2016, appendix A.3) are
 
     V'^-1 = (1 - rho) V^-1 + rho (Sigma^-1 + Gamma),   m' = m + rho V' (g - Sigma^-1 (m - mu)),
     g = E[grad l],  Gamma = -E[hessian l],  l(z) = sum_n c_n log sum_k beta_kn softmax(z)_k
 
-at the present N(m, V): the natural-gradient step in the mean parameters (m, V + m m'). Its fixed points are those of
-the bound if the expectations are exact. Gamma can be indefinite; rho is halved until V'^-1 - 0.4 V^-1 is positive
-definite, so that no step leaves the domain.
+at the present N(m, V): the natural-gradient step in the mean parameters (m, V + m m'). Its fixed
+points are those of the bound if the expectations are exact. Gamma can be indefinite; rho is halved
+until V'^-1 - 0.4 V^-1 is positive definite, so that no step leaves the domain.
 
-At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step has eigenvalues
-below -1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 + Gamma - V^-1), which is the gradient
-of the bound in m and -2 times that in V, and the Fisher metric <G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved
-where G turns against the last one, <G, G_last> < 0, and else grows by half, up to `step_size`. (Rejecting steps by the
-bound on the fixed draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is
-finished when <G, G> / 2, the gain of a full step to second order, is below a tolerance in nats.
-"""
+At wide Sigma a constant rho falls into a cycle of two for most documents (the Jacobian of the step
+has eigenvalues below -1), so rho follows the document: with G = (g - Sigma^-1 (m - mu), Sigma^-1 +
+Gamma - V^-1), which is the gradient of the bound in m and -2 times that in V, and the Fisher metric
+<G, H> = G_m' V H_m + tr(V G_V V H_V) / 2, it is halved where G turns against the last one, <G,
+G_last> < 0, and else grows by half, up to `step_size`. (Rejecting steps by the bound on the fixed
+draws is not sound: the fixed points are not its maxima, which overfit the draws.) A document is
+finished when <G, G> / 2, the gain of a full step to second order, is below a tolerance in nats."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class GaussianLocals(NamedTuple):
 
     mean: Float[Array, "docs K"]  # m
     site: Float[Array, "docs K K"]  # V^-1 - Sigma^-1
-    halvings: Int[Array, " docs"]  # number of times that the last E-step halved a step to keep V positive definite
+    halvings: Int[
+        Array, " docs"
+    ]  # number of times that the last E-step halved a step to keep V positive definite
 
 
 class LogisticNormalEStep(EStep, abc.ABC):
@@ -67,18 +69,21 @@ class LogisticNormalEStep(EStep, abc.ABC):
         """The number of documents that `logistic_normal` is best given at once."""
 
     @abc.abstractmethod
-    def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
+    def logistic_normal(
+        self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray
+    ) -> GaussianLocals:
         """Infers q(z) of a chunk of documents.
 
         Args:
           problem: see `LogisticNormal`.
           start: the first q(z); a mean and a site of zero stand for no earlier q(z).
-          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration. One key,
-            whose draws documents have by their places, or a key for each document.
+          key: for expectations by Monte Carlo; the draws stay the same from iteration to iteration.
+            One key, whose draws documents have by their places, or a key for each document.
         """
 
     def of_kernel(self) -> Settings | None:
-        """The settings of the kernel that does the same (`vijax.xla.native`); None where there is none."""
+        """The settings of the kernel that does the same (`vijax.xla.native`); None where there is
+        none."""
         return None
 
 
@@ -102,35 +107,60 @@ class ProximalGradient(LogisticNormalEStep):
     refine: int
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """Few: documents of one chunk go on until the last is finished. (Of 70 words and 10 topics one at a time.)"""
+        """Few: documents of one chunk go on until the last is finished. (Of 70 words and 10 topics
+        one at a time.)"""
         return gather.docs_per_chunk(num_slots, 32 * num_topics, cache_bytes=2**17)
 
     def of_kernel(self) -> Settings | None:
-        """The settings, where the expectation is by draws; others are for comparisons, and have no kernel."""
+        """The settings, where the expectation is by draws; others are for comparisons, and have no
+        kernel."""
         how = self.expectation
         if not isinstance(how, VectorMonteCarlo):
             return None
         drawing = {name: int(getattr(how, name)) for name in ("antithetic", "matched", "by_slopes")}
-        steps = {"step_size": self.step_size, "max_iters": self.max_iters, "tol": self.tol, "refine": self.refine}
-        return {"draws": how.num_samples, **drawing, "diagonal": int(self.covariance == "diagonal"), **steps}
+        steps = {
+            "step_size": self.step_size,
+            "max_iters": self.max_iters,
+            "tol": self.tol,
+            "refine": self.refine,
+        }
+        return {
+            "draws": how.num_samples,
+            **drawing,
+            "diagonal": int(self.covariance == "diagonal"),
+            **steps,
+        }
 
-    def logistic_normal(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
+    def logistic_normal(
+        self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray
+    ) -> GaussianLocals:
         return inferred(self.of_kernel(), self._by_xla, problem, start, key)
 
-    def _by_xla(self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray) -> GaussianLocals:
+    def _by_xla(
+        self, problem: LogisticNormal, start: GaussianLocals, key: PRNGKeyArray
+    ) -> GaussianLocals:
         words = jnp.sum(problem.counts, 1) > 0
         improve = functools.partial(self._improve, problem, key)
         settled = lambda new, old: new.gain <= self.tol
-        done = repeat_by_document(improve, self._begin(problem, start), settled, words, self.max_iters)
+        done = repeat_by_document(
+            improve, self._begin(problem, start), settled, words, self.max_iters
+        )
         if self.refine:
-            done = jax.lax.fori_loop(0, self.refine, lambda i, now: self._average(problem, now, key, i), done)
+            done = jax.lax.fori_loop(
+                0, self.refine, lambda i, now: self._average(problem, now, key, i), done
+            )
         return GaussianLocals(done.mean, done.precision - problem.precision[None], done.halvings)
 
     def _begin(self, problem: LogisticNormal, start: GaussianLocals) -> _Iterate:
-        """The start of each document. Where there is none, or it is no density under the present prior, it is the
-        prior's mean, with a tenth of a token's precision more for each token: the prior itself without words."""
+        """The start of each document. Where there is none, or it is no density under the present
+        prior, it is the prior's mean, with a tenth of a token's precision more for each token: the
+        prior itself without words."""
         tokens = jnp.sum(problem.counts, 1)
-        added = _TIGHT * tokens[:, None, None] * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)[None]
+        added = (
+            _TIGHT
+            * tokens[:, None, None]
+            * jnp.eye(len(problem.linear), dtype=problem.linear.dtype)[None]
+        )
         factor = jnp.linalg.cholesky(problem.precision)
         mean = solve_upper(factor, solve_lower(factor, problem.linear))
         mask = self._mask(problem.precision)[None]
@@ -155,7 +185,9 @@ class ProximalGradient(LogisticNormalEStep):
         new, used = _stepped(now, gradient, rho)
         return new._replace(rho=used, gain=0.5 * _fisher(cov, gradient, gradient))
 
-    def _average(self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array) -> _Iterate:
+    def _average(
+        self, problem: LogisticNormal, now: _Iterate, key: PRNGKeyArray, i: Array
+    ) -> _Iterate:
         """A step by new draws; 1 / rho grows by one from each to the next."""
         gradient, _ = self._gradient(problem, fold_in_each(key, i), now)
         return _stepped(now, gradient, now.rho)[0]._replace(rho=now.rho / (1.0 + now.rho))
@@ -165,7 +197,9 @@ class ProximalGradient(LogisticNormalEStep):
     ) -> tuple[_Gradient, Float[Array, "docs K K"]]:
         """The gradient of the bound, and V."""
         cov = inverse(jnp.linalg.cholesky(now.precision))
-        moments = self.expectation(softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key)
+        moments = self.expectation(
+            softmax_mixture(), (problem.likelihood, problem.counts), now.mean, cov, key
+        )
         target = self._mask(problem.precision)[None] * (problem.precision[None] - moments.curvature)
         slope = moments.slope + problem.linear[None] - matvec(problem.precision, now.mean)
         return _Gradient(slope, target - now.precision), cov
@@ -201,13 +235,17 @@ def _fisher(cov: Float[Array, "docs K K"], a: _Gradient, b: _Gradient) -> Float[
     return means + 0.5 * jnp.einsum("dij,dji->d", moved, other, precision="highest")
 
 
-def _stepped(now: _Iterate, gradient: _Gradient, rho: Float[Array, " docs"]) -> tuple[_Iterate, Float[Array, " docs"]]:
+def _stepped(
+    now: _Iterate, gradient: _Gradient, rho: Float[Array, " docs"]
+) -> tuple[_Iterate, Float[Array, " docs"]]:
     """The iterate after a step of rho or less, and the length of the step."""
     precision, rho, halvings = _safeguarded(now.precision, gradient.precision, rho)
     factor = jnp.linalg.cholesky(precision)
     step = solve_upper(factor, solve_lower(factor, gradient.mean))
     mean = now.mean + rho[:, None] * step
-    return now._replace(mean=mean, precision=precision, gradient=gradient, halvings=now.halvings + halvings), rho
+    return now._replace(
+        mean=mean, precision=precision, gradient=gradient, halvings=now.halvings + halvings
+    ), rho
 
 
 def _positive(matrix: Float[Array, "docs K K"]) -> Bool[Array, " docs"]:
@@ -217,8 +255,8 @@ def _positive(matrix: Float[Array, "docs K K"]) -> Bool[Array, " docs"]:
 def _safeguarded(
     old: Float[Array, "docs K K"], move: Float[Array, "docs K K"], rho: Float[Array, " docs"]
 ) -> tuple[Float[Array, "docs K K"], Float[Array, " docs"], Int[Array, " docs"]]:
-    """old + rho move, with rho halved document by document until the sum exceeds 0.4 old; also returns rho, and the
-    number of halvings."""
+    """old + rho move, with rho halved document by document until the sum exceeds 0.4 old; also
+    returns rho, and the number of halvings."""
 
     landed = lambda rho: old + rho[:, None, None] * move
 
@@ -228,7 +266,11 @@ def _safeguarded(
         worse = worse & ~_positive(landed(rho) - _LEAST_SHARE * old)
         return rho, halvings + worse.astype(jnp.int32), worse
 
-    start = (2.0 * rho, jnp.zeros(rho.shape, jnp.int32), jnp.ones(rho.shape, bool))  # the first turn undoes the 2
+    start = (
+        2.0 * rho,
+        jnp.zeros(rho.shape, jnp.int32),
+        jnp.ones(rho.shape, bool),
+    )  # the first turn undoes the 2
     more = lambda carry: jnp.any(carry[2]) & (jnp.max(carry[1]) < _MAX_HALVINGS)
     rho, halvings, worse = jax.lax.while_loop(more, halve, start)
     rho = jnp.where(worse, 0.0, rho)
@@ -246,19 +288,22 @@ def proximal_gradient(
 ) -> ProximalGradient:
     """Proximal-gradient E-step: q(z) = N(m, V) of each document, by natural-gradient steps.
 
-    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` the approximation of the
-    delta method, with `blei_lafferty()` and a diagonal covariance the mean field of Blei and Lafferty.
+    With `expectation.laplace()` it finds the Laplace approximation, with `delta_method()` the
+    approximation of the delta method, with `blei_lafferty()` and a diagonal covariance the mean
+    field of Blei and Lafferty.
 
     Args:
-      expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws, antithetic and matched,
-        if None.
+      expectation: E_q[log p(words | z)] and its derivatives (`vijax.expectation`); 64 draws,
+        antithetic and matched, if None.
       covariance: covariance of q(z).
       step_size: rho that a document begins with; halved where steps oppose one another.
       max_iters: most steps per document.
-      tol: stop when a full step would raise a document's bound by less than this, in nats. To second order.
-      refine: steps at the end, each by new draws, which are averaged. So 64 draws are as good as 64 `refine` then. For
-        scores of single documents, best with more draws too, 256 and `refine=16`: which of two optima is found depends
-        on the first ones. Training averages over the documents.
+      tol: stop when a full step would raise a document's bound by less than this, in nats. To
+          second order.
+      refine: steps at the end, each by new draws, which are averaged. So 64 draws are as good as 64
+        `refine` then. For scores of single documents, best with more draws too, 256 and
+        `refine=16`: which of two optima is found depends on the first ones. Training averages over
+        the documents.
     """
     return ProximalGradient(
         expectation or vector_monte_carlo(64, antithetic=True, matched=True),

@@ -1,9 +1,8 @@
-"""Estimators of the message, grad_mu E_q[l] as a natural-parameter direction: their contract, and the messages of all
-globals.
+"""Estimators of the message, grad_mu E_q[l] as a natural-parameter direction: their contract, and
+the messages of all globals.
 
-The bound is evaluated once a draw for all globals together, each placed by an estimator of its own; no estimator knows
-any model's algebra.
-"""
+The bound is evaluated once a draw for all globals together, each placed by an estimator of its own;
+no estimator knows any model's algebra."""
 
 from __future__ import annotations
 
@@ -23,12 +22,13 @@ from vijax.families import Family, Product
 from vijax.families.numeric import draws as quasi
 
 Placed = tuple[PyTree, Callable[[Any], PyTree]]
-"""Statistics at which the bound is evaluated, and (gradient there) -> what this draw contributes to the message."""
+"""Statistics at which the bound is evaluated, and (gradient there) -> what this draw contributes to
+the message."""
 
 
 class Reads(NamedTuple):
-    """The entries of a global that a batch reads (`vijax.Model.by_entry`), with weights, 1 or 0 in padding, and the
-    scale N / S."""
+    """The entries of a global that a batch reads (`vijax.Model.by_entry`), with weights, 1 or 0 in
+    padding, and the scale N / S."""
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
@@ -36,8 +36,8 @@ class Reads(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Entries of a global with weights, 1 or 0 in padding. `ByEntry.reads` may give them in the place of the entries
-    alone, whose weights are those of the batch."""
+    """Entries of a global with weights, 1 or 0 in padding. `ByEntry.reads` may give them in the
+    place of the entries alone, whose weights are those of the batch."""
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
@@ -47,22 +47,27 @@ class Entries(NamedTuple):
         """The entries that a model says a batch reads, with weights."""
         if isinstance(said, Entries):
             return said
-        return cls(said, jnp.ones(said.shape) if batch.weights is None else jnp.asarray(batch.weights))
+        return cls(
+            said, jnp.ones(said.shape) if batch.weights is None else jnp.asarray(batch.weights)
+        )
 
 
 class Estimator(abc.ABC):
-    """One way of estimating the message of a global. It says where the global stands (its mean statistics, a draw), and
-    turns the gradient of the bound there into a message."""
+    """One way of estimating the message of a global. It says where the global stands (its mean
+    statistics, a draw), and turns the gradient of the bound there into a message."""
 
-    # Draws of the globals that a step takes. Where the globals of a model ask for different numbers, it takes the
-    # largest for all of them
+    # Draws of the globals that a step takes. Where the globals of a model ask for different
+    # numbers, it takes the largest for all of them
     num_samples: int = 1
-    # True where its draws are quasi-random: evenly spread over a step (`vijax.families.numeric.draws`)
+    # True where its draws are quasi-random: evenly spread over a step
+    # (`vijax.families.numeric.draws`)
     quasi: bool = False
     # True where the gradient of the bound is read; otherwise the bound need have none
     differentiates: ClassVar[bool] = True
     draws: ClassVar[bool] = True  # True where the bound is evaluated at draws, and so is noisy
-    for_points: ClassVar[bool] = False  # True where it moves points; others give way to `at_point` there
+    for_points: ClassVar[bool] = (
+        False  # True where it moves points; others give way to `at_point` there
+    )
 
     def __post_init__(self) -> None:
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
@@ -79,18 +84,20 @@ class Estimator(abc.ABC):
         """
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """As `place`, at the draw that this noise makes; for estimators that take quasi-random draws."""
+        """As `place`, at the draw that this noise makes; for estimators that take quasi-random
+        draws."""
         raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
 
     def read(self, q: Any, prior: Any, reads: Reads) -> Placed:
-        """As `place`, for a global of which the batch reads only some entries. Raises ValueError: an estimator that
-        cannot."""
+        """As `place`, for a global of which the batch reads only some entries. Raises ValueError:
+        an estimator that cannot."""
         remedy = "The marginals of the entries that a batch reads are known: leave estimator out."
         require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
         raise AssertionError
 
     def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """The message: the mean of the draws' contributions (stacked along a leading axis), given the bound at each."""
+        """The message: the mean of the draws' contributions (stacked along a leading axis), given
+        the bound at each."""
         return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])
 
 
@@ -119,9 +126,9 @@ def estimate(
     theta: PyTree,
     reads: Mapping[str, Reads] = NOTHING,
 ) -> Message:
-    """The messages of some globals (`names`), with all globals placed by their estimators, for a step of size `rho`, at
-    most 1; `theta` holds points learnt beside the globals, and `reads` the entries that a batch reads, of globals that
-    it does not read whole."""
+    """The messages of some globals (`names`), with all globals placed by their estimators, for a
+    step of size `rho`, at most 1; `theta` holds points learnt beside the globals, and `reads` the
+    entries that a batch reads, of globals that it does not read whole."""
     moving = [name for name in names if estimators[name].differentiates]
 
     def one(draw: Draw) -> tuple[dict[str, PyTree], Message]:
@@ -131,14 +138,19 @@ def estimate(
         part = {name: stats[name] for name in moving}
         (value, aux), slopes = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
         grad, slope = slopes
-        return {name: placed[name][1](grad.get(name)) for name in names}, Message(None, value, aux, slope)
+        return {name: placed[name][1](grad.get(name)) for name in names}, Message(
+            None, value, aux, slope
+        )
 
     (said, messages), count = _of_draws(estimators, key, one)
     if count == 1:
         message, values = messages, messages.value[None]
         said = jax.tree.map(lambda x: x[None], said)
     else:  # values that the model reports keep their own types
-        message, values = jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), messages), messages.value
+        message, values = (
+            jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), messages),
+            messages.value,
+        )
     natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
     return message._replace(natural=q.only(names).replace(natural))
 
@@ -164,8 +176,8 @@ def value(
 
 
 class Draw(NamedTuple):
-    """One of the draws of a step: its random key, the key common to all (quasi-random ones belong together), its index
-    from zero, and the number of draws."""
+    """One of the draws of a step: its random key, the key common to all (quasi-random ones belong
+    together), its index from zero, and the number of draws."""
 
     key: PRNGKeyArray
     common: PRNGKeyArray
@@ -173,8 +185,11 @@ class Draw(NamedTuple):
     total: int
 
 
-def _of_draws(estimators: Mapping[str, Estimator], key: PRNGKeyArray, one: Callable[[Draw], Any]) -> tuple[Any, int]:
-    """`one` of each draw, stacked where there are several; and their number, the largest that an estimator asks for."""
+def _of_draws(
+    estimators: Mapping[str, Estimator], key: PRNGKeyArray, one: Callable[[Draw], Any]
+) -> tuple[Any, int]:
+    """`one` of each draw, stacked where there are several; and their number, the largest that an
+    estimator asks for."""
     count = max((rule.num_samples for rule in estimators.values()), default=1)
     common = jax.random.fold_in(key, count)
     if count == 1:

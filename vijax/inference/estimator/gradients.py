@@ -7,9 +7,8 @@
     score function    F^-1 Cov_q(t(beta), l), which needs no derivative of l and serves discrete variables
     weighted          draws weighted against each other: objectives of several draws (`vijax.objective`)
 
-(Blei, Kucukelbir and McAuliffe 2017, eq. 41; Hoffman and Blei 2015, Algorithm 1, eq. 7, 8, 10; Khan et al. 2016,
-section 3.2.)
-"""
+(Blei, Kucukelbir and McAuliffe 2017, eq. 41; Hoffman and Blei 2015, Algorithm 1, eq. 7, 8, 10; Khan
+et al. 2016, section 3.2.)"""
 
 from __future__ import annotations
 
@@ -34,10 +33,11 @@ class mean_field(Estimator):
     """grad_s l at s = E_q[t(beta)]: with KL steps, CAVI on full data and SVI on minibatches.
 
     Args:
-      memory: for globals of which a batch reads some entries (the sites of Gaussian predictors): keep every entry's
-        last message and replace those of the batch, instead of estimating all of them from the batch, N/S times. So
-        only the change of the present batch is noise, and it vanishes at the optimum (the stochastic average gradient
-        of Le Roux et al. 2012, whose memory the natural parameters are).
+      memory: for globals of which a batch reads some entries (the sites of Gaussian predictors):
+        keep every entry's last message and replace those of the batch, instead of estimating all of
+        them from the batch, N/S times. So only the change of the present batch is noise, and it
+        vanishes at the optimum (the stochastic average gradient of Le Roux et al. 2012, whose
+        memory the natural parameters are).
     """
 
     draws: ClassVar[bool] = False
@@ -56,7 +56,9 @@ class mean_field(Estimator):
             if not self.memory:
                 return q.scattered(reads.rows, _counted(reads, new))
             change = tree.subtract(tree.scale(1 / reads.scale, new), q.at(reads.rows))
-            return tree.add(tree.subtract(q, prior), q.scattered(reads.rows, _counted(reads, change)))
+            return tree.add(
+                tree.subtract(q, prior), q.scattered(reads.rows, _counted(reads, change))
+            )
 
         return at, message
 
@@ -68,7 +70,8 @@ def _counted(reads: Reads, messages: PyTree) -> PyTree:
 
 @dataclasses.dataclass(frozen=True)
 class at_point(Estimator):
-    """grad_s l at the point that is sought: every estimator reduces to this where only a point is sought."""
+    """grad_s l at the point that is sought: every estimator reduces to this where only a point is
+    sought."""
 
     draws: ClassVar[bool] = False
 
@@ -92,12 +95,12 @@ class ssvi(Estimator):
     """V grad_s l at s = t(beta), beta ~ q.
 
     Args:
-      damping: weight of V, 0 (SSVI-A) to 1 (undamped). It is tau in (1 - tau_t) I + tau_t V with tau_t = tau (1 -
-        rho_t): 1 is the SSVI of the paper once steps are small. V multiplies the message of a coordinate by noise of
-        mean and, where lambda is small, spread one; a step of size one would follow it out of the domain, hence the
-        factor 1 - rho_t.
-      control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose spread vanishes at
-        the fixed point; the same expectation, since E[V] = I.
+      damping: weight of V, 0 (SSVI-A) to 1 (undamped). It is tau in (1 - tau_t) I + tau_t V with
+        tau_t = tau (1 - rho_t): 1 is the SSVI of the paper once steps are small. V multiplies the
+        message of a coordinate by noise of mean and, where lambda is small, spread one; a step of
+        size one would follow it out of the domain, hence the factor 1 - rho_t.
+      control_variate: eq. (9), V applied to the whole displacement eta + eta_hat - lambda, whose
+        spread vanishes at the fixed point; the same expectation, since E[V] = I.
     """
 
     damping: Annotated[float, inside("[0, 1]")] = 0.3
@@ -122,13 +125,14 @@ class reparameterised(Estimator):
 
     Args:
       num_samples: draws of the globals a step.
-      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017): the divergence from the prior is differentiated
-        at the same draws as the bound, through the draws alone, instead of taking its exact gradient. The expectation
-        is the same. The noise vanishes as q approaches the posterior, where the family holds it; elsewhere it may be
-        larger.
-      quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step (randomised quasi
-        Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the same, the noise less, above all for smooth
-        bounds in few dimensions, with a power of two draws. It serves normal globals, mixtures and flows.
+      sticking: "sticking the landing" (Roeder, Wu and Duvenaud 2017): the divergence from the prior
+        is differentiated at the same draws as the bound, through the draws alone, instead of taking
+        its exact gradient. The expectation is the same. The noise vanishes as q approaches the
+        posterior, where the family holds it; elsewhere it may be larger.
+      quasi: draws that are evenly spread, from a Sobol sequence with a random digital shift a step
+        (randomised quasi Monte Carlo: Buchholz, Wenzel and Mandt 2018): the expectation is the
+        same, the noise less, above all for smooth bounds in few dimensions, with a power of two
+        draws. It serves normal globals, mixtures and flows.
     """
 
     num_samples: Size = 8
@@ -141,10 +145,13 @@ class reparameterised(Estimator):
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
         return self._placed(q, prior, *q.pathwise_at(noise))
 
-    def _placed(self, q: Family, prior: Family, stats: PyTree, v: Callable[[Any], PyTree]) -> Placed:
+    def _placed(
+        self, q: Family, prior: Family, stats: PyTree, v: Callable[[Any], PyTree]
+    ) -> Placed:
         if not self.sticking:
             return stats, lambda eta_hat: v(q.as_stats(eta_hat))
-        # A step adds prior - lambda to the message, exactly: it is taken out again here, and put in at the draw.
+        # A step adds prior - lambda to the message, exactly: it is taken out again here, and put in
+        # at the draw.
         own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
         return stats, lambda eta_hat: tree.add(v(tree.subtract(q.as_stats(eta_hat), own)), exact)
 
@@ -152,10 +159,12 @@ class reparameterised(Estimator):
 @checked
 @dataclasses.dataclass(frozen=True)
 class score_function(Estimator):
-    """The natural gradient of E_q[l] by the covariance of draws with the bound at them, for any bound.
+    """The natural gradient of E_q[l] by the covariance of draws with the bound at them, for any
+    bound.
 
     Args:
-      num_samples: draws of the globals a step, at least two: the baseline of each is the mean of the others.
+      num_samples: draws of the globals a step, at least two: the baseline of each is the mean of
+          the others.
     """
 
     num_samples: Annotated[int, whole(2)] = 8
@@ -173,12 +182,13 @@ class score_function(Estimator):
 @checked
 @dataclasses.dataclass(frozen=True)
 class weighted(Estimator):
-    """The natural gradient of an objective of several draws of free variables, such as the importance-weighted bound,
-    instead of the evidence lower bound (`vijax.objective` gives the formulas).
+    """The natural gradient of an objective of several draws of free variables, such as the
+    importance-weighted bound, instead of the evidence lower bound (`vijax.objective` gives the
+    formulas).
 
-    The K draws of a step are weighted against each other, by their density under the model and under q. Read all the
-    data at each step: with minibatches the weights would be those of these few groups, counted N / S times. `Info.elbo`
-    stays the evidence lower bound, at the same draws.
+    The K draws of a step are weighted against each other, by their density under the model and
+    under q. Read all the data at each step: with minibatches the weights would be those of these
+    few groups, counted N / S times. `Info.elbo` stays the evidence lower bound, at the same draws.
 
     Args:
       num_samples: K. At one draw any objective is the evidence lower bound.
@@ -201,7 +211,8 @@ class weighted(Estimator):
         check_objective(self.objective)
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """See `Estimator`: the draw, the derivative of its log ratio through it, and what a step adds itself."""
+        """See `Estimator`: the draw, the derivative of its log ratio through it, and what a step
+        adds itself."""
         stats, v = q.pathwise_sample(key)
         own, exact = q.slope(stats, prior), tree.subtract(q.stationary(), prior)
         through = lambda slope: v(tree.subtract(q.as_stats(slope), own))

@@ -1,13 +1,15 @@
-"""Stochastic gradient Riemannian Langevin dynamics: a step of a Markov chain in the place of a message.
+"""Stochastic gradient Riemannian Langevin dynamics: a step of a Markov chain in the place of a
+message.
 
-Topics are pi_k = theta_k / sum_w theta_kw with theta_kw ~ Gamma(eta_w, 1), the expanded-mean parametrisation of
-Patterson and Teh (2013, section 4). Preconditioned by diag(theta), one step of size epsilon is
+Topics are pi_k = theta_k / sum_w theta_kw with theta_kw ~ Gamma(eta_w, 1), the expanded-mean
+parametrisation of Patterson and Teh (2013, section 4). Preconditioned by diag(theta), one step of
+size epsilon is
 
     theta* = | theta + epsilon/2 (eta - theta + n - pi sum_w n_w) + sqrt(theta) xi |,   xi ~ N(0, epsilon),
 
-where n is N/S times the expected counts of the batch: the gradient of its bound in log pi. With rho = epsilon / 2 that
-is |(1 - rho) theta + rho (eta + message)|, the step that every global takes, and its absolute value.
-"""
+where n is N/S times the expected counts of the batch: the gradient of its bound in log pi. With rho
+= epsilon / 2 that is |(1 - rho) theta + rho (eta + message)|, the step that every global takes, and
+its absolute value."""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ from vijax.inference.estimator.base import Estimator, Placed
 
 @dataclasses.dataclass(frozen=True)
 class langevin(Estimator):
-    """The drift and the noise of stochastic gradient Riemannian Langevin dynamics, for Dirichlet globals.
+    """The drift and the noise of stochastic gradient Riemannian Langevin dynamics, for Dirichlet
+    globals.
 
-    It goes with `vijax.update.reflected()` and `vijax.estimand.draw()`, as in `vijax.sgrld`. The concentrations of the
-    state are theta, not those of a posterior.
+    It goes with `vijax.update.reflected()` and `vijax.estimand.draw()`, as in `vijax.sgrld`. The
+    concentrations of the state are theta, not those of a posterior.
 
     Raises:
       ValueError: in a step, a global that is no `vijax.Dirichlet`.
@@ -38,7 +41,13 @@ class langevin(Estimator):
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
         remedy = "Of other globals use vijax.ssvi, or vijax.reference for a sampler."
-        require(isinstance(q, Dirichlet), "estimator", "Dirichlet globals for langevin()", type(q).__name__, remedy)
+        require(
+            isinstance(q, Dirichlet),
+            "estimator",
+            "Dirichlet globals for langevin()",
+            type(q).__name__,
+            remedy,
+        )
         theta, pi = q.concentration, q.mean()  # type: ignore[attr-defined]
         noise = jax.random.normal(key, theta.shape, theta.dtype)
 

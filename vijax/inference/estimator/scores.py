@@ -1,4 +1,5 @@
-"""Messages of normal globals from scores, the gradients of a log density at draws: least squares, batch and match.
+"""Messages of normal globals from scores, the gradients of a log density at draws: least squares,
+batch and match.
 
 **Least squares** (Salimans and Knowles 2013). With x = m + L e, e ~ N(0, I), and whitened scores h = L' grad log p(x),
 the regression  h ~ a - B e  has, by Stein's identities, the limits  a = L' E_q[grad log p]  and  B = -L' E_q[hess log
@@ -6,21 +7,22 @@ p] L.  So the message, grad_mu E_q[log p], is
 
     (P* m + L^-T a, -P* / 2),     P* = L^-T B L^-1,
 
-which needs no Hessian. The noise of draws cancels in the residuals: on a normal target the message is exact with D + 1
-draws, where the covariance of draws with scores would have an error of 1 / sqrt(draws).
+which needs no Hessian. The noise of draws cancels in the residuals: on a normal target the message
+is exact with D + 1 draws, where the covariance of draws with scores would have an error of 1 /
+sqrt(draws).
 
-**Batch and match** (Cai, Modi, Pillaud-Vivien, Margossian, Gower, Blei and Saul 2024): a normal whose scores match
-those of the target on draws, kept near the present one by a weight. Take B draws z of q = N(m, S), with scores g = grad
-log p(z). With their means and covariances (division by B) zbar, C and gbar, G, and a weight l, the divergence of scores
-on these draws plus 2 / l KL(q || q') is least at
+**Batch and match** (Cai, Modi, Pillaud-Vivien, Margossian, Gower, Blei and Saul 2024): a normal
+whose scores match those of the target on draws, kept near the present one by a weight. Take B draws
+z of q = N(m, S), with scores g = grad log p(z). With their means and covariances (division by B)
+zbar, C and gbar, G, and a weight l, the divergence of scores on these draws plus 2 / l KL(q || q')
+is least at
 
     S' = 2 V (I + (I + 4 U V)^(1/2))^-1,    U = l G + l / (1 + l) gbar gbar',
                                             V = S + l C + l / (1 + l) (m - zbar) (m - zbar)',
     m' = (m + l (S' gbar + zbar)) / (1 + l).                                       (their algorithm 1)
 
-A step of the engine goes a share rho of the way to a message. Here rho stands for l / (1 + l), and the message is put
-where that step ends at (m', S').
-"""
+A step of the engine goes a share rho of the way to a message. Here rho stands for l / (1 + l), and
+the message is put where that step ends at (m', S')."""
 
 from __future__ import annotations
 
@@ -44,13 +46,14 @@ from vijax.inference.estimator.base import Estimator, Placed
 @checked
 @dataclasses.dataclass(frozen=True)
 class least_squares(Estimator):
-    """The message of a normal, multivariate normal or block normal global from gradients of the bound at draws.
+    """The message of a normal, multivariate normal or block normal global from gradients of the
+    bound at draws.
 
     Args:
-      num_samples: draws a step. A full covariance is exact on normal targets from D + 1 draws on, mean field with
-        enough draws for the same regression; with fewer each coordinate's score is regressed on that coordinate
-        alone (mean field), or the curvature is the covariance of draws and scores (full covariance): noise that a
-        decreasing step size averages.
+      num_samples: draws a step. A full covariance is exact on normal targets from D + 1 draws on,
+        mean field with enough draws for the same regression; with fewer each coordinate's score is
+        regressed on that coordinate alone (mean field), or the curvature is the covariance of draws
+        and scores (full covariance): noise that a decreasing step size averages.
       quasi: draws that are evenly spread, as in `vijax.estimator.reparameterised`.
     """
 
@@ -67,7 +70,12 @@ class least_squares(Estimator):
         """A draw, which contributes itself and the score there."""
         known = isinstance(q, Normal | MultivariateNormal | Blocks)
         known = known and len(q.batch_shape) == (1 if isinstance(q, Normal) else 0)
-        require(known, "estimator", f"one for a {type(q).__name__} of batch shape {q.batch_shape}", repr(self))
+        require(
+            known,
+            "estimator",
+            f"one for a {type(q).__name__} of batch shape {q.batch_shape}",
+            repr(self),
+        )
         stats = draw()
         return stats, lambda slope: (stats.value, slope.value)
 
@@ -76,7 +84,9 @@ class least_squares(Estimator):
         draws, scores = said
         if isinstance(q, Normal):
             mean, sd = q.mean(), jnp.sqrt(q.variance())
-            slope, curvature = regression((draws - mean[None]) / sd[None], scores * sd[None], diagonal=True)
+            slope, curvature = regression(
+                (draws - mean[None]) / sd[None], scores * sd[None], diagonal=True
+            )
             precision = curvature / q.variance()
             return q.with_naturals([precision * mean + slope / sd, -0.5 * precision])
         if isinstance(q, MultivariateNormal):
@@ -88,13 +98,18 @@ class least_squares(Estimator):
 def _of_blocks(
     parts: list[MultivariateNormal], draws: Array, scores: Array, places: list[np.ndarray]
 ) -> list[MultivariateNormal]:
-    """The messages of blocks: with enough draws, by a regression on all coordinates, whose noise cancels."""
+    """The messages of blocks: with enough draws, by a regression on all coordinates, whose noise
+    cancels."""
     roots = [jnp.linalg.cholesky(part.precision) for part in parts]  # P = R R', L = R^-T
     means = [part.mean() for part in parts]
-    noise = [matvec(r.mT, draws[:, at] - m[None]) for r, m, at in zip(roots, means, places, strict=True)]
+    noise = [
+        matvec(r.mT, draws[:, at] - m[None]) for r, m, at in zip(roots, means, places, strict=True)
+    ]
     pulls = [solve_lower(r, scores[:, at]) for r, at in zip(roots, places, strict=True)]
     if len(draws) > draws.shape[1] + 1:
-        slope, curvature = regression(jnp.concatenate(noise, 1), jnp.concatenate(pulls, 1), diagonal=False)
+        slope, curvature = regression(
+            jnp.concatenate(noise, 1), jnp.concatenate(pulls, 1), diagonal=False
+        )
         ends = np.cumsum([len(at) for at in places])
         own = [slice(end - len(at), end) for end, at in zip(ends, places, strict=True)]
         said = [(slope[i], curvature[i, i]) for i in own]
@@ -103,13 +118,17 @@ def _of_blocks(
     return [_natural(*block) for block in zip(parts, roots, means, said, strict=True)]
 
 
-def _natural(part: MultivariateNormal, root: Array, mean: Array, said: tuple[Array, Array]) -> MultivariateNormal:
+def _natural(
+    part: MultivariateNormal, root: Array, mean: Array, said: tuple[Array, Array]
+) -> MultivariateNormal:
     slope, curvature = said
     precision = root @ curvature @ root.mT
     return part.with_naturals([precision @ mean + root @ slope, -0.5 * precision])
 
 
-def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: Any = None) -> tuple[Any, Any]:
+def regression(
+    noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: Any = None
+) -> tuple[Any, Any]:
     """a (D,) and B of  scores ~ a - B noise, both (draws, D);  B symmetric (D, D), or its diagonal alone. `xp` is
     `jax.numpy`, or NumPy for float64 in any working precision; `weights` of the draws sum to one, None is equal
     ones."""
@@ -133,11 +152,12 @@ def regression(noise: Any, scores: Any, diagonal: bool, xp: Any = jnp, weights: 
 @checked
 @dataclasses.dataclass(frozen=True)
 class batch_and_match(Estimator):
-    """The message of a multivariate normal global by which scores are matched on draws. `vijax.bam` has the step sizes
-    for it.
+    """The message of a multivariate normal global by which scores are matched on draws. `vijax.bam`
+    has the step sizes for it.
 
-    On a normal target it converges in few steps; where the target is no normal it ends where scores differ least, which
-    is not the largest ELBO. Read all the data at each step: noise in scores would count as curvature.
+    On a normal target it converges in few steps; where the target is no normal it ends where scores
+    differ least, which is not the largest ELBO. Read all the data at each step: noise in scores
+    would count as curvature.
 
     Args:
       num_samples: B, draws a step, at least two.

@@ -1,4 +1,5 @@
-"""E_{N(m, v)}[log p(y | z)] with its derivatives in m and v: exact, by quadrature, by Monte Carlo, or bounded.
+"""E_{N(m, v)}[log p(y | z)] with its derivatives in m and v: exact, by quadrature, by Monte Carlo,
+or bounded.
 
 They are of one predictor and one observation. The laws p(y | z) themselves are in `likelihood`.
 """

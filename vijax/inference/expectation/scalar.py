@@ -1,10 +1,9 @@
-"""Expectations E_{N(m, v)}[log p(y | z)] of a likelihood of one predictor: a function (likelihood, y, m, v, key) ->
-`Moments`, elementwise over sites.
+"""Expectations E_{N(m, v)}[log p(y | z)] of a likelihood of one predictor: a function (likelihood,
+y, m, v, key) -> `Moments`, elementwise over sites.
 
-By Bonnet's and Price's theorems the derivatives of E_{N(m, v)}[l(z)] are dE/dm = E[l'] and dE/dv = E[l'']/2, so that
-an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradient in the mean parameters (Khan et al.
-2016, section 3.2).
-"""
+By Bonnet's and Price's theorems the derivatives of E_{N(m, v)}[l(z)] are dE/dm = E[l'] and dE/dv =
+E[l'']/2, so that an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradient
+in the mean parameters (Khan et al. 2016, section 3.2)."""
 
 from __future__ import annotations
 
@@ -22,7 +21,9 @@ from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood import Likelihood, LogLik, Moments, as_likelihood
 from vijax.xla.by_value import Function, by_value
 
-Expectation = Callable[[Likelihood, Any, Float[Array, " sites"], Float[Array, " sites"], PRNGKeyArray | None], Moments]
+Expectation = Callable[
+    [Likelihood, Any, Float[Array, " sites"], Float[Array, " sites"], PRNGKeyArray | None], Moments
+]
 
 
 def derivatives(log_lik: LogLik, y: Any, z: Float[Array, ""]) -> tuple[Array, Array, Array]:
@@ -37,26 +38,30 @@ def derivatives(log_lik: LogLik, y: Any, z: Float[Array, ""]) -> tuple[Array, Ar
 
 
 REACH, RINGS = 9.0, 6
-"""The range in standard deviations (the mass beyond nine is 2e-19), and break points on each side of a kink."""
+"""The range in standard deviations (the mass beyond nine is 2e-19), and break points on each side
+of a kink."""
 
 
 @by_value
 def quadrature(num_nodes: int = 16) -> Expectation:
-    """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks: accurate for any variance.
+    """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks: accurate for any
+    variance.
 
     The line is cut, in units of the standard deviation, at
 
         -9, -6, ..., 9     so that the Gaussian factor is smooth on every piece, and at
         c, c +- w r^k      around every kink c of width w, up to a distance of 9 standard deviations,
 
-    so that on each piece the nearest singularity of l is about as far as the piece is long, and Gauss-Legendre
-    quadrature converges geometrically on all of them, uniformly in m, v, c and w.
+    so that on each piece the nearest singularity of l is about as far as the piece is long, and
+    Gauss-Legendre quadrature converges geometrically on all of them, uniformly in m, v, c and w.
 
-    While no standard deviation exceeds w, 81 equidistant nodes (in float32 39) serve as well, if l is analytic nearer
-    to the line than that; which of the two is taken is decided for all sites together, at each call.
+    While no standard deviation exceeds w, 81 equidistant nodes (in float32 39) serve as well, if l
+    is analytic nearer to the line than that; which of the two is taken is decided for all sites
+    together, at each call.
 
-    Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. This holds for log-likelihoods that grow at
-    most polynomially; with exponential growth, e^z, the mass lies beyond nine standard deviations when v is large.
+    Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. This holds for
+    log-likelihoods that grow at most polynomially; with exponential growth, e^z, the mass lies
+    beyond nine standard deviations when v is large.
 
     Args:
       num_nodes: nodes on each of 6 + 13 J pieces, for J kinks.
@@ -72,13 +77,17 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     composite = _at_nodes(functools.partial(nodes, num_nodes=num_nodes))
     few = _at_nodes(_equidistant)
 
-    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+    def estimate(
+        likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
+    ) -> Moments:
         likelihood = as_likelihood(likelihood)
         if not likelihood.analytic:
             return composite(likelihood, y, m, v, key)
         are_narrow = jnp.all(jnp.sqrt(v) <= likelihood.width)
         return jax.lax.cond(
-            are_narrow, lambda: few(likelihood, y, m, v, key), lambda: composite(likelihood, y, m, v, key)
+            are_narrow,
+            lambda: few(likelihood, y, m, v, key),
+            lambda: composite(likelihood, y, m, v, key),
         )
 
     return estimate
@@ -89,7 +98,9 @@ def exact(num_nodes: int = 16) -> Expectation:
     """The likelihood's closed form where it has one, else `quadrature`: the default."""
     fallback = quadrature(num_nodes)
 
-    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+    def estimate(
+        likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
+    ) -> Moments:
         likelihood = as_likelihood(likelihood)
         if likelihood.closed_form is None:
             return fallback(likelihood, y, m, v, key)
@@ -100,19 +111,24 @@ def exact(num_nodes: int = 16) -> Expectation:
 
 @by_value
 def gauss_hermite(num_nodes: int = 20) -> Expectation:
-    """Gauss-Hermite quadrature: cheap, and accurate only while the standard deviation is not large compared with the
-    length over which the likelihood bends."""
+    """Gauss-Hermite quadrature: cheap, and accurate only while the standard deviation is not large
+    compared with the length over which the likelihood bends."""
     x, weight = np.polynomial.hermite_e.hermegauss(num_nodes)
     weight = weight / weight.sum()
 
-    place = lambda _, y, m, v: (m + jnp.sqrt(v) * jnp.asarray(x, m.dtype), jnp.asarray(weight, m.dtype))
+    place = lambda _, y, m, v: (
+        m + jnp.sqrt(v) * jnp.asarray(x, m.dtype),
+        jnp.asarray(weight, m.dtype),
+    )
     return _at_nodes(place)
 
 
 def _at_nodes(place: Callable[[Likelihood, Any, Array, Array], tuple[Array, Array]]) -> Expectation:
     """Moments by quadrature, with the nodes and weights that `place` gives for one site."""
 
-    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+    def estimate(
+        likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
+    ) -> Moments:
         likelihood = as_likelihood(likelihood)
 
         def one(y: Any, m: Array, v: Array) -> Moments:
@@ -133,7 +149,8 @@ def expect(
     v: Float[Array, " sites"],
     num_nodes: int = 16,
 ) -> Float[Array, " sites"]:
-    """E_{N(m, v)}[function(y, z)] site by site, for a function that bends where the likelihood does.
+    """E_{N(m, v)}[function(y, z)] site by site, for a function that bends where the likelihood
+    does.
 
     >>> from vijax.inference.likelihood import bernoulli_logit
     >>> up = expect(lambda y, z: jax.nn.sigmoid(z), bernoulli_logit(), jnp.ones(1), jnp.zeros(1), jnp.full(1, 4.0))
@@ -148,12 +165,16 @@ def expect(
     return jax.vmap(one)(y, m, v)
 
 
-def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) -> tuple[Array, Array]:
-    """Nodes and weights for one site. They are in standard units throughout, so that a small variance at a large mean
-    loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
+def nodes(
+    likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int
+) -> tuple[Array, Array]:
+    """Nodes and weights for one site. They are in standard units throughout, so that a small
+    variance at a large mean loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
     t, w = np.polynomial.legendre.leggauss(num_nodes)
     scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have no variance at all
-    edges = jax.lax.stop_gradient(_breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale))
+    edges = jax.lax.stop_gradient(
+        _breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale)
+    )
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
     x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)[None]).ravel()
     weight = (half[:, None] * jnp.asarray(w, scale.dtype)[None]).ravel() * jnp.exp(-0.5 * x**2)
@@ -161,8 +182,9 @@ def nodes(likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int) ->
 
 
 def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
-    """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a standard deviation it is
-    in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in float64, 3e-8 in float32."""
+    """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a
+    standard deviation it is in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in
+    float64, 3e-8 in float32."""
     step, reach = (0.22, REACH) if m.dtype == jnp.float64 else (0.34, 6.5)
     x = step * np.arange(-int(reach / step), int(reach / step) + 1)
     weight = np.exp(-0.5 * x**2)
@@ -171,16 +193,20 @@ def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Ar
 
 
 def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " breaks"]:
-    """Sorted break points in [-9, 9]; pieces of zero length, weighing nothing, where kinks lie outside."""
+    """Sorted break points in [-9, 9]; pieces of zero length, weighing nothing, where kinks lie
+    outside."""
     ratio = jnp.maximum(REACH / width, 1.0) ** (1.0 / (RINGS - 1))
     rings = width * ratio ** jnp.arange(RINGS, dtype=width.dtype)
     around = kinks[:, None] + jnp.concatenate([-rings, jnp.zeros(1, width.dtype), rings])[None]
     fixed = jnp.asarray(np.linspace(-REACH, REACH, 7), width.dtype)
-    return jnp.sort(jnp.concatenate([fixed, jnp.clip(around.ravel(), -REACH, REACH).astype(width.dtype)]))
+    return jnp.sort(
+        jnp.concatenate([fixed, jnp.clip(around.ravel(), -REACH, REACH).astype(width.dtype)])
+    )
 
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]
-"""(noise, sd, l, l', l'') -> the moments of one site; noise and l are of shape (draws,), sd is a number."""
+"""(noise, sd, l, l', l'') -> the moments of one site; noise and l are of shape (draws,), sd is a
+number."""
 
 
 class Sampled(Function):
@@ -190,19 +216,25 @@ class Sampled(Function):
 @by_value
 def bonnet_price(num_samples: int = 100) -> Expectation:
     """E l', E l'' as averages of l', l'' over draws: the least noise; needs two derivatives."""
-    return _sampled(num_samples, lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf)))
+    return _sampled(
+        num_samples, lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf))
+    )
 
 
 @by_value
 def reparameterised(num_samples: int = 100) -> Expectation:
-    """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. Its curvature may have either sign."""
-    return _sampled(num_samples, lambda e, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(df * e) / sd))
+    """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. Its curvature may have
+    either sign."""
+    return _sampled(
+        num_samples,
+        lambda e, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(df * e) / sd),
+    )
 
 
 @by_value
 def score_function(num_samples: int = 1000) -> Expectation:
-    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other* draws: needs no
-    derivative, and has the most noise.
+    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other*
+    draws: needs no derivative, and has the most noise.
 
     Raises:
       ValueError: fewer than two draws, which leave no others.
@@ -211,7 +243,9 @@ def score_function(num_samples: int = 1000) -> Expectation:
 
     def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
         centred = (f - jnp.mean(f)) * num_samples / (num_samples - 1)
-        return Moments(jnp.mean(f), jnp.mean(centred * noise) / sd, jnp.mean(centred * (noise**2 - 1)) / sd**2)
+        return Moments(
+            jnp.mean(f), jnp.mean(centred * noise) / sd, jnp.mean(centred * (noise**2 - 1)) / sd**2
+        )
 
     return _sampled(num_samples, rule)
 
@@ -219,7 +253,9 @@ def score_function(num_samples: int = 1000) -> Expectation:
 def _sampled(num_samples: int, rule: Rule) -> Expectation:
     require_integers(num_samples=num_samples)
 
-    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+    def estimate(
+        likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
+    ) -> Moments:
         if key is None:
             raise ValueError("key: expected a random key for a Monte Carlo expectation, got None.")
         log_lik = as_likelihood(likelihood).log_prob
@@ -237,21 +273,26 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
 
 @by_value
 def jaakkola_jordan() -> Expectation:
-    """The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (Blei, Kucukelbir and McAuliffe
-    2017, section 5.3): steps of size 1 are coordinate ascent.
+    """The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (Blei,
+    Kucukelbir and McAuliffe 2017, section 5.3): steps of size 1 are coordinate ascent.
 
         log sigma(y z) >= log sigma(xi) + (y z - xi)/2 - lambda(xi)(z^2 - xi^2),   lambda(xi) = tanh(xi/2) / (4 xi)
 
-    It is tight at z = +-xi. Its expectation under N(m, v) is greatest at xi^2 = m^2 + v, where the last term vanishes.
+    It is tight at z = +-xi. Its expectation under N(m, v) is greatest at xi^2 = m^2 + v, where the
+    last term vanishes.
 
     Raises:
       ValueError: the likelihood is not `bernoulli_logit`.
     """
 
-    def estimate(likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None) -> Moments:
+    def estimate(
+        likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
+    ) -> Moments:
         name = getattr(likelihood, "name", None)
         if name != "bernoulli_logit":
-            raise ValueError(f"likelihood: expected bernoulli_logit for the Jaakkola-Jordan bound, got {name}.")
+            raise ValueError(
+                f"likelihood: expected bernoulli_logit for the Jaakkola-Jordan bound, got {name}."
+            )
         xi = jnp.sqrt(m**2 + v)
         curvature = -2.0 * quarter_tanhc(xi)
         value = log_sigmoid(xi) + 0.5 * (y * m - xi)

@@ -1,7 +1,8 @@
-"""Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of your own is one too.
+"""Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of
+your own is one too.
 
-They know one row. Expectations under q are in `expectation`; models of predictors in `vijax.models.regressions`.
-"""
+They know one row. Expectations under q are in `expectation`; models of predictors in
+`vijax.models.regressions`."""
 
 from vijax.inference.likelihood.base import Likelihood as Likelihood
 from vijax.inference.likelihood.base import LogLik as LogLik

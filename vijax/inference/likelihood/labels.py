@@ -1,4 +1,5 @@
-"""Labels y = -1 or +1, ordered classes y = 0, ..., C - 1, and counts over categories given a vector of predictors."""
+"""Labels y = -1 or +1, ordered classes y = 0, ..., C - 1, and counts over categories given a vector
+of predictors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from vijax.inference.likelihood.normal_tail import log_ndtr
 from vijax.xla.by_value import by_value
 
 FAR = 1e30
-"""Predictors further out count as if they were here, where each class but one is as good as impossible."""
+"""Predictors further out count as if they were here, where each class but one is as good as
+impossible."""
 
 
 @by_value
@@ -65,14 +67,16 @@ def bernoulli_probit() -> Likelihood:
 
 
 def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
-    """Labels y, each wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y | z).
+    """Labels y, each wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y |
+    z).
 
-    This serves a posterior of e beside the one of z (`others` of `vijax.models.gp` and `glm`). A local variable says
-    which labels are wrong; its q(t | z) is found exactly, so that the bound is
+    This serves a posterior of e beside the one of z (`others` of `vijax.models.gp` and `glm`). A
+    local variable says which labels are wrong; its q(t | z) is found exactly, so that the bound is
 
         E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)],
 
-    and its gradient in (log e, log(1 - e)) the expected number of wrong and of right labels: the message of a Beta.
+    and its gradient in (log e, log(1 - e)) the expected number of wrong and of right labels: the
+    message of a Beta.
 
     Args:
       flip: statistics of a `vijax.Beta`, (E log e, E log(1 - e)).
@@ -117,7 +121,9 @@ def _signs(z: Array) -> Array:
 
 
 def _labels(name: str) -> Callable[[Any], None]:
-    return support(name, "labels -1 or +1 (2*y - 1 makes them of 0 and 1)", lambda y: (y == 1) | (y == -1))
+    return support(
+        name, "labels -1 or +1 (2*y - 1 makes them of 0 and 1)", lambda y: (y == 1) | (y == -1)
+    )
 
 
 @by_value
@@ -134,7 +140,9 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
     [0.269, 0.462, 0.269]
     """
     inner = as_float(cutpoints)
-    require(inner.ndim == 1 and inner.size > 0, "cutpoints", "a vector of at least one number", inner)
+    require(
+        inner.ndim == 1 and inner.size > 0, "cutpoints", "a vector of at least one number", inner
+    )
     require(jnp.diff(inner) > 0, "cutpoints", "increasing numbers", inner)
     num_classes = inner.size + 1
 
@@ -143,11 +151,16 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         return inner[jnp.clip(k - 1, 0, num_classes - 2)], inner[jnp.clip(k, 0, num_classes - 2)]
 
     def parts(y: Any) -> tuple[Array, Array, Array]:
-        """True where there is an edge below, where there is one above; and log(1 - e^(a-b)) where there are both."""
+        """True where there is an edge below, where there is one above; and log(1 - e^(a-b)) where
+        there are both."""
         lower, upper = edges(y)
         has_lower, has_upper = y != 0, y != num_classes - 1
         width = jnp.where(has_lower & has_upper, upper - lower, 1.0)
-        return has_lower, has_upper, jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0)
+        return (
+            has_lower,
+            has_upper,
+            jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0),
+        )
 
     def log_prob(y: Any, z: Array) -> Array:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
@@ -158,10 +171,14 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
         above = [jnp.where(has_lower, x, 0.0) for x in of_log_sigmoid(m - lower.astype(m.dtype), v)]
         below = [jnp.where(has_upper, x, 0.0) for x in of_log_sigmoid(upper.astype(m.dtype) - m, v)]
-        return Moments(above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2])
+        return Moments(
+            above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2]
+        )
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
-        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner[(None,) * z.ndim]
+        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner[
+            (None,) * z.ndim
+        ]
         return jnp.sum(above, -1).astype(z.dtype)
 
     return Likelihood(
@@ -185,15 +202,16 @@ Slopes = tuple[Float[Array, " draws"], Float[Array, "draws K"]]
 
 @dataclasses.dataclass(frozen=True)
 class VectorLikelihood:
-    """p(y | z) of one observation given a *vector* z: see `vijax.expectation.vector_monte_carlo` and `bohning`.
+    """p(y | z) of one observation given a *vector* z: see `vijax.expectation.vector_monte_carlo`
+    and `bohning`.
 
     Attributes:
       log_prob: (y, z) -> log p(y | z), z of shape (K,).
       name: its name in messages.
       check: raises ValueError for observations outside the support, naming the first such site.
       total: y -> W, where log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
-      averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian, where there is a
-        faster way than automatic differentiation at each; else None.
+      averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian,
+        where there is a faster way than automatic differentiation at each; else None.
       slopes: (y, draws of z) -> log_prob and its gradient at each draw, in the same case.
     """
 
@@ -206,7 +224,8 @@ class VectorLikelihood:
 
 
 def softmax(num_categories: int) -> VectorLikelihood:
-    """p(y | z) = Multinomial(y; softmax(z)), y a vector of K counts: one 1 among zeros for a single label.
+    """p(y | z) = Multinomial(y; softmax(z)), y a vector of K counts: one 1 among zeros for a single
+    label.
 
     log p(y | z) = <y, z> - W log sum_k e^{z_k} + log W! - sum_k log y_k!,   W = sum_k y_k.
 
@@ -219,7 +238,9 @@ def softmax(num_categories: int) -> VectorLikelihood:
         counts = jnp.asarray(y, z.dtype)
         total = jnp.sum(counts)
         log_mean = jax.nn.log_softmax(z) + jnp.log(jnp.maximum(total, jnp.finfo(z.dtype).tiny))
-        return log_factorial_gap(total) - jnp.sum(deviance(counts, log_mean) + log_factorial_gap(counts))
+        return log_factorial_gap(total) - jnp.sum(
+            deviance(counts, log_mean) + log_factorial_gap(counts)
+        )
 
     inside = lambda y: (y >= 0) & (y == np.floor(y)) & (y.shape[-1] == num_categories)
     check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", inside, num_axes=None)
@@ -227,12 +248,13 @@ def softmax(num_categories: int) -> VectorLikelihood:
 
 
 def softmax_mixture() -> VectorLikelihood:
-    """Words of a document whose topics have shares softmax(z) (Khan et al. 2016, appendix A.3, eq. 34); y = (rows,
-    counts):
+    """Words of a document whose topics have shares softmax(z) (Khan et al. 2016, appendix A.3, eq.
+    34); y = (rows, counts):
 
     log p(y | z) = sum_n c_n log sum_k rows_nk softmax(z)_k,
 
-    rows_nk being the probability, up to a factor per word, of word n in topic k, positive; c_n = 0 in padding.
+    rows_nk being the probability, up to a factor per word, of word n in topic k, positive; c_n = 0
+    in padding.
 
     >>> rows, counts = jnp.array([[1.0, 0.5]]), jnp.array([2.0])
     >>> round(float(softmax_mixture().log_prob((rows, counts), jnp.zeros(2))), 4)  # 2 log 0.75
@@ -242,15 +264,24 @@ def softmax_mixture() -> VectorLikelihood:
     def log_prob(y: Any, z: Array) -> Array:
         rows, counts = y
         mixed = jnp.einsum("nk,k->n", rows, jax.nn.softmax(z), precision="highest")
-        return jnp.einsum("n,n->", counts, jnp.log(jnp.where(counts > 0, mixed, 1.0)), precision="highest")
+        return jnp.einsum(
+            "n,n->", counts, jnp.log(jnp.where(counts > 0, mixed, 1.0)), precision="highest"
+        )
 
     def check(y: Any) -> None:
         rows, counts = y
         support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x), None)(counts)
-        support("softmax_mixture", "positive word probabilities", lambda x: (x > 0) & np.isfinite(x), None)(rows)
+        support(
+            "softmax_mixture",
+            "positive word probabilities",
+            lambda x: (x > 0) & np.isfinite(x),
+            None,
+        )(rows)
 
     words = lambda y: jnp.sum(y[1])
-    return VectorLikelihood(log_prob, "softmax_mixture", check, total=words, averages=_averages, slopes=_slopes)
+    return VectorLikelihood(
+        log_prob, "softmax_mixture", check, total=words, averages=_averages, slopes=_slopes
+    )
 
 
 class _Mixed(NamedTuple):
@@ -268,8 +299,12 @@ def _mixed(y: Any, z: Float[Array, "draws K"]) -> _Mixed:
     is_word = counts > 0
     scale = jnp.where(is_word, jnp.max(rows, -1), 1.0)
     rows, share = rows / scale[:, None], jax.nn.softmax(z)
-    mixed = lambda share: jnp.where(is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0)
-    value = jnp.einsum("sn,n->s", jnp.log(mixed(share)) + jnp.log(scale)[None], counts, precision="highest")
+    mixed = lambda share: jnp.where(
+        is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0
+    )
+    value = jnp.einsum(
+        "sn,n->s", jnp.log(mixed(share)) + jnp.log(scale)[None], counts, precision="highest"
+    )
     some = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
     p = mixed(some)
     of_topic = jnp.einsum("sn,nk->sk", counts[None] / p, rows, precision="highest")
@@ -283,18 +318,20 @@ def _slopes(y: Any, z: Float[Array, "draws K"]) -> Slopes:
 
 
 def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
-    """Averages of the derivatives of `softmax_mixture`, with pi = softmax(z), p_n = rows_n pi, phi_n = rows_n pi / p_n:
+    """Averages of the derivatives of `softmax_mixture`, with pi = softmax(z), p_n = rows_n pi,
+    phi_n = rows_n pi / p_n:
 
     gradient  sum_n c_n phi_n - W pi
     Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi')
 
-    Of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 the sum over words is a product of draws by words with words by
-    pairs of topics.
-    """
+    Of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 the sum over words is a product of draws by
+    words with words by pairs of topics."""
     at, counts = _mixed(y, z), y[1]
     rows, some = at.rows, at.share
     i, j = np.triu_indices(z.shape[1])
-    of_pair = jnp.einsum("sn,np->sp", counts[None] / at.p**2, rows[:, i] * rows[:, j], precision="highest")
+    of_pair = jnp.einsum(
+        "sn,np->sp", counts[None] / at.p**2, rows[:, i] * rows[:, j], precision="highest"
+    )
     pairs = jnp.einsum("sp,sp->p", some[:, i] * some[:, j], of_pair, precision="highest") / len(z)
     place = np.zeros(2 * z.shape[1:], int)
     place[i, j] = place[j, i] = np.arange(len(i))

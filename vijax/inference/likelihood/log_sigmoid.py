@@ -1,14 +1,15 @@
-"""E log sigma(z) and its derivatives for z ~ N(m, v), without nodes: a dozen closed terms, right for every m and v.
+"""E log sigma(z) and its derivatives for z ~ N(m, v), without nodes: a dozen closed terms, right
+for every m and v.
 
-With u = e^-|z|, log sigma(z) = min(z, 0) - log(1 + u), and u / (1 + u) is nearly a polynomial. Let T be the Chebyshev
-polynomial of degree n. Then
+With u = e^-|z|, log sigma(z) = min(z, 0) - log(1 + u), and u / (1 + u) is nearly a polynomial. Let
+T be the Chebyshev polynomial of degree n. Then
 
     u / (1 + u) = sum_{k=1..n} d_k u^k + e(u) u / (1 + u),    e(u) = T(1 - 2u) / T(3),    |e| <= 1 / T(3) ~ 2 / 5.83^n
 
-on 0 <= u <= 1, which makes d_k whole numbers over a whole number (Cohen, Rodriguez Villegas and Zagier 2000, algorithm
-1). Integrated, it gives log(1 + u) = sum d_k u^k / k with the same relative bound, and differentiated the curvature: it
-has a relative error of at most (1 + 4 n^2) / T(3), since |T'| <= n^2. Expectations keep such bounds, uniformly in m and
-v. So all that is needed is
+on 0 <= u <= 1, which makes d_k whole numbers over a whole number (Cohen, Rodriguez Villegas and
+Zagier 2000, algorithm 1). Integrated, it gives log(1 + u) = sum d_k u^k / k with the same relative
+bound, and differentiated the curvature: it has a relative error of at most (1 + 4 n^2) / T(3),
+since |T'| <= n^2. Expectations keep such bounds, uniformly in m and v. So all that is needed is
 
     E[u^k; z > 0] = phi(a) R(k s - a),    E[u^k; z < 0] = phi(a) R(k s + a),    s = sqrt(v),  a = m / s,
 
@@ -33,7 +34,8 @@ TERMS = {True: 12, False: 22}
 
 
 def of_log_sigmoid(m: Float[Array, ""], v: Float[Array, ""]) -> Moments:
-    """E log sigma(z), E sigma(-z) and -E sigma(z) sigma(-z), differentiable any number of times in m and v.
+    """E log sigma(z), E sigma(-z) and -E sigma(z) sigma(-z), differentiable any number of times in
+    m and v.
 
     >>> [round(float(x), 4) for x in of_log_sigmoid(jnp.array(1.0), jnp.array(2.0))]
     [-0.4918, 0.3249, -0.1625]
@@ -73,7 +75,9 @@ def _expected_jvp(orders: tuple[int, ...], primals: tuple, tangents: tuple) -> t
     every = tuple(sorted({order + more for order in orders for more in (0, 1, 2)}))
     known = dict(zip(every, _expected(every, *primals), strict=True))
     dm, dv = tangents
-    return tuple(known[o] for o in orders), tuple(known[o + 1] * dm + 0.5 * known[o + 2] * dv for o in orders)
+    return tuple(known[o] for o in orders), tuple(
+        known[o + 1] * dm + 0.5 * known[o + 2] * dv for o in orders
+    )
 
 
 @functools.cache

@@ -1,11 +1,11 @@
-"""The tail of the normal distribution by one polynomial: Mills' ratio R = (1 - Phi) / phi, and log Phi with derivatives
-that do not cancel.
+"""The tail of the normal distribution by one polynomial: Mills' ratio R = (1 - Phi) / phi, and log
+Phi with derivatives that do not cancel.
 
     1 / R(x) = x + g(x),    g(x) = 1 / (x + 2 / (x + 3 / (x + ...))),
 
-and (1 + x) g(x) is a polynomial in (x - 4) / (x + 4), since its singularities are far from x >= 0. With h = x + g, for
-z = -x < 0, log Phi = -x^2 / 2 - log sqrt(2 pi) - log h, its derivative is h, and the second one -h g.
-"""
+and (1 + x) g(x) is a polynomial in (x - 4) / (x + 4), since its singularities are far from x >= 0.
+With h = x + g, for z = -x < 0, log Phi = -x^2 / 2 - log sqrt(2 pi) - log h, its derivative is h,
+and the second one -h g."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     >>> [f"{float(g):.5f}" for g in excess(jnp.array([0.0, 100.0]))]
     ['0.79788', '0.01000']
     """
-    return horner(_coefficients(DEGREE[x.dtype != jnp.float64]), (x - CENTRE) / (x + CENTRE)) / (1.0 + x)
+    return horner(_coefficients(DEGREE[x.dtype != jnp.float64]), (x - CENTRE) / (x + CENTRE)) / (
+        1.0 + x
+    )
 
 
 @jax.custom_jvp
@@ -84,4 +86,6 @@ def _scaled_excess(t: np.ndarray) -> np.ndarray:
     for k in range(400, 0, -1):
         fraction = k / (far + fraction)
     near = np.minimum(x, 1.5)
-    return (1 + x) * np.where(x > 1.5, fraction, math.sqrt(2 / math.pi) / special.erfcx(near / math.sqrt(2)) - near)
+    return (1 + x) * np.where(
+        x > 1.5, fraction, math.sqrt(2 / math.pi) / special.erfcx(near / math.sqrt(2)) - near
+    )

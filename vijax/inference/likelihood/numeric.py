@@ -21,8 +21,9 @@ from vijax.xla.by_value import by_value
 
 @by_value
 def poisson_log() -> Likelihood:
-    """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no Lipschitz gradient
-    (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
+    """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no
+    Lipschitz gradient (Khan et al. 2016, appendix A.1), so give it
+    `vijax.step_size.backtracking()`.
 
     >>> round(float(poisson_log().closed_form(3.0, jnp.array(0.0), jnp.array(1e-6)).slope), 4)
     2.0
@@ -44,7 +45,9 @@ def poisson_log() -> Likelihood:
         closed_form=closed_form,
         check=_counts("poisson_log"),
         mean=jnp.exp,
-        cdf=lambda y, z: jnp.where(y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))),
+        cdf=lambda y, z: jnp.where(
+            y < 0, 0.0, gammaincc(jnp.floor(jnp.maximum(y, 0.0)) + 1.0, jnp.exp(z))
+        ),
         sample=lambda key, z: poisson_values(key, jnp.exp(z)).astype(z.dtype),
     )
 
@@ -88,13 +91,16 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 
 
 def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
-    """By how much the log density of a negative binomial is below its value at a mean of y: with n = y + r,
-    v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n (log(1 + v (e^d - 1)) - v d),
-    of terms of the size of n v d; at y = 0 it is r log(1 + mean / r)."""
+    """By how much the log density of a negative binomial is below its value at a mean of y: with n
+    = y + r, v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n
+    (log(1 + v (e^d - 1)) - v d), of terms of the size of n v d; at y = 0 it is r log(1 + mean /
+    r)."""
     none = jnp.where(count > 0, 0.0, 1.0).astype(z.dtype)
     n = count + r
     v = jnp.minimum(count, r) / n
-    d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (z - jnp.log(jnp.where(count > 0, count, r)))
+    d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (
+        z - jnp.log(jnp.where(count > 0, count, r))
+    )
     d = jnp.clip(d, jnp.finfo(z.dtype).min, jnp.finfo(z.dtype).max)  # finite, so that v d is
     return n * (_log_raised(v, none, d) - v * d)
 
@@ -105,8 +111,8 @@ FAR = 80.0
 
 @jax.custom_jvp
 def _log_raised(v: Array, none: Array, d: Array) -> Array:
-    """log(1 + v (e^d - 1) + none e^d), none a flag without a slope. With a = v + none and c = 1 - v its slope in d is
-    sigma(d + log(a / c)), in which, as in that of v, there is no power of e^d."""
+    """log(1 + v (e^d - 1) + none e^d), none a flag without a slope. With a = v + none and c = 1 - v
+    its slope in d is sigma(d + log(a / c)), in which, as in that of v, there is no power of e^d."""
     near = jnp.minimum(d, FAR)
     return jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + (d - near)
 
@@ -126,11 +132,11 @@ def _counts(name: str) -> Callable[[Any], None]:
 @by_value
 @checked
 def gamma_log(shape: Positives = 1.0) -> Likelihood:
-    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma regression with
-    logarithmic link (McCullagh and Nelder 1989, section 8).
+    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma
+    regression with logarithmic link (McCullagh and Nelder 1989, section 8).
 
-    Its expectations are closed, E e^-z = e^(v/2 - m); like Poisson's its f has no Lipschitz gradient (Khan et al. 2016,
-    appendix A.1), so give it `vijax.step_size.backtracking()`.
+    Its expectations are closed, E e^-z = e^(v/2 - m); like Poisson's its f has no Lipschitz
+    gradient (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
 
     Args:
       shape: shape k of the gamma distribution; 1 for exponential times.
@@ -156,5 +162,7 @@ def gamma_log(shape: Positives = 1.0) -> Likelihood:
         check=support("gamma_log", "positive finite numbers", lambda y: (y > 0) & np.isfinite(y)),
         mean=jnp.exp,
         cdf=lambda y, z: gammainc(k, k * jnp.maximum(y, 0.0) * jnp.exp(-z)),
-        sample=lambda key, z: jax.random.gamma(key, k.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / k,
+        sample=lambda key, z: (
+            jax.random.gamma(key, k.astype(z.dtype), z.shape, z.dtype) * jnp.exp(z) / k
+        ),
     )

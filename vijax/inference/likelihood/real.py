@@ -4,10 +4,10 @@ Of unknown noise the precision tau is a global, whose posterior is a gamma law:
 
     y | z, tau ~ N(z, 1 / tau),   or   y | z, tau, lambda ~ N(z, 1 / (tau lambda)),  lambda ~ Gamma(nu / 2, nu / 2),
 
-the second with lambda summed out (Student's law). The bound is linear in (log tau, tau) at the optimum of lambda, so
-that the message of tau is conjugate. With all data, the mean of the posterior of a normal law is the tau at which the
-evidence times the prior of log tau is greatest: the updates are those of EM.
-"""
+the second with lambda summed out (Student's law). The bound is linear in (log tau, tau) at the
+optimum of lambda, so that the message of tau is conjugate. With all data, the mean of the posterior
+of a normal law is the tau at which the evidence times the prior of log tau is greatest: the updates
+are those of EM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def gaussian(variance: Positives | None = None) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
     Args:
-      variance: variance s^2 of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn it from y.
+      variance: variance s^2 of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn
+          it from y.
     """
     if variance is None:
         return _of_unknown_noise("gaussian", "variance", normal_of_noise)
@@ -46,12 +47,13 @@ def gaussian(variance: Positives | None = None) -> Likelihood:
 @by_value
 @checked
 def student_t(degrees: Positives = 4.0, scale: Positives | None = None) -> Likelihood:
-    """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites of outliers may have
-    negative precision.
+    """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites
+    of outliers may have negative precision.
 
     Args:
       degrees: degrees of freedom.
-      scale: scale s of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn it from y.
+      scale: scale s of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn it from
+          y.
     """
     nu = as_float(degrees)
     if scale is None:
@@ -59,13 +61,15 @@ def student_t(degrees: Positives = 4.0, scale: Positives | None = None) -> Likel
     return _student(nu, as_float(scale))
 
 
-# --- noise that is given ---------------------------------------------------------------------------------------------
+# --- noise that is given --------------------------------------------------------------------------
 def _normal(s2: Array) -> Likelihood:
     def log_prob(y: Any, z: Array) -> Array:
         return -0.5 * (y - z) ** 2 / s2 - 0.5 * jnp.log(2 * math.pi * s2)
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
-        return Moments(log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, jnp.broadcast_to(-1.0 / s2, jnp.shape(m)))
+        return Moments(
+            log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, jnp.broadcast_to(-1.0 / s2, jnp.shape(m))
+        )
 
     return Likelihood(
         log_prob,
@@ -76,7 +80,9 @@ def _normal(s2: Array) -> Likelihood:
         check=_finite("gaussian"),
         mean=lambda z: z,
         cdf=lambda y, z: ndtr((y - z) / jnp.sqrt(s2)),
-        sample=lambda key, z: z + jnp.sqrt(s2).astype(z.dtype) * jax.random.normal(key, z.shape, z.dtype),
+        sample=lambda key, z: (
+            z + jnp.sqrt(s2).astype(z.dtype) * jax.random.normal(key, z.shape, z.dtype)
+        ),
     )
 
 
@@ -86,7 +92,9 @@ def _normal_density(y: Any, mean: Array, variance: Array) -> Array:
 
 def _student(nu: Array, s: Array) -> Likelihood:
     def log_prob(y: Any, z: Array) -> Array:
-        return _student_constant(nu) - jnp.log(s) - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
+        return (
+            _student_constant(nu) - jnp.log(s) - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
+        )
 
     def cdf(y: Any, z: Array) -> Array:
         t = (y - z) / s
@@ -102,7 +110,9 @@ def _student(nu: Array, s: Array) -> Likelihood:
         check=_finite("student_t"),
         mean=lambda z: z,
         cdf=cdf,
-        sample=lambda key, z: z + s.astype(z.dtype) * jax.random.t(key, nu.astype(z.dtype), z.shape, z.dtype),
+        sample=lambda key, z: (
+            z + s.astype(z.dtype) * jax.random.t(key, nu.astype(z.dtype), z.shape, z.dtype)
+        ),
     )
 
 
@@ -114,13 +124,17 @@ def _finite(name: str) -> Callable[[Any], None]:
     return support(name, "finite numbers", np.isfinite)
 
 
-# --- noise that is unknown -------------------------------------------------------------------------------------------
-def _of_unknown_noise(name: str, argument: str, law: Callable[[Any, float], Likelihood]) -> Likelihood:
-    """A likelihood that lacks its noise: a model that learns it asks for `noise`, and any other use is an error."""
+# --- noise that is unknown ------------------------------------------------------------------------
+def _of_unknown_noise(
+    name: str, argument: str, law: Callable[[Any, float], Likelihood]
+) -> Likelihood:
+    """A likelihood that lacks its noise: a model that learns it asks for `noise`, and any other use
+    is an error."""
 
     def refuse(*_: Any) -> NoReturn:
         raise ValueError(
-            f"likelihood: expected {name}({argument}=...), got one whose noise is unknown. Only vijax.models.gp and "
+            f"likelihood: expected {name}({argument}=...), got one whose noise is unknown. Only "
+            "vijax.models.gp and "
             "glm learn it. The law that they have learnt is model.law(fit.posterior)."
         )
 
@@ -143,7 +157,8 @@ def normal_of_noise(noise: Any, unit: float = 1.0) -> Likelihood:
 
     Args:
       noise: E log tau and E tau, as `vijax.Gamma.expected_stats` has them.
-      unit: the unit in which y and z are measured. The precision tau and all densities are in units of one.
+      unit: the unit in which y and z are measured. The precision tau and all densities are in units
+          of one.
 
     >>> from vijax.families import Gamma
     >>> tau = Gamma.from_shape_rate(1e6, 1e6).expected_stats()
@@ -167,7 +182,8 @@ def normal_of_noise(noise: Any, unit: float = 1.0) -> Likelihood:
 
 
 def _student_of_noise(nu: Array) -> Callable[[Any, float], Likelihood]:
-    """Student's law at statistics of tau, its squared scale being 1 / tau; else as `normal_of_noise`."""
+    """Student's law at statistics of tau, its squared scale being 1 / tau; else as
+    `normal_of_noise`."""
 
     def law(noise: Any, unit: float = 1.0) -> Likelihood:
         precision = unit**2 * noise.value

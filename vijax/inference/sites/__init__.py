@@ -1,4 +1,5 @@
-"""Gaussian posteriors stored as *prior plus sites*, q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2): O(N) numbers.
+"""Gaussian posteriors stored as *prior plus sites*, q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 /
+2): O(N) numbers.
 
 A posterior is stored here, with its moments and draws. How sites move is in `update`.
 """

@@ -1,9 +1,10 @@
-"""Sites, and priors z ~ N(0, K) of Gaussian predictors in three forms (Khan et al. 2016, appendices D and E).
+"""Sites, and priors z ~ N(0, K) of Gaussian predictors in three forms (Khan et al. 2016, appendices
+D and E).
 
     q(z) ∝ p(z) prod_n exp(a_n z_n - g_n z_n^2 / 2):    V^-1 = K^-1 + diag(g),   m = V a
 
-(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the paper's gamma tilde.
-"""
+(a, g) are natural parameters of q relative to the prior, whose own are zero; g is the paper's gamma
+tilde."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class Sites(NamedTuple):
 
     def at_add(self, rows: Int[Array, " rows"], values: Sites) -> Sites:
         """All sites, with values added to these."""
-        return Sites(self.linear.at[rows].add(values.linear), self.precision.at[rows].add(values.precision))
+        return Sites(
+            self.linear.at[rows].add(values.linear), self.precision.at[rows].add(values.precision)
+        )
 
     def at(self, rows: Int[Array, " rows"]) -> Sites:
         """These sites alone."""
@@ -50,7 +53,9 @@ class Sites(NamedTuple):
 class Factor(NamedTuple):
     """A prior conditioned on sites, factorised once for every question about it."""
 
-    cholesky: Float[Array, "dim dim"]  # lower factor of a matrix with the determinant of I + K diag(g)
+    cholesky: Float[
+        Array, "dim dim"
+    ]  # lower factor of a matrix with the determinant of I + K diag(g)
     weights: Float[Array, " dim"]  # a vector in which the mean is linear
     log_det: Float[Array, ""]  # log |I + K diag(g)|
     quadratic: Float[Array, ""]  # m' K^-1 m
@@ -66,7 +71,8 @@ class Prior(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
-        """The predictors of these sites, in the prior's own terms; of all, without a copy, if None."""
+        """The predictors of these sites, in the prior's own terms; of all, without a copy, if
+        None."""
 
     @abc.abstractmethod
     def condition(self, sites: Sites) -> Factor:
@@ -77,9 +83,11 @@ class Prior(abc.ABC):
         """Mean and variance of new predictors, in the prior's own terms."""
 
     @abc.abstractmethod
-    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
-        """Mean of new predictors, and a root R of their covariance R R'; `own` is their prior covariance, None where
-        features explain all of it."""
+    def predict_jointly(
+        self, factor: Factor, new: Any, own: Array | None
+    ) -> tuple[Array, Float[Array, "T dim"]]:
+        """Mean of new predictors, and a root R of their covariance R R'; `own` is their prior
+        covariance, None where features explain all of it."""
 
     @abc.abstractmethod
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
@@ -87,13 +95,19 @@ class Prior(abc.ABC):
 
     @abc.abstractmethod
     def in_domain(self, sites: Sites) -> Bool[Array, ""]:
-        """True where every site is finite and K^-1 + diag(g) is positive definite (or, stricter, g >= 0)."""
+        """True where every site is finite and K^-1 + diag(g) is positive definite (or, stricter, g
+        >= 0)."""
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
-        """Mean and variance of the predictors of these sites; of all, without a copy of the features, if None."""
+    def marginals(
+        self, factor: Factor, rows: Int[Array, " rows"] | None = None
+    ) -> tuple[Array, Array]:
+        """Mean and variance of the predictors of these sites; of all, without a copy of the
+        features, if None."""
         return self.predict(factor, self.rows(rows))
 
-    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+    def joint(
+        self, factor: Factor, rows: Int[Array, " rows"]
+    ) -> tuple[Array, Float[Array, "rows dim"]]:
         """Mean, and a root of the covariance, of the predictors of these sites."""
         return self.predict_jointly(factor, self.rows(rows), None)
 
@@ -101,17 +115,17 @@ class Prior(abc.ABC):
 @register
 @dataclasses.dataclass(frozen=True)
 class KernelForm(Prior):
-    """z ~ N(0, kernel): kernel space, for sites of nonnegative precision (Khan et al. 2016, eq. 19 and appendix E).
+    """z ~ N(0, kernel): kernel space, for sites of nonnegative precision (Khan et al. 2016, eq. 19
+    and appendix E).
 
         B = I + S K S,  S = diag(g)^(1/2);   alpha = a - S B^-1 S K a,   m = K alpha,   V = K - K S B^-1 S K
 
-    which is the paper's A = K + diag(g)^-1 without the division by g. K itself is never factorised or inverted, so it
-    may be singular. Where a site outweighs the prior, alpha is a small difference of large numbers: there it is
-    S B^-1 S^-1 a.
+    which is the paper's A = K + diag(g)^-1 without the division by g. K itself is never factorised
+    or inverted, so it may be singular. Where a site outweighs the prior, alpha is a small
+    difference of large numbers: there it is S B^-1 S^-1 a.
 
-    Its variances are differences, K_nn - ..., which float32 cannot resolve where data leave little of the prior
-    variance: see `FeatureForm`.
-    """
+    Its variances are differences, K_nn - ..., which float32 cannot resolve where data leave little
+    of the prior variance: see `FeatureForm`."""
 
     kernel: Float[Array, "sites sites"]
 
@@ -127,7 +141,10 @@ class KernelForm(Prior):
     def condition(self, sites: Sites) -> Factor:
         """One Cholesky factorisation of B."""
         root = jnp.sqrt(sites.precision)
-        b = jnp.eye(self.num_sites, dtype=self.kernel.dtype) + root[:, None] * self.kernel * root[None]
+        b = (
+            jnp.eye(self.num_sites, dtype=self.kernel.dtype)
+            + root[:, None] * self.kernel * root[None]
+        )
         cholesky = jnp.linalg.cholesky(b)
         strong = sites.precision * jnp.diagonal(self.kernel) > 1.0
         weak = jnp.where(strong, 0.0, sites.linear)
@@ -140,15 +157,21 @@ class KernelForm(Prior):
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with covariances `new = (K(X, X*), diag K(X*, X*))`."""
         cross, variance = new
-        return cross.T @ factor.weights[0], variance - jnp.sum(self._whitened(factor, cross) ** 2, 0)
+        return cross.T @ factor.weights[0], variance - jnp.sum(
+            self._whitened(factor, cross) ** 2, 0
+        )
 
-    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+    def predict_jointly(
+        self, factor: Factor, new: Any, own: Array | None
+    ) -> tuple[Array, Float[Array, "T dim"]]:
         cross, _ = new
         whitened = self._whitened(factor, cross)
         assert own is not None  # a kernel has no features
         return cross.T @ factor.weights[0], _root_of(own - whitened.T @ whitened)
 
-    def joint(self, factor: Factor, rows: Int[Array, " rows"]) -> tuple[Array, Float[Array, "rows dim"]]:
+    def joint(
+        self, factor: Factor, rows: Int[Array, " rows"]
+    ) -> tuple[Array, Float[Array, "rows dim"]]:
         new = self.rows(rows)
         return self.predict_jointly(factor, new, new[0][rows])
 
@@ -195,22 +218,23 @@ class _OfWeights(Prior):
 @register
 @dataclasses.dataclass(frozen=True)
 class FeatureForm(_OfWeights):
-    """z = features @ w, w ~ N(0, I): feature space (Khan et al. 2016, appendix E). A GP whitened by K = L L' is the
-    case X = L.
+    """z = features @ w, w ~ N(0, I): feature space (Khan et al. 2016, appendix E). A GP whitened by
+    K = L L' is the case X = L.
 
         P = I + X' diag(g) X,   w = P^-1 X' a,   m = X w,   v_n = |C^-1 x_n|^2   with P = C C'
 
-    Every variance is a sum of squares, and sites may have negative precision as long as P is positive definite.
-    """
+    Every variance is a sum of squares, and sites may have negative precision as long as P is
+    positive definite."""
 
     features: Float[Array, "sites dim"]
     is_root: bool = dataclasses.field(default=False, metadata={"static": True})
-    """True where row n of the features is zero but for its last n + 1 columns, as `root_of` makes them."""
+    """True where row n of the features is zero but for its last n + 1 columns, as `root_of` makes
+    them."""
 
     @classmethod
     def root_of(cls, kernel: Float[Array, "sites sites"]) -> FeatureForm:
-        """X X' = K, the columns of the Cholesky factor from the last to the first: then C^-1 x_n begins with the zeros
-        of x_n, and a third of the work on P and on all variances is left."""
+        """X X' = K, the columns of the Cholesky factor from the last to the first: then C^-1 x_n
+        begins with the zeros of x_n, and a third of the work on P and on all variances is left."""
         return cls(jnp.linalg.cholesky(kernel)[:, ::-1], True)
 
     @property
@@ -221,21 +245,32 @@ class FeatureForm(_OfWeights):
         """Features of these sites."""
         return self.features if rows is None else self.features[rows]
 
-    def marginals(self, factor: Factor, rows: Int[Array, " rows"] | None = None) -> tuple[Array, Array]:
+    def marginals(
+        self, factor: Factor, rows: Int[Array, " rows"] | None = None
+    ) -> tuple[Array, Array]:
         if rows is not None or not self.is_root:
             return self.predict(factor, self.rows(rows))
-        part = lambda i, j: (factor.cholesky[-j:, -j:], self.features[i:j, -j:])  # sites i to j, without their zeros
-        variances = [jnp.sum(_whitened_rows(*part(i, j)) ** 2, 1) for i, j in _blocks(self.num_sites)]
+        part = lambda i, j: (
+            factor.cholesky[-j:, -j:],
+            self.features[i:j, -j:],
+        )  # sites i to j, without their zeros
+        variances = [
+            jnp.sum(_whitened_rows(*part(i, j)) ** 2, 1) for i, j in _blocks(self.num_sites)
+        ]
         return self.features @ factor.weights, jnp.concatenate(variances)
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new`, (T, D)."""
         return new @ factor.weights, jnp.sum(_whitened_rows(factor.cholesky, new) ** 2, 1)
 
-    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+    def predict_jointly(
+        self, factor: Factor, new: Any, own: Array | None
+    ) -> tuple[Array, Float[Array, "T dim"]]:
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         mean = new @ factor.weights
-        return mean, whitened.T if own is None else _root_of(whitened.T @ whitened + own - new @ new.T)
+        return mean, whitened.T if own is None else _root_of(
+            whitened.T @ whitened + own - new @ new.T
+        )
 
     def covariance(self, factor: Factor, rows: Int[Array, " rows"]) -> Float[Array, "rows rows"]:
         whitened = solve_triangular(factor.cholesky, self.features[rows].T, lower=True)
@@ -248,7 +283,9 @@ class FeatureForm(_OfWeights):
         size = self.features.shape[1]
         lower = jnp.eye(size, dtype=self.features.dtype)
         for i, j in _blocks(size):
-            x = self.features[size - j if self.is_root else 0 :]  # rows before are zero in the columns i to j
+            x = self.features[
+                size - j if self.is_root else 0 :
+            ]  # rows before are zero in the columns i to j
             lower = lower.at[i:, i:j].add(x[:, i:].T @ (g[-len(x) :, None] * x[:, i:j]))
         return lower
 
@@ -259,8 +296,11 @@ def _blocks(size: int) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]) -> Float[Array, "T dim"]:
-    """Vectors C^-1 x, one a row. For many rows C^-1 is worked out first: a product takes a third of a solve's time."""
+def _whitened_rows(
+    cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]
+) -> Float[Array, "T dim"]:
+    """Vectors C^-1 x, one a row. For many rows C^-1 is worked out first: a product takes a third of
+    a solve's time."""
     if len(new) < TALL * len(cholesky):
         return solve_triangular(cholesky, new.T, lower=True).T
     inverse = solve_triangular(cholesky, jnp.eye(len(cholesky), dtype=cholesky.dtype), lower=True)
@@ -270,8 +310,8 @@ def _whitened_rows(cholesky: Float[Array, "dim dim"], new: Float[Array, "T dim"]
 @register
 @dataclasses.dataclass(frozen=True)
 class SparseFeatureForm(_OfWeights):
-    """`FeatureForm` in O(nnz per row squared) a site, X never made dense: each row of X is its nonzero columns, padded
-    with zeros."""
+    """`FeatureForm` in O(nnz per row squared) a site, X never made dense: each row of X is its
+    nonzero columns, padded with zeros."""
 
     columns: Int[Array, "sites nnz"]  # columns of the entries; 0 in padding
     values: Float[Array, "sites nnz"]  # values of the entries; 0 in padding
@@ -282,7 +322,9 @@ class SparseFeatureForm(_OfWeights):
         """Features from any SciPy sparse matrix, rows padded to the longest."""
         columns, values = padded_rows(matrix)
         dtype = jnp.result_type(float) if dtype is None else dtype
-        return cls(jnp.asarray(columns), jnp.asarray(values, dtype), jnp.ones(matrix.shape[1], dtype))
+        return cls(
+            jnp.asarray(columns), jnp.asarray(values, dtype), jnp.ones(matrix.shape[1], dtype)
+        )
 
     @property
     def num_sites(self) -> int:
@@ -290,16 +332,22 @@ class SparseFeatureForm(_OfWeights):
 
     def rows(self, rows: Int[Array, " rows"] | None) -> Any:
         """Columns and values of these sites."""
-        return (self.columns, self.values) if rows is None else (self.columns[rows], self.values[rows])
+        return (
+            (self.columns, self.values) if rows is None else (self.columns[rows], self.values[rows])
+        )
 
     def predict(self, factor: Factor, new: Any) -> tuple[Array, Array]:
         """Mean and variance of predictors with features `new = (columns, values)`, padded rows."""
         columns, values = new
         inverse = cho_solve((factor.cholesky, True), jnp.diag(self.unit))
         block = inverse[columns[:, :, None], columns[:, None, :]]
-        return jnp.sum(values * factor.weights[columns], 1), jnp.einsum("ni,nij,nj->n", values, block, values)
+        return jnp.sum(values * factor.weights[columns], 1), jnp.einsum(
+            "ni,nij,nj->n", values, block, values
+        )
 
-    def predict_jointly(self, factor: Factor, new: Any, own: Array | None) -> tuple[Array, Float[Array, "T dim"]]:
+    def predict_jointly(
+        self, factor: Factor, new: Any, own: Array | None
+    ) -> tuple[Array, Float[Array, "T dim"]]:
         """See `Prior`; there is no prior covariance that features do not explain."""
         dense = self._dense(*new)
         return dense @ factor.weights, solve_triangular(factor.cholesky, dense.T, lower=True).T
@@ -321,7 +369,8 @@ class SparseFeatureForm(_OfWeights):
 
 
 def padded_rows(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and values of each row of a SciPy sparse matrix, padded with (0, 0) to the longest row.
+    """Columns and values of each row of a SciPy sparse matrix, padded with (0, 0) to the longest
+    row.
 
     >>> import scipy.sparse
     >>> padded_rows(scipy.sparse.csr_array(np.array([[0.0, 2.0], [0.0, 0.0]])))[0].tolist()

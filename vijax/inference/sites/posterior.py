@@ -1,4 +1,5 @@
-"""Prior plus sites as an exponential family: natural parameters (a, g), statistics (z, -z^2/2), base measure p(z)."""
+"""Prior plus sites as an exponential family: natural parameters (a, g), statistics (z, -z^2/2),
+base measure p(z)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ class SiteStats(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Mean and variance of some sites' predictors, as a bound of Gaussian predictors reads them. They say the same as
-    mean statistics, without the difference of large numbers, v = E[z^2] - m^2, that these would take."""
+    """Mean and variance of some sites' predictors, as a bound of Gaussian predictors reads them.
+    They say the same as mean statistics, without the difference of large numbers, v = E[z^2] - m^2,
+    that these would take."""
 
     mean: Float[Array, " rows"]
     variance: Float[Array, " rows"]
@@ -34,10 +36,9 @@ class Marginals(NamedTuple):
 class SitePosterior(Family):
     """q(z) = p(z) exp{<a, z> - <g, z^2>/2 - A(a, g)},   A = a' m / 2 - log |I + K diag(g)| / 2,   m = V a.
 
-    Natural parameters are relative to a prior p(z), whose own are zero. The prior and its hyperparameters are the
-    context, so that the posterior follows the prior when hyperparameters change. Densities, entropies and the base
-    measure of the statistics are relative to p(z).
-    """
+    Natural parameters are relative to a prior p(z), whose own are zero. The prior and its
+    hyperparameters are the context, so that the posterior follows the prior when hyperparameters
+    change. Densities, entropies and the base measure of the statistics are relative to p(z)."""
 
     linear: Float[Array, " sites"]
     precision: Float[Array, " sites"]
@@ -65,8 +66,8 @@ class SitePosterior(Family):
         return Sites(self.linear, self.precision)
 
     def prepared(self, means: bool = True) -> Self:
-        """This posterior with its factor worked out once, and all its marginals if `means`: XLA would factorise anew
-        for each use. Arithmetic on it returns an object without them."""
+        """This posterior with its factor worked out once, and all its marginals if `means`: XLA
+        would factorise anew for each use. Arithmetic on it returns an object without them."""
         q = self.with_naturals(self)
         object.__setattr__(q, "_factor", self.condition())
         object.__setattr__(q, "_marginals", self._marginals)
@@ -96,16 +97,19 @@ class SitePosterior(Family):
         return SiteStats(m, -0.5 * (v + m**2))
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other), both on the same prior; the sites of `other` are usually the prior's, all zero.
+        """KL(self || other), both on the same prior; the sites of `other` are usually the prior's,
+        all zero.
 
-        In float32, smooth kernels and precisions up to 1e4 over the prior variance: right to 2e-4 (and 1e-8) where the
-        other is the prior; else to 2e-2, and to 2e-3 up to 1e2 over the prior variance."""
+        In float32, smooth kernels and precisions up to 1e4 over the prior variance: right to 2e-4
+        (and 1e-8) where the other is the prior; else to 2e-2, and to 2e-3 up to 1e2 over the prior
+        variance."""
         return self._kl_to_zero_sites() + self._from_zero_sites(other)
 
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:
-        """KL(self || prior) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2 for a prior without sites: from the
-        marginals, which a step on full data has; accurate to the rounding of the sum of its terms, which cancel near
-        the prior. Where features are few, as `kl`, which then costs less than the marginals."""
+        """KL(self || prior) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2 for a prior without
+        sites: from the marginals, which a step on full data has; accurate to the rounding of the
+        sum of its terms, which cancel near the prior. Where features are few, as `kl`, which then
+        costs less than the marginals."""
         factor = self.condition()
         if TALL * len(factor.cholesky) <= self.prior.num_sites:
             return self.kl(prior)
@@ -122,8 +126,9 @@ class SitePosterior(Family):
     def fisher_solve(self, cotangent: SiteStats) -> Self:
         """dg = 2 (V o V)^-1 (ds + m dm),   da = V^-1 dm + m dg.
 
-        In float32 V o V is accurate to 6e-8 of the prior variance squared, its inverse to that over its least
-        eigenvalue: 0.5 % with condition number 1e4, 10 % where the data leave 1e-4 of the prior variance."""
+        In float32 V o V is accurate to 6e-8 of the prior variance squared, its inverse to that over
+        its least eigenvalue: 0.5 % with condition number 1e4, 10 % where the data leave 1e-4 of the
+        prior variance."""
         m, cov = self._mean_cov()
         dm, ds = cotangent
         dg = 2.0 * jnp.linalg.solve(cov**2, ds + m * dm)
@@ -132,7 +137,9 @@ class SitePosterior(Family):
     def stats(self, x: Any) -> SiteStats:
         return SiteStats(x, -0.5 * x**2)
 
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "*shape sites"]:
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
+    ) -> Float[Array, "*shape sites"]:
         """m + R e, R a root of V, which may be singular."""
         m, root = self.prior.joint(self.condition(), jnp.arange(self.prior.num_sites))
         return m + jax.random.normal(key, (*shape, root.shape[1]), m.dtype) @ root.T
@@ -149,19 +156,23 @@ class SitePosterior(Family):
 
     def in_domain(self) -> Self:
         """One verdict for all the sites, which the domain couples."""
-        ok: Bool[Array, ""] = self.prior.in_domain(self.sites) if self.prior is not None else self.sites.finite()
+        ok: Bool[Array, ""] = (
+            self.prior.in_domain(self.sites) if self.prior is not None else self.sites.finite()
+        )
         return self.with_naturals([ok[None], ok[None]])
 
     def flat(self) -> Self:
-        """Zero sites. They are not constant in z, because the prior is the base measure, but no member comes nearer."""
+        """Zero sites. They are not constant in z, because the prior is the base measure, but no
+        member comes nearer."""
         return self.with_naturals(Sites.zeros(len(self.linear), self.linear.dtype))
 
     def retreat(self, target: Self) -> Self:
-        """The target without its messages of negative precision: a step towards it is a convex combination of a point
-        of the domain with points of its recession cone added to the prior, and so stays in the domain."""
+        """The target without its messages of negative precision: a step towards it is a convex
+        combination of a point of the domain with points of its recession cone added to the prior,
+        and so stays in the domain."""
         return self.with_naturals([jnp.where(target.precision < 0, 0.0, x) for x in target.sites])
 
-    # --- some of the sites -------------------------------------------------------------------------------------
+    # --- some of the sites ------------------------------------------------------------------------
     def entries(self, rows: Int[Array, " rows"]) -> Marginals:
         """Mean and variance of these sites' predictors."""
         if self._marginals is not None and len(rows) >= self.prior.num_sites:
@@ -169,8 +180,8 @@ class SitePosterior(Family):
         return Marginals(*self.prior.marginals(self.condition(), rows))
 
     def entry_messages(self, entries: Marginals, slope: Marginals) -> Sites:
-        """The messages of sites, from the gradient of their bounds in mean and variance. In the mean parameters (m_n,
-        -(v_n + m_n^2)/2) this gradient is
+        """The messages of sites, from the gradient of their bounds in mean and variance. In the
+        mean parameters (m_n, -(v_n + m_n^2)/2) this gradient is
 
             (E l' - m E l'',  -E l''),    E l' = d/dm,   E l'' = 2 d/dv    (Bonnet and Price),
 
@@ -184,18 +195,23 @@ class SitePosterior(Family):
 
     def scattered(self, rows: Int[Array, " rows"], sites: Sites) -> Self:
         """Zeros with these sites' values in their places, added where a row is repeated."""
-        return self.with_naturals(Sites.zeros(len(self.linear), self.linear.dtype).at_add(rows, sites))
+        return self.with_naturals(
+            Sites.zeros(len(self.linear), self.linear.dtype).at_add(rows, sites)
+        )
 
-    # --- plumbing ----------------------------------------------------------------------------------------------
+    # --- plumbing ---------------------------------------------------------------------------------
     def _kl_to_zero_sites(self) -> Float[Array, ""]:
-        """KL to the prior as a sum of terms none of which is negative, at the price of an inverse factor: -<g, v> = tr
-        B^-1 - dim for either of the matrices B that are factorised."""
+        """KL to the prior as a sum of terms none of which is negative, at the price of an inverse
+        factor: -<g, v> = tr B^-1 - dim for either of the matrices B that are factorised."""
         factor = self.condition()
-        inverse = solve(factor.cholesky, jnp.eye(factor.cholesky.shape[-1], dtype=factor.cholesky.dtype))
+        inverse = solve(
+            factor.cholesky, jnp.eye(factor.cholesky.shape[-1], dtype=factor.cholesky.dtype)
+        )
         return 0.5 * (excess_of_triangle(inverse) + factor.quadratic)
 
     def _from_zero_sites(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other) less KL(self || prior); nothing is factorised where the other is the prior."""
+        """KL(self || other) less KL(self || prior); nothing is factorised where the other is the
+        prior."""
         there = self.with_naturals(other)  # other.prior may be left out
         gap = lambda: there.log_normalizer() - there.dot(self.expected_stats())
         is_prior = jnp.all((other.linear == 0) & (other.precision == 0))

@@ -1,7 +1,7 @@
 """Updates of a global: proximal steps, trust regions, and any optimiser of optax; one class each.
 
-An update is given a message and moves its global, with a memory of its own. How the message is had is in `estimator`.
-"""
+An update is given a message and moves its global, with a memory of its own. How the message is had
+is in `estimator`."""
 
 from vijax.inference.update.base import Retracted as Retracted
 from vijax.inference.update.base import Update as Update

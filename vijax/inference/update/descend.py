@@ -24,7 +24,8 @@ from vijax.inference.update.base import Q, Update
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """Coordinates of a family: `to` maps q to them, `of` maps (coordinates, a member of the family) to q."""
+    """Coordinates of a family: `to` maps q to them, `of` maps (coordinates, a member of the family)
+    to q."""
 
     to: Callable[[Any], PyTree]
     of: Callable[[PyTree, Any], Any]
@@ -47,15 +48,21 @@ def _multivariate_normal(phi: PyTree, like: MultivariateNormal) -> MultivariateN
     mean, free = phi
     eye = unit_like(free)
     factor = jnp.tril(free, -1) + jnp.exp(jnp.diagonal(free, axis1=-2, axis2=-1))[..., None] * eye
-    inverse = jax.scipy.linalg.solve_triangular(factor, jnp.broadcast_to(eye, factor.shape), lower=True)
+    inverse = jax.scipy.linalg.solve_triangular(
+        factor, jnp.broadcast_to(eye, factor.shape), lower=True
+    )
     precision = jnp.swapaxes(inverse, -1, -2) @ inverse
     return like.with_naturals([jnp.einsum("...ij,...j->...i", precision, mean), -0.5 * precision])
 
 
 def _signed(*signs: int) -> Chart:
     """Logarithms of natural parameters of known sign."""
-    to = lambda q: tuple(jnp.log(sign * x) for sign, x in zip(signs, jax.tree.leaves(q), strict=True))
-    of = lambda phi, like: like.with_naturals([sign * jnp.exp(x) for sign, x in zip(signs, phi, strict=True)])
+    to = lambda q: tuple(
+        jnp.log(sign * x) for sign, x in zip(signs, jax.tree.leaves(q), strict=True)
+    )
+    of = lambda phi, like: like.with_naturals(
+        [sign * jnp.exp(x) for sign, x in zip(signs, phi, strict=True)]
+    )
     return Chart(to, of)
 
 
@@ -70,8 +77,8 @@ CHARTS: dict[type[Family], Chart] = {
     Beta: _signed(1, 1),
     Dirichlet: _signed(1),
 }
-"""The registry: mean and log standard deviation of a normal, mean and triangle of a multivariate one, logarithms of
-shapes, rates and concentrations."""
+"""The registry: mean and log standard deviation of a normal, mean and triangle of a multivariate
+one, logarithms of shapes, rates and concentrations."""
 
 
 def chart_of(q: Family) -> Chart:
@@ -86,14 +93,16 @@ def chart_of(q: Family) -> Chart:
 
 
 ADAM = optax.adam(0.01)
-"""The optimiser where none is named; one for all, so that equal choices share a program, and pickle."""
+"""The optimiser where none is named; one for all, so that equal choices share a program, and
+pickle."""
 
 
 def ascended(
     optimizer: optax.GradientTransformation | None, ascent: PyTree, memory: PyTree, x: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory. optax takes floats to
-    the power of its integer count of steps, which strict types (jax_numpy_dtype_promotion) would refuse."""
+    """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory.
+    optax takes floats to the power of its integer count of steps, which strict types
+    (jax_numpy_dtype_promotion) would refuse."""
     with jax.numpy_dtype_promotion("standard"):
         change, memory = (optimizer or ADAM).update(tree.scale(-1.0, ascent), memory, x)
         return optax.apply_updates(x, change), memory
@@ -105,17 +114,18 @@ class descend(Update):
 
         grad_phi ELBO = (d lambda / d phi)' F(lambda) (target - lambda)
 
-    For a family that is no exponential one (`vijax.guides.low_rank`) the target is the gradient of the bound in its
-    parameters, to which the gradient of the entropy is added (`Family.stationary`).
+    For a family that is no exponential one (`vijax.guides.low_rank`) the target is the gradient of
+    the bound in its parameters, to which the gradient of the entropy is added
+    (`Family.stationary`).
 
     The optimiser has its own learning rate; the schedule of step sizes is not read.
 
     Args:
-      optimizer: an optax transformation, such as `optax.adam(0.05)`, with its own memory. None is Adam at rate 0.01.
-        (Transformations of optax do not pickle; None does.)
-      chart: coordinates (`vijax.update.Chart`); None takes the family's own: mean and log standard deviation of a
-        normal, mean and triangle of a multivariate one, logarithms of shapes, rates and concentrations, and for other
-        families the natural parameters.
+      optimizer: an optax transformation, such as `optax.adam(0.05)`, with its own memory. None is
+        Adam at rate 0.01. (Transformations of optax do not pickle; None does.)
+      chart: coordinates (`vijax.update.Chart`); None takes the family's own: mean and log standard
+        deviation of a normal, mean and triangle of a multivariate one, logarithms of shapes, rates
+        and concentrations, and for other families the natural parameters.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -135,7 +145,9 @@ class descend(Update):
     def init(self, q: Family) -> PyTree:
         return (self.optimizer or ADAM).init(self._chart(q).to(q))
 
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+    def propose(
+        self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Q, PyTree]:
         chart = self._chart(q)
         phi = chart.to(q)
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
@@ -149,11 +161,13 @@ class descend(Update):
 
 
 def natural_gradient() -> optax.GradientTransformation:
-    """Turns gradients in natural parameters into natural gradients, F^-1 grad, in training loops of your own.
+    """Turns gradients in natural parameters into natural gradients, F^-1 grad, in training loops of
+    your own.
 
-    Put it into `optax.chain` before whatever scales or clips. It treats the families anywhere in the tree of
-    parameters. Leaves that belong to no family pass unchanged, so that networks may be trained beside them. `update`
-    needs the parameters. A step may leave the domain of a family: keep learning rates below 1, or check `in_domain()`.
+    Put it into `optax.chain` before whatever scales or clips. It treats the families anywhere in
+    the tree of parameters. Leaves that belong to no family pass unchanged, so that networks may be
+    trained beside them. `update` needs the parameters. A step may leave the domain of a family:
+    keep learning rates below 1, or check `in_domain()`.
 
     >>> import vijax as vi
     >>> q, goal = vi.Normal.from_mean_variance(0.0, 1.0), vi.Normal.from_mean_variance(3.0, 0.5)
@@ -168,7 +182,10 @@ def natural_gradient() -> optax.GradientTransformation:
 
     def update(grads: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
         if params is None:
-            raise ValueError("natural_gradient: expected the parameters, got None. Call update(grads, state, params).")
+            raise ValueError(
+                "natural_gradient: expected the parameters, got None. Call update(grads, state, "
+                "params)."
+            )
         is_family = lambda x: isinstance(x, Family)
         one = lambda q, grad: q.fisher_solve(q.as_stats(grad)) if is_family(q) else grad
         return jax.tree.map(one, params, grads, is_leaf=is_family), state

@@ -11,9 +11,8 @@ Here -grad ELBO = F(lambda) (lambda - target). The step size is beta, or rho = b
 | `mirror` | KL(q || q'), Bregman of A | 0 | beta |
 | `symmetric_kl` | <lambda' - lambda, mu' - mu> | 0 | beta |
 
-`kl` never leaves the domain with messages inside it; a step of the others that would is halved until it does not
-(`mirror`), or the algorithm retracts it.
-"""
+`kl` never leaves the domain with messages inside it; a step of the others that would is halved
+until it does not (`mirror`), or the algorithm retracts it."""
 
 from __future__ import annotations
 
@@ -40,13 +39,16 @@ class proximal(Update):
 
     Args:
       step: (q, target, size) -> q', solving eq. 9 of Khan et al. 2016.
-      size: "rho" where the step size is rho = beta / (1 + beta), at most 1; "beta" where it is beta.
+      size: "rho" where the step size is rho = beta / (1 + beta), at most 1; "beta" where it is
+          beta.
     """
 
     step: Callable[[Any, Any, Any], Any]
     size: str = "rho"  # type: ignore[misc]
 
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+    def propose(
+        self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Q, PyTree]:
         return self.step(q, target, size), memory
 
 
@@ -59,7 +61,9 @@ class _Solved(Update):
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
         """The result of a step of this size."""
 
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+    def propose(
+        self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Q, PyTree]:
         return self.solve(q, target, size), memory
 
 
@@ -75,7 +79,8 @@ class kl(_Solved):
 
 
 class euclidean(_Solved):
-    """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the step size is beta:
+    """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the
+    step size is beta:
 
     lambda' = lambda + beta F(lambda) (target - lambda).
     """
@@ -84,12 +89,14 @@ class euclidean(_Solved):
 
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
-        return tree.add(q, tree.scale(size, q.with_naturals(q.fisher_product(tree.subtract(target, q)))))
+        return tree.add(
+            q, tree.scale(size, q.with_naturals(q.fisher_product(tree.subtract(target, q))))
+        )
 
 
 class symmetric_kl(_Solved):
-    """The step proximal in KL(q' || q) + KL(q || q') = <lambda' - lambda, mu' - mu>, to first order; the step size is
-    beta, a full step is 2:
+    """The step proximal in KL(q' || q) + KL(q || q') = <lambda' - lambda, mu' - mu>, to first
+    order; the step size is beta, a full step is 2:
 
     lambda' = lambda + beta (target - lambda) / 2.
     """
@@ -106,9 +113,8 @@ class mirror(_Solved):
 
     mu' = mu + beta F(lambda) (target - lambda),   lambda' = (grad A)^-1 (mu').
 
-    The mean parameters are inverted by Newton's method. Where mu' is outside their set, no lambda' exists and beta is
-    halved until one does.
-    """
+    The mean parameters are inverted by Newton's method. Where mu' is outside their set, no lambda'
+    exists and beta is halved until one does."""
 
     size: ClassVar[str] = "beta"
 
@@ -136,8 +142,9 @@ DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl
 class within(Update):
     """The step of another update, halved until KL(q' || q) is at most `nats`.
 
-    In a global with batch axes (topics, components) each member is held to the bound by itself. It serves also where
-    the objective is noisy (minibatches); on full data `vijax.step_size.backtracking` looks at the objective.
+    In a global with batch axes (topics, components) each member is held to the bound by itself. It
+    serves also where the objective is noisy (minibatches); on full data
+    `vijax.step_size.backtracking` looks at the objective.
 
     Args:
       nats: radius of the trust region.
@@ -160,7 +167,9 @@ class within(Update):
     def init(self, q: Family) -> PyTree:
         return self.update.init(q)
 
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+    def propose(
+        self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Q, PyTree]:
         """See `Update`. The memory is the one of the whole step, also where the step was cut."""
         whole, memory = self.update.propose(q, target, size, memory)
         batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
@@ -175,13 +184,15 @@ class within(Update):
             lambda c: (jnp.where(too_far(c[0]), 0.5 * c[0], c[0]), c[1] + 1),
             (batch, jnp.int32(0)),
         )
-        whole_finite = tree.all_finite(whole)  # values that are not finite pass, to be skipped and reported
+        whole_finite = tree.all_finite(
+            whole
+        )  # values that are not finite pass, to be skipped and reported
         return tree.select(whole_finite, cut(share), whole), memory
 
 
 def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
-    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on A(lambda) - <lambda, mu>,
-    from q; mu has the structure of `q.expected_stats()`.
+    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on
+    A(lambda) - <lambda, mu>, from q; mu has the structure of `q.expected_stats()`.
 
     >>> from vijax.families import Gamma
     >>> mu = Gamma.from_shape_rate(3.0, 2.0).expected_stats()
@@ -198,12 +209,15 @@ def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
         return _damped(p, direction, mu), jnp.sum(direction.dot(gap)), count + 1
 
     start = (q, jnp.full((), jnp.inf, jax.tree.leaves(mu)[0].dtype), jnp.int32(0))
-    p, decrement, _ = jax.lax.while_loop(lambda c: (c[1] > tolerance) & (c[2] < _NEWTON_STEPS), newton, start)
+    p, decrement, _ = jax.lax.while_loop(
+        lambda c: (c[1] > tolerance) & (c[2] < _NEWTON_STEPS), newton, start
+    )
     return p, tree.all_finite(p) & (decrement <= tolerance)
 
 
 def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
-    """p + t direction, with t halved from 1 until the point is in the domain and A - <., mu> does not rise."""
+    """p + t direction, with t halved from 1 until the point is in the domain and A - <., mu> does
+    not rise."""
 
     objective = lambda p: jnp.sum(p.log_normalizer() - p.dot(mu))
     start = objective(p)
@@ -216,6 +230,8 @@ def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
 
     one = jnp.ones((), start.dtype)
     t, _ = jax.lax.while_loop(
-        lambda c: refused(c[0]) & (c[1] < _HALVINGS), lambda c: (0.5 * c[0], c[1] + 1), (one, jnp.int32(0))
+        lambda c: refused(c[0]) & (c[1] < _HALVINGS),
+        lambda c: (0.5 * c[0], c[1] + 1),
+        (one, jnp.int32(0)),
     )
     return tree.add(p, tree.scale(t, direction))

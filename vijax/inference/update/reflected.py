@@ -1,4 +1,5 @@
-"""The step of stochastic gradient Riemannian Langevin dynamics: positive numbers are reflected at zero."""
+"""The step of stochastic gradient Riemannian Langevin dynamics: positive numbers are reflected at
+zero."""
 
 from __future__ import annotations
 
@@ -15,11 +16,17 @@ from vijax.inference.update.base import Q, Update
 
 @dataclasses.dataclass(frozen=True)
 class reflected(Update):
-    """|(1 - rho) theta + rho target|, for `vijax.estimator.langevin` (Patterson and Teh 2013, section 4)."""
+    """|(1 - rho) theta + rho target|, for `vijax.estimator.langevin` (Patterson and Teh 2013,
+    section 4)."""
 
-    def propose(self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Q, PyTree]:
+    def propose(
+        self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Q, PyTree]:
         return jax.tree.map(jnp.abs, tree.mix(size, q, target)), memory
 
     def remark(self, q: Family, memory: PyTree) -> str:
         """The meaning of the state, in words."""
-        return "the globals are one draw of a Markov chain: draws along the chain have the posterior's spread"
+        return (
+            "the globals are one draw of a Markov chain: draws along the chain have the "
+            "posterior's spread"
+        )

@@ -20,20 +20,24 @@ from vijax.inference.update.base import Update
 
 @dataclasses.dataclass(frozen=True)
 class exact_mean(Update):
-    """The natural-gradient step with the likelihood linearised in (m, V) instead of the mean parameters: the exact-m
-    form of Khan et al. 2016, appendix D.3.
+    """The natural-gradient step with the likelihood linearised in (m, V) instead of the mean
+    parameters: the exact-m form of Khan et al. 2016, appendix D.3.
 
-    It has the fixed points of `kl`, and is undamped while the sites are weak. With slope alpha and curvature gamma of
-    the bound the new mean is
+    It has the fixed points of `kl`, and is undamped while the sites are weak. With slope alpha and
+    curvature gamma of the bound the new mean is
 
         m' = (K^-1 + (1 - rho) diag g)^-1 ((1 - rho) a + rho alpha),
 
     and the sites' step (1 - rho) a + rho (alpha - gamma m'), -gamma for g, has exactly this mean.
     """
 
-    def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
+    def propose(
+        self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Any, PyTree]:
         _require_sites(self, q)
-        slope = target.linear - q.mean() * target.precision  # the message is (alpha - gamma m, -gamma)
+        slope = (
+            target.linear - q.mean() * target.precision
+        )  # the message is (alpha - gamma m, -gamma)
         first = q.with_naturals([(1 - size) * q.linear + size * slope, (1 - size) * q.precision])
         landed = [slope + first.mean() * target.precision, target.precision]
         return tree.mix(size, q, q.with_naturals(landed)), memory
@@ -42,14 +46,16 @@ class exact_mean(Update):
 @checked
 @dataclasses.dataclass(frozen=True)
 class block(Update):
-    """Several steps on the sites of one batch, with the other sites in the place of their likelihoods.
+    """Several steps on the sites of one batch, with the other sites in the place of their
+    likelihoods.
 
-    They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z), whose optimum has the
-    sites of the batch equal to their messages: the fixed points are those of the whole bound, in which the other sites
-    are messages too. It is no coordinate ascent on that bound, and does not promise that it rises at every step.
+    They ascend the bound of the model p(z) prod_others exp(a z - g z^2 / 2) prod_batch p(y | z),
+    whose optimum has the sites of the batch equal to their messages: the fixed points are those of
+    the whole bound, in which the other sites are messages too. It is no coordinate ascent on that
+    bound, and does not promise that it rises at every step.
 
-    Given the marginal N(m, V) of the batch's predictors, a change (da, dg) of their own sites changes it in closed
-    form,
+    Given the marginal N(m, V) of the batch's predictors, a change (da, dg) of their own sites
+    changes it in closed form,
 
         m' = R^-1 (m + V da),   V' = R^-1 V,   R = I + V diag(dg),
 
@@ -62,18 +68,25 @@ class block(Update):
     num_steps: Size
     asks_again: ClassVar[bool] = True
 
-    def propose(self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree) -> tuple[Any, PyTree]:
+    def propose(
+        self, q: Any, target: Any, size: Float[Array, ""] | float, memory: PyTree
+    ) -> tuple[Any, PyTree]:
         """Raises an error: the steps need the bound; see `propose_from`."""
         raise NotImplementedError(
-            "block: it reads the bound's gradient anew at each of its steps, and so cannot be part of another update, "
+            "block: it reads the bound's gradient anew at each of its steps, and so cannot be "
+            "part of another update, "
             "such as within. Give it alone: update={'z': vijax.update.block(num_steps)}."
         )
 
     def propose_from(
-        self, q: SitePosterior, reads: Reads, slope: Callable[[Marginals], Marginals], size: Float[Array, ""]
+        self,
+        q: SitePosterior,
+        reads: Reads,
+        slope: Callable[[Marginals], Marginals],
+        size: Float[Array, ""],
     ) -> SitePosterior:
-        """The sites after the steps, each of this size; `slope` is the gradient of the batch's unscaled bound in the
-        marginals of its sites."""
+        """The sites after the steps, each of this size; `slope` is the gradient of the batch's
+        unscaled bound in the marginals of its sites."""
         _require_sites(self, q)
         start, moving = q.at(reads.rows), reads.weights > 0
         factor = q.condition()
@@ -82,7 +95,9 @@ class block(Update):
         def one(_: Array, sites: Sites) -> Sites:
             change = tree.subtract(sites, start)
             r = jnp.eye(len(mean), dtype=cov.dtype) + cov * change.precision[None]
-            shifted = jnp.linalg.solve(r, jnp.concatenate([(mean + cov @ change.linear)[:, None], cov], 1))
+            shifted = jnp.linalg.solve(
+                r, jnp.concatenate([(mean + cov @ change.linear)[:, None], cov], 1)
+            )
             at = Marginals(shifted[:, 0], jnp.diagonal(shifted[:, 1:]))
             stepped = tree.mix(size, sites, q.entry_messages(at, slope(at)))
             return tree.select(moving, stepped, sites)
@@ -94,4 +109,9 @@ class block(Update):
 
 def _require_sites(update: Update, q: Any) -> None:
     expected = "vijax.update.kl() or another that is not for the sites of Gaussian predictors alone"
-    require(isinstance(q, SitePosterior), "update", f"{expected}, for a {type(q).__name__}", repr(update))
+    require(
+        isinstance(q, SitePosterior),
+        "update",
+        f"{expected}, for a {type(q).__name__}",
+        repr(update),
+    )

@@ -1,13 +1,14 @@
-"""Algorithms whose batch is split over the devices of a mesh axis: each device reads its own groups.
+"""Algorithms whose batch is split over the devices of a mesh axis: each device reads its own
+groups.
 
-The step is the ordinary one, for a model whose bound is `gathered(local_elbo(spread(stats), spread(hyper)))`:
+The step is the ordinary one, for a model whose bound is `gathered(local_elbo(spread(stats),
+spread(hyper)))`:
 
     spread    every device has it whole; its gradient is the sum of theirs
     gathered  the sum of what the devices have; its gradient is what comes in
 
-(f and g of Shoeybi et al. 2019.) So value and gradient are those of all groups on every device, and the step knows
-nothing of devices.
-"""
+(f and g of Shoeybi et al. 2019.) So value and gradient are those of all groups on every device, and
+the step knows nothing of devices."""
 
 from __future__ import annotations
 
@@ -34,17 +35,20 @@ from vijax.xla.by_value import by_value
 
 
 def over_axis(alg: Algorithm, name: str) -> Algorithm:
-    """An algorithm whose step reads, on each device along a mesh axis, some of the groups of a batch.
+    """An algorithm whose step reads, on each device along a mesh axis, some of the groups of a
+    batch.
 
-    The step runs inside `jax.shard_map`: key and state whole on every device, the batch split, N given
-    (`Minibatch.num_groups`). Its results are the same on every device, but for `Info.per_group` and locals, which
-    are each device's own: where a state has locals, `State.local` is split as the batch is. Start outside,
-    `init(key, batch)` on the whole batch: a start may depend on the data. Locals are drawn row by row, by the key of
-    the step and the group's row (`Minibatch.rows`, or its place in the batch), so that draws do not depend on the
+    The step runs inside `jax.shard_map`: key and state whole on every device, the batch split, N
+    given (`Minibatch.num_groups`). Its results are the same on every device, but for
+    `Info.per_group` and locals, which are each device's own: where a state has locals,
+    `State.local` is split as the batch is. Start outside, `init(key, batch)` on the whole batch: a
+    start may depend on the data. Locals are drawn row by row, by the key of the step and the
+    group's row (`Minibatch.rows`, or its place in the batch), so that draws do not depend on the
     number of devices. `vijax.fit(..., mesh=)` does all of this by itself.
 
     Args:
-      alg: the algorithm; those in wrappers that keep something of single groups, or of words, are refused.
+      alg: the algorithm; those in wrappers that keep something of single groups, or of words, are
+          refused.
       name: name of the mesh axis.
 
     Raises:
@@ -62,11 +66,21 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
     >>> states.posterior["bias"].alpha.tolist(), states.posterior["bias"].beta.tolist()
     ([4.0, 4.0], [2.0, 2.0])
     """
-    require(isinstance(alg, Algorithm), "alg", "an algorithm such as vijax.svi(model)", type(alg).__name__)
+    require(
+        isinstance(alg, Algorithm),
+        "alg",
+        "an algorithm such as vijax.svi(model)",
+        type(alg).__name__,
+    )
     require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
-    remedy = "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or leave axis out."
+    remedy = (
+        "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or "
+        "leave axis out."
+    )
     expected = "a model whose data are groups"
-    require(not alg.spec.model.form.one_group, "axis", expected, "one whose data are one group", remedy)
+    require(
+        not alg.spec.model.form.one_group, "axis", expected, "one whose data are one group", remedy
+    )
     step_size = alg.spec.step_size
     if isinstance(step_size, by_share):
         step_size = _ByShareOfAll(step_size.whole, step_size.part, name)
@@ -78,25 +92,32 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
 
 @dataclasses.dataclass(frozen=True)
 class OverAxis(Wrapper):
-    """The wrapper of `over_axis`: it counts the first group that is not finite in the whole batch."""
+    """The wrapper of `over_axis`: it counts the first group that is not finite in the whole
+    batch."""
 
     name: ClassVar[str] = "over_axis"
     splits_batch: ClassVar[bool] = True
 
     axis: str
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
         given = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         self._check_local(state.local, given.data)
         new, info = alg.step(key, state, batch)
         return new, info._replace(bad_group=self._first_bad(alg.spec.model, info.per_group, given))
 
     def _first_bad(self, model: Model, per_group: Any, batch: Minibatch) -> Array:
-        """The first group of the whole batch whose bound is not finite, from that of each device; -1 is none."""
+        """The first group of the whole batch whose bound is not finite, from that of each device;
+        -1 is none."""
         place = first_bad(per_group, batch.weights)
         if not isinstance(per_group, jax.Array):
             return place
-        most, here = jnp.iinfo(jnp.int32).max, place + per_group.size * jax.lax.axis_index(self.axis)
+        most, here = (
+            jnp.iinfo(jnp.int32).max,
+            place + per_group.size * jax.lax.axis_index(self.axis),
+        )
         if model.by_entry is not None:
             sites = Entries.of(next(iter(model.by_entry.reads(batch).values())), batch).rows
             here = sites[here].astype(jnp.int32)
@@ -104,13 +125,15 @@ class OverAxis(Wrapper):
         return jnp.where(least == most, -1, least)
 
     def _check_local(self, local: PyTree, data: PyTree) -> None:
-        """Raises ValueError where a device has the locals of other groups than those of its part of the batch."""
+        """Raises ValueError where a device has the locals of other groups than those of its part of
+        the batch."""
         if local is None:
             return
         kept, here = (jnp.shape(jax.tree.leaves(x)[0])[0] for x in (local, data))
         expected = f"locals of the {here} groups that this device has of the batch"
         remedy = (
-            "Split State.local over the axis, as the data: specs = jax.tree.map(lambda _: P(), state), and then "
+            "Split State.local over the axis, as the data: specs = jax.tree.map(lambda _: P(), "
+            "state), and then "
             f"specs._replace(local=P({self.axis!r})) for the state in in_specs and out_specs."
         )
         require(kept == here, "state", expected, f"State.local of {kept}", remedy)
@@ -126,14 +149,16 @@ class _ByShareOfAll(by_share):
         return super().of(share * jax.lax.psum(1, self.axis))
 
 
-# --- the model of split groups ------------------------------------------------------------------------------------
+# --- the model of split groups --------------------------------------------------------------------
 @by_value
 def _split(model: Model, name: str) -> Model:
     """The model, its groups split over an axis."""
     by_entry = model.by_entry
     if by_entry is not None:
         by_entry = dataclasses.replace(by_entry, reads=functools.partial(_reads, model, name))  # type: ignore[arg-type]
-    return dataclasses.replace(model, local_elbo=functools.partial(_local_elbo, model, name), by_entry=by_entry)
+    return dataclasses.replace(
+        model, local_elbo=functools.partial(_local_elbo, model, name), by_entry=by_entry
+    )
 
 
 def _local_elbo(
@@ -147,17 +172,24 @@ def _local_elbo(
     else:
         said = model.local_elbo(hyper, stats, batch, key, estep)
     counts = {"num_groups": said.num_groups, "said": said.said, "retractions": said.retractions}
-    return said._replace(total=_gathered(name, said.total), **jax.lax.psum(jax.lax.stop_gradient(counts), name))
+    return said._replace(
+        total=_gathered(name, said.total), **jax.lax.psum(jax.lax.stop_gradient(counts), name)
+    )
 
 
 def _reads(model: Model, name: str, batch: Minibatch) -> dict[str, Entries]:
     """`ByEntry.reads` of all devices."""
     assert model.by_entry is not None
     gather = functools.partial(jax.lax.all_gather, axis_name=name, tiled=True)
-    return {of: Entries(*map(gather, Entries.of(some, batch))) for of, some in model.by_entry.reads(batch).items()}
+    return {
+        of: Entries(*map(gather, Entries.of(some, batch)))
+        for of, some in model.by_entry.reads(batch).items()
+    }
 
 
-def _with_own_entries(model: Model, name: str, stats: Mapping[str, Any], batch: Minibatch) -> dict[str, Any]:
+def _with_own_entries(
+    model: Model, name: str, stats: Mapping[str, Any], batch: Minibatch
+) -> dict[str, Any]:
     """Statistics, with those entries of a global that this device reads."""
     if model.by_entry is None:
         return dict(stats)
@@ -166,11 +198,13 @@ def _with_own_entries(model: Model, name: str, stats: Mapping[str, Any], batch: 
     def own(stats: Any, size: int) -> Any:
         return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, here * size, size), stats)
 
-    found = {of: own(stats[of], jnp.shape(some)[0]) for of, some in model.by_entry.reads(batch).items()}
+    found = {
+        of: own(stats[of], jnp.shape(some)[0]) for of, some in model.by_entry.reads(batch).items()
+    }
     return {**stats, **found}
 
 
-# --- values and gradients over devices ----------------------------------------------------------------------------
+# --- values and gradients over devices ------------------------------------------------------------
 def _spread(name: str, x: PyTree) -> PyTree:
     real = lambda leaf: jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
     return jax.tree.map(lambda leaf: _spread_one(name, leaf) if real(leaf) else leaf, x)

@@ -1,9 +1,10 @@
-"""Wrappers that keep something beside the state: the locals of all groups, the mean of the posteriors.
+"""Wrappers that keep something beside the state: the locals of all groups, the mean of the
+posteriors.
 
-**Warm starts.** Where an E-step climbs to a fixed point, most of its rounds in a later epoch repeat those of the epoch
-before: the globals have moved little since. So the state keeps the locals of all N groups, a batch says which of them
-it holds (`Minibatch.rows`), and its E-step begins there. Groups that were not seen yet begin where they always do.
-"""
+**Warm starts.** Where an E-step climbs to a fixed point, most of its rounds in a later epoch repeat
+those of the epoch before: the globals have moved little since. So the state keeps the locals of all
+N groups, a batch says which of them it holds (`Minibatch.rows`), and its E-step begins there.
+Groups that were not seen yet begin where they always do."""
 
 from __future__ import annotations
 
@@ -33,15 +34,17 @@ class Visited(NamedTuple):
 
 
 def warm(alg: Algorithm) -> Algorithm:
-    """An algorithm whose E-step begins, for each group, where it ended when the group was last seen.
+    """An algorithm whose E-step begins, for each group, where it ended when the group was last
+    seen.
 
-    The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose E-step climbs to a
-    fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial HMMs and other energies with coupled
-    locals. benchmarks/README.md says how much it saves.
+    The state then holds the locals of all N groups: of LDA N x K numbers. It is for models whose
+    E-step climbs to a fixed point: topics by `mean_field` or `cvb0`, correlated topics, factorial
+    HMMs and other energies with coupled locals. benchmarks/README.md says how much it saves.
 
     Raises:
-      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that remembers messages of
-        parts of the data; by `init`, a first batch that does not say N, and which groups it holds.
+      ValueError: a model or an E-step that has nothing to go on from, or an algorithm that
+        remembers messages of parts of the data; by `init`, a first batch that does not say N, and
+        which groups it holds.
     """
     return wrap(alg, Warm())
 
@@ -58,17 +61,30 @@ class Warm(Wrapper):
     def check(self, alg: Algorithm) -> None:
         spec, remedy = alg.spec, "Leave warm (warm_starts) out: its E-step is a closed form."
         has = spec.model.locals.start is not None
-        require(has, "warm", "a model whose E-step climbs to a fixed point", "one that has no start", remedy)
+        require(
+            has,
+            "warm",
+            "a model whose E-step climbs to a fixed point",
+            "one that has no start",
+            remedy,
+        )
         able = getattr(spec.estep, "goes_on", False)
-        remedy = "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm (warm_starts) out."
+        remedy = (
+            "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm (warm_starts) out."
+        )
         require(able, "warm", "an E-step that can begin anywhere", repr(spec.estep), remedy)
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
         state = alg.init(key, batch, hyper)
-        return state._replace(local=None).with_beside(self.name, unvisited(alg.spec.model, state.hyper, batch))
+        return state._replace(local=None).with_beside(
+            self.name, unvisited(alg.spec.model, state.hyper, batch)
+        )
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        """See `Wrapper`; the locals found for a batch are written row by row, if the step is taken."""
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
+        """See `Wrapper`; the locals found for a batch are written row by row, if the step is
+        taken."""
         visited = self.memory(state)
         begun = state._replace(local=starts(alg.spec.model, state.hyper, visited, batch))
         new, info = alg.step(key, begun, batch)
@@ -80,12 +96,18 @@ class Warm(Wrapper):
 
 
 def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
-    """The memory for all groups before any was seen. Raises ValueError: the batch says neither how many groups there
-    are nor which of them it holds."""
+    """The memory for all groups before any was seen. Raises ValueError: the batch says neither how
+    many groups there are nor which of them it holds."""
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
     known = isinstance(batch, Minibatch) and batch.rows is not None
     known = known and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]
-    require(known, "batch", "the first minibatch, with N and its rows, for warm starts", "none, or without", remedy)
+    require(
+        known,
+        "batch",
+        "the first minibatch, with N and its rows, for warm starts",
+        "none, or without",
+        remedy,
+    )
     assert batch is not None
     assert model.locals.start is not None
     total = int(batch.num_groups)  # type: ignore[arg-type]
@@ -99,14 +121,18 @@ def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
 def starts(model: Model, hyper: Hyper, visited: Visited, batch: Minibatch) -> PyTree:
     """Locals from which the E-step of a batch begins."""
     known = isinstance(batch, Minibatch) and batch.rows is not None
-    require(known, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=).")
+    require(
+        known, "batch", "which groups it holds, for warm starts", "none", "Give Minibatch(rows=)."
+    )
     assert model.locals.start is not None
     cold = model.locals.start(hyper, batch)
 
     def of(rows: Array, cold: PyTree) -> PyTree:
         seen = visited.seen.at[rows].get(mode="fill", fill_value=False)
         last = jax.tree.map(lambda table: table.at[rows].get(mode="clip"), visited.local)
-        return jax.tree.map(lambda x, y: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, y), last, cold)
+        return jax.tree.map(
+            lambda x, y: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, y), last, cold
+        )
 
     if isinstance(batch.rows, tuple):
         return tuple(of(rows, some) for rows, some in zip(batch.rows, cold, strict=True))
@@ -114,24 +140,29 @@ def starts(model: Model, hyper: Hyper, visited: Visited, batch: Minibatch) -> Py
 
 
 def remembered(visited: Visited, batch: Minibatch, local: PyTree, ok: Bool[Array, ""]) -> Visited:
-    """The memory with the locals found for a batch, if the step was taken. Padding, whose rows are N, is dropped."""
+    """The memory with the locals found for a batch, if the step was taken. Padding, whose rows are
+    N, is dropped."""
     many = isinstance(batch.rows, tuple)
     for rows, found in zip(batch.rows, local, strict=True) if many else [(batch.rows, local)]:
         at = jnp.where(ok, jnp.asarray(rows), visited.seen.size)
-        table = jax.tree.map(lambda old, new, at=at: old.at[at].set(new, mode="drop"), visited.local, found)
+        table = jax.tree.map(
+            lambda old, new, at=at: old.at[at].set(new, mode="drop"), visited.local, found
+        )
         visited = Visited(table, visited.seen.at[at].set(True, mode="drop"))
     return visited
 
 
 def averaged(alg: Algorithm, after: int) -> Algorithm:
-    """An algorithm that keeps the mean of the posteriors of the steps from `after` on, for `Fit.average`.
+    """An algorithm that keeps the mean of the posteriors of the steps from `after` on, for
+    `Fit.average`.
 
     Args:
       alg: the algorithm.
       after: the first step that counts.
 
     Raises:
-      ValueError: `after` is below 0, or the state does not hold the globals as they are (`vijax.topics.by_words`).
+      ValueError: `after` is below 0, or the state does not hold the globals as they are
+          (`vijax.topics.by_words`).
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.density({"x": vi.free()}, lambda v: -0.5 * (v["x"] - 3.0) ** 2)
@@ -158,7 +189,9 @@ class Averaged(Wrapper):
         state = alg.init(key, batch, hyper)
         return state.with_beside(self.name, tree.scale(0.0, _bare(state.posterior)))
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
         mean = self.memory(state)
         new, info = alg.step(key, state, batch)
         count = jnp.maximum(state.step - self.after + 1, 1).astype(state.step_size.dtype)
@@ -166,5 +199,6 @@ class Averaged(Wrapper):
 
 
 def _bare(q: Product) -> Product:
-    """The natural parameters without their context: a kernel is as large as all else, and the posterior has it."""
+    """The natural parameters without their context: a kernel is as large as all else, and the
+    posterior has it."""
     return q.with_context(dict.fromkeys(q))

@@ -1,4 +1,5 @@
-"""Wrappers that say how many groups there are, so that a step takes bare data and not a `Minibatch` alone."""
+"""Wrappers that say how many groups there are, so that a step takes bare data and not a `Minibatch`
+alone."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
 def whole(alg: Algorithm) -> Algorithm:
     """An algorithm whose step takes bare data as the whole data set, the same at every step.
 
-    So its E-step goes on from where it was, where a model's locals are worth keeping (`Model.keeps_local`): coordinate
-    ascent never loses ground. The rows `em`, `map`, `cavi` and `pg_svi` do so by themselves.
+    So its E-step goes on from where it was, where a model's locals are worth keeping
+    (`Model.keeps_local`): coordinate ascent never loses ground. The rows `em`, `map`, `cavi` and
+    `pg_svi` do so by themselves.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> coin = vi.model(
@@ -35,7 +37,8 @@ def whole(alg: Algorithm) -> Algorithm:
 
 
 def part_of(alg: Algorithm, num_groups: float) -> Algorithm:
-    """An algorithm whose step takes bare data as some of `num_groups` groups; short: `vijax.svi(model, num_groups=N)`.
+    """An algorithm whose step takes bare data as some of `num_groups` groups; short:
+    `vijax.svi(model, num_groups=N)`.
 
     Raises:
       ValueError: `num_groups` is no positive number.
@@ -62,17 +65,21 @@ class Sized(Wrapper):
         return "whole()" if self.num_groups is None else f"part_of({self.num_groups})"
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`. Locals are carried where every batch is the same, the whole set; those of other groups would
-        be no start."""
+        """See `Wrapper`. Locals are carried where every batch is the same, the whole set; those of
+        other groups would be no start."""
         given, model = None if batch is None else self._given(alg, batch), alg.spec.model
         state = alg.init(key, given, hyper)
-        carries = self.num_groups is None and model.locals.carried and model.locals.start is not None
+        carries = (
+            self.num_groups is None and model.locals.carried and model.locals.start is not None
+        )
         if not carries or not isinstance(given, Minibatch) or not is_whole(given):
             return state
         read = given._replace(data=taken(model, given.data))
         return state._replace(local=model.locals.start(state.hyper, read))  # type: ignore[misc]
 
-    def step(self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    def step(
+        self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
+    ) -> tuple[State, Info]:
         return alg.step(key, state, self._given(alg, batch))
 
     def _given(self, alg: Algorithm, batch: Any) -> Any:

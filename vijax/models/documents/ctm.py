@@ -1,4 +1,5 @@
-"""The correlated topic model (Blei and Lafferty 2007; Khan et al. 2016, section 2.2 and appendix A.3).
+"""The correlated topic model (Blei and Lafferty 2007; Khan et al. 2016, section 2.2 and appendix
+A.3).
 
     beta_k ~ Dirichlet(eta),  (mu, Sigma^-1) ~ normal-Wishart,  z_d ~ N(mu, Sigma),
     each word of document d ~ sum_k softmax(z_d)_k beta_k
@@ -7,9 +8,8 @@ The local bound of a document at q(z_d) = N(m, V), the topics of its words summe
 
     l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
 
-has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient is the M-step of all
-three, for any message (EM, MAP, mean field).
-"""
+has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient
+is the M-step of all three, for any message (EM, MAP, mean field)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
+from vijax.contract.batch import (
+    DataForm,
+    Documents,
+    Minibatch,
+    OfDocuments,
+    word_concentration,
+    word_prior,
+)
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.contract.room import sized
@@ -64,23 +71,28 @@ def ctm(
     Args:
       num_topics: K, how many topics.
       vocab_size: V, how many words.
-      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or (K, V), as
-        `vijax.topics.seeded` makes it of words that topics are to have.
-      logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of freedom.
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or
+        (K, V), as `vijax.topics.seeded` makes it of words that topics are to have.
+      logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of
+          freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
-      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an even number.
-      seed: seed of all draws on full data, which stay the same from step to step: each document's E-step goes on from
-        its last one, and would else follow the noise of new draws. Minibatches take new ones from the key of the step
-        (with `warm_starts` from this seed). A document's draws are by its words, wherever it stands.
+      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an
+          even number.
+      seed: seed of all draws on full data, which stay the same from step to step: each document's
+        E-step goes on from its last one, and would else follow the noise of new draws. Minibatches
+        take new ones from the key of the step (with `warm_starts` from this seed). A document's
+        draws are by its words, wherever it stands.
 
     Returns:
-      A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the normal-Wishart of (mu,
-      Sigma^-1), and the hyperparameter `eta`. Its data are tuples of `vijax.Documents`; `fit.score` is document
-      completion by this `estep`, whatever E-step the algorithm has (`vijax.evaluate.completion` takes any).
-      Full-data algorithms carry the q(z) of every document in their state.
+      A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the
+      normal-Wishart of (mu, Sigma^-1), and the hyperparameter `eta`. Its data are tuples of
+      `vijax.Documents`; `fit.score` is document completion by this `estep`, whatever E-step the
+      algorithm has (`vijax.evaluate.completion` takes any). Full-data algorithms carry the q(z) of
+      every document in their state.
 
     Raises:
-      ValueError: a size out of its range, a concentration that is not positive, a prior of another dimension.
+      ValueError: a size out of its range, a concentration that is not positive, a prior of another
+          dimension.
 
     >>> import vijax as vi
     >>> from vijax.data import synthetic
@@ -93,12 +105,21 @@ def ctm(
     """
     eta = word_concentration(eta, num_topics, vocab_size)
     logits = _vague(num_topics) if logits is None else logits
-    require(isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__)
-    require(logits.strength_times_location.shape == (num_topics,), "logits", f"dimension {num_topics}", logits.dim)
+    require(
+        isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__
+    )
+    require(
+        logits.strength_times_location.shape == (num_topics,),
+        "logits",
+        f"dimension {num_topics}",
+        logits.dim,
+    )
     default = esteps.proximal_gradient() if estep is None else estep
 
     def prior(hyper: Hyper) -> Product:
-        return Product({"logits": logits, "topics": word_prior(hyper["eta"], num_topics, vocab_size)})
+        return Product(
+            {"logits": logits, "topics": word_prior(hyper["eta"], num_topics, vocab_size)}
+        )
 
     return Model(
         {"eta": eta},
@@ -108,7 +129,9 @@ def ctm(
         default,
         form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
         locals=OfLocals(
-            lambda hyper, batch: tuple(cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data),
+            lambda hyper, batch: tuple(
+                cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
+            ),
             carried=True,
             solved_by=esteps.LogisticNormalEStep,
         ),
@@ -122,18 +145,26 @@ def ctm(
 
 def _generative(vocab_size: int) -> Generative:
     def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
-        law = MultivariateNormal.from_mean_precision(values["logits"].mean, values["logits"].precision)
+        law = MultivariateNormal.from_mean_precision(
+            values["logits"].mean, values["logits"].precision
+        )
         return {"z": law.sample(key, (len(places),))}
 
     def found(stats: Any, local: GaussianLocals) -> dict[str, MultivariateNormal]:
-        return {"z": MultivariateNormal.from_mean_precision(local.mean, stats["logits"].precision + local.site)}
+        return {
+            "z": MultivariateNormal.from_mean_precision(
+                local.mean, stats["logits"].precision + local.site
+            )
+        }
 
     return of_topics(vocab_size, local, lambda values, local: jax.nn.softmax(local["z"]), found)
 
 
 def _vague(num_topics: int) -> NormalWishart:
     degrees = num_topics + 2.0
-    return NormalWishart.from_parameters(np.zeros(num_topics), 1.0, degrees, np.eye(num_topics) / degrees)
+    return NormalWishart.from_parameters(
+        np.zeros(num_topics), 1.0, degrees, np.eye(num_topics) / degrees
+    )
 
 
 def _of_all(logits: Any, docs: Documents) -> Any:
@@ -145,16 +176,18 @@ def cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
     """q(z) without an earlier one: an E-step begins at the prior."""
     size = docs.weights.shape[0]
     zeros = functools.partial(jnp.zeros, dtype=dtype)
-    return GaussianLocals(zeros((size, num_topics)), zeros((size, num_topics, num_topics)), jnp.zeros(size, jnp.int32))
+    return GaussianLocals(
+        zeros((size, num_topics)), zeros((size, num_topics, num_topics)), jnp.zeros(size, jnp.int32)
+    )
 
 
 _WORTH = 8192
-"""Padded slots of a batch that a further length of documents must save: it is a further copy of the E-step, 1.2 CPU
-seconds of XLA, and a slot takes .9 us a step. So it pays after some 200 steps."""
+"""Padded slots of a batch that a further length of documents must save: it is a further copy of the
+E-step, 1.2 CPU seconds of XLA, and a slot takes .9 us a step. So it pays after some 200 steps."""
 
 Law = Callable[[Any, Documents], Any]
-"""(statistics of the globals behind z, documents) -> `NormalWishartStats` of mu and Sigma^-1: one for all documents, or
-a mean for each."""
+"""(statistics of the globals behind z, documents) -> `NormalWishartStats` of mu and Sigma^-1: one
+for all documents, or a mean for each."""
 
 
 class _Chunk(NamedTuple):
@@ -181,8 +214,9 @@ def local_elbo(
     estep: Any,
     num_words: int | None = None,
 ) -> LocalElbo:
-    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals, documents)`. Word w and word
-    w + `num_words` are the same word of two groups, and have the same draws."""
+    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals,
+    documents)`. Word w and word w + `num_words` are the same word of two groups, and have the same
+    draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
     key = key if batch.local is None else in_one_piece(jax.random.key(seed))
@@ -193,29 +227,44 @@ def local_elbo(
         functools.partial(_chunk_bound, estep, num_samples, law, jax.random.key_impl(key)),
         table,
         stats["logits"],
-        [split_chunks(_Chunk(*group, _keys_of(key, group[0], num_words)), size(group[0])) for group in groups],
+        [
+            split_chunks(_Chunk(*group, _keys_of(key, group[0], num_words)), size(group[0]))
+            for group in groups
+        ],
         key,
         over_words(estep.of_kernel(), num_samples, law, key),
     )
-    found = [merge_chunks(part, docs.weights.shape[0]) for part, (docs, _) in zip(aux, groups, strict=True)]
-    parts = parted(jax.tree.map(lambda *x: jnp.concatenate(x), *found), [len(d.weights) for d in batch.data])
-    scales = [jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest") for d in batch.data]
+    found = [
+        merge_chunks(part, docs.weights.shape[0])
+        for part, (docs, _) in zip(aux, groups, strict=True)
+    ]
+    parts = parted(
+        jax.tree.map(lambda *x: jnp.concatenate(x), *found), [len(d.weights) for d in batch.data]
+    )
+    scales = [
+        jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest")
+        for d in batch.data
+    ]
     weights = [d.weights for d in batch.data]
     return LocalElbo(
         total + sum(w @ scale for w, scale in zip(weights, scales, strict=True)),
         sum(jnp.sum(w) for w in weights),  # type: ignore[arg-type]
-        tuple(jax.lax.stop_gradient(bound + scale) for (bound, _), scale in zip(parts, scales, strict=True)),
+        tuple(
+            jax.lax.stop_gradient(bound + scale)
+            for (bound, _), scale in zip(parts, scales, strict=True)
+        ),
         tuple(local for _, local in parts),
         said={"num_words": sum(jnp.sum(d.counts) for d in batch.data)},  # type: ignore[dict-item]
         retractions=sum(
-            jnp.sum(jnp.where(w > 0, local.halvings, 0)) for w, (_, local) in zip(weights, parts, strict=True)
+            jnp.sum(jnp.where(w > 0, local.halvings, 0))
+            for w, (_, local) in zip(weights, parts, strict=True)
         ),  # type: ignore[arg-type]
     )
 
 
 def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array:
-    """The data of a key for each document. It depends on the document's words alone: draws by its place would make its
-    topics depend on the other documents."""
+    """The data of a key for each document. It depends on the document's words alone: draws by its
+    place would make its topics depend on the other documents."""
     words = docs.words if num_words is None else docs.words % num_words
     codes = codes_of_bags(words, docs.counts) if docs.codes is None else docs.codes
     return jax.random.key_data(keys_of(key, codes))
@@ -231,9 +280,12 @@ def _chunk_bound(
     chunk: _Chunk,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, GaussianLocals]]:
-    """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu, Sigma^-1)."""
+    """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu,
+    Sigma^-1)."""
     del key  # each document has its own
-    keys_estep, keys_bound = jax.vmap(jax.random.split, out_axes=1)(jax.random.wrap_key_data(chunk.keys, impl=impl))
+    keys_estep, keys_bound = jax.vmap(jax.random.split, out_axes=1)(
+        jax.random.wrap_key_data(chunk.keys, impl=impl)
+    )
     docs = chunk.documents
     logits = law(logits, docs)
     fixed, given = jax.lax.stop_gradient((rows, logits))
@@ -241,19 +293,27 @@ def _chunk_bound(
     factor = jnp.linalg.cholesky(given.precision[None] + local.site)
     cov = inverse(factor)
     draws = gaussian_draws(keys_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
-    per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(logits, local.mean, cov)
+    per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(
+        logits, local.mean, cov
+    )
     # The entropy less K log(2 pi) / 2, which the prior lacks too.
     per_doc += 0.5 * local.mean.shape[1] - half_log_det(factor)
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
 
 
-def _inferred(estep: Any, rows: Array, given: Any, chunk: _Chunk, keys: PRNGKeyArray) -> GaussianLocals:
+def _inferred(
+    estep: Any, rows: Array, given: Any, chunk: _Chunk, keys: PRNGKeyArray
+) -> GaussianLocals:
     """q(z) of a chunk of documents: together where they have one prior, else each by itself."""
     counts, linear, precision = chunk.documents.counts, given.precision_times_mean, given.precision
     if linear.ndim == 1:
-        return estep.logistic_normal(LogisticNormal(rows, counts, linear, precision), chunk.start, keys)
+        return estep.logistic_normal(
+            LogisticNormal(rows, counts, linear, precision), chunk.start, keys
+        )
 
-    def alone(rows: Array, counts: Array, linear: Array, start: Any, key: PRNGKeyArray) -> GaussianLocals:
+    def alone(
+        rows: Array, counts: Array, linear: Array, start: Any, key: PRNGKeyArray
+    ) -> GaussianLocals:
         problem = LogisticNormal(rows[None], counts[None], linear, precision)
         found = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key[None])
         return jax.tree.map(lambda x: x[0], found)
@@ -266,14 +326,20 @@ def expected_log_words(
 ) -> Float[Array, " D"]:
     """E_q[log p(words | z)] as an average over draws of z."""
     log_prob = softmax_mixture().log_prob
-    return jax.vmap(lambda r, c, z: jnp.mean(jax.vmap(lambda x: log_prob((r, c), x))(z)))(rows, counts, draws)
+    return jax.vmap(lambda r, c, z: jnp.mean(jax.vmap(lambda x: log_prob((r, c), x))(z)))(
+        rows, counts, draws
+    )
 
 
-def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array, "D K K"]) -> Float[Array, " D"]:
-    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1), where mu may be that of
-    each document."""
+def _expected_log_prior(
+    logits: Any, mean: Float[Array, "D K"], cov: Float[Array, "D K K"]
+) -> Float[Array, " D"]:
+    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1), where
+    mu may be that of each document."""
     second = cov + outer(mean, mean)
-    quadratic = jnp.einsum("kl,dkl->d", logits.precision, second, precision="highest") + logits.quadratic
+    quadratic = (
+        jnp.einsum("kl,dkl->d", logits.precision, second, precision="highest") + logits.quadratic
+    )
     linear = jnp.sum(jnp.atleast_2d(logits.precision_times_mean) * mean, 1)
     return 0.5 * (logits.log_det - quadratic) + linear
 
@@ -281,7 +347,8 @@ def _expected_log_prior(logits: Any, mean: Float[Array, "D K"], cov: Float[Array
 def expected_shares(
     logits: Any, local: GaussianLocals, key: PRNGKeyArray, num_samples: int = 256
 ) -> Float[Array, "D K"]:
-    """E_q[softmax(z)] of each document, by Monte Carlo; by the same noise for all, so that it depends on no other one.
+    """E_q[softmax(z)] of each document, by Monte Carlo; by the same noise for all, so that it
+    depends on no other one.
 
     Args:
       logits: the statistics of (mu, Sigma^-1) for the E-step.
@@ -294,7 +361,9 @@ def expected_shares(
     return jnp.mean(jax.nn.softmax(draws), axis=1)
 
 
-def _completion_score(estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
+def _completion_score(
+    estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray
+) -> Any:
     """Document completion at the posterior mean topics and the estimates of (mu, Sigma^-1)."""
     from vijax.evaluate import gaussian_completion
 
@@ -318,28 +387,36 @@ def _mean(estimate: Any) -> Any:
 _SEEDS = 5  # documents whose words each topic starts from
 
 
-def _start(num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Topics by `seeded_topics`; Sigma near the identity, held as firmly as by ten documents, so that modes exist."""
+def _start(
+    num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
+) -> Product:
+    """Topics by `seeded_topics`; Sigma near the identity, held as firmly as by ten documents, so
+    that modes exist."""
     degrees = num_topics + 10.0
-    logits = NormalWishart.from_parameters(np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees)
+    logits = NormalWishart.from_parameters(
+        np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees
+    )
     return prior.replace({"logits": logits, "topics": seeded_topics(hyper, key, prior, batch)})
 
 
 def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Any:
-    """Topics made half of word frequencies, half of the words of five documents each, drawn from the batch (without a
-    batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four passes, from a near-uniform start
-    -8.286. Where the prior differs by topic, topics with words of their own draw documents that have them."""
+    """Topics made half of word frequencies, half of the words of five documents each, drawn from
+    the batch (without a batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four
+    passes, from a near-uniform start -8.286. Where the prior differs by topic, topics with words of
+    their own draw documents that have them."""
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]
         frequencies = _frequencies(batch.data, concentration)
         if jnp.ndim(hyper["eta"]) == 2:
-            # Not those of `prior`, which says nothing where the estimand is a maximum of the likelihood.
+            # Not those of `prior`, which says nothing where the estimand is a maximum of the
+            # likelihood.
             own = beyond_others(jnp.asarray(hyper["eta"], concentration.dtype))
             seeds = _counts_by_seeds(key, batch.data, own, frequencies)
         else:
             seeds = _counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
-        # As many tokens as the batch has, half of them spread evenly over the topics, half as in the documents.
+        # As many tokens as the batch has, half of them spread evenly over the topics, half as in
+        # the documents.
         total = jnp.sum(frequencies)
         drawn = seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0))
         topics = Dirichlet(concentration + 0.5 * (drawn + frequencies[None] / len(concentration)))
@@ -371,7 +448,10 @@ def _counts_at_random(
 
 
 def _counts_by_seeds(
-    key: PRNGKeyArray, data: tuple[Documents, ...], own: Float[Array, "K V"], frequencies: Float[Array, " V"]
+    key: PRNGKeyArray,
+    data: tuple[Documents, ...],
+    own: Float[Array, "K V"],
+    frequencies: Float[Array, " V"],
 ) -> Float[Array, "K V"]:
     """Words of a few documents of each topic, which have its seed words."""
     size = sum(docs.weights.shape[0] for docs in data)

@@ -17,7 +17,9 @@ Places = Bool[Array, "docs length"]
 """True where a document has a word."""
 
 
-def words(probabilities: Float[Array, "docs V"], places: Places, key: PRNGKeyArray) -> Int[Array, "docs length"]:
+def words(
+    probabilities: Float[Array, "docs V"], places: Places, key: PRNGKeyArray
+) -> Int[Array, "docs length"]:
     """A word for each place, by inverting the distribution function of its document."""
     below = jnp.cumsum(probabilities, -1)
     u = jax.random.uniform(key, places.shape, probabilities.dtype) * below[:, -1:]
@@ -39,11 +41,16 @@ def of_topics(
     layout: Callable[[Any], Any] | None = None,
     observed: Callable[[Any, Any], Any] | None = None,
 ) -> Generative:
-    """Bags of words of given lengths. `shares` are those of the topics in each document, from the values of globals and
-    locals; the other functions are those of `Generative`, by default for lengths or documents."""
+    """Bags of words of given lengths. `shares` are those of the topics in each document, from the
+    values of globals and locals; the other functions are those of `Generative`, by default for
+    lengths or documents."""
 
-    def data(hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray) -> Float[Array, "docs V"]:
-        return counted(words(shares(values, local) @ values["topics"], places, key), places, vocab_size)
+    def data(
+        hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray
+    ) -> Float[Array, "docs V"]:
+        return counted(
+            words(shares(values, local) @ values["topics"], places, key), places, vocab_size
+        )
 
     read = layout or (lambda like: places_like(like, vocab_size))
     return Generative(read, data, local, observed or _counts, found)
@@ -56,7 +63,13 @@ def places_like(like: Any, vocab_size: int) -> Places:
     remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
     corpus = _read(like)
     fits = corpus.vocab_size == vocab_size
-    require(fits, "like", f"lengths, or documents over {vocab_size} words", f"{corpus.vocab_size} words", remedy)
+    require(
+        fits,
+        "like",
+        f"lengths, or documents over {vocab_size} words",
+        f"{corpus.vocab_size} words",
+        remedy,
+    )
     return jnp.asarray(masks_of(corpus.tokens))
 
 
@@ -71,9 +84,16 @@ def _read(documents: Any) -> Any:
     return read(documents)
 
 
-def total_like(like: Any, num_documents: int, is_joint: bool, check: Callable[[Any], None]) -> Places:
-    """Totals of pLSA from entries (documents, words, counts) or from the words of each document; jointly, one total."""
-    expected = "words in all, or entries" if is_joint else f"the lengths of the {num_documents} documents, or entries"
+def total_like(
+    like: Any, num_documents: int, is_joint: bool, check: Callable[[Any], None]
+) -> Places:
+    """Totals of pLSA from entries (documents, words, counts) or from the words of each document;
+    jointly, one total."""
+    expected = (
+        "words in all, or entries"
+        if is_joint
+        else f"the lengths of the {num_documents} documents, or entries"
+    )
     if is_joint and isinstance(like, int | np.integer):
         lengths = [int(like)]
     elif is_sizes(like) and not is_joint:
@@ -97,14 +117,22 @@ def table_of(entries: Any, num_documents: int, vocab_size: int) -> Float[Array, 
 def of_pairs(num_documents: int, vocab_size: int, check: Callable[[Any], None]) -> Generative:
     """Pairs (document, word) of the joint form of pLSA, as a table of counts."""
 
-    def data(hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray) -> Float[Array, "docs V"]:
+    def data(
+        hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray
+    ) -> Float[Array, "docs V"]:
         topics = values["documents"].T * values["weights"]  # p(d, k)
         key_documents, key_words = jax.random.split(key)
         document = words(jnp.sum(topics, 1)[None], places, key_documents)[0]
-        below = jnp.cumsum((topics / jnp.sum(topics, 1, keepdims=True)) @ values["topics"], -1)[document]
+        below = jnp.cumsum((topics / jnp.sum(topics, 1, keepdims=True)) @ values["topics"], -1)[
+            document
+        ]
         u = jax.random.uniform(key_words, document.shape, below.dtype) * below[:, -1]
-        word = jnp.minimum(jax.vmap(lambda b, u: jnp.searchsorted(b, u, side="right"))(below, u), vocab_size - 1)
-        return jnp.zeros((num_documents, vocab_size)).at[document, word].add(places[0].astype(float))
+        word = jnp.minimum(
+            jax.vmap(lambda b, u: jnp.searchsorted(b, u, side="right"))(below, u), vocab_size - 1
+        )
+        return (
+            jnp.zeros((num_documents, vocab_size)).at[document, word].add(places[0].astype(float))
+        )
 
     return Generative(
         layout=lambda like: total_like(like, num_documents, True, check),

@@ -1,44 +1,49 @@
-"""Topics of a hierarchical Dirichlet process, whose weights at the top are learnt, by direct assignment (Teh, Jordan,
-Beal and Blei 2006, section 5.3).
+"""Topics of a hierarchical Dirichlet process, whose weights at the top are learnt, by direct
+assignment (Teh, Jordan, Beal and Blei 2006, section 5.3).
 
     v_k ~ Beta(1, gamma),  beta_k = v_k prod_{j<k} (1 - v_j),  phi_k ~ Dirichlet(eta),            k = 1, 2, ...
     pi_d ~ DP(alpha, beta),  z_dm ~ Categorical(pi_d),  w_dm ~ Categorical(phi_{z_dm})
 
-The posterior is q(v) q(phi) and, in each document, q(z) q(pi | v) with q(pi | v) = Dirichlet(alpha beta + n), the exact
-conditional of pi at the expected numbers of words n_k = sum_m r_mk. That is the same as to integrate pi out (Teh,
-Kurihara and Welling 2008). With x_k = alpha beta_k and f(x, n) = log Gamma(x + n) - log Gamma(x), whole n,
+The posterior is q(v) q(phi) and, in each document, q(z) q(pi | v) with q(pi | v) = Dirichlet(alpha
+beta + n), the exact conditional of pi at the expected numbers of words n_k = sum_m r_mk. That is
+the same as to integrate pi out (Teh, Kurihara and Welling 2008). With x_k = alpha beta_k and f(x,
+n) = log Gamma(x + n) - log Gamma(x), whole n,
 
     log p(z | v) = log Gamma(alpha) - log Gamma(alpha + N) + sum_k f(x_k, n_k).
 
-q(z) gives no token to topics after K, the truncation, where q(v) and q(phi) are the priors. So bounds of different K
-are bounds of one model. What is left is a lower bound of E f(x_k, n_k) under q(z) q(v), which here is
+q(z) gives no token to topics after K, the truncation, where q(v) and q(phi) are the priors. So
+bounds of different K are bounds of one model. What is left is a lower bound of E f(x_k, n_k) under
+q(z) q(v), which here is
 
     h(log x, n) = n log x            for n < 1,
                   f(x, n)            for n >= 1,        at x_k = alpha exp(E log beta_k), n_k = sum_m r_mk.
 
-1. In n: f is convex with f(x, 0) = 0 and f(x, 1) = log x. So the mean of f over whole numbers of mean n is at least the
-   chord of f between the whole numbers around n, which is n log x for n < 1, and above f for n >= 1.
+1. In n: f is convex with f(x, 0) = 0 and f(x, 1) = log x. So the mean of f over whole numbers of
+   mean n is at least the chord of f between the whole numbers around n, which is n log x for n < 1,
+   and above f for n >= 1.
 2. In log x: n log x is linear. For n >= 1 f is convex, for its slope there is
 
        x (psi(x + n) - psi(x)) = integral over y > 0 of e^-y (1 - e^{-n y/x}) / (1 - e^{-y/x}) dy,
 
-   and the fraction, the slope of a^n between a = e^{-y/x} and 1, rises with a and so with x. Jensen's inequality puts
-   E log x in the place of log x.
+   and the fraction, the slope of a^n between a = e^{-y/x} and 1, rises with a and so with x.
+   Jensen's inequality puts E log x in the place of log x.
 
-So the bound is true, and a differentiable function of the statistics of v: at fixed q(z) convex in them, as it is
-linear in those of phi. Its gradient in log beta_k is the expected number of tables that serve topic k in the document,
-x (psi(x + n) - psi(x)) (min(n, 1) below one word). The message is that count, and q(v) = Beta(1 + T_k, gamma +
-sum_{j>k} T_j) with T the tables of all documents: the step of direct assignment, without draws. Each step maximises a
-tangent, and so no step lowers the bound.
+So the bound is true, and a differentiable function of the statistics of v: at fixed q(z) convex in
+them, as it is linear in those of phi. Its gradient in log beta_k is the expected number of tables
+that serve topic k in the document, x (psi(x + n) - psi(x)) (min(n, 1) below one word). The message
+is that count, and q(v) = Beta(1 + T_k, gamma + sum_{j>k} T_j) with T the tables of all documents:
+the step of direct assignment, without draws. Each step maximises a tangent, and so no step lowers
+the bound.
 
-Hughes, Kim and Sudderth (2015) bound log Gamma(alpha) - sum_k log Gamma(alpha beta_k) >= K log alpha + sum_k log
-beta_k instead, under q(pi) independent of v: a table for each topic in each document, used or not. Their q(v) then
-needs E beta_k, which is no linear function of the statistics of v, and an optimiser.
+Hughes, Kim and Sudderth (2015) bound log Gamma(alpha) - sum_k log Gamma(alpha beta_k) >= K log
+alpha + sum_k log beta_k instead, under q(pi) independent of v: a table for each topic in each
+document, used or not. Their q(v) then needs E beta_k, which is no linear function of the statistics
+of v, and an optimiser.
 
-The E-step is that of LDA at the prior concentrations x, by its slope psi(x + n) in place of that of h, and from there
-coordinate ascent on h itself: r_mk is proportional to exp(E log phi_kw) exp(dh/dn), which maximises the tangent of the
-convex h. By h alone documents of few words for each topic would not leave an even start.
-"""
+The E-step is that of LDA at the prior concentrations x, by its slope psi(x + n) in place of that of
+h, and from there coordinate ascent on h itself: r_mk is proportional to exp(E log phi_kw)
+exp(dh/dn), which maximises the tangent of the convex h. By h alone documents of few words for each
+topic would not leave an even start."""
 
 from __future__ import annotations
 
@@ -50,7 +55,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Positives, Size, checked
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
+from vijax.contract.batch import (
+    DataForm,
+    Documents,
+    Minibatch,
+    OfDocuments,
+    word_concentration,
+    word_prior,
+)
 from vijax.contract.estep import iterate_by_document
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
@@ -67,7 +79,8 @@ from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
 
 LEAST = 1e-20
-"""Concentrations of documents' topics below this are taken to be this where they are no logarithms."""
+"""Concentrations of documents' topics below this are taken to be this where they are no
+logarithms."""
 
 
 @by_value
@@ -81,21 +94,23 @@ def hdp(
     eta: Positives = 0.01,
     estep: MeanField | None = None,
 ) -> Model:
-    """Topics of a hierarchical Dirichlet process: the weights of topics in all documents are learnt.
+    """Topics of a hierarchical Dirichlet process: the weights of topics in all documents are
+    learnt.
 
     Args:
       num_topics: K, how many topics may be used; `vijax.grow` finds how many are.
       vocab_size: V, how many words.
-      alpha: concentration of a document's topics about the weights at the top; small: few topics each. It is that of
-        all topics together: alpha of `lda` times K.
+      alpha: concentration of a document's topics about the weights at the top; small: few topics
+        each. It is that of all topics together: alpha of `lda` times K.
       gamma: concentration of the weights at the top; small: few topics in all.
       eta: prior concentration of a topic's words, as in `lda`.
       estep: `vijax.estep.mean_field()` if None.
 
     Returns:
-      A `Model` with two globals, `topics`, a Dirichlet of batch shape (K,), and `sticks`, a Beta of shape (K,), and
-      hyperparameters `alpha`, `gamma` and `eta`. `vijax.families.discrete.stick_breaking.mean_weights(sticks)` are the
-      weights of the K topics, and last of all others. Its data are those of `lda`. `fit.transform` are shares of the K
+      A `Model` with two globals, `topics`, a Dirichlet of batch shape (K,), and `sticks`, a Beta of
+      shape (K,), and hyperparameters `alpha`, `gamma` and `eta`.
+      `vijax.families.discrete.stick_breaking.mean_weights(sticks)` are the weights of the K topics,
+      and last of all others. Its data are those of `lda`. `fit.transform` are shares of the K
       topics, and `fit.score` is document completion at the posterior means of globals.
 
     Raises:
@@ -116,7 +131,12 @@ def hdp(
 
     def prior(hyper: Hyper) -> Product:
         topics = word_prior(hyper["eta"], num_topics, vocab_size)
-        return Product({"sticks": stick_breaking.dirichlet_process(hyper["gamma"], num_topics), "topics": topics})
+        return Product(
+            {
+                "sticks": stick_breaking.dirichlet_process(hyper["gamma"], num_topics),
+                "topics": topics,
+            }
+        )
 
     return Model(
         hyper,
@@ -127,7 +147,9 @@ def hdp(
         form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
         # Not linear in the statistics of sticks, but convex: tangents are lower bounds too
         locals=OfLocals(functools.partial(_cold, num_topics), solved_by=MeanField, is_linear=True),
-        queries=answers(_generative(num_topics, int(vocab_size)), score=_completion, transform=mean_shares),
+        queries=answers(
+            _generative(num_topics, int(vocab_size)), score=_completion, transform=mean_shares
+        ),
     )
 
 
@@ -138,13 +160,17 @@ def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | N
     return prior.replace({"sticks": even, **near_uniform(hyper, key, prior, batch)})
 
 
-# --- what may be asked -----------------------------------------------------------------------------------------------
+# --- what may be asked ----------------------------------------------------------------------------
 def _generative(num_topics: int, vocab_size: int) -> Generative:
     """Documents of the K topics alone: those after them have no words of their own."""
 
     def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
         weights = stick_breaking.weights(values["sticks"])[:num_topics]
-        return {"shares": Dirichlet(jnp.maximum(hyper["alpha"] * weights, LEAST)).sample(key, (len(places),))}
+        return {
+            "shares": Dirichlet(jnp.maximum(hyper["alpha"] * weights, LEAST)).sample(
+                key, (len(places),)
+            )
+        }
 
     found = lambda stats, gamma: {"shares": Dirichlet(gamma)}
     return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
@@ -160,7 +186,7 @@ def _completion(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray
     return document_completion(smoothed_topics(estimates), alpha, data, key)
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 class _Chunk(NamedTuple):
     """Documents and the start of their E-step, in one pytree for `sum_over_rows`."""
 
@@ -198,7 +224,9 @@ def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array,
     return tuple(even(jnp.asarray(docs.counts)) + LEAST for docs in batch.data)
 
 
-def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+def _local_elbo(
+    hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
     table, log_scale = likelihood_table(stats["topics"])
     shared = Shared.of(hyper, stats)
     starts = batch.local or (None,) * len(batch.data)
@@ -206,10 +234,16 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
     total, aux = sum_over_rows(functools.partial(_of_chunk, estep), table, shared, chunks, key)
     sizes = [docs.weights.shape[0] for docs in batch.data]
-    bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
+    bounds, gammas = zip(
+        *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
+    )
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
-    total += sum(jnp.vdot(docs.weights, scale) for docs, scale in zip(batch.data, scales, strict=True))
-    per_group = tuple(jax.lax.stop_gradient(b + scale) for b, scale in zip(bounds, scales, strict=True))
+    total += sum(
+        jnp.vdot(docs.weights, scale) for docs, scale in zip(batch.data, scales, strict=True)
+    )
+    per_group = tuple(
+        jax.lax.stop_gradient(b + scale) for b, scale in zip(bounds, scales, strict=True)
+    )
     num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
     num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
     return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words})
@@ -218,7 +252,8 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
 def _of_chunk(
     estep: MeanField, rows: Float[Array, "D n K"], shared: Shared, chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total bound of a chunk of documents, differentiable in rows and `shared`; each document's bound and gamma."""
+    """Total bound of a chunk of documents, differentiable in rows and `shared`; each document's
+    bound and gamma."""
     docs, (fixed, now) = chunk.documents, jax.lax.stop_gradient((rows, shared))
     counts = docs.counts.astype(rows.dtype)
     slope, found = _settled(estep, fixed, counts, now, chunk.start, docs.max_tokens, key)
@@ -246,7 +281,8 @@ def _settled(
     max_tokens: int,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "D K"], Float[Array, "D K"]]:
-    """The slopes that the responsibilities were found at, and the number of words of each topic that these give."""
+    """The slopes that the responsibilities were found at, and the number of words of each topic
+    that these give."""
     start = None if start is None else jnp.maximum(start.astype(counts.dtype), shared.x[None])
     gamma = estep.mixed_membership(likelihood, counts, shared.x, key, max_tokens, start).gamma
 
@@ -269,13 +305,15 @@ def _slope(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D
 def added(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
     """h, what n words of a topic add to the bound of a document."""
     x = jnp.exp(log_x)
-    return jnp.where(n < 1, n * log_x, log_gamma(x + jnp.maximum(n, 1.0)) - log_gamma(1 + x) + log_x)
+    return jnp.where(
+        n < 1, n * log_x, log_gamma(x + jnp.maximum(n, 1.0)) - log_gamma(1 + x) + log_x
+    )
 
 
 @jax.custom_jvp
 def _tangent_gap(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
-    """h - n dh/dn + n, in which terms of the size of n and n log n have cancelled; as a function of log x its slope is
-    that of h at a fixed dh/dn."""
+    """h - n dh/dn + n, in which terms of the size of n and n log n have cancelled; as a function of
+    log x its slope is that of h at a fixed dh/dn."""
     x = jnp.exp(log_x)
     many = x + jnp.maximum(n, 1.0)
     gap = legendre_gap(many) + x * (digamma(many) - 1.0) - log_gamma(1 + x) + log_x

@@ -1,16 +1,17 @@
-"""Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe 2017, section 4.3;
-Pei 2019, section on LDA).
+"""Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe
+2017, section 4.3; Pei 2019, section on LDA).
 
     beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
 
-The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal responsibilities, is
+The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal
+responsibilities, is
 
-    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) || Dirichlet(alpha)),
+    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) ||
+    Dirichlet(alpha)),
 
-for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and CVB0 supply expected
-topic counts N_dvk of their own, whose energy sum N log beta replaces the gradient, while the reported bound is still
-the one at gamma_d = alpha + sum N.
-"""
+for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and
+CVB0 supply expected topic counts N_dvk of their own, whose energy sum N log beta replaces the
+gradient, while the reported bound is still the one at gamma_d = alpha + sum N."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
+from vijax.contract.batch import (
+    DataForm,
+    Documents,
+    Minibatch,
+    OfDocuments,
+    word_concentration,
+    word_prior,
+)
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import Generative, answers
 from vijax.contract.room import sized
@@ -58,14 +66,15 @@ def lda(
     Args:
       num_topics: K, how many topics.
       vocab_size: V, how many words.
-      alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape (K,).
-      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or (K, V), as
-        `vijax.topics.seeded` makes it of words that topics are to have.
+      alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape
+          (K,).
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or
+        (K, V), as `vijax.topics.seeded` makes it of words that topics are to have.
       estep: default E-step; `vijax.estep.mean_field()` if None.
 
     Returns:
-      A `Model` with one global, `topics`, a Dirichlet of batch shape (K,), and hyperparameters `alpha` and `eta`. Its
-      data are tuples of `vijax.Documents`.
+      A `Model` with one global, `topics`, a Dirichlet of batch shape (K,), and hyperparameters
+      `alpha` and `eta`. Its data are tuples of `vijax.Documents`.
 
     Raises:
       ValueError: a size below 1, a concentration that is not positive or of the wrong shape.
@@ -89,9 +98,15 @@ def lda(
         bound,
         near_uniform,
         estep or esteps.mean_field(),
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)),
-        locals=OfLocals(functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True),
-        queries=answers(_generative(num_topics, int(vocab_size)), score=completion_score, transform=mean_shares),
+        form=DataForm(
+            documents=OfDocuments(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)
+        ),
+        locals=OfLocals(
+            functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True
+        ),
+        queries=answers(
+            _generative(num_topics, int(vocab_size)), score=completion_score, transform=mean_shares
+        ),
     )
 
 
@@ -104,37 +119,44 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
     return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
 
 
-def mean_shares(stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray) -> Float[Array, "docs K"]:
+def mean_shares(
+    stats: Any, gamma: Float[Array, "docs K"], key: PRNGKeyArray
+) -> Float[Array, "docs K"]:
     """Means of the documents' Dirichlets."""
     del stats, key
     return gamma / jnp.sum(gamma, axis=1, keepdims=True)
 
 
 def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
-    """Document completion at the means of the topics' Dirichlets, after EM and MAP too, nats per word (see
-    `vijax.evaluate.document_completion`)."""
+    """Document completion at the means of the topics' Dirichlets, after EM and MAP too, nats per
+    word (see `vijax.evaluate.document_completion`)."""
     from vijax.evaluate import document_completion
 
     return document_completion(smoothed_topics(estimates), hyper["alpha"], data, key)
 
 
 def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
-    """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in training has probability
-    zero, and a held-out document that holds it no finite score."""
+    """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in
+    training has probability zero, and a held-out document that holds it no finite score."""
     topics = estimates["topics"]
     return (topics.law if isinstance(topics, Point) else topics).mean()
 
 
-def near_uniform(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen about once in each
-    topic, and symmetry broken (the customary start of online LDA; added to the prior so that modes exist too). The
-    gamma is a normal's cube (Wilson and Hilferty, 1931), within 6e-4 of it to four deviations and quick to compile.
-    Seed words are there too where the estimand is a maximum of the likelihood, whose prior says nothing."""
+def near_uniform(
+    hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
+) -> Product:
+    """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen
+    about once in each topic, and symmetry broken (the customary start of online LDA; added to the
+    prior so that modes exist too). The gamma is a normal's cube (Wilson and Hilferty, 1931), within
+    6e-4 of it to four deviations and quick to compile. Seed words are there too where the estimand
+    is a maximum of the likelihood, whose prior says nothing."""
     del batch
     noise = jax.tree.map(lambda c: _gamma_100(key, c.shape, c.dtype), prior["topics"])
     topics = prior["topics"]
     if jnp.ndim(eta := hyper.get("eta", 0.0)) == 2:
-        topics = jax.tree.map(lambda c: jnp.maximum(c, beyond_others(jnp.asarray(eta, c.dtype))), topics)
+        topics = jax.tree.map(
+            lambda c: jnp.maximum(c, beyond_others(jnp.asarray(eta, c.dtype))), topics
+        )
     return Product({"topics": tree.add(topics, noise)})
 
 
@@ -144,7 +166,12 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
 
 def _alpha(value: Any, num_topics: int) -> Float[Array, ...]:
     value = as_float(value, "alpha")
-    require(value.shape in ((), (num_topics,)), "alpha", f"a scalar or shape ({num_topics},)", value.shape)
+    require(
+        value.shape in ((), (num_topics,)),
+        "alpha",
+        f"a scalar or shape ({num_topics},)",
+        value.shape,
+    )
     return value
 
 
@@ -160,7 +187,8 @@ class _Chunk(NamedTuple):
         return self.documents.words
 
     def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
-        """The start of gamma, at least alpha: only the rows of zeros that fill up a chunk would be below it."""
+        """The start of gamma, at least alpha: only the rows of zeros that fill up a chunk would be
+        below it."""
         return None if self.start is None else jnp.maximum(self.start, alpha[None])
 
 
@@ -180,39 +208,59 @@ def _local_elbo(
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
     fixed, at_once = jax.lax.stop_gradient(alpha), estep.over_words()
-    total, aux = sum_over_rows(functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once)
+    total, aux = sum_over_rows(
+        functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once
+    )
     sizes = [docs.weights.shape[0] for docs in batch.data]
-    bounds, gammas = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
+    bounds, gammas = zip(
+        *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
+    )
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
-    # For all documents at once: it needs no topics, and would otherwise be compiled for every length.
-    divergence = jnp.split(divergence_from_prior(jnp.concatenate(gammas), alpha), np.cumsum(sizes)[:-1])
+    # For all documents at once: it needs no topics, and would otherwise be compiled for every
+    # length.
+    divergence = jnp.split(
+        divergence_from_prior(jnp.concatenate(gammas), alpha), np.cumsum(sizes)[:-1]
+    )
     rest = [scale - kl for scale, kl in zip(scales, divergence, strict=True)]
     total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, rest, strict=True))
-    per_group = tuple(jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True))
+    per_group = tuple(
+        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True)
+    )
     num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
     num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
     return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words})
 
 
 def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
-    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that maximum. Statistics
-    are read in the order in which they are kept: transposed first, a dense step of V = 20,000 takes a tenth longer."""
+    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that
+    maximum. Statistics are read in the order in which they are kept: transposed first, a dense step
+    of V = 20,000 takes a tenth longer."""
     by_word = isinstance(stats, TransposedDirichletStats)
     log_beta, axis = (stats.by_word, 1) if by_word else (stats.log, 0)
     log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=axis))
-    table = jnp.exp(jnp.maximum(log_beta - jnp.expand_dims(log_scale, axis), active_topics.LOG_FLOOR))
+    table = jnp.exp(
+        jnp.maximum(log_beta - jnp.expand_dims(log_scale, axis), active_topics.LOG_FLOOR)
+    )
     return table if by_word else table.T, log_scale
 
 
 def _chunk_likelihood(
-    estep: Any, rows: Float[Array, "D n K"], alpha: Float[Array, " K"], chunk: _Chunk, key: PRNGKeyArray
+    estep: Any,
+    rows: Float[Array, "D n K"],
+    alpha: Float[Array, " K"],
+    chunk: _Chunk,
+    key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total expected log likelihood of a chunk of documents, differentiable in rows; each document's value and
-    gamma."""
+    """Total expected log likelihood of a chunk of documents, differentiable in rows; each
+    document's value and gamma."""
     docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
-    found = estep.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha))
+    found = estep.mixed_membership(
+        fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha)
+    )
     local = jax.lax.stop_gradient(found)
-    per_doc = expected_log_likelihood(rows if local.token_topics is None else fixed, docs.counts, local.gamma)
+    per_doc = expected_log_likelihood(
+        rows if local.token_topics is None else fixed, docs.counts, local.gamma
+    )
     total = jnp.vdot(docs.weights, per_doc) + _own_energy(rows, local, docs.weights)
     return total, (per_doc, local.gamma)
 
@@ -220,8 +268,8 @@ def _chunk_likelihood(
 def expected_log_likelihood(
     rows: Float[Array, "D n K"], counts: Float[Array, "D n"], gamma: Float[Array, "D K"]
 ) -> Float[Array, " D"]:
-    """sum_v c_v log sum_k exp(E log theta_k) beta_kv at q(theta_d) = Dirichlet(gamma_d) (Blei, Kucukelbir and McAuliffe
-    2017, section 4.3)."""
+    """sum_v c_v log sum_k exp(E log theta_k) beta_kv at q(theta_d) = Dirichlet(gamma_d) (Blei,
+    Kucukelbir and McAuliffe 2017, section 4.3)."""
     log_weight = Dirichlet(gamma).expected_stats().log
     # The largest weight is 1, so that small alpha cannot underflow them all.
     largest = jnp.max(log_weight, axis=1, keepdims=True)
@@ -229,14 +277,18 @@ def expected_log_likelihood(
     return jnp.sum(counts * (jnp.log(jnp.where(counts > 0, mixed, 1.0)) + largest), axis=1)
 
 
-def divergence_from_prior(gamma: Float[Array, "D K"], alpha: Float[Array, " K"]) -> Float[Array, " D"]:
+def divergence_from_prior(
+    gamma: Float[Array, "D K"], alpha: Float[Array, " K"]
+) -> Float[Array, " D"]:
     """KL(Dirichlet(gamma_d) || Dirichlet(alpha))."""
     return Dirichlet(gamma).kl(Dirichlet(jnp.broadcast_to(alpha, gamma.shape)))
 
 
-def _own_energy(rows: Float[Array, "D n K"], local: Locals, weights: Float[Array, " D"]) -> Float[Array, ""]:
-    """Zero, whose gradient in log rows is the E-step's own expected counts N: the energy sum N log rows to first order,
-    less its value."""
+def _own_energy(
+    rows: Float[Array, "D n K"], local: Locals, weights: Float[Array, " D"]
+) -> Float[Array, ""]:
+    """Zero, whose gradient in log rows is the E-step's own expected counts N: the energy sum N log
+    rows to first order, less its value."""
     if local.token_topics is None:
         return jnp.zeros((), rows.dtype)
     fixed = jax.lax.stop_gradient(rows)

@@ -1,5 +1,5 @@
-"""Lengths of documents joined: each is a copy of the E-step in the program, which costs more to compile for some models
-than for others."""
+"""Lengths of documents joined: each is a copy of the E-step in the program, which costs more to
+compile for some models than for others."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Groups = Sequence[tuple[Documents, PyTree]]
 
 
 def joined(groups: Groups, worth: int) -> list[tuple[Documents, PyTree]]:
-    """The groups, in which a group is padded to the length of the next and joined to it where that adds fewer than
-    `worth` slots. Their documents keep their order.
+    """The groups, in which a group is padded to the length of the next and joined to it where that
+    adds fewer than `worth` slots. Their documents keep their order.
 
     >>> docs = lambda n, slots: Documents(jnp.zeros((n, slots), int), jnp.ones((n, slots)), jnp.ones(n), slots)
     >>> groups = [(docs(2, 3), jnp.zeros(2)), (docs(1, 5), jnp.zeros(1)), (docs(4, 9), jnp.zeros(4))]
@@ -29,7 +29,10 @@ def joined(groups: Groups, worth: int) -> list[tuple[Documents, PyTree]]:
         before, rest_before = done[-1]
         slots = max(before.words.shape[1], docs.words.shape[1])
         if sum(d.words.shape[0] * (slots - d.words.shape[1]) for d in (before, docs)) < worth:
-            together = [(padded(before, slots, docs), rest_before), (padded(docs, slots, before), rest)]
+            together = [
+                (padded(before, slots, docs), rest_before),
+                (padded(docs, slots, before), rest),
+            ]
             done[-1] = jax.tree.map(lambda *x: jnp.concatenate(x), *together)
         else:
             done.append((docs, rest))
@@ -41,7 +44,12 @@ def padded(docs: Documents, slots: int, other: Documents) -> Documents:
     wider = lambda x: jnp.pad(x, ((0, 0), (0, slots - x.shape[1])))
     most = max(docs.max_tokens, other.max_tokens)
     return Documents(
-        wider(docs.words), wider(docs.counts), docs.weights, most, covariates=docs.covariates, codes=docs.codes
+        wider(docs.words),
+        wider(docs.counts),
+        docs.weights,
+        most,
+        covariates=docs.covariates,
+        codes=docs.codes,
     )
 
 

@@ -1,15 +1,15 @@
-"""Probabilistic latent semantic analysis, both kinds, and their Bayesian versions (Pei 2019, section on pLSA).
+"""Probabilistic latent semantic analysis, both kinds, and their Bayesian versions (Pei 2019,
+section on pLSA).
 
 A data set is a list of pairs (d_i, x_i), word x in document d:
 
     joint (pLSA 1):        p(d, x) = sum_k pi_k xi_kd eta_kx                                  (Pei 2019, eq. 2.91)
     conditional (pLSA 2):  p(x | d) = sum_k pi_dk eta_kx                                      (Pei 2019, eq. 2.92)
 
-with Dirichlet priors on pi, xi, eta. `em` is the EM of the paper; `map` smooths it; `cavi` on the conditional form is
-latent Dirichlet allocation with the proportions of all documents among the globals (`vijax.models.lda` has them local).
-A pair seen c times is one group, whose bound is c log sum_k: given the globals its topics are exact, r_k in proportion
-to the terms of the sum.
-"""
+with Dirichlet priors on pi, xi, eta. `em` is the EM of the paper; `map` smooths it; `cavi` on the
+conditional form is latent Dirichlet allocation with the proportions of all documents among the
+globals (`vijax.models.lda` has them local). A pair seen c times is one group, whose bound is c log
+sum_k: given the globals its topics are exact, r_k in proportion to the terms of the sum."""
 
 from __future__ import annotations
 
@@ -52,13 +52,15 @@ def plsa(
       num_documents: number of documents.
       vocab_size: V, how many words.
       form: conditional: p(word | document), pLSA 2; joint: p(word, document), pLSA 1.
-      alpha: prior concentration of topics (map, cavi; and of held-out documents). It is that of the documents'
-        proportions; in the joint form that of the weights and of the documents of each topic.
+      alpha: prior concentration of topics (map, cavi; and of held-out documents). It is that of the
+        documents' proportions; in the joint form that of the weights and of the documents of each
+        topic.
       eta: prior concentration of a topic's words (map, cavi).
 
     Returns:
-      A `Model` with the globals `topics`, words by topic, and `proportions`, topics by document, or for the joint form
-      `weights` and `documents`, documents by topic. Data: (documents, words, counts), which `plsa_entries` makes.
+      A `Model` with the globals `topics`, words by topic, and `proportions`, topics by document, or
+      for the joint form `weights` and `documents`, documents by topic. Data: (documents, words,
+      counts), which `plsa_entries` makes.
 
     Raises:
       ValueError: an argument out of its range.
@@ -70,7 +72,9 @@ def plsa(
     [[0.  0.  0.  0. ]
      [0.5 0.5 0.5 0.5]]
     """
-    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(np.full(shape, concentration))
+    dirichlet = lambda concentration, *shape: Dirichlet.from_concentration(
+        np.full(shape, concentration)
+    )
     prior = {"topics": dirichlet(eta, num_topics, vocab_size)}
     if form == "joint":
         prior["weights"] = dirichlet(alpha, num_topics)
@@ -78,7 +82,9 @@ def plsa(
     else:
         prior["proportions"] = dirichlet(alpha, num_documents, num_topics)
 
-    def local_elbo(stats: Any, data: Entries, key: PRNGKeyArray) -> tuple[Float[Array, " pairs"], Any]:
+    def local_elbo(
+        stats: Any, data: Entries, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " pairs"], Any]:
         documents, words, counts = data
         terms = stats["topics"].log.T[words]
         if form == "joint":
@@ -129,28 +135,46 @@ def plsa_entries(counts: Any) -> Entries:
     import scipy.sparse
 
     matrix = counts.to_scipy() if hasattr(counts, "to_scipy") else counts
-    require(np.ndim(matrix) == 2 or hasattr(matrix, "tocoo"), "counts", "a matrix", f"shape {np.shape(matrix)}")
+    require(
+        np.ndim(matrix) == 2 or hasattr(matrix, "tocoo"),
+        "counts",
+        "a matrix",
+        f"shape {np.shape(matrix)}",
+    )
     found = scipy.sparse.coo_array(matrix).astype(np.float64)  # sums of small integers wrap
     found.sum_duplicates()
     kept = found.data != 0
     order = np.lexsort((found.col[kept], found.row[kept]))
-    columns = (found.row[kept].astype(np.int32), found.col[kept].astype(np.int32), found.data[kept].astype(np.float32))
+    columns = (
+        found.row[kept].astype(np.int32),
+        found.col[kept].astype(np.int32),
+        found.data[kept].astype(np.float32),
+    )
     return tuple(column[order] for column in columns)  # type: ignore[return-value]
 
 
 def check_entries(data: PyTree, num_documents: int, vocab_size: int) -> None:
-    """Raises ValueError unless data are documents, words in range and positive counts; names the first bad entry."""
+    """Raises ValueError unless data are documents, words in range and positive counts; names the
+    first bad entry."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(
-        triple, "data", "a triple (documents, words, counts)", type(data).__name__, "See vijax.models.plsa_entries."
+        triple,
+        "data",
+        "a triple (documents, words, counts)",
+        type(data).__name__,
+        "See vijax.models.plsa_entries.",
     )
     documents, words, counts = map(np.asarray, data)
     shapes = f"{documents.shape}, {words.shape} and {counts.shape}"
     fits = documents.ndim == 1 and documents.shape == words.shape == counts.shape
     require(fits, "data", "three vectors of one length", shapes)
     for what, ids, size in (("documents", documents, num_documents), ("words", words, vocab_size)):
-        require(np.issubdtype(ids.dtype, np.integer), "data", f"{what} that are integers", ids.dtype)
+        require(
+            np.issubdtype(ids.dtype, np.integer), "data", f"{what} that are integers", ids.dtype
+        )
         bad = np.flatnonzero((ids < 0) | (ids >= size))
-        require(not len(bad), "data", f"{what} in [0, {size})", f"{ids[bad[:1]]} in entry {bad[:1]}")
+        require(
+            not len(bad), "data", f"{what} in [0, {size})", f"{ids[bad[:1]]} in entry {bad[:1]}"
+        )
     bad = np.flatnonzero(~(np.isfinite(counts) & (counts > 0)))
     require(not len(bad), "data", "positive counts", f"{counts[bad[:1]]} in entry {bad[:1]}")

@@ -1,10 +1,11 @@
-"""The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7 and 2.8).
+"""The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7
+and 2.8).
 
     pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d}, independently
 
-For the plain categorical mixture of single observations, use documents of one word each. Small vocabularies can also
-use `mixture(emission.categorical(K, V))`, the same model on dense rows of counts.
-"""
+For the plain categorical mixture of single observations, use documents of one word each. Small
+vocabularies can also use `mixture(emission.categorical(K, V))`, the same model on dense rows of
+counts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ from vijax.xla.gather import docs_per_chunk, sum_over_rows
 @by_value
 @sized
 @checked
-def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0) -> Model:
+def simple_mixture(
+    num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0
+) -> Model:
     """A mixture of bags of words: a topic for each document, not for each word as in `lda`.
 
     Args:
@@ -40,8 +43,9 @@ def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, et
       eta: prior concentration of a topic's words. A hyperparameter.
 
     Returns:
-      A `Model` with globals `weights` and `topics`; its data are tuples of `vijax.Documents`, which any reader of
-      `vijax.data` makes. `fit.transform(corpus, key=key)` are the documents' responsibilities.
+      A `Model` with globals `weights` and `topics`; its data are tuples of `vijax.Documents`, which
+      any reader of `vijax.data` makes. `fit.transform(corpus, key=key)` are the documents'
+      responsibilities.
 
     Raises:
       ValueError: an argument out of its range.
@@ -56,7 +60,9 @@ def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, et
 
     def prior(hyper: Hyper) -> Product:
         topics = word_prior(hyper["eta"], num_topics, vocab_size)
-        return Product({"topics": topics, "weights": Dirichlet(jnp.full(num_topics, hyper["alpha"]))})
+        return Product(
+            {"topics": topics, "weights": Dirichlet(jnp.full(num_topics, hyper["alpha"]))}
+        )
 
     def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         return prior.replace(near_uniform(hyper, key, prior, batch))
@@ -67,7 +73,9 @@ def simple_mixture(num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, et
         local_elbo=_local_elbo,
         init=start,
         form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
-        queries=answers(_generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes),
+        queries=answers(
+            _generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes
+        ),
     )
 
 
@@ -76,18 +84,25 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
         return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=(len(places),))}
 
     shares = lambda values, local: jax.nn.one_hot(local["z"], num_topics)
-    return of_topics(vocab_size, local, shares, lambda stats, classes: {"z": Categorical(jnp.log(classes))})
+    return of_topics(
+        vocab_size, local, shares, lambda stats, classes: {"z": Categorical(jnp.log(classes))}
+    )
 
 
-def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-    """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv): no locals to iterate for."""
+def _local_elbo(
+    hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
+    """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv): no locals to
+    iterate for."""
     del hyper, estep
     log_weights, table = stats["weights"].log, stats["topics"].by_word
     size = log_weights.size
     chunks = [split_chunks(docs, docs_per_chunk(docs.words.shape[1], size)) for docs in batch.data]
     total, aux = sum_over_rows(_chunk, table, log_weights, chunks, key)
     sizes = [docs.weights.shape[0] for docs in batch.data]
-    bounds, classes = zip(*(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True)
+    bounds, classes = zip(
+        *(merge_chunks(part, n) for part, n in zip(aux, sizes, strict=True)), strict=True
+    )
     num_groups = sum((jnp.sum(docs.weights) for docs in batch.data), jnp.zeros(()))
     num_words = sum((jnp.sum(docs.counts) for docs in batch.data), jnp.zeros(()))
     return LocalElbo(total, num_groups, bounds, classes, said={"num_words": num_words})
@@ -98,6 +113,11 @@ def _chunk(
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
     """Total bound of a chunk of documents; and the bound and responsibilities of each."""
     del key
-    scores = log_weights + jnp.einsum("dnk,dn->dk", rows, docs.counts.astype(rows.dtype), precision="highest")
+    scores = log_weights + jnp.einsum(
+        "dnk,dn->dk", rows, docs.counts.astype(rows.dtype), precision="highest"
+    )
     bounds = jax.nn.logsumexp(scores, axis=1)
-    return jnp.vdot(docs.weights.astype(rows.dtype), bounds), (bounds, jax.nn.softmax(scores, axis=1))
+    return jnp.vdot(docs.weights.astype(rows.dtype), bounds), (
+        bounds,
+        jax.nn.softmax(scores, axis=1),
+    )

@@ -1,7 +1,7 @@
 """Emissions: the observation models of mixture components and of states of chains.
 
-An emission is of one group, given its component or state. The models that use them are in `mixtures` and `series`.
-"""
+An emission is of one group, given its component or state. The models that use them are in
+`mixtures` and `series`."""
 
 from vijax.models.emission.around import around
 from vijax.models.emission.base import Emission as Emission

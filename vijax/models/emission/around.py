@@ -1,8 +1,8 @@
 """Gaussian emissions whose components are described from places of their own, not from zero.
 
-Messages hold squares of the data. Of a component 1,000,000 away, whose deviation is a thousandth, the square of the
-mean has 1e18 times the variance, and float64 has sixteen digits. From a place near the component nothing cancels.
-"""
+Messages hold squares of the data. Of a component 1,000,000 away, whose deviation is a thousandth,
+the square of the mean has 1e18 times the variance, and float64 has sixteen digits. From a place
+near the component nothing cancels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from vijax.xla.by_value import by_value
 
 @by_value
 def around(emission: Emission, places: Any) -> Emission:
-    """The emission of observations less the place of each component: means are differences from these places.
+    """The emission of observations less the place of each component: means are differences from
+    these places.
 
     Args:
-      emission: one of the Gaussian emissions but `tied_gaussian`, or `blurred` of one. Its prior is of the differences.
+      emission: one of the Gaussian emissions but `tied_gaussian`, or `blurred` of one. Its prior is
+          of the differences.
       places: (K, D).
 
     Raises:
@@ -39,13 +41,25 @@ def around(emission: Emission, places: Any) -> Emission:
     places = np.asarray(places)
     shape = emission.num_components, emission.example.shape[-1]
     require(places.shape == shape, "places", f"shape {shape}", places.shape)
-    require(emission.shared_by is None, "emission", "components that share no parameters", "tied_gaussian")
+    require(
+        emission.shared_by is None,
+        "emission",
+        "components that share no parameters",
+        "tied_gaussian",
+    )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        one = lambda own, place: emission.log_likelihood(jax.tree.map(lambda x: x[None], own), y - place)[0]
+        one = lambda own, place: emission.log_likelihood(
+            jax.tree.map(lambda x: x[None], own), y - place
+        )[0]
         return jax.vmap(one)(s, places)
 
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(
-        emission, log_likelihood=log_likelihood, scored_as=scored_as, predictive=None, sample=None, expects=None
+        emission,
+        log_likelihood=log_likelihood,
+        scored_as=scored_as,
+        predictive=None,
+        sample=None,
+        expects=None,
     )

@@ -1,8 +1,8 @@
-"""The base of emissions: a conjugate prior of a component's parameters, and the log likelihood in its statistics.
+"""The base of emissions: a conjugate prior of a component's parameters, and the log likelihood in
+its statistics.
 
-An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures, hidden Markov
-models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family).
-"""
+An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures,
+hidden Markov models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from vijax.xla.by_value import Remade
 
 
 class PriorColumns(NamedTuple):
-    """The expectations that the prior of an emission has of columns; see `vijax.contract.expected.Expected`."""
+    """The expectations that the prior of an emission has of columns; see
+    `vijax.contract.expected.Expected`."""
 
     strain: Strain
     prior: str
     remedy: str = (
-        "Make the emission by vijax.models.emission.placed(make, K, data), or bring columns to mean 0 and deviation 1."
+        "Make the emission by vijax.models.emission.placed(make, K, data), or bring columns to "
+        "mean 0 and deviation 1."
     )
 
 
@@ -46,18 +48,22 @@ class Emission(Remade):
     log_likelihood: LogLikelihood
     example: Array | np.ndarray  # an observation of the right shape
     check: Callable[[Any], None]  # raises ValueError on data (N observations) that are impossible
-    # (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than the general one is
-    # known; q is no `Point`
+    # (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than
+    # the general one is known; q is no `Point`
     predictive: LogPredictive | None = None
-    # K, where the components share parameters and the prior is one member of its family for all of them
+    # K, where the components share parameters and the prior is one member of its family for all of
+    # them
     shared_by: int | None = None
-    # The emission with the density of an observation, where this one is only for fitting (`blurred`)
+    # The emission with the density of an observation, where this one is only for fitting
+    # (`blurred`)
     scored_as: Emission | None = None
-    # (a draw of the parameters of all components, k, an observation, key) -> an observation of component k, of the size
-    # of the given one; None where there is no method
+    # (a draw of the parameters of all components, k, an observation, key) -> an observation of
+    # component k, of the size of the given one; None where there is no method
     sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
     has_totals: bool = False  # an observation has a size of its own (a number of words)
-    expects: PriorColumns | None = None  # the columns that the prior expects; None where it expects nothing
+    expects: PriorColumns | None = (
+        None  # the columns that the prior expects; None where it expects nothing
+    )
 
     @property
     def num_components(self) -> int:
@@ -65,7 +71,8 @@ class Emission(Remade):
         return self.shared_by or self.prior.batch_shape[0]
 
     def log_predictive(self, q: Family | Point, y: Float[Array, ...]) -> Float[Array, " K"]:
-        """log p(y | component k), the parameters integrated over q; see the function `log_predictive`."""
+        """log p(y | component k), the parameters integrated over q; see the function
+        `log_predictive`."""
         if self.scored_as is not None:
             return self.scored_as.log_predictive(q, y)
         if self.predictive is not None and not isinstance(q, Point):
@@ -81,12 +88,14 @@ def expected_by(emission: Emission, columns: Callable[[Any], np.ndarray]) -> Exp
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
-    """Checks the emission that a model of components was given. Raises TypeError: none was given, or arguments that the
-    model does not have."""
+    """Checks the emission that a model of components was given. Raises TypeError: none was given,
+    or arguments that the model does not have."""
     example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
     if others:
         belong = "the number of components and their dimension are arguments of the emission"
-        raise TypeError(f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say.")
+        raise TypeError(
+            f"unexpected argument {sorted(others)[0]}: {belong}. Pass emission={example}, say."
+        )
     if not isinstance(emission, Emission):
         raise TypeError(f"emission: expected an emission, such as {example}, got {emission!r}.")
     return emission
@@ -95,24 +104,35 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
 def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
     """A hyperparameter with one value for each component; a ValueError names it."""
     value = as_float(value, name)
-    fits = value.ndim <= len(shape) and all(a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False))
+    fits = value.ndim <= len(shape) and all(
+        a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)
+    )
     require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
     xp, value = on_host(value)
     return xp.broadcast_to(value, shape)
 
 
-def checker(dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, centred: bool = False) -> Any:
+def checker(
+    dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, centred: bool = False
+) -> Any:
     """data -> None: ValueError naming the first bad row of (N, D) data."""
 
     def check(data: PyTree) -> None:
         data = np.asarray(data)
         shape = f"an array of shape (N, {dim})"
-        require(data.ndim == 2 and data.shape[1] == dim and len(data) > 0, "data", shape, f"shape {data.shape}")
+        require(
+            data.ndim == 2 and data.shape[1] == dim and len(data) > 0,
+            "data",
+            shape,
+            f"shape {data.shape}",
+        )
         bad = np.argwhere(~(np.isfinite(data) & valid(data)))
         if len(bad):
             row, column = map(int, bad[0])
             before = f"data: expected {expected}, got {data[row, column]} in"
-            raise RowError(before, row, column, f"({len(bad)} such values). Remove or impute those rows.")
+            raise RowError(
+                before, row, column, f"({len(bad)} such values). Remove or impute those rows."
+            )
         if centred:
             _check_centred(data)
 
@@ -129,8 +149,10 @@ def _check_centred(data: np.ndarray) -> None:
     if len(far):
         column = int(far[0])
         raise ValueError(
-            f"data: expected columns whose mean is within 300 standard deviations of 0, since float32 loses the rest, "
-            f"got mean {mean[column]:.6g}, standard deviation {spread[column]:.3g} in column {column}. Subtract a "
+            "data: expected columns whose mean is within 300 standard deviations of 0, since "
+            "float32 loses the rest, "
+            f"got mean {mean[column]:.6g}, standard deviation {spread[column]:.3g} in column "
+            f"{column}. Subtract a "
             "constant from it, or work in float64."
         )
 
@@ -140,4 +162,8 @@ def is_count(x: np.ndarray) -> np.ndarray:
     return (x >= 0) & (x == np.floor(x))
 
 
-REAL: dict[str, Any] = {"valid": lambda x: np.ones(x.shape, bool), "expected": "finite numbers", "centred": True}
+REAL: dict[str, Any] = {
+    "valid": lambda x: np.ones(x.shape, bool),
+    "expected": "finite numbers",
+    "centred": True,
+}

@@ -22,7 +22,9 @@ from vijax.xla.by_value import by_value
 @by_value
 @sized
 @checked
-def bernoulli(num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0) -> Emission:
+def bernoulli(
+    num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0
+) -> Emission:
     """D independent binary values; each component's probabilities are Beta(alpha, beta).
 
     Args:
@@ -55,7 +57,9 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
 @by_value
 @sized
 @checked
-def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0) -> Emission:
+def poisson(
+    num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0
+) -> Emission:
     """D independent counts; each component's rates are Gamma(shape, rate).
 
     Args:
@@ -82,9 +86,9 @@ def poisson(num_components: Size, dim: Size, shape: Positives = 1.0, rate: Posit
 @sized
 @checked
 def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
-    """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is a vector of V
-    counts, its likelihood that of the words in their order (no multinomial coefficient). One-hot rows are plain
-    categorical data.
+    """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is
+    a vector of V counts, its likelihood that of the words in their order (no multinomial
+    coefficient). One-hot rows are plain categorical data.
 
     Args:
       num_components: K, how many components.
@@ -94,9 +98,18 @@ def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) ->
     sizes = num_components, vocab_size
     prior = Dirichlet.from_concentration(full("eta", eta, sizes))
     check = checker(vocab_size, is_count, "counts 0, 1, 2, ...")
-    return Emission(prior, lambda s, y: s.log @ y, np.ones(vocab_size), check, sample=_words_drawn, has_totals=True)
+    return Emission(
+        prior,
+        lambda s, y: s.log @ y,
+        np.ones(vocab_size),
+        check,
+        sample=_words_drawn,
+        has_totals=True,
+    )
 
 
-def _words_drawn(p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray) -> Float[Array, " V"]:
+def _words_drawn(
+    p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray
+) -> Float[Array, " V"]:
     """As many words as the observation has."""
     return jax.random.multinomial(key, jnp.sum(y), p[k]).astype(y.dtype)

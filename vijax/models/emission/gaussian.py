@@ -1,4 +1,5 @@
-"""Gaussian emissions: unit variances; diagonal, full, spherical and tied covariances; and `blurred`."""
+"""Gaussian emissions: unit variances; diagonal, full, spherical and tied covariances; and
+`blurred`."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ from vijax.xla.by_value import by_value
 @by_value
 @sized
 @checked
-def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0) -> Emission:
-    """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are N(location,
-    variance).
+def unit_gaussian(
+    num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0
+) -> Emission:
+    """Normal with unit variances (Blei, Kucukelbir and McAuliffe 2017, sections 2 and 3): means are
+    N(location, variance).
 
     Args:
       num_components: K, how many components.
@@ -47,9 +50,14 @@ def unit_gaussian(num_components: Size, dim: Size, location: Any = 0.0, variance
     places, spreads = (np.asarray(full(name, value, sizes)) for name, value in given.items())
     at_means = of_mean(places, spreads, num_components)
     strain = least(together(at_means, of_variance(1.0, num_components)))
-    remedy = "Divide columns by the deviation that they have within a component, or take diagonal_gaussian."
+    remedy = (
+        "Divide columns by the deviation that they have within a component, or take "
+        "diagonal_gaussian."
+    )
     expects = PriorColumns(strain, _in_words(location), remedy)
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
+    return Emission(
+        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+    )
 
 
 @by_value
@@ -63,8 +71,9 @@ def diagonal_gaussian(
     shape: Positives = 1.0,
     rate: Positives = 1.0,
 ) -> Emission:
-    """Normal with diagonal covariance (Blei, Kucukelbir and McAuliffe 2017, appendix B): mean and precision of each
-    dimension are NormalGamma(location, strength, shape, rate), the precision's prior mean shape / rate.
+    """Normal with diagonal covariance (Blei, Kucukelbir and McAuliffe 2017, appendix B): mean and
+    precision of each dimension are NormalGamma(location, strength, shape, rate), the precision's
+    prior mean shape / rate.
 
     Args:
       num_components: K, how many components.
@@ -76,7 +85,9 @@ def diagonal_gaussian(
     """
     sizes = num_components, dim
     given = {"location": location, "strength": strength, "shape": shape, "rate": rate}
-    prior = NormalGamma.from_parameters(**{name: full(name, value, sizes) for name, value in given.items()})
+    prior = NormalGamma.from_parameters(
+        **{name: full(name, value, sizes) for name, value in given.items()}
+    )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         squares = jnp.sum(s.precision_times_square - s.log_precision, -1) + s.precision @ y**2
@@ -87,9 +98,13 @@ def diagonal_gaussian(
 
     whole = {name: np.asarray(full(name, value, sizes)) for name, value in given.items()}
     squares, worth = 2.0 * whole["rate"], 2.0 * whole["shape"]
-    strain = of_place_and_scale(whole["location"], whole["strength"], squares, worth, num_components)
+    strain = of_place_and_scale(
+        whole["location"], whole["strength"], squares, worth, num_components
+    )
     expects = PriorColumns(least(strain), _in_words(location, squares / worth))
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
+    return Emission(
+        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+    )
 
 
 @by_value
@@ -111,7 +126,8 @@ def full_gaussian(
       location: prior mean of the means. A scalar or (D,).
       strength: how many observations the prior mean is worth.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
-      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
+      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the
+          identity.
     """
     sizes = num_components, dim
     degrees = dim + 2.0 if degrees is None else degrees
@@ -126,13 +142,16 @@ def full_gaussian(
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision)[k])
     expects = _expected_of_matrix(sizes, location, strength, degrees, scale, num_components)
     check = checker(dim, **REAL)
-    return Emission(prior, log_likelihood_of_full, np.zeros(dim), check, sample=draw, expects=expects)
+    return Emission(
+        prior, log_likelihood_of_full, np.zeros(dim), check, sample=draw, expects=expects
+    )
 
 
 def _expected_of_matrix(
     sizes: tuple[int, int], location: Any, strength: Any, degrees: Any, scale: Any, parts: int
 ) -> PriorColumns:
-    """The expectations of the prior of matrices of precision, by the diagonal that it adds to sums of squares."""
+    """The expectations of the prior of matrices of precision, by the diagonal that it adds to sums
+    of squares."""
     places = np.asarray(full("location", location, sizes))
     pulls = np.asarray(full("strength", strength, sizes[:1]))[:, None]
     worth = np.asarray(full("degrees", degrees, sizes[:1]))[:, None]
@@ -145,11 +164,17 @@ def _in_words(location: Any, variance: Any = 1.0) -> str:
     """The place and the scale of a prior, in words."""
     places, variances = (np.unique(np.asarray(x, float)) for x in (location, variance))
     place = f"{places[0]:.3g}" if len(places) == 1 else "their own places"
-    scale = f"of deviation {np.sqrt(variances[0]):.3g}" if len(variances) == 1 else "of their own deviations"
+    scale = (
+        f"of deviation {np.sqrt(variances[0]):.3g}"
+        if len(variances) == 1
+        else "of their own deviations"
+    )
     return f"about {place} and {scale}"
 
 
-def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]) -> Float[Array, " D"]:
+def normal_draw(
+    key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array, "D D"]
+) -> Float[Array, " D"]:
     """A draw from the normal with this lower factor of its precision."""
     noise = jax.random.normal(key, mean.shape, mean.dtype)
     return mean + solve_triangular(factor.T, noise, lower=False)
@@ -157,7 +182,9 @@ def normal_draw(key: PRNGKeyArray, mean: Float[Array, " D"], factor: Float[Array
 
 def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
     """log p(y) by statistics of a normal-Wishart for each component."""
-    spread = (y @ s.precision) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
+    spread = (
+        y @ s.precision
+    ) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
     constant = y.shape[-1] * math.log(2 * math.pi)
     return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + constant)
 
@@ -175,8 +202,9 @@ def spherical_gaussian(
 ) -> Emission:
     """Normal whose covariance is a multiple of the identity, a different one for each component.
 
-    The precision of a component is Gamma(shape, rate); given it the coordinates of its mean are independent N(location,
-    1 / (strength precision)). An observation adds D / 2 to the shape: all of its coordinates inform one variance.
+    The precision of a component is Gamma(shape, rate); given it the coordinates of its mean are
+    independent N(location, 1 / (strength precision)). An observation adds D / 2 to the shape: all
+    of its coordinates inform one variance.
 
     Args:
       num_components: K, how many components.
@@ -187,7 +215,8 @@ def spherical_gaussian(
       rate: rate of the same prior.
 
     Returns:
-      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D, 1) and `precision` of shape (K, 1, 1).
+      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D, 1) and `precision` of shape
+      (K, 1, 1).
 
     >>> spherical_gaussian(3, dim=5).prior.location.shape
     (3, 5, 1)
@@ -202,17 +231,29 @@ def spherical_gaussian(
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         squares = jnp.sum(s.quadratic, -1) + s.precision[:, 0, 0] * (y @ y)
-        return s.precision_times_mean[..., 0] @ y - 0.5 * (squares + dim * (math.log(2 * math.pi) - s.log_det))
+        return s.precision_times_mean[..., 0] @ y - 0.5 * (
+            squares + dim * (math.log(2 * math.pi) - s.log_det)
+        )
 
     def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
-        return p.mean[k, :, 0] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k, 0, 0])
+        return p.mean[k, :, 0] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(
+            p.precision[k, 0, 0]
+        )
 
     places, pulls = (np.asarray(full("location", x, sizes)) for x in (location, strength))
     rates, shapes = (np.asarray(full("rate", x, sizes[:1]))[:, None] for x in (rate, shape))
-    by_column = of_place_and_scale(places, pulls, 2.0 * rates / dim, 2.0 * shapes / dim, num_components)
-    alike = lambda columns: columns._replace(variance=np.full_like(columns.variance, np.mean(columns.variance)))
-    expects = PriorColumns(least(lambda columns: by_column(alike(columns))), _in_words(location, rates / shapes))
-    return Emission(prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects)
+    by_column = of_place_and_scale(
+        places, pulls, 2.0 * rates / dim, 2.0 * shapes / dim, num_components
+    )
+    alike = lambda columns: columns._replace(
+        variance=np.full_like(columns.variance, np.mean(columns.variance))
+    )
+    expects = PriorColumns(
+        least(lambda columns: by_column(alike(columns))), _in_words(location, rates / shapes)
+    )
+    return Emission(
+        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+    )
 
 
 @by_value
@@ -226,7 +267,8 @@ def tied_gaussian(
     degrees: Positive | None = None,
     scale: Any = None,
 ) -> Emission:
-    """Normal with full covariance, the same one for all components: linear discriminants without labels.
+    """Normal with full covariance, the same one for all components: linear discriminants without
+    labels.
 
     Args:
       num_components: K, how many components.
@@ -234,10 +276,12 @@ def tied_gaussian(
       location: prior mean of the means. A scalar or (D,).
       strength: how many observations the prior mean is worth.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
-      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the identity.
+      scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the
+          identity.
 
     Returns:
-      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D) and `precision` of shape (D, D).
+      An `Emission`. Its posterior's `mean()` has `mean` of shape (K, D) and `precision` of shape
+      (D, D).
 
     >>> tied_gaussian(3, dim=5).prior.scale.shape
     (5, 5)
@@ -257,7 +301,8 @@ def tied_gaussian(
         return s.precision_times_mean @ y - 0.5 * own
 
     def predictive(q: NormalsWishart, y: Array) -> Float[Array, " K"]:
-        """Log predictive densities from the marginal laws, one for each component: a gain of all together is no sum."""
+        """Log predictive densities from the marginal laws, one for each component: a gain of all
+        together is no sum."""
         return log_predictive(log_likelihood_of_full, q.each(), y)
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))
@@ -265,19 +310,28 @@ def tied_gaussian(
     pulls = num_components * np.asarray(full("strength", strength, sizes[:1]))
     expects = _expected_of_matrix(sizes, location, pulls, degrees, scale, 1)
     return Emission(
-        prior, log_likelihood, np.zeros(dim), check, predictive, num_components, sample=draw, expects=expects
+        prior,
+        log_likelihood,
+        np.zeros(dim),
+        check,
+        predictive,
+        num_components,
+        sample=draw,
+        expects=expects,
     )
 
 
 @by_value
 def blurred(emission: Emission, variance: float) -> Emission:
-    """The Gaussian emission, fitted as if every observation were spread by noise of this variance in each coordinate:
+    """The Gaussian emission, fitted as if every observation were spread by noise of this variance
+    in each coordinate:
 
         E[log p(y + e | beta)] = log p(y | beta) - variance tr(precision) / 2,    e ~ N(0, variance I)
 
-    Then maximum likelihood never gives a component a covariance below variance I, even with one observation, and
-    coordinate ascent still never lowers its objective. (Other libraries add a "regularisation of the covariance" after
-    the maximisation.) Held-out densities are those of the emission itself.
+    Then maximum likelihood never gives a component a covariance below variance I, even with one
+    observation, and coordinate ascent still never lowers its objective. (Other libraries add a
+    "regularisation of the covariance" after the maximisation.) Held-out densities are those of the
+    emission itself.
 
     Args:
       emission: one of the Gaussian emissions of `vijax.models.emission`.
@@ -293,7 +347,8 @@ def blurred(emission: Emission, variance: float) -> Emission:
     dim = emission.example.shape[-1]
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        # The trace of the second derivative does not depend on y: it is computed once for all observations.
+        # The trace of the second derivative does not depend on y: it is computed once for all
+        # observations.
         steps = jnp.concatenate([jnp.eye(dim), -jnp.eye(dim)])
         around = jnp.sum(jax.vmap(lambda step: emission.log_likelihood(s, step))(steps), 0)
         laplacian = around - 2 * dim * emission.log_likelihood(s, jnp.zeros(dim))

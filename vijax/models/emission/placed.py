@@ -21,16 +21,20 @@ from vijax.models.emission.gaussian import (
 from vijax.spreads import spread_or_one
 
 
-def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **settings: Any) -> Emission:
+def placed(
+    make: Callable[..., Emission], num_components: int, data: PyTree, **settings: Any
+) -> Emission:
     """A Gaussian emission whose prior is at the means of the columns, and of their variances.
 
-    The priors of the constructors are about zero and of scale one. On columns far from zero they are wrong by far: a
-    prior mean that is worth `strength` = 0.01 rows adds mean^2 / 100 to the sum of squares of each component. With
-    this prior a fit is equivariant: data that are moved and scaled give the same answer, moved and scaled.
+    The priors of the constructors are about zero and of scale one. On columns far from zero they
+    are wrong by far: a prior mean that is worth `strength` = 0.01 rows adds mean^2 / 100 to the sum
+    of squares of each component. With this prior a fit is equivariant: data that are moved and
+    scaled give the same answer, moved and scaled.
 
     Args:
-      make: a constructor of `vijax.models.emission`: `full_gaussian`, `tied_gaussian`, `diagonal_gaussian`,
-        `spherical_gaussian` (one variance for all columns) or `unit_gaussian` (only its place follows the data).
+      make: a constructor of `vijax.models.emission`: `full_gaussian`, `tied_gaussian`,
+        `diagonal_gaussian`, `spherical_gaussian` (one variance for all columns) or `unit_gaussian`
+        (only its place follows the data).
       num_components: K, how many components.
       data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out.
       settings: other settings of the constructor, such as `strength`.
@@ -45,9 +49,16 @@ def placed(make: Callable[..., Emission], num_components: int, data: PyTree, **s
     """
     require(make in PLACES, "make", "a Gaussian constructor of vijax.models.emission", make)
     rows = _rows(data)
-    require(not np.isinf(rows).any(), "data", "finite numbers, or NaN where one is missing", "an infinite one")
+    require(
+        not np.isinf(rows).any(),
+        "data",
+        "finite numbers, or NaN where one is missing",
+        "an infinite one",
+    )
     there = np.isfinite(rows)
-    require(bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one")
+    require(
+        bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one"
+    )
     mean = np.nanmean(np.where(there, rows, np.nan), axis=0)
     variance = np.nanvar(np.where(there, rows, np.nan), axis=0)
     variance = spread_or_one(np.sqrt(variance), mean) ** 2
@@ -60,7 +71,12 @@ def _rows(data: PyTree) -> Float[np.ndarray, "N D"]:
         y, mask = (array_of_numbers("data", part) for part in data)
         return np.asarray(y, float)[np.asarray(mask).astype(bool)]
     rows = np.asarray(array_of_numbers("data", data), float)
-    require(rows.ndim == 2 and len(rows) > 0, "data", "rows (N, D), or a pair (y, mask)", f"shape {rows.shape}")
+    require(
+        rows.ndim == 2 and len(rows) > 0,
+        "data",
+        "rows (N, D), or a pair (y, mask)",
+        f"shape {rows.shape}",
+    )
     return rows
 
 

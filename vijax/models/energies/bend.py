@@ -4,10 +4,9 @@ A standard normal z becomes
 
     u(z) = (z + a (sqrt(1 + z^2) - m)) / sqrt(1 + v a^2),    |a| < 1,
 
-with mean 0 and variance 1 (m and v are mean and variance of sqrt(1 + z^2)) and a skewness of about 3 c a, c being the
-covariance of z^2 and sqrt(1 + z^2). It rises everywhere, is like a normal of another scale in either tail, and
-z is known where u is. Where a = 0 it is z, to the last bit.
-"""
+with mean 0 and variance 1 (m and v are mean and variance of sqrt(1 + z^2)) and a skewness of about
+3 c a, c being the covariance of z^2 and sqrt(1 + z^2). It rises everywhere, is like a normal of
+another scale in either tail, and z is known where u is. Where a = 0 it is z, to the last bit."""
 
 from __future__ import annotations
 
@@ -25,7 +24,9 @@ SKEWNESS = 3 * COVARIANCE
 """Skewness of a small a, divided by it."""
 
 
-def bent(z: Float[Array, "*shape"], amount: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Array]:
+def bent(
+    z: Float[Array, "*shape"], amount: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Array]:
     """u(z) - z and its slope, du / dz; `amount` is a."""
     unit = jnp.sqrt(1 + VARIANCE * amount * amount)
     far = jnp.sqrt(1 + z * z)
@@ -39,7 +40,8 @@ def unbent(u: Float[Array, "*shape"], amount: Float[Array, "*shape"]) -> Float[A
 
 
 class Bend(NamedTuple):
-    """Coordinates x of which each is bent about a place: x = center + width u((z - center) / width)."""
+    """Coordinates x of which each is bent about a place: x = center + width u((z - center) /
+    width)."""
 
     center: Float[Array | np.ndarray, " D"]
     width: Float[Array | np.ndarray, " D"]

@@ -1,4 +1,5 @@
-"""The check of an energy against the log density that it is meant to be, at random values of all variables."""
+"""The check of an energy against the log density that it is meant to be, at random values of all
+variables."""
 
 from __future__ import annotations
 
@@ -32,24 +33,29 @@ def check_energy(
     num_draws: int = 4,
     hyper: Hyper | None = None,
 ) -> None:
-    """Compares the energy of a model with a log density as in a textbook, at random values of all variables.
+    """Compares the energy of a model with a log density as in a textbook, at random values of all
+    variables.
 
-    An energy leaves out the base measures of its locals, and is a function of sufficient statistics. A wrong term is
-    easily written, and no fit shows it. A gamma local has `shape * s["z"].log` in its energy; with `(shape - 1) *
-    s["z"].log`, as in the density of a gamma, it would be a gamma of another shape.
+    An energy leaves out the base measures of its locals, and is a function of sufficient
+    statistics. A wrong term is easily written, and no fit shows it. A gamma local has `shape *
+    s["z"].log` in its energy; with `(shape - 1) * s["z"].log`, as in the density of a gamma, it
+    would be a gamma of another shape.
 
     Args:
       model: made by `vijax.energy_model`, without `joint` locals.
-      log_density: `log_density(values, group)`, log p(data and locals of one group | globals): a number. `values[name]`
-        are the values of globals and locals, not their statistics. It does not include the priors of the globals.
+      log_density: `log_density(values, group)`, log p(data and locals of one group | globals): a
+        number. `values[name]` are the values of globals and locals, not their statistics. It does
+        not include the priors of the globals.
       data: as `vijax.fit` takes them; the first 8 groups are checked.
-      key: random key of the values: globals are drawn from their priors, locals from their templates.
+      key: random key of the values: globals are drawn from their priors, locals from their
+          templates.
       num_draws: number of values at which each group is checked.
       hyper: hyperparameters; the model's own if None.
 
     Raises:
-      ValueError: the two differ. The message says by how much, and whether the difference is the base measure of a
-        local, which the energy must not have, or one number everywhere, which only shifts the bound.
+      ValueError: the two differ. The message says by how much, and whether the difference is the
+        base measure of a local, which the energy must not have, or one number everywhere, which
+        only shifts the bound.
 
     >>> import vijax as vi
     >>> from jax.scipy.stats import gamma, poisson
@@ -72,26 +78,49 @@ def check_energy(
     def one(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:
         values, stats, base = _drawn(model, settings, group, key)
         density = jnp.asarray(log_density(values, group), float)
-        return spec.possible(stats, group, settings), _impossible(spec, stats, group, settings), density, base
+        return (
+            spec.possible(stats, group, settings),
+            _impossible(spec, stats, group, settings),
+            density,
+            base,
+        )
 
     keys = jax.random.split(key, (num_draws, size))
-    energies, counts, densities, base = jax.jit(guarded(jax.vmap(jax.vmap(one), (0, None))))(keys, groups)
+    energies, counts, densities, base = jax.jit(guarded(jax.vmap(jax.vmap(one), (0, None))))(
+        keys, groups
+    )
     shape = densities.shape
     remedy = "Sum over its terms: jnp.sum(...)."
-    require(shape == (num_draws, size), "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
+    require(
+        shape == (num_draws, size),
+        "log_density",
+        "a number for each group",
+        f"shape {shape[2:]}",
+        remedy,
+    )
     measures = {name: np.asarray(x, np.float64) for name, x in base.items()}
-    _compare(np.asarray(energies, np.float64), np.asarray(counts), np.asarray(densities, np.float64), measures)
+    _compare(
+        np.asarray(energies, np.float64),
+        np.asarray(counts),
+        np.asarray(densities, np.float64),
+        measures,
+    )
 
 
-def _drawn(model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray) -> tuple[Any, Any, dict[str, Array]]:
-    """Values of all variables by name, their statistics, and the log base measures of the locals."""
+def _drawn(
+    model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray
+) -> tuple[Any, Any, dict[str, Array]]:
+    """Values of all variables by name, their statistics, and the log base measures of the
+    locals."""
     key_globals, key_locals = jax.random.split(key)
     prior, locals_ = model.prior(hyper), energy_of(model).locals(group)
     drawn = prior.sample(key_globals)
     given = (
         drawn
         if model.free is None
-        else jax.tree.map(lambda x: x[0], model.free.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn))))
+        else jax.tree.map(
+            lambda x: x[0], model.free.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn)))
+        )
     )
     keys = jax.random.split(key_locals, max(1, len(locals_)))
     own = {name: q.sample(k) for (name, q), k in zip(locals_.items(), keys, strict=False)}
@@ -104,7 +133,9 @@ def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[
     return jnp.zeros(()) if spec.impossible is None else spec.impossible(stats, group, hyper)
 
 
-def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]) -> None:
+def _compare(
+    energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]
+) -> None:
     """Raises ValueError where energy and base measures do not sum to the density."""
     impossible = counts > 0.5
     require(
@@ -118,25 +149,39 @@ def _compare(energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, ba
     gap = np.where(impossible, 0.0, total - densities)
     if np.all(np.abs(gap) < ok):
         return
-    expected = "log p(data and locals | globals) less the base measures of the locals, as log_density gives it"
+    expected = (
+        "log p(data and locals | globals) less the base measures of the locals, as log_density "
+        "gives it"
+    )
     place = np.unravel_index(np.nanargmax(np.where(np.isnan(gap), np.inf, np.abs(gap))), gap.shape)
-    got = f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
+    got = (
+        f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
+    )
     require(False, "energy", expected, got, _reason(gap, ok, base))
 
 
 def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:
     """The reason of the difference, where it is a known one."""
     if np.ptp(gap) < 2 * np.max(ok):
-        return "The difference is the same everywhere: the bound is off by it in each group, and posteriors are right."
+        return (
+            "The difference is the same everywhere: the bound is off by it in each group, and "
+            "posteriors are right."
+        )
     for names in _subsets(list(base)):
         if np.all(np.abs(gap - sum(base[name] for name in names)) < 2 * ok):
             measures = "base measure" + ("s" if len(names) > 1 else "")
             return (
-                f"It has the {measures} of {', '.join(map(repr, names))}, which the family adds: leave it out. "
-                "A family's docstring states log h, and family.energy_term(s[name]) is the term of a local of that law."
+                f"It has the {measures} of {', '.join(map(repr, names))}, which the family adds: "
+                "leave it out. "
+                "A family's docstring states log h, and family.energy_term(s[name]) is the term "
+                "of a local of that law."
             )
-    return "Compare it term by term; a family's docstring states its base measure and its statistics."
+    return (
+        "Compare it term by term; a family's docstring states its base measure and its statistics."
+    )
 
 
 def _subsets(names: list[str]) -> Iterator[tuple[str, ...]]:
-    return itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(1, len(names) + 1))
+    return itertools.chain.from_iterable(
+        itertools.combinations(names, n) for n in range(1, len(names) + 1)
+    )

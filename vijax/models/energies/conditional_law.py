@@ -1,8 +1,7 @@
 """The law of a variable given other variables and the data, and its standard noise.
 
-Where entries depend on each other only through other variables, the law of each is bent (`vijax.models.energies.bend`),
-because data as counts are skewed.
-"""
+Where entries depend on each other only through other variables, the law of each is bent
+(`vijax.models.energies.bend`), because data as counts are skewed."""
 
 from __future__ import annotations
 
@@ -84,14 +83,22 @@ class Dependent(ConditionalLaw):
     def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Said):
         size = loc.shape[-1]
         self._loc = loc
-        self._scale = scale = jnp.broadcast_to(jnp.asarray(law.scale, loc.dtype), (*loc.shape, size))
-        inner = jnp.eye(size, dtype=loc.dtype) + _product(_turned(scale), said.information[..., None] * scale)
+        self._scale = scale = jnp.broadcast_to(
+            jnp.asarray(law.scale, loc.dtype), (*loc.shape, size)
+        )
+        inner = jnp.eye(size, dtype=loc.dtype) + _product(
+            _turned(scale), said.information[..., None] * scale
+        )
         self._root = jnp.linalg.cholesky(inner)
         pull = _times(_turned(scale), said.linear - said.information * loc)
-        self._center = loc + _times(scale, jax.scipy.linalg.cho_solve((self._root, True), pull[..., None])[..., 0])
+        self._center = loc + _times(
+            scale, jax.scipy.linalg.cho_solve((self._root, True), pull[..., None])[..., 0]
+        )
 
     def point(self, z: Float[Array, "*shape n"]) -> Moved:
-        solved = jax.scipy.linalg.solve_triangular(self._root, z[..., None], trans=1, lower=True)[..., 0]
+        solved = jax.scipy.linalg.solve_triangular(self._root, z[..., None], trans=1, lower=True)[
+            ..., 0
+        ]
         volume = jnp.sum(_logs_of_diagonal(self._scale)) - jnp.sum(_logs_of_diagonal(self._root))
         return Moved(self._center + _times(self._scale, solved), volume)
 
@@ -109,7 +116,9 @@ def _turned(matrix: Float[Array, "*shape n n"]) -> Float[Array, "*shape n n"]:
     return jnp.swapaxes(matrix, -1, -2)
 
 
-def _times(matrix: Float[Array, "*shape n n"], x: Float[Array, "*shape n"]) -> Float[Array, "*shape n"]:
+def _times(
+    matrix: Float[Array, "*shape n n"], x: Float[Array, "*shape n"]
+) -> Float[Array, "*shape n"]:
     return _product(matrix, x[..., None])[..., 0]
 
 

@@ -1,25 +1,28 @@
-"""Coordinates of variables whose law is given others: effects of groups about a common mean, walks, fields.
+"""Coordinates of variables whose law is given others: effects of groups about a common mean, walks,
+fields.
 
-A variable x of N(m, L L') given others, m and L being functions of them, makes a bad coordinate: where L is small its
-posterior is narrow, and it moves with m (the funnel of Neal 2003). Neither x itself nor (x - m) / L will do where the
-data are strong for some entries and weak for others (Papaspiliopoulos, Roberts and Skold 2003). If the data say of x
-about
+A variable x of N(m, L L') given others, m and L being functions of them, makes a bad coordinate:
+where L is small its posterior is narrow, and it moves with m (the funnel of Neal 2003). Neither x
+itself nor (x - m) / L will do where the data are strong for some entries and weak for others
+(Papaspiliopoulos, Roberts and Skold 2003). If the data say of x about
 
     h' x - x' J x / 2,    J diagonal,
 
-then the law of x given the others and the data is normal, and its standard noise z is the coordinate:
+then the law of x given the others and the data is normal, and its standard noise z is the
+coordinate:
 
     B = I + L' J L = R R',    x = m + L B^-1 L' (h - J m) + L R'^-1 z,    log |d x / d z| = log |L| - log |R|.
 
-Where the data are normal, z is N(0, I) in the posterior whatever the others are, and these have their own marginal
-law: nothing is left of the funnel, however little or much the data say. Without data (h = J = 0) it is the
-non-centred form; with many it is nearly x. Where they are not normal, h and J are those of a normal near the posterior
-(`vijax.automatic.coordinates` learns them), and what is left is small.
+Where the data are normal, z is N(0, I) in the posterior whatever the others are, and these have
+their own marginal law: nothing is left of the funnel, however little or much the data say. Without
+data (h = J = 0) it is the non-centred form; with many it is nearly x. Where they are not normal, h
+and J are those of a normal near the posterior (`vijax.automatic.coordinates` learns them), and what
+is left is small.
 
-The data speak by other variables, too: J is n / s^2 where their noise s is unknown, and h / J, the value that they
-propose, moves with the coefficients of what else explains them. So log J and h / J are affine in the variables that
-have no law of their own (`vijax.models.energies.reference.Trends`).
-"""
+The data speak by other variables, too: J is n / s^2 where their noise s is unknown, and h / J, the
+value that they propose, moves with the coefficients of what else explains them. So log J and h / J
+are affine in the variables that have no law of their own
+(`vijax.models.energies.reference.Trends`)."""
 
 from __future__ import annotations
 

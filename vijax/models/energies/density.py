@@ -2,8 +2,8 @@
 
     log p(values) + log |d values / d x| as a function of x, any vector of real numbers,
 
-is the target to which a guide q(x) is fitted: ELBO = E_q[target] + H(q) (Kucukelbir et al. 2017, eq. 5).
-"""
+is the target to which a guide q(x) is fitted: ELBO = E_q[target] + H(q) (Kucukelbir et al. 2017,
+eq. 5)."""
 
 from __future__ import annotations
 
@@ -39,21 +39,24 @@ from vijax.xla.compiler import kept, quick_jit
 
 Values = Mapping[str, Any]
 START, START_SD = 2.0, 0.05
-"""The default largest distance from zero of the first means of q, as in Stan; and its sd, relative to this."""
+"""The default largest distance from zero of the first means of q, as in Stan; and its sd, relative
+to this."""
 
 
 class Frame(NamedTuple):
-    """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess every posterior is
-    near N(0, I), and float32 holds it however correlated its variables are."""
+    """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess
+    every posterior is near N(0, I), and float32 holds it however correlated its variables are."""
 
     shift: Float[Array | np.ndarray, " D"]
     # Lower triangle, or standard deviations
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
-    # Orthonormal columns along which z is stretched before it is scaled, beside standard deviations; None for none
+    # Orthonormal columns along which z is stretched before it is scaled, beside standard
+    # deviations; None for none
     directions: Float[Array | np.ndarray, "D r"] | None = None
     # The factors by which it is stretched along them
     stretch: Float[Array | np.ndarray, " r"] | None = None
-    # What the data say of variables whose law depends on others: x are then coordinates of a `Hierarchy`
+    # What the data say of variables whose law depends on others: x are then coordinates of a
+    # `Hierarchy`
     reference: Reference | None = None
     # How these coordinates are bent, of a full covariance
     bend: Bend | None = None
@@ -63,7 +66,9 @@ class Frame(NamedTuple):
         if self.directions is not None and self.stretch is not None:
             along = jnp.asarray(self.directions)
             z = z + along @ ((z @ along) * (jnp.asarray(self.stretch) - 1))
-        return jnp.asarray(self.shift) + (self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z)
+        return jnp.asarray(self.shift) + (
+            self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z
+        )
 
     def log_det(self) -> Float[Array, ""]:
         """log |d x / d z|."""
@@ -79,18 +84,25 @@ class LogDensity(FreeVariables):
     is_all = True
     variables: Variables  # the free variables
     log_prior: Callable[[Values], Array]  # values -> scalar
-    log_lik: Callable[[Values, PyTree], Array] | None  # (values, group) -> scalar; None where the prior is all there is
+    log_lik: (
+        Callable[[Values, PyTree], Array] | None
+    )  # (values, group) -> scalar; None where the prior is all there is
     is_whole: bool  # True where all the data are one group
     guide: Guide  # the family of q
     # values -> further values by name, for draws; None where there are none
     derived: Callable[[Values], Mapping[str, Any]] | None = None
-    start: float = START  # largest distance from zero at which means of q begin, in free coordinates
-    # True where q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free coordinates themselves
+    start: float = (
+        START  # largest distance from zero at which means of q begin, in free coordinates
+    )
+    # True where q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free
+    # coordinates themselves
     is_framed: bool = False
     num_directions: int = 0  # of that frame, beside standard deviations
-    # values -> scalar: the part of `log_prior` that is a prior, where it holds a likelihood too and the part is known
+    # values -> scalar: the part of `log_prior` that is a prior, where it holds a likelihood too and
+    # the part is known
     prior_part: Callable[[Values], Array] | None = None
-    # Variables with a law given others, and coordinates in which `vijax.auto` sees them; None where there are none
+    # Variables with a law given others, and coordinates in which `vijax.auto` sees them; None where
+    # there are none
     hierarchy: Hierarchy | None = None
 
     @property
@@ -118,7 +130,11 @@ class LogDensity(FreeVariables):
 
     def prior_part_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """The part of it that is known to be no likelihood."""
-        own = self if self.prior_part is None else dataclasses.replace(self, log_prior=self.prior_part)
+        own = (
+            self
+            if self.prior_part is None
+            else dataclasses.replace(self, log_prior=self.prior_part)
+        )
         return own.log_prior_at(x)
 
     def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
@@ -160,7 +176,9 @@ class LogDensity(FreeVariables):
         placed = self.hierarchy.placed(reference, x)
         return placed.free, log_volume + placed.log_volume
 
-    def coordinates(self, reference: Reference | None, bend: Bend | None, x: Float[Array, " D"]) -> Float[Array, " D"]:
+    def coordinates(
+        self, reference: Reference | None, bend: Bend | None, x: Float[Array, " D"]
+    ) -> Float[Array, " D"]:
         """The bent coordinates of a hierarchy at free coordinates."""
         if reference is not None and self.hierarchy is not None:
             x = self.hierarchy.coordinates(reference, x)
@@ -171,7 +189,8 @@ class LogDensity(FreeVariables):
         return jax.vmap(lambda z: self.all_at(self.point(hyper, z)))(draws[Z])
 
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values less the variables that others are derived from, where their names begin with "_"."""
+        """The values less the variables that others are derived from, where their names begin with
+        "_"."""
         if self.derived is None:
             return values
         hidden = {name for name in self.variables.names if name.startswith("_")}
@@ -194,26 +213,37 @@ class LogDensity(FreeVariables):
         if self.is_framed:
             return f"It started at the place and scale of another fit. {auto}"
         return (
-            f"q starts with means within {self.start:g} of zero and sds of {self.start_sd:g} in free coordinates "
-            "(logarithms of positive variables), where the density may not be finite. Start nearer, as in "
-            f"vijax.density(..., start={self.start / 10:g}), with variables for which zero is plausible; or {auto}"
+            f"q starts with means within {self.start:g} of zero and sds of {self.start_sd:g} in "
+            "free coordinates "
+            "(logarithms of positive variables), where the density may not be finite. Start "
+            "nearer, as in "
+            f"vijax.density(..., start={self.start / 10:g}), with variables for which zero is "
+            f"plausible; or {auto}"
         )
 
 
 def log_density_of(model: Model, remedy: str) -> LogDensity:
     """The log density of a model whose variables are all free; ValueError of another."""
-    require(model.log_density is not None, "model", "a log density (vijax.density)", "another model", remedy)
+    require(
+        model.log_density is not None,
+        "model",
+        "a log density (vijax.density)",
+        "another model",
+        remedy,
+    )
     return model.log_density
 
 
 def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
-    """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart as it is wide."""
+    """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart
+    as it is wide."""
     own = dataclasses.replace(model.log_density, prior_part=log_prior)
     return by_value.remade_by(_model_of(own, model.queries), with_prior, model, log_prior)
 
 
 def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]) -> Model:
-    """A log density of which some variables have a law that depends on others (`vijax.models.energies.coordinates`)."""
+    """A log density of which some variables have a law that depends on others
+    (`vijax.models.energies.coordinates`)."""
     own = log_density_of(model, "")
     own = dataclasses.replace(own, hierarchy=Hierarchy(own.variables, walk, levels))
     made = dataclasses.replace(_model_of(own, model.queries), form=model.form)
@@ -221,12 +251,16 @@ def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
-    """The frame in a state's hyperparameters; None where q is a density of the free coordinates themselves."""
+    """The frame in a state's hyperparameters; None where q is a density of the free coordinates
+    themselves."""
     return hyper.get("frame")
 
 
-def with_guide(model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0) -> Model:
-    """A log density, for q of another family; and in a frame, which the state of a fit carries, or not."""
+def with_guide(
+    model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0
+) -> Model:
+    """A log density, for q of another family; and in a frame, which the state of a fit carries, or
+    not."""
     own = log_density_of(model, "Give the guide of an energy to vijax.energy_model(guide=...).")
     framed = own.is_framed if is_framed is None else is_framed
     if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
@@ -246,9 +280,13 @@ class _Guided:
 
     def __post_init__(self) -> None:
         guide, framed, count = self.guide, self.is_framed, self.num_directions
-        own = dataclasses.replace(self.model.log_density, guide=guide, is_framed=framed, num_directions=count)
+        own = dataclasses.replace(
+            self.model.log_density, guide=guide, is_framed=framed, num_directions=count
+        )
         made = dataclasses.replace(_model_of(own, self.model.queries), form=self.model.form)
-        object.__setattr__(self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count))
+        object.__setattr__(
+            self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count)
+        )
 
 
 @by_value.by_value
@@ -267,33 +305,38 @@ def density(
 
     Args:
       variables: names to `vijax.free(shape, support)`, or to trees of these.
-      log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint density, up to a
-        constant, at values `x[name]` in their supports. Jacobians are added by vijax. A parameter with a default is not
-        data.
-      log_prior: instead of `log_density`, `log_prior(x)`, counted once a step (priors of the variables themselves are
-        added; where all have one it may be left out),
-      log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It is mapped over the
-        groups of a minibatch and scaled by N / S; the prior is not. Integers and booleans among the data come as
-        floats, unless the density uses them as indices or masks (`vijax.contract.intake`).
-      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another, `vijax.advi(model, guide=)`.
-      derived: `derived(x)`, further values by name that are functions of the variables, such as the effects of a
-        non-centred hierarchy. `fit.sample` returns them beside the variables, but for variables whose names begin with
-        an underscore: these are seen in what is derived from them alone.
-      sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x, with observations
-        replaced and inputs kept; with `log_density(x, data)` it is `sample(x, data, key)`, for all the data.
-        `Fit.predictive` then draws data.
-      start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth of it, in free
-        coordinates (logarithms of positive variables). Lower it where the density is not finite so far from zero, as
-        with differential equations; zero should then be a plausible value. `vijax.auto` searches for a start itself.
+      log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint
+        density, up to a constant, at values `x[name]` in their supports. Jacobians are added by
+        vijax. A parameter with a default is not data.
+      log_prior: instead of `log_density`, `log_prior(x)`, counted once a step (priors of the
+        variables themselves are added; where all have one it may be left out),
+      log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It
+        is mapped over the groups of a minibatch and scaled by N / S; the prior is not. Integers and
+        booleans among the data come as floats, unless the density uses them as indices or masks
+        (`vijax.contract.intake`).
+      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another,
+          `vijax.advi(model, guide=)`.
+      derived: `derived(x)`, further values by name that are functions of the variables, such as the
+        effects of a non-centred hierarchy. `fit.sample` returns them beside the variables, but for
+        variables whose names begin with an underscore: these are seen in what is derived from them
+        alone.
+      sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x,
+        with observations replaced and inputs kept; with `log_density(x, data)` it is `sample(x,
+        data, key)`, for all the data. `Fit.predictive` then draws data.
+      start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth
+        of it, in free coordinates (logarithms of positive variables). Lower it where the density is
+        not finite so far from zero, as with differential equations; zero should then be a plausible
+        value. `vijax.auto` searches for a start itself.
 
     Returns:
-      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any `vijax.compose`. Where `log_lik` is
-      of groups, `fit.score(other, key=key)` is the log predictive density of other groups.
+      A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any
+      `vijax.compose`. Where `log_lik` is of groups, `fit.score(other, key=key)` is the log
+      predictive density of other groups.
 
     Raises:
-      ValueError: `variables` that are none; neither or both forms of a density; a density that returns an array or an
-        integer, or reads a name that is no variable; a derived value with a variable's name; when used, a density that
-        is finite nowhere.
+      ValueError: `variables` that are none; neither or both forms of a density; a density that
+        returns an array or an integer, or reads a name that is no variable; a derived value with a
+        variable's name; when used, a density that is finite nowhere.
 
     A normal mean with a scale of half-normal prior:
 
@@ -313,10 +356,22 @@ def density(
     require_positive(start=start)
     both = log_prior is not None or log_lik is not None
     remedy = "Give log_density alone, or log_prior and log_lik."
-    require((log_density is None) == both, "log_density", "one form of the density", _given(log_density, both), remedy)
+    require(
+        (log_density is None) == both,
+        "log_density",
+        "one form of the density",
+        _given(log_density, both),
+        remedy,
+    )
     if log_density is None:
         remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
-        require(log_prior is not None or known.has_priors, "log_prior", "a function of the values", "none", remedy)
+        require(
+            log_prior is not None or known.has_priors,
+            "log_prior",
+            "a function of the values",
+            "none",
+            remedy,
+        )
         own = log_prior or (lambda x: jnp.zeros(()))
         parts: dict[str, Any] = {"log_prior": own, "log_lik": log_lik, "is_whole": log_lik is None}
     elif num_arguments(log_density) > 1:
@@ -330,7 +385,9 @@ def density(
     check = check_numbers if parts["is_whole"] else check_aligned
     generative = given_by_user(sample, None, check, parts["is_whole"])
     parts["hierarchy"] = declared(known)
-    made = LogDensity(known, guide=guide or full_rank(), derived=derived, start=float(start), **parts)
+    made = LogDensity(
+        known, guide=guide or full_rank(), derived=derived, start=float(start), **parts
+    )
     return _model_of(made, answers(generative))
 
 
@@ -345,15 +402,29 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
     dim = density.variables.dim
 
-    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
-        each = density.log_liks_at(density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data))
-        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
-        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None)
+    def local_elbo(
+        hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    ) -> LocalElbo:
+        data = (
+            batch.data
+            if batch.weights is None
+            else fill_padding(batch.data, jnp.asarray(batch.weights))
+        )
+        each = density.log_liks_at(
+            density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data)
+        )
+        weights = (
+            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        )
+        return LocalElbo(
+            weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None
+        )
 
     def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
         z = stats[Z].value
-        return density.log_prior_at(density.point(hyper, z)) + density.log_volume(hyper, z).astype(z.dtype)
+        return density.log_prior_at(density.point(hyper, z)) + density.log_volume(hyper, z).astype(
+            z.dtype
+        )
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if density.is_framed:
@@ -383,11 +454,13 @@ def _no_frame(density: LogDensity) -> Frame:
         along = np.zeros((dim, count), dtype), np.ones(count, dtype)
         return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along, reference)
     if density.guide.is_correlated:
-        return Frame(np.zeros(dim, dtype), np.eye(dim, dtype=dtype), reference=reference, bend=Bend.none(dim))
+        return Frame(
+            np.zeros(dim, dtype), np.eye(dim, dtype=dtype), reference=reference, bend=Bend.none(dim)
+        )
     return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), reference=reference)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 def _called(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
     """The scalar that a density returns, checked."""
     with traceable(argument):
@@ -395,16 +468,27 @@ def _called(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
     remedy = "Let the function return its value."
     require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
-    require(shape == (), argument, "one number", f"an array of shape {shape}", "Sum over its terms: jnp.sum(...).")
+    require(
+        shape == (),
+        argument,
+        "one number",
+        f"an array of shape {shape}",
+        "Sum over its terms: jnp.sum(...).",
+    )
     real = jnp.issubdtype(dtype, jnp.floating)
     require(
-        real, argument, "a real number", f"one of type {dtype}", "A density of floats has a gradient; this has none."
+        real,
+        argument,
+        "a real number",
+        f"one of type {dtype}",
+        "A density of floats has a gradient; this has none.",
     )
     return jnp.asarray(x)
 
 
 def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> None:
-    """Raises ValueError where a density of values alone reads an unknown name, or returns no number."""
+    """Raises ValueError where a density of values alone reads an unknown name, or returns no
+    number."""
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
         jax.eval_shape(lambda x: _called(log_prior, argument, variables.values(x)[0]), x)
@@ -413,14 +497,21 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
 
 
 def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
-    """Raises ValueError at a name that is no variable, or read as v.name; other errors are the user's own."""
+    """Raises ValueError at a name that is no variable, or read as v.name; other errors are the
+    user's own."""
     expected = f"a function of the variables {variables.names}"
     if isinstance(error, KeyError):
         require(False, argument, expected, f"one that reads {error}")
     if "'dict' object" not in str(error):
         raise error
     name = str(error).rpartition(" ")[2].strip("'")
-    require(False, argument, expected, f"one that reads .{name}", f"Values have names: v[{name!r}], not v.{name}.")
+    require(
+        False,
+        argument,
+        expected,
+        f"one that reads .{name}",
+        f"Values have names: v[{name!r}], not v.{name}.",
+    )
 
 
 def _check_derived(variables: Variables, derived: Callable | None) -> None:
@@ -430,20 +521,30 @@ def _check_derived(variables: Variables, derived: Callable | None) -> None:
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     with traceable("derived"):
         found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
-    require(isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__)
+    require(
+        isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__
+    )
     twice = sorted(set(found) & set(variables.names))
-    require(not twice, "derived", f"names other than those of the variables {variables.names}", twice)
+    require(
+        not twice, "derived", f"names other than those of the variables {variables.names}", twice
+    )
     leaves, _ = jax.tree_util.tree_flatten_with_path(dict(found))
-    named = [(jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape) for path, leaf in leaves]
+    named = [
+        (jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape)
+        for path, leaf in leaves
+    ]
     check_apart([*variables.shapes, *named], "derived")
 
 
 def _check_data(density: LogDensity, data: PyTree) -> None:
-    """Raises ValueError where the density cannot read the data, or is finite nowhere that a fit may start."""
+    """Raises ValueError where the density cannot read the data, or is finite nowhere that a fit may
+    start."""
     data = one_group(None) if data is None else data
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
-        none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][0] == 0  # one_group
+        none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][
+            0
+        ] == 0  # one_group
         require(none, "data", "None, because this density reads no data", "data", remedy)
     else:
         check_numbers(data)
@@ -451,7 +552,11 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         if not density.is_whole:
             check_lengths(data)
     near = density.start
-    starts = np.random.default_rng(0).uniform(-near, near, (8, density.variables.dim)).astype(jnp.result_type(float))
+    starts = (
+        np.random.default_rng(0)
+        .uniform(-near, near, (8, density.variables.dim))
+        .astype(jnp.result_type(float))
+    )
     groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
     program = kept(density, "check", lambda density: quick_jit(_totals(density)))
     try:
@@ -459,10 +564,13 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
     except (KeyError, AttributeError) as error:
         _say_what_is_read("log_lik", density.variables, error)
     remedy = (
-        "Look for logarithms of zero and supports that the variables do not declare; or begin nearer to zero: "
+        "Look for logarithms of zero and supports that the variables do not declare; or begin "
+        "nearer to zero: "
         f"vijax.density(..., start={near / 10:g})."
     )
-    require(np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy)
+    require(
+        np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy
+    )
 
 
 def _totals(of: weakref.ref[LogDensity]) -> Callable[..., Any]:

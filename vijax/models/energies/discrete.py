@@ -1,14 +1,17 @@
-"""Discrete locals of an energy: events of probability zero, and groups of locals that are kept joint.
+"""Discrete locals of an energy: events of probability zero, and groups of locals that are kept
+joint.
 
-Impossible events: minus infinity cannot be a term of an energy, because at a statistic of 0 it is 0 times -inf. So the
-model has two multilinear functions, the energy E of possible events and the number C of impossible events:
+Impossible events: minus infinity cannot be a term of an energy, because at a statistic of 0 it is 0
+times -inf. So the model has two multilinear functions, the energy E of possible events and the
+number C of impossible events:
 
     log p(y_n, z_n | beta) = E    where C = 0,    -inf    where C > 0.
 
-Under q the expectation of C is C at the mean statistics, a sum of products of probabilities: it is zero exactly if q
-gives no impossible event any weight. Each event costs `PENALTY`, in the natural parameters alone, where it makes a
-probability underflow to exactly zero; the bound adds PENALTY times C, which is then PENALTY times 0. E and C are never
-added before C is known to be zero, because the sum would lose E in float32.
+Under q the expectation of C is C at the mean statistics, a sum of products of probabilities: it is
+zero exactly if q gives no impossible event any weight. Each event costs `PENALTY`, in the natural
+parameters alone, where it makes a probability underflow to exactly zero; the bound adds PENALTY
+times C, which is then PENALTY times 0. E and C are never added before C is known to be zero,
+because the sum would lose E in float32.
 
 Joint locals (generalised mean field): a group of discrete locals z_1, ..., z_m becomes one categorical variable whose
 classes are their joint values a. The energy in its statistics, the one-hot r of a, is
@@ -37,7 +40,8 @@ Stats = Mapping[str, Any]
 
 
 class Affine(NamedTuple):
-    """An affine function of the statistics of locals that are not coupled: value + <slopes, t(z)>."""
+    """An affine function of the statistics of locals that are not coupled: value + <slopes,
+    t(z)>."""
 
     value: Float[Array, ""]  # the function at statistics of zero
     slopes: dict[str, Any]  # its gradient, by name of local
@@ -49,13 +53,13 @@ class Affine(NamedTuple):
 
 
 def penalised(template: Any, natural: Any, count: Any) -> Any:
-    """The member of the template's family with natural parameters natural + PENALTY count: the gradients of the energy
-    and of the number of impossible events.
+    """The member of the template's family with natural parameters natural + PENALTY count: the
+    gradients of the energy and of the number of impossible events.
 
-    For a categorical the smallest count of any class is subtracted first, which changes no probability: where all
-    classes are impossible under q of the others, the least impossible remain, with their own natural parameters, and
-    coordinate ascent goes on towards possible values.
-    """
+    For a categorical the smallest count of any class is subtracted first, which changes no
+    probability: where all classes are impossible under q of the others, the least impossible
+    remain, with their own natural parameters, and coordinate ascent goes on towards possible
+    values."""
     if isinstance(template, Categorical):
         count = jax.tree.map(_above_least, count)
     leaves = zip(jax.tree.leaves(natural), jax.tree.leaves(count), strict=True)
@@ -63,8 +67,8 @@ def penalised(template: Any, natural: Any, count: Any) -> Any:
 
 
 def _above_least(count: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-    """Counts less the smallest of them; differences as small as rounding count as zero, because times the penalty they
-    would outweigh everything."""
+    """Counts less the smallest of them; differences as small as rounding count as zero, because
+    times the penalty they would outweigh everything."""
     gap = count - jnp.min(count, axis=-1, keepdims=True)
     return jnp.where(gap > 1e-6 * jnp.max(jnp.abs(count), axis=-1, keepdims=True), gap, 0.0)
 
@@ -87,18 +91,25 @@ def keep_joint(
     groups: Sequence[Sequence[str]],
     example: PyTree,
 ) -> tuple[Callable[..., Float[Array, ""]], Callable[[PyTree], dict[str, Family]]]:
-    """An energy and its locals with each group of names made one categorical, named `joint_name(names)`. Its classes
-    run through the joint values, those of the last name fastest.
+    """An energy and its locals with each group of names made one categorical, named
+    `joint_name(names)`. Its classes run through the joint values, those of the last name fastest.
 
     Raises:
-      ValueError: a name that is no local or stands in two groups, a local that is not discrete, or more joint values
-        than can be enumerated.
+      ValueError: a name that is no local or stands in two groups, a local that is not discrete, or
+        more joint values than can be enumerated.
     """
     known = locals_(example)
     names = [name for group in groups for name in group]
-    require(set(names) <= set(known), "joint", f"names among the locals {list(known)}", sorted(set(names) - set(known)))
+    require(
+        set(names) <= set(known),
+        "joint",
+        f"names among the locals {list(known)}",
+        sorted(set(names) - set(known)),
+    )
     require(len(names) == len(set(names)), "joint", "each name in one group at most", names)
-    tables = {tuple(group): _joint_values({name: known[name] for name in group}) for group in groups}
+    tables = {
+        tuple(group): _joint_values({name: known[name] for name in group}) for group in groups
+    }
 
     def joint_fn(stats: Mapping[str, Any], *rest: Any) -> Float[Array, ""]:
         energy, own = fn, dict(stats)
@@ -114,11 +125,15 @@ def keep_joint(
     return joint_fn, joint_locals
 
 
-def _averaged(fn: Callable, families: Mapping[str, Family], values: dict[str, np.ndarray], weights: Array) -> Callable:
+def _averaged(
+    fn: Callable, families: Mapping[str, Family], values: dict[str, np.ndarray], weights: Array
+) -> Callable:
     """(stats, *rest) -> sum_a weights_a fn at the statistics of joint value a."""
 
     def averaged(stats: Mapping[str, Any], *rest: Any) -> Float[Array, ""]:
-        at = lambda a: fn({**stats, **{name: families[name].stats(x) for name, x in a.items()}}, *rest)
+        at = lambda a: fn(
+            {**stats, **{name: families[name].stats(x) for name, x in a.items()}}, *rest
+        )
         return jnp.vdot(weights, jax.vmap(at)(values))
 
     return averaged
@@ -135,13 +150,28 @@ def _joint_values(families: Mapping[str, Family]) -> dict[str, np.ndarray]:
     supports = []
     for name, q in families.items():
         discrete = isinstance(q, Categorical | Bernoulli)
-        require(discrete, "joint", "categorical or Bernoulli locals", f"{name!r}, a {type(q).__name__}")
+        require(
+            discrete, "joint", "categorical or Bernoulli locals", f"{name!r}, a {type(q).__name__}"
+        )
         count = q.num_classes if isinstance(q, Categorical) else 2
         size = int(np.prod(q.batch_shape))
-        require(count**size <= _MOST, "joint", f"at most {_MOST} joint values", f"{count}^{size} of {name!r}")
-        supports.append(np.array(list(itertools.product(range(count), repeat=size))).reshape(-1, *q.batch_shape))
+        require(
+            count**size <= _MOST,
+            "joint",
+            f"at most {_MOST} joint values",
+            f"{count}^{size} of {name!r}",
+        )
+        supports.append(
+            np.array(list(itertools.product(range(count), repeat=size))).reshape(-1, *q.batch_shape)
+        )
     total = int(np.prod([len(s) for s in supports]))
     remedy = "Keep fewer variables together."
-    require(total <= _MOST, "joint", f"at most {_MOST} joint values", f"{total} of {list(families)}", remedy)
+    require(
+        total <= _MOST,
+        "joint",
+        f"at most {_MOST} joint values",
+        f"{total} of {list(families)}",
+        remedy,
+    )
     index = np.indices([len(s) for s in supports]).reshape(len(supports), -1)
     return {name: s[i] for name, s, i in zip(families, supports, index, strict=True)}

@@ -1,14 +1,16 @@
-"""Models as energies: the log joint written once, multilinearly in the sufficient statistics of every variable.
+"""Models as energies: the log joint written once, multilinearly in the sufficient statistics of
+every variable.
 
 For globals beta with priors, and for each group n of observations y_n with locals z_n, let
 
     log p(y_n, z_n | beta) = E(t(beta), t(z_n), y_n) + log h(z_n),
 
-E linear in the statistics of each variable separately. Then the complete conditional of a node is the member of its
-family whose natural parameter is the *gradient* of the energy in that node's statistics, and everything follows with
-no derivation: coordinate ascent (that gradient at mean statistics), Gibbs sampling (at statistics of draws), the
-bound, and through it every algorithm of `vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41;
-Hoffman and Blei 2015, section 2.6).
+E linear in the statistics of each variable separately. Then the complete conditional of a node is
+the member of its family whose natural parameter is the *gradient* of the energy in that node's
+statistics, and everything follows with no derivation: coordinate ascent (that gradient at mean
+statistics), Gibbs sampling (at statistics of draws), the bound, and through it every algorithm of
+`vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41; Hoffman and Blei 2015,
+section 2.6).
 
 With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and log g included:
 at the exact conditional it is log p(y_n | beta) itself.
@@ -61,7 +63,8 @@ Stats = Mapping[str, Any]
 
 
 class Shown(NamedTuple):
-    """Shapes for which an energy was checked: of one group, and of the statistics of the globals."""
+    """Shapes for which an energy was checked: of one group, and of the statistics of the
+    globals."""
 
     example: PyTree
     stats: PyTree
@@ -76,9 +79,15 @@ class Conditional:
 
 
 def conditional(template: Family) -> Conditional:
-    """Marks a global whose density given other globals is a term of `prior_energy` (a hierarchy), base measure
-    included. `template`, a proper member of its family, gives its shape and the start of its posterior."""
-    require(isinstance(template, Family), "template", "a family (vijax.families)", type(template).__name__)
+    """Marks a global whose density given other globals is a term of `prior_energy` (a hierarchy),
+    base measure included. `template`, a proper member of its family, gives its shape and the start
+    of its posterior."""
+    require(
+        isinstance(template, Family),
+        "template",
+        "a family (vijax.families)",
+        type(template).__name__,
+    )
     require_proper("template", template)
     return Conditional(template)
 
@@ -89,8 +98,10 @@ class Energy:
 
     Attributes:
       possible: (stats, group, hyper) -> scalar, the energy of possible events.
-      impossible: (stats, group, hyper) -> scalar, the number of impossible events; None where there are none.
-      prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes out again.
+      impossible: (stats, group, hyper) -> scalar, the number of impossible events; None where there
+          are none.
+      prior: hyper -> prior of the globals; for hierarchical ones a reference that `prior_fn` takes
+          out again.
       prior_fn: (stats, hyper) -> scalar, terms of globals alone; None where there are none.
       locals: group -> templates of its local families, by name.
       shown: shapes of the example and of the globals' statistics.
@@ -98,7 +109,8 @@ class Energy:
       plates: locals whose entries are coupled among themselves.
       start: group -> the start of E-steps, by name of local; None: the templates.
       any_size: groups may have other sizes than the example.
-      blind: names of locals that see nothing of the data under the prior of the globals; None: it was not asked.
+      blind: names of locals that see nothing of the data under the prior of the globals; None: it
+          was not asked.
     """
 
     possible: Callable[[Stats, PyTree, Hyper], Float[Array, ""]]
@@ -119,40 +131,61 @@ class Energy:
         """True where the E-step iterates."""
         return len(self.local_blocks) > 1 or bool(self.plates)
 
-    def conditionals(self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper) -> dict[str, Family]:
-        """The complete conditionals of the locals named, given the statistics of all other variables."""
+    def conditionals(
+        self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper
+    ) -> dict[str, Family]:
+        """The complete conditionals of the locals named, given the statistics of all other
+        variables."""
         part = {name: stats[name] for name in block}
         slopes = lambda f: jax.grad(lambda part: f({**stats, **part}, group, hyper))(part)
         counts = None if self.impossible is None else slopes(self.impossible)
         templates = self.locals(group)
-        return self.members({name: templates[name] for name in block}, slopes(self.possible), counts)
+        return self.members(
+            {name: templates[name] for name in block}, slopes(self.possible), counts
+        )
 
     def fn(self, stats: Stats, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
         """The energy at given statistics, minus `PENALTY` for each impossible event."""
         energy = self.possible(stats, group, hyper)
-        return energy if self.impossible is None else energy + PENALTY * self.impossible(stats, group, hyper)
+        return (
+            energy
+            if self.impossible is None
+            else energy + PENALTY * self.impossible(stats, group, hyper)
+        )
 
-    def affine(self, stats: Stats, group: PyTree, hyper: Hyper, templates: Mapping[str, Family]) -> list[Affine]:
-        """The energy, and the number of impossible events where there are any, as functions of locals that are not
-        coupled; `stats` are those of all other variables."""
+    def affine(
+        self, stats: Stats, group: PyTree, hyper: Hyper, templates: Mapping[str, Family]
+    ) -> list[Affine]:
+        """The energy, and the number of impossible events where there are any, as functions of
+        locals that are not coupled; `stats` are those of all other variables."""
         functions = [self.possible] if self.impossible is None else [self.possible, self.impossible]
-        at = lambda f: jax.value_and_grad(lambda local: f({**stats, **local}, group, hyper))(zero_stats(templates))
+        at = lambda f: jax.value_and_grad(lambda local: f({**stats, **local}, group, hyper))(
+            zero_stats(templates)
+        )
         return [Affine(*at(f)) for f in functions]
 
-    def members(self, templates: Mapping[str, Family], naturals: Stats, counts: Stats | None) -> dict[str, Family]:
+    def members(
+        self, templates: Mapping[str, Family], naturals: Stats, counts: Stats | None
+    ) -> dict[str, Family]:
         """The families of these natural parameters, impossible values excluded."""
         if counts is None:
             return {name: q.with_naturals(naturals[name]) for name, q in templates.items()}
         return {name: penalised(q, naturals[name], counts[name]) for name, q in templates.items()}
 
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
-        """Raises ValueError unless data are groups like the example; only shapes are read: data may be traced."""
-        at = lambda group: self.fn({**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper)
+        """Raises ValueError unless data are groups like the example; only shapes are read: data may
+        be traced."""
+        at = lambda group: self.fn(
+            {**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper
+        )
         check_groups(self.shown.example, data, at, self.locals, self.any_size)
 
     def check_values(self, data: PyTree, hyper: Hyper) -> None:
         """Raises ValueError at data that are not finite where the energy is not finite either."""
-        at = lambda group: {**self.prior(hyper).expected_stats(), **mean_statistics(self.locals(group))}
+        at = lambda group: {
+            **self.prior(hyper).expected_stats(),
+            **mean_statistics(self.locals(group)),
+        }
         check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
 
@@ -179,77 +212,93 @@ def energy_model(
     prior_as_point: bool = False,
     any_size: bool = False,
     sample: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], PyTree] | None = None,
-    sample_locals: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], Mapping[str, Any]] | None = None,
+    sample_locals: Callable[[Mapping[str, Any], PyTree, PRNGKeyArray], Mapping[str, Any]]
+    | None = None,
     generative: Generative | None = None,
 ) -> Model:
     """A model from its log joint.
 
     Args:
-      globals: the globals' priors by name, each a family or a function from `hyper` to one; or a function from `hyper`
-        to all of them. `vijax.conditional(template)` for one whose prior depends on other globals;
-        `vijax.free(shape, support, log_prior)` for one on which the energy may depend in any differentiable way: the
-        weights of a network, a length scale. `stats[name]` is then its *value*.
-      energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar: `stats[name]` are the
-        sufficient statistics of each global and local, `group` the data of one group. Write it for one group: vijax
-        batches it. The docstring of each family states its base measure: a gamma local has `shape * s["z"].log`, not
-        `(shape - 1) * s["z"].log`. `vijax.check_energy` compares it with the log density of a textbook. With `hyper`,
-        it is called with (stats, group, hyper). Never -inf: see `impossible`.
-      example: data of one group, for their shapes and types. Their values do not matter: vijax checks that the energy
-        is multilinear, and finds the variables that it couples, at the example and at random values like it. Data must
-        be of its shapes; where `locals` have as many entries as a group has steps, groups may be longer or shorter.
-        Booleans are masks. Floats and integers come to the energy as floats, so that squares do not wrap; integers that
+      globals: the globals' priors by name, each a family or a function from `hyper` to one; or a
+        function from `hyper` to all of them. `vijax.conditional(template)` for one whose prior
+        depends on other globals; `vijax.free(shape, support, log_prior)` for one on which the
+        energy may depend in any differentiable way: the weights of a network, a length scale.
+        `stats[name]` is then its *value*.
+      energy: (stats, group) -> log p(y_n, z_n | beta) less the base measures of z_n, a scalar:
+        `stats[name]` are the sufficient statistics of each global and local, `group` the data of
+        one group. Write it for one group: vijax batches it. The docstring of each family states its
+        base measure: a gamma local has `shape * s["z"].log`, not `(shape - 1) * s["z"].log`.
+        `vijax.check_energy` compares it with the log density of a textbook. With `hyper`, it is
+        called with (stats, group, hyper). Never -inf: see `impossible`.
+      example: data of one group, for their shapes and types. Their values do not matter: vijax
+        checks that the energy is multilinear, and finds the variables that it couples, at the
+        example and at random values like it. Data must be of its shapes; where `locals` have as
+        many entries as a group has steps, groups may be longer or shorter. Booleans are masks.
+        Floats and integers come to the energy as floats, so that squares do not wrap; integers that
         it uses as indices (`table[y]`) come as int32.
-      impossible: structural zeros: the number of impossible events of a configuration, as a function of the same
-        arguments as `energy` and multilinear like it. It has probability zero where that is positive, and `energy` may
-        be any finite number there: for transitions that only some pairs of states allow, `jnp.where(allowed, log_p,
-        0.0)` in the energy, and `lambda s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up
-        products of statistics, none of them negative, so that rounding leaves no count where there is none. Where no
-        value of a local is possible given the others, mean field needs a possible start, or `joint` locals. A Dirichlet
-        over some classes only has concentrations of 1e-20 for the others.
-      locals: the families of the group's local variables by name; iterative E-steps start at the values of their
-        natural parameters. Their whole density, less the base measure, belongs to the energy: for a local of known law
-        q it is `q.energy_term(s["z"])`. Or a function from a group to them.
-      prior_energy: (stats) -> log density of the `conditional` globals given the others, and of free globals that have
-        no `log_prior` or whose prior depends on others (`stats[name]` is the value); with `hyper`, (stats, hyper).
+      impossible: structural zeros: the number of impossible events of a configuration, as a
+        function of the same arguments as `energy` and multilinear like it. It has probability zero
+        where that is positive, and `energy` may be any finite number there: for transitions that
+        only some pairs of states allow, `jnp.where(allowed, log_p, 0.0)` in the energy, and `lambda
+        s, y: jnp.sum(jnp.where(allowed, 0.0, s["z"].transition))` here. Add up products of
+        statistics, none of them negative, so that rounding leaves no count where there is none.
+        Where no value of a local is possible given the others, mean field needs a possible start,
+        or `joint` locals. A Dirichlet over some classes only has concentrations of 1e-20 for the
+        others.
+      locals: the families of the group's local variables by name; iterative E-steps start at the
+        values of their natural parameters. Their whole density, less the base measure, belongs to
+        the energy: for a local of known law q it is `q.energy_term(s["z"])`. Or a function from a
+        group to them.
+      prior_energy: (stats) -> log density of the `conditional` globals given the others, and of
+        free globals that have no `log_prior` or whose prior depends on others (`stats[name]` is the
+        value); with `hyper`, (stats, hyper).
       hyper: positive hyperparameters by name, which `compose(learn=...)` may learn.
-      points: trees of any real numbers by name, such as the weights of a network, for which only a point is sought. The
-        energy reads them beside `hyper`, and `compose(learn=...)` learns them.
-      guide: the family in which free globals are fitted, together (`vijax.guides`); None is `full_rank()`. Their
-        posterior is named "free".
-      order: names of globals and locals in the order in which coordinate ascent visits them; by default as given.
-        Variables that share no term are updated together.
-      joint: groups of discrete locals, by name, that q keeps joint (generalised mean field): exact, at the price of an
-        energy for each of their joint values. A group is from then on one categorical, named "z1, z2" after its
-        members, the last one's value running fastest: `.probs.reshape(K1, K2)` is its table.
-      plates: names of locals whose entries, along the first axis, depend on each other: the block of each node of a
-        graph, the pixels of an image. Every term must be linear in each entry. Entries are independent under q, and
-        E-steps visit them one after the other, at the price of a gradient of the energy for each: the bound never
-        falls. Start them at different values: from equal ones they may never differ.
-      start: a function from a group to the start of E-steps, families of the names and shapes of `locals`, if it is not
-        the templates. `vijax.init.implied` starts the globals there too.
-      init: the start of the posterior (`vijax.init`). By default the prior; or, where locals would see nothing of the
-        data there, as classes that can be exchanged or factors about zero, `vijax.init.drawn` of these locals.
-      estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are coupled.
-      check_data: raises ValueError on impossible data; `vijax.fit` calls it once. Without it data must be finite where
-        the energy needs them to be. Their shapes are compared with the example's in any case.
+      points: trees of any real numbers by name, such as the weights of a network, for which only a
+        point is sought. The energy reads them beside `hyper`, and `compose(learn=...)` learns them.
+      guide: the family in which free globals are fitted, together (`vijax.guides`); None is
+        `full_rank()`. Their posterior is named "free".
+      order: names of globals and locals in the order in which coordinate ascent visits them; by
+        default as given. Variables that share no term are updated together.
+      joint: groups of discrete locals, by name, that q keeps joint (generalised mean field): exact,
+        at the price of an energy for each of their joint values. A group is from then on one
+        categorical, named "z1, z2" after its members, the last one's value running fastest:
+        `.probs.reshape(K1, K2)` is its table.
+      plates: names of locals whose entries, along the first axis, depend on each other: the block
+        of each node of a graph, the pixels of an image. Every term must be linear in each entry.
+        Entries are independent under q, and E-steps visit them one after the other, at the price of
+        a gradient of the energy for each: the bound never falls. Start them at different values:
+        from equal ones they may never differ.
+      start: a function from a group to the start of E-steps, families of the names and shapes of
+        `locals`, if it is not the templates. `vijax.init.implied` starts the globals there too.
+      init: the start of the posterior (`vijax.init`). By default the prior; or, where locals would
+        see nothing of the data there, as classes that can be exchanged or factors about zero,
+        `vijax.init.drawn` of these locals.
+      estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are
+          coupled.
+      check_data: raises ValueError on impossible data; `vijax.fit` calls it once. Without it data
+        must be finite where the energy needs them to be. Their shapes are compared with the
+        example's in any case.
       score: (hyper, estimates, data, key) -> held-out score, for `Fit.score`.
-      any_size: groups may have other sizes than the example along all their axes (rows of a table, say, that are padded
-        to some number), though no local has these sizes.
-      prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the name "prior". Then
-        `vijax.fit(..., hyper={"prior": ...})` fits others without compiling anything again.
-      sample: (values of globals and locals by name, group, key) -> a group drawn given these values, for
+      any_size: groups may have other sizes than the example along all their axes (rows of a table,
+        say, that are padded to some number), though no local has these sizes.
+      prior_as_point: keep the priors of the globals, a `Product`, among the model's points, by the
+        name "prior". Then `vijax.fit(..., hyper={"prior": ...})` fits others without compiling
+        anything again.
+      sample: (values of globals and locals by name, group, key) -> a group drawn given these
+          values, for
       `Fit.predictive`: the inputs of the given group are kept, its observations replaced.
-      sample_locals: (values of the globals by name, group, key) -> values of the locals by name, drawn given them;
-        needed beside `sample` where the model has locals.
+      sample_locals: (values of the globals by name, group, key) -> values of the locals by name,
+        drawn given them; needed beside `sample` where the model has locals.
       generative: both of these for all groups at once (`vijax.contract.queries.Generative`).
 
     Returns:
       A `Model`, for every algorithm.
 
     Raises:
-      ValueError: a name that stands for two things, a guide without free globals, a family that is improper, an energy
-        that is no scalar, not multilinear, not finite, or that reads an unknown name, an `order` that is not a
-        permutation of the names, a `joint` group that is not of discrete locals; later, data unlike the example.
+      ValueError: a name that stands for two things, a guide without free globals, a family that is
+        improper, an energy that is no scalar, not multilinear, not finite, or that reads an unknown
+        name, an `order` that is not a permutation of the names, a `joint` group that is not of
+        discrete locals; later, data unlike the example.
 
     A Gaussian mixture, y ~ N(mu_z, 1):
 
@@ -278,7 +327,9 @@ def energy_model(
 
     def read(group: PyTree) -> Any:
         stats = mean_statistics({**prior(values), **local(group)})
-        return [fixed(term)(stats, group, values) for term in (fn, count) if term is not None], start and start(group)
+        return [
+            fixed(term)(stats, group, values) for term in (fn, count) if term is not None
+        ], start and start(group)
 
     kinds = kinds_of(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
@@ -297,22 +348,30 @@ def energy_model(
     if alike is not None:
         blocks = alike.global_blocks, alike.local_blocks
     else:
-        blocks = find_blocks(*of_conjugate, prior(hyper), local(data), data, others, hyper, order, plates)
+        blocks = find_blocks(
+            *of_conjugate, prior(hyper), local(data), data, others, hyper, order, plates
+        )
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
     shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
     if prior_as_point:
-        require("prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper))
+        require(
+            "prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper)
+        )
         hyper, prior = {**hyper, "prior": prior(hyper)}, lambda hyper: hyper["prior"]
     spec = Energy(fn, count, prior, prior_fn, local, shown, *blocks, tuple(plates), start, any_size)
     if init is None and free is None and local(data):
         known = alike.blind if alike is not None and alike.start is start else None
-        spec = dataclasses.replace(spec, blind=blind_locals(spec, hyper, others) if known is None else known)
+        spec = dataclasses.replace(
+            spec, blind=blind_locals(spec, hyper, others) if known is None else known
+        )
     _CHECKED[found_before] = spec
     begin = _begins(init or (starts.drawn(spec.blind) if spec.blind else starts.prior()), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
-    require(both, "sample_locals", "a function, of a model with locals alone", sample_locals, remedy)
+    require(
+        both, "sample_locals", "a function, of a model with locals alone", sample_locals, remedy
+    )
 
     def check(data: PyTree) -> None:
         if check_data is not None:
@@ -324,7 +383,9 @@ def energy_model(
     return Model(
         hyper=hyper,
         prior=prior,
-        local_elbo=lambda h, stats, batch, key, estep: local_elbo(spec, h, stats, batch, key, estep),
+        local_elbo=lambda h, stats, batch, key, estep: local_elbo(
+            spec, h, stats, batch, key, estep
+        ),
         init=lambda h, key, p, batch: begin(key, starts.Context(spec, h, p, batch)),
         estep=estep or mean_field(),
         global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
@@ -336,21 +397,30 @@ def energy_model(
             is_linear=free is None,
         ),
         form=DataForm(check, jax.tree.unflatten(jax.tree.structure(example), kinds)),
-        constraints=dict.fromkeys([*(points or {}), *(["prior"] if prior_as_point else [])], real()),
+        constraints=dict.fromkeys(
+            [*(points or {}), *(["prior"] if prior_as_point else [])], real()
+        ),
         free=free,
-        queries=answers(generative or given_by_user(sample, sample_locals, check), score=score, energy=spec),
+        queries=answers(
+            generative or given_by_user(sample, sample_locals, check), score=score, energy=spec
+        ),
     )
 
 
 _CHECKED: weakref.WeakValueDictionary[Hashable, Energy] = weakref.WeakValueDictionary()
-"""Energies whose functions were checked: those of other hyperparameters and priors need no check of their own."""
+"""Energies whose functions were checked: those of other hyperparameters and priors need no check of
+their own."""
 
 
 def _key_of_checks(*of: Any) -> Hashable:
     """The functions by structure, and the shapes of all else."""
-    arrays, others = ([x for x in of if callable(x) is is_function] for is_function in (False, True))
+    arrays, others = (
+        [x for x in of if callable(x) is is_function] for is_function in (False, True)
+    )
     try:
-        return structure([others, jax.tree.structure(arrays), *map(np.shape, jax.tree.leaves(arrays))])
+        return structure(
+            [others, jax.tree.structure(arrays), *map(np.shape, jax.tree.leaves(arrays))]
+        )
     except (NotComparableError, TypeError, ValueError):
         return object()
 
@@ -364,7 +434,12 @@ def _split(globals: Any, hyper: Hyper, guide: Guide) -> tuple[Any, FreePart | No
 
 
 def _with_free(
-    free: FreePart, fn: Any, count: Any, prior_fn: Any, prior: Callable[[Hyper], Product], blocks: Any
+    free: FreePart,
+    fn: Any,
+    count: Any,
+    prior_fn: Any,
+    prior: Callable[[Hyper], Product],
+    blocks: Any,
 ) -> tuple[Any, ...]:
     """The functions as functions of statistics that include the free coordinates' own."""
     others = free.reads(prior_fn)
@@ -381,7 +456,9 @@ def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
     """The start, including the start of the free coordinates."""
     if free is None:
         return init
-    return lambda key, context: init(key, context).replace({Z: free.family(jax.random.fold_in(key, 1))})
+    return lambda key, context: init(key, context).replace(
+        {Z: free.family(jax.random.fold_in(key, 1))}
+    )
 
 
 def energy_of(model: Model) -> Energy:
@@ -391,11 +468,17 @@ def energy_of(model: Model) -> Energy:
     return model.queries["energy"]
 
 
-def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+def local_elbo(
+    spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
     """The bound of each group, with its locals found by the E-step and held constant."""
     spec.check_groups(batch.data, hyper)
     size = jax.tree.leaves(batch.data)[0].shape[0]
-    weights = jnp.ones(size) if batch.weights is None else jnp.asarray(batch.weights, jnp.result_type(float))
+    weights = (
+        jnp.ones(size)
+        if batch.weights is None
+        else jnp.asarray(batch.weights, jnp.result_type(float))
+    )
     data = jax.tree.map(jnp.asarray, batch.data)
     batch = batch._replace(data=data if batch.weights is None else fill_padding(data, weights))
     start = initial_locals(spec, batch) if batch.local is None else batch.local
@@ -421,10 +504,16 @@ def local_elbo(spec: Energy, hyper: Hyper, stats: Stats, batch: Minibatch, key: 
 
 
 def _independent_locals(
-    spec: Energy, hyper: Hyper, stats: Stats, group: PyTree, start: Any, key: PRNGKeyArray, estep: Any
+    spec: Energy,
+    hyper: Hyper,
+    stats: Stats,
+    group: PyTree,
+    start: Any,
+    key: PRNGKeyArray,
+    estep: Any,
 ) -> tuple[Float[Array, ""], Any]:
-    """Bound of one group whose energy is affine in its locals together, E = E_0 + <l, t(z)>: one evaluation gives E_0
-    and l, and both are differentiated, so that nothing is computed twice."""
+    """Bound of one group whose energy is affine in its locals together, E = E_0 + <l, t(z)>: one
+    evaluation gives E_0 and l, and both are differentiated, so that nothing is computed twice."""
     templates = spec.locals(group)
     energy, *count = spec.affine(stats, group, hyper, templates)
     fixed = jax.lax.stop_gradient([energy.slopes, *(c.slopes for c in count)])
@@ -432,20 +521,32 @@ def _independent_locals(
     problem = Conditionals(start, lambda block, local: exact, spec.local_blocks)
     inferred = jax.lax.stop_gradient(estep.conditionals(problem, key))
     means = jax.tree.map(lambda t: jnp.mean(t, 0), inferred.states)
-    return sum((PENALTY * c.at(means) for c in count), energy.at(means) + inferred.gap), inferred.factors
+    return sum(
+        (PENALTY * c.at(means) for c in count), energy.at(means) + inferred.gap
+    ), inferred.factors
 
 
 def zero_stats(families: Mapping[str, Family]) -> dict[str, Any]:
-    """Statistics of zero, where an affine energy is its constant; the families' own statistics are not computed."""
+    """Statistics of zero, where an affine energy is its constant; the families' own statistics are
+    not computed."""
     return zeros(jax.eval_shape(lambda: mean_statistics(families)))
 
 
 def _coupled_locals(
-    spec: Energy, hyper: Hyper, stats: Stats, group: PyTree, start: Any, key: PRNGKeyArray, estep: Any
+    spec: Energy,
+    hyper: Hyper,
+    stats: Stats,
+    group: PyTree,
+    start: Any,
+    key: PRNGKeyArray,
+    estep: Any,
 ) -> tuple[Float[Array, ""], Any]:
-    """Bound of one group whose locals depend on each other: the mean of E over the states that the E-step has found."""
+    """Bound of one group whose locals depend on each other: the mean of E over the states that the
+    E-step has found."""
     fixed_hyper, fixed_stats = jax.lax.stop_gradient((dict(hyper), dict(stats)))
-    given = lambda block, local: spec.conditionals(block, {**fixed_stats, **local}, group, fixed_hyper)
+    given = lambda block, local: spec.conditionals(
+        block, {**fixed_stats, **local}, group, fixed_hyper
+    )
     inferred = jax.lax.stop_gradient(
         estep.conditionals(Conditionals(start, given, spec.local_blocks, spec.plates), key)
     )
@@ -459,33 +560,47 @@ def initial_locals(spec: Energy, batch: Minibatch) -> dict[str, Family]:
 
 
 def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
-    """The function with arguments (stats, group, hyper), whether there are hyperparameters or not."""
+    """The function with arguments (stats, group, hyper), whether there are hyperparameters or
+    not."""
     if fn is None:
         return None
     read = readable(fn, argument)
     return read if hyper else (lambda s, y, h: read(s, y))
 
 
-def _prior(globals: Any, hyper: Hyper, has_free: bool) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
+def _prior(
+    globals: Any, hyper: Hyper, has_free: bool
+) -> tuple[Callable[[Hyper], Product], dict[str, Family]]:
     """hyper -> the priors, with references in the place of the hierarchical ones."""
     given = globals(hyper) if callable(globals) else globals
-    require(bool(given) or has_free, "globals", "conjugate families or free variables by name", "none")
-    templates = lambda given: {n: p.template if isinstance(p, Conditional) else p for n, p in given.items()}
+    require(
+        bool(given) or has_free, "globals", "conjugate families or free variables by name", "none"
+    )
+    templates = lambda given: {
+        n: p.template if isinstance(p, Conditional) else p for n, p in given.items()
+    }
     prior = (
-        (lambda hyper: Given.of(templates(globals(hyper)))(hyper)) if callable(globals) else Given.of(templates(given))
+        (lambda hyper: Given.of(templates(globals(hyper)))(hyper))
+        if callable(globals)
+        else Given.of(templates(given))
     )
     require_proper("globals", prior(hyper))
     return prior, {n: p.template for n, p in given.items() if isinstance(p, Conditional)}
 
 
 def _prior_fn(
-    prior_energy: EnergyFn | None, references: dict[str, Family], takes_hyper: bool, free: FreePart | None
+    prior_energy: EnergyFn | None,
+    references: dict[str, Family],
+    takes_hyper: bool,
+    free: FreePart | None,
 ) -> Callable[[Stats, Hyper], Float[Array, ""]] | None:
-    """The terms of globals alone. A hierarchical global has its reference as prior everywhere else, so that penalty
-    and retraction know a proper prior; here the reference is taken out again: the sum is exact."""
+    """The terms of globals alone. A hierarchical global has its reference as prior everywhere else,
+    so that penalty and retraction know a proper prior; here the reference is taken out again: the
+    sum is exact."""
     if (prior_energy is None) != (not references) and (prior_energy is None or free is None):
         raise ValueError(
-            f"prior_energy: expected it together with vijax.conditional globals, got prior_energy {prior_energy} and "
+            "prior_energy: expected it together with vijax.conditional globals, got prior_energy "
+            f"{prior_energy} and "
             f"conditional globals {sorted(references)}."
         )
     if prior_energy is None:
@@ -494,7 +609,9 @@ def _prior_fn(
 
     def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
         own = read(stats, hyper) if takes_hyper else read(stats)
-        reference = [jnp.sum(p.dot(stats[name]) - p.log_normalizer()) for name, p in references.items()]
+        reference = [
+            jnp.sum(p.dot(stats[name]) - p.log_normalizer()) for name, p in references.items()
+        ]
         return own - sum(reference, jnp.zeros(()))
 
     return terms

@@ -1,14 +1,14 @@
-"""Checks that `energy_model` makes at once: names, families, and the energy itself at random statistics and data.
+"""Checks that `energy_model` makes at once: names, families, and the energy itself at random
+statistics and data.
 
-Second differences at random statistics show whether an energy is multilinear, and which variables it couples. For
-independent perturbations a, b of two fields of statistics,
+Second differences at random statistics show whether an energy is multilinear, and which variables
+it couples. For independent perturbations a, b of two fields of statistics,
 
     f(s + a + b) - f(s + a) - f(s + b) + f(s)
 
-is zero for every s exactly when no term of f contains both fields. So two fields of *one* variable (or one field twice)
-must give zero, else its complete conditional is no gradient; two variables with another result are coupled, and
-coordinate ascent must visit them in turn.
-"""
+is zero for every s exactly when no term of f contains both fields. So two fields of *one* variable
+(or one field twice) must give zero, else its complete conditional is no gradient; two variables
+with another result are coupled, and coordinate ascent must visit them in turn."""
 
 from __future__ import annotations
 
@@ -34,28 +34,39 @@ Blocks = tuple[tuple[str, ...], ...]
 
 
 def check_families(prior: Product, local: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is global and local, a local that is no family, or an improper family."""
+    """Raises ValueError for a name that is global and local, a local that is no family, or an
+    improper family."""
     both = sorted(set(prior) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
     for name, q in local.items():
-        require(isinstance(q, Family), f"locals[{name!r}]", "a family (vijax.families)", type(q).__name__)
+        require(
+            isinstance(q, Family),
+            f"locals[{name!r}]",
+            "a family (vijax.families)",
+            type(q).__name__,
+        )
     require_proper("locals", local)
 
 
 def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is a hyperparameter and a point, as the energy reads both from one dict; and
-    for a module with functions among its leaves."""
+    """Raises ValueError for a name that is a hyperparameter and a point, as the energy reads both
+    from one dict; and for a module with functions among its leaves."""
     both = sorted(set(hyper) & set(points))
     require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
     for name, value in [*hyper.items(), *points.items()]:
         require_arrays(f"points[{name!r}]" if name in points else f"hyper[{name!r}]", value)
 
 
-def check_free(names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]) -> None:
-    """Raises ValueError for a guide without free variables, or a name that would stand for two things."""
+def check_free(
+    names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]
+) -> None:
+    """Raises ValueError for a guide without free variables, or a name that would stand for two
+    things."""
     if not names:
         remedy = "Declare them by vijax.free, or leave guide out."
-        require(guide is None, "guide", "none for an energy without free globals", repr(guide), remedy)
+        require(
+            guide is None, "guide", "none for an energy without free globals", repr(guide), remedy
+        )
         return
     both = sorted(set(names) & set(local))
     require(not both, "locals", "names that are not those of globals", both)
@@ -64,20 +75,32 @@ def check_free(names: Collection[str], guide: Any, prior: Product, local: Mappin
         require(Z not in named, argument, expected, repr(Z), "Rename it.")
 
 
-def check_plates(plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]) -> None:
+def check_plates(
+    plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]
+) -> None:
     """Raises ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
     unknown = sorted(set(plates) - set(local))
     require(not unknown, "plates", f"names among the locals {list(local)}", unknown)
     both = sorted(set(plates) & {name for group in joint for name in group})
-    require(not both, "plates", "locals that are not in `joint`, under which their entries are one variable", both)
+    require(
+        not both,
+        "plates",
+        "locals that are not in `joint`, under which their entries are one variable",
+        both,
+    )
     for name in plates:
         shape = local[name].batch_shape
-        require(len(shape) > 0, "plates", f"{name!r} with a first axis of entries", f"batch shape {shape}")
+        require(
+            len(shape) > 0,
+            "plates",
+            f"{name!r} with a first axis of entries",
+            f"batch shape {shape}",
+        )
 
 
 def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    """The energy with clear errors: for an unknown name of a variable or a statistic the error lists the known ones;
-    for operations that JAX cannot trace it names the line."""
+    """The energy with clear errors: for an unknown name of a variable or a statistic the error
+    lists the known ones; for operations that JAX cannot trace it names the line."""
 
     @functools.wraps(energy)
     def read(stats: Mapping[str, Any], *rest: Any) -> Any:
@@ -90,14 +113,17 @@ def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
                 raise
             data = f" (the data: {list(rest[0])})" if rest and isinstance(rest[0], Mapping) else ""
             text = unknown_name(key, stats).replace("factor named", "variable named", 1)
-            raise ValueError(f"{argument}: expected the name of a variable, but there is {text}{data}") from error
+            raise ValueError(
+                f"{argument}: expected the name of a variable, but there is {text}{data}"
+            ) from error
         except AttributeError as error:
             of = [name for name, t in stats.items() if t is error.obj]
             if not of:
                 raise
             known = list(getattr(error.obj, "_fields", ()))
             raise ValueError(
-                f"{argument}: expected a statistic of {of[0]!r}, {known}, got stats[{of[0]!r}].{error.name}."
+                f"{argument}: expected a statistic of {of[0]!r}, {known}, got "
+                f"stats[{of[0]!r}].{error.name}."
             ) from error
 
     return read
@@ -115,13 +141,18 @@ def find_blocks(
     order: Sequence[str] | None,
     plates: Sequence[str] = (),
 ) -> tuple[Blocks, Blocks]:
-    """Checks the energies and finds the variables that can be updated together: blocks of globals, blocks of locals.
+    """Checks the energies and finds the variables that can be updated together: blocks of globals,
+    blocks of locals.
 
-    `fn` and `count` are functions (stats, group, hyper), `prior_fn` is one of (stats, hyper); `groups` are the example
-    and other groups like it (`values_like`).
-    """
+    `fn` and `count` are functions (stats, group, hyper), `prior_fn` is one of (stats, hyper);
+    `groups` are the example and other groups like it (`values_like`)."""
     order = [*prior, *local] if order is None else list(order)
-    require(sorted(order) == sorted([*prior, *local]), "order", f"a permutation of {[*prior, *local]}", order)
+    require(
+        sorted(order) == sorted([*prior, *local]),
+        "order",
+        f"a permutation of {[*prior, *local]}",
+        order,
+    )
     families = {**prior, **local}
     stats = jax.eval_shape(lambda: mean_statistics(families))
     coupled: set[frozenset[str]] = set()
@@ -129,7 +160,11 @@ def find_blocks(
         if term is not None:
             shape = jnp.shape(jax.eval_shape(lambda s: term(s, example, hyper), stats))  # noqa: B023
             require(
-                shape == (), argument, "a scalar for one group", f"shape {shape}", "Sum over the axes of the group."
+                shape == (),
+                argument,
+                "a scalar for one group",
+                f"shape {shape}",
+                "Sum over the axes of the group.",
             )
             everywhere = lambda s: jax.vmap(lambda y: term(s, y, hyper))(groups)  # noqa: B023
             coupled |= _couplings(everywhere, stats, families, argument, plates)
@@ -138,7 +173,9 @@ def find_blocks(
     if prior_fn is not None:
         of_globals = {name: stats[name] for name in prior}
         coupled |= _couplings(lambda s: prior_fn(s, hyper)[None], of_globals, prior, "prior_energy")
-    return tuple(update_order([n for n in order if n in group], coupled) for group in (prior, local))  # type: ignore[return-value]
+    return tuple(
+        update_order([n for n in order if n in group], coupled) for group in (prior, local)
+    )  # type: ignore[return-value]
 
 
 def _couplings(
@@ -148,8 +185,8 @@ def _couplings(
     argument: str,
     plates: Sequence[str] = (),
 ) -> set[frozenset[str]]:
-    """`coupled_variables` with separate errors for an energy that needs more than statistics, and for one that is
-    infinite or NaN even at the mean statistics."""
+    """`coupled_variables` with separate errors for an energy that needs more than statistics, and
+    for one that is infinite or NaN even at the mean statistics."""
     try:
         coupled, finite = coupled_variables(fn, zeros(stats), plates)
     except ValueError as error:
@@ -163,35 +200,46 @@ def _couplings(
 
 def _said_of(argument: str, error: ValueError) -> str:
     """The message of `coupled_variables`, about the function that was given as this argument."""
-    return str(error).replace("energy: ", f"{argument}: ", 1) if str(error).startswith("energy: ") else str(error)
+    return (
+        str(error).replace("energy: ", f"{argument}: ", 1)
+        if str(error).startswith("energy: ")
+        else str(error)
+    )
 
 
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
-    """Raises ValueError where the energy is -inf, or NaN, at mean statistics: for all data (`every`), or wherever data
-    are positive."""
+    """Raises ValueError where the energy is -inf, or NaN, at mean statistics: for all data
+    (`every`), or wherever data are positive."""
     values = np.asarray(quick_jit(fn)(mean_statistics(families)))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
         return
     if np.isneginf(values).all() or (every and np.isneginf(values).any()):
         raise ValueError(
-            f"{argument}: expected a finite number, got -inf, which times a statistic of 0 is NaN. Where an event is "
-            "impossible use jnp.where(possible, log_probability, 0.0), before it is multiplied by a statistic, and "
+            f"{argument}: expected a finite number, got -inf, which times a statistic of 0 is "
+            "NaN. Where an event is "
+            "impossible use jnp.where(possible, log_probability, 0.0), before it is multiplied by "
+            "a statistic, and "
             "count such events in energy_model(impossible=...)."
         )
     if every:
         raise ValueError(
-            f"{argument}: expected a finite number, got {values[0]} at the mean statistics of its variables, at the "
-            "values of the example and at random values of its shapes. Look for the logarithm or root of a negative "
+            f"{argument}: expected a finite number, got {values[0]} at the mean statistics of its "
+            "variables, at the "
+            "values of the example and at random values of its shapes. Look for the logarithm or "
+            "root of a negative "
             "number, a division by 0, or 0 times infinity."
         )
 
 
 def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
-    """Raises ValueError where the number of impossible events is negative at the example and the mean statistics."""
+    """Raises ValueError where the number of impossible events is negative at the example and the
+    mean statistics."""
     number = np.asarray(quick_jit(count)(mean_statistics(families)))[0]
     expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
-    require(~(number < 0), "impossible", expected, number, "It is no log probability: count the events.")
+    require(
+        ~(number < 0), "impossible", expected, number, "It is no log probability: count the events."
+    )
 
 
 def mean_statistics(families: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,28 +255,34 @@ def zeros(shapes: PyTree) -> PyTree:
 Statistics = Mapping[str, Any]
 Field = tuple[str, int]
 _ENTRIES = 8
-_TOLERANCE = 1e-3  # of the largest term; rounding in float32 stays a hundred times below, a real product far above
+# of the largest term; rounding in float32 stays a hundred times below, a real product far above
+_TOLERANCE = 1e-3
 
 
 class NowhereFiniteError(ValueError):
-    """No value is finite at random statistics: the function takes a logarithm, root or quotient of one."""
+    """No value is finite at random statistics: the function takes a logarithm, root or quotient of
+    one."""
 
 
 def coupled_variables(
-    fn: Callable[[Statistics], Float[Array, " places"]], stats: Statistics, plates: Collection[str] = ()
+    fn: Callable[[Statistics], Float[Array, " places"]],
+    stats: Statistics,
+    plates: Collection[str] = (),
 ) -> tuple[set[frozenset[str]], np.ndarray]:
-    """The pairs of variables that share a term of `fn`, after a check that it is multilinear; and the data at which it
-    is finite.
+    """The pairs of variables that share a term of `fn`, after a check that it is multilinear; and
+    the data at which it is finite.
 
     Args:
-      fn: statistics by variable -> its value at each of several data. Data at which it is not finite are ignored, as
-        long as there are others; a term at any of the others counts.
+      fn: statistics by variable -> its value at each of several data. Data at which it is not
+        finite are ignored, as long as there are others; a term at any of the others counts.
       stats: statistics of the right shapes; the values do not matter.
-      plates: names of variables whose entries along the first axis are variables of their own: terms may multiply two
-        of them. Up to `_ENTRIES` of them are checked for terms that multiply an entry by itself.
+      plates: names of variables whose entries along the first axis are variables of their own:
+        terms may multiply two of them. Up to `_ENTRIES` of them are checked for terms that multiply
+        an entry by itself.
 
     Raises:
-      ValueError: a term is not linear in the statistics of one variable, which is named with its fields.
+      ValueError: a term is not linear in the statistics of one variable, which is named with its
+          fields.
       NowhereFiniteError: `fn` is finite nowhere, so no polynomial.
     """
     fields = [(name, i) for name in stats for i in range(len(stats[name]))]
@@ -238,8 +292,10 @@ def coupled_variables(
     known = np.isfinite(at_base)
     if not known.any():
         raise NowhereFiniteError(
-            "energy: expected a polynomial in the sufficient statistics, but at arbitrary real values of them "
-            "it is not finite: it takes a logarithm, root or quotient of one. Declare that as a statistic of its own."
+            "energy: expected a polynomial in the sufficient statistics, but at arbitrary real "
+            "values of them "
+            "it is not finite: it takes a logarithm, root or quotient of one. Declare that as a "
+            "statistic of its own."
         )
     at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[known]
     pairs: set[frozenset[str]] = set()
@@ -257,8 +313,11 @@ def coupled_variables(
     return pairs, known
 
 
-def update_order(names: Sequence[str], coupled: Iterable[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    """Groups of variables that are not coupled, so that each can be updated at once: greedily, in the given order.
+def update_order(
+    names: Sequence[str], coupled: Iterable[frozenset[str]]
+) -> tuple[tuple[str, ...], ...]:
+    """Groups of variables that are not coupled, so that each can be updated at once: greedily, in
+    the given order.
 
     >>> update_order(["a", "b", "c"], [frozenset("ab")])
     (('a', 'c'), ('b',))
@@ -266,7 +325,11 @@ def update_order(names: Sequence[str], coupled: Iterable[frozenset[str]]) -> tup
     coupled = set(coupled)
     blocks: list[list[str]] = []
     for name in names:
-        free = (block for block in blocks if not any(frozenset((name, other)) in coupled for other in block))
+        free = (
+            block
+            for block in blocks
+            if not any(frozenset((name, other)) in coupled for other in block)
+        )
         block = next(free, None)
         if block is None:
             blocks.append([name])
@@ -276,8 +339,11 @@ def update_order(names: Sequence[str], coupled: Iterable[frozenset[str]]) -> tup
 
 
 def _random(rng: np.random.Generator, tree: Any) -> Any:
-    """Standard normal values in the place of every leaf; 1-float leaves of the working precision."""
-    return jax.tree.map(lambda x: np.asarray(rng.normal(size=jnp.shape(x)), jnp.result_type(float)), tree)
+    """Standard normal values in the place of every leaf; 1-float leaves of the working
+    precision."""
+    return jax.tree.map(
+        lambda x: np.asarray(rng.normal(size=jnp.shape(x)), jnp.result_type(float)), tree
+    )
 
 
 def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statistics:
@@ -290,8 +356,11 @@ def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statist
 
 
 def _at_entry(move: Statistics, entry: int) -> Statistics:
-    """The perturbation of one entry of a plate; other variables are left out, because they are not moved."""
-    return jax.tree.map(lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T if np.any(x) else x, dict(move))
+    """The perturbation of one entry of a plate; other variables are left out, because they are not
+    moved."""
+    return jax.tree.map(
+        lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T if np.any(x) else x, dict(move)
+    )
 
 
 def _sum(*trees: Statistics) -> Statistics:
@@ -299,7 +368,8 @@ def _sum(*trees: Statistics) -> Statistics:
 
 
 def _is_gap(terms: Float[np.ndarray, "4 places"]) -> bool:
-    """True where a second difference differs from zero by more than rounding anywhere, or is not even a number."""
+    """True where a second difference differs from zero by more than rounding anywhere, or is not
+    even a number."""
     gap = np.array([1.0, -1.0, -1.0, 1.0]) @ terms
     return bool(np.any(~(np.abs(gap) <= _TOLERANCE * np.max(np.abs(terms), axis=0))))
 
@@ -312,7 +382,10 @@ def _nonlinear(stats: Statistics, first: Field, second: Field) -> str:
     if one != two:
         term = f"multiplies stats[{name!r}].{one} by stats[{name!r}].{two}"
     return (
-        f"energy: expected a function linear in the sufficient statistics of each variable, but it {term}. Use the "
-        f"statistic that is the product in its place, or split {name!r} into variables that are independent under q; "
-        f"where it is a plate whose entries multiply each other (nodes of a graph), energy_model(plates=[{name!r}])."
+        "energy: expected a function linear in the sufficient statistics of each variable, but "
+        f"it {term}. Use the "
+        f"statistic that is the product in its place, or split {name!r} into variables that are "
+        "independent under q; "
+        "where it is a plate whose entries multiply each other (nodes of a graph), "
+        f"energy_model(plates=[{name!r}])."
     )

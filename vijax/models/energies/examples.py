@@ -1,9 +1,9 @@
-"""Example groups for `energy_model`: other values of the example's shapes, and the check that data have these shapes.
+"""Example groups for `energy_model`: other values of the example's shapes, and the check that data
+have these shapes.
 
-A term of an energy may vanish at the values of the example (any term times y does where y = 0), so the energy is
-evaluated at several groups. Some of these keep the sign of the data, some the unit interval, some whole numbers: where
-the energy is not finite at one of them the others count.
-"""
+A term of an energy may vanish at the values of the example (any term times y does where y = 0), so
+the energy is evaluated at several groups. Some of these keep the sign of the data, some the unit
+interval, some whole numbers: where the energy is not finite at one of them the others count."""
 
 from __future__ import annotations
 
@@ -20,21 +20,26 @@ from vijax.families.base import as_array
 from vijax.tree import on_device
 
 POSITIVE = (1, 2, 3, 4)
-"""The places in the result of `values_like` at which every float is positive where the example's are not negative."""
+"""The places in the result of `values_like` at which every float is positive where the example's
+are not negative."""
 
 
 def values_like(example: PyTree) -> PyTree:
-    """The example, and seven other groups of its shapes, stacked along a leading axis; always the same.
+    """The example, and seven other groups of its shapes, stacked along a leading axis; always the
+    same.
 
-    Floats: times a factor and further from 0; in the unit interval; whole numbers 1 or 2 further from 0, and 2 or 1;
-    of the opposite sign; +1 and -1 at random, and the other way round. Integers: 0 to 2 further from 0; +1 and -1.
+    Floats: times a factor and further from 0; in the unit interval; whole numbers 1 or 2 further
+    from 0, and 2 or 1; of the opposite sign; +1 and -1 at random, and the other way round.
+    Integers: 0 to 2 further from 0; +1 and -1.
     Booleans: all true; at random; the other way round.
 
     >>> values_like(jnp.zeros(3)).shape
     (8, 3)
     """
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(on_device, example))
+    return jax.tree.map(
+        lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(on_device, example)
+    )
 
 
 def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
@@ -57,11 +62,14 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def kinds_of(example: PyTree, read: Any) -> list[Kind]:
-    """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`, a function of a
-    group, uses them as indices."""
+    """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`,
+    a function of a group, uses them as indices."""
     shown = shapes(jax.tree.map(as_array, example))
     found = found_kinds(shown, read)
-    return ["mask" if x.dtype == bool else kind for kind, x in zip(found, jax.tree.leaves(shown), strict=True)]
+    return [
+        "mask" if x.dtype == bool else kind
+        for kind, x in zip(found, jax.tree.leaves(shown), strict=True)
+    ]
 
 
 def shapes(group: PyTree) -> PyTree:
@@ -69,27 +77,44 @@ def shapes(group: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), group)
 
 
-def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any_size: bool) -> None:
-    """Raises ValueError unless data have the structure of the example and, in front of its axes, one axis of groups.
+def check_groups(
+    example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any_size: bool
+) -> None:
+    """Raises ValueError unless data have the structure of the example and, in front of its axes,
+    one axis of groups.
 
-    Sizes may differ from the example's, as the lengths of sequences do, where locals have the same sizes as the group,
-    or with `any_size`; and the energy must accept them.
+    Sizes may differ from the example's, as the lengths of sequences do, where locals have the same
+    sizes as the group, or with `any_size`; and the energy must accept them.
 
-    `example` has the `jax.ShapeDtypeStruct`s of one group; `evaluate` is the energy of a group at any statistics.
-    """
+    `example` has the `jax.ShapeDtypeStruct`s of one group; `evaluate` is the energy of a group at
+    any statistics."""
     known: Any = jax.tree.structure(example)
-    remedy = "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
+    remedy = (
+        "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
+    )
     if jax.tree.structure(data) != known:
         raise ValueError(
-            f"data: expected the structure of the example, {known}, got {jax.tree.structure(data)}. {remedy}"
+            f"data: expected the structure of the example, {known}, got "
+            f"{jax.tree.structure(data)}. {remedy}"
         )
     pairs = list(zip(jax.tree.leaves(example), jax.tree.leaves(data), strict=True))
     expected = f"groups of {_described([x for x, _ in pairs])}"
     got = f"{_described([y for _, y in pairs])} in all"
-    fits = all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs) and len({np.shape(y)[:1] for _, y in pairs}) == 1
+    fits = (
+        all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs)
+        and len({np.shape(y)[:1] for _, y in pairs}) == 1
+    )
     require(fits, "data", expected, got, remedy)
-    real = all(jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs)
-    require(real, "data", "real numbers, as in the example", "complex numbers", "Give real and imaginary parts.")
+    real = all(
+        jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs
+    )
+    require(
+        real,
+        "data",
+        "real numbers, as in the example",
+        "complex numbers",
+        "Give real and imaginary parts.",
+    )
     if all(np.shape(y)[1:] == x.shape for x, y in pairs):
         return
     group = jax.tree.map(lambda x, y: jax.ShapeDtypeStruct(np.shape(y)[1:], x.dtype), example, data)
@@ -101,14 +126,17 @@ def check_groups(example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any
             "data",
             expected,
             f"{got}: {sizes}",
-            "Show energy_model an example of the shapes of a group; or say any_size=True, if groups of other sizes "
+            "Show energy_model an example of the shapes of a group; or say any_size=True, if "
+            "groups of other sizes "
             "than the example's are meant.",
         )
     try:
         shape = jax.eval_shape(evaluate, group).shape
     except (TypeError, ValueError) as error:
         text = str(error).splitlines()[0]
-        raise ValueError(f"data: expected {expected}, got {got}, which the energy does not take: {text}") from error
+        raise ValueError(
+            f"data: expected {expected}, got {got}, which the energy does not take: {text}"
+        ) from error
     require(shape == (), "data", expected, got, f"There the energy is of shape {shape}, no scalar.")
 
 
@@ -127,8 +155,8 @@ def _changes(one: PyTree, other: PyTree) -> set[tuple[int, int]]:
 
 
 def check_finite(data: PyTree, is_finite: Any) -> None:
-    """Raises ValueError at the first group that holds a NaN or an infinity and at which the energy is not finite;
-    energies may take NaN for a missing entry."""
+    """Raises ValueError at the first group that holds a NaN or an infinity and at which the energy
+    is not finite; energies may take NaN for a missing entry."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
         values = np.asarray(leaf)
         if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():
@@ -138,10 +166,14 @@ def check_finite(data: PyTree, is_finite: Any) -> None:
             column = f", column {', '.join(map(str, first[1:]))}" if len(first) > 1 else ""
             name = jax.tree_util.keystr(path)
             raise ValueError(
-                f"data{name}: expected numbers at which the energy is finite, got {values[tuple(first)]} in row "
-                f"{first[0]}{column}, counted from 0. Remove or impute it, or have the energy leave it out."
+                f"data{name}: expected numbers at which the energy is finite, got "
+                f"{values[tuple(first)]} in row "
+                f"{first[0]}{column}, counted from 0. Remove or impute it, or have the energy "
+                "leave it out."
             )
 
 
 def _described(leaves: list[Any]) -> str:
-    return ("shape " if len(leaves) == 1 else "shapes ") + " and ".join(str(np.shape(leaf)) for leaf in leaves)
+    return ("shape " if len(leaves) == 1 else "shapes ") + " and ".join(
+        str(np.shape(leaf)) for leaf in leaves
+    )

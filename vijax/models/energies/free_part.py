@@ -1,5 +1,6 @@
-"""Free variables in an energy: it reads their values instead of statistics, and need not be linear in them. Together
-they are one more global, a vector of coordinates, whose density is a term of the energy.
+"""Free variables in an energy: it reads their values instead of statistics, and need not be linear
+in them. Together they are one more global, a vector of coordinates, whose density is a term of the
+energy.
 
 All of them are one more global, a vector of coordinates, whose density is a term of the energy.
 """
@@ -22,7 +23,8 @@ from vijax.inference.guides import Guide, Z
 from vijax.xla import by_value
 
 START = 0.1
-"""Standard deviation of q where it starts, and of its means among starts: networks must not begin at zero weights."""
+"""Standard deviation of q where it starts, and of its means among starts: networks must not begin
+at zero weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,24 +33,30 @@ class FreePart(FreeVariables):
 
     variables: Variables  # the free variables
     guide: Guide  # the family of q
-    is_proper: bool = False  # their prior is known to be proper, so that no bound grows without limit along them
+    is_proper: bool = (
+        False  # their prior is known to be proper, so that no bound grows without limit along them
+    )
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
         """The start of q; without a key at zero."""
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
         guide = self.guide.over(self.variables.places)
-        return guide.at(mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START)
+        return guide.at(
+            mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START
+        )
 
     def read(self, stats: Mapping[str, Any]) -> dict[str, Any]:
         """Statistics of the conjugate variables, and values of the free ones, by name."""
         return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
 
     def at_random(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values as one of statistics, at random values: for checks of the conjugate
-        variables."""
+        """A function of statistics and values as one of statistics, at random values: for checks of
+        the conjugate variables."""
         if fn is None:
             return None
-        x = jax.random.uniform(jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0)
+        x = jax.random.uniform(
+            jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0
+        )
         return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
 
     def reads(self, fn: Callable | None) -> Callable | None:
@@ -69,11 +77,16 @@ class FreePart(FreeVariables):
         """The bound along free variables, and what else it reads: all else as it is."""
         if self.is_proper:
             return None
-        return by_value.of(model, GivenOthers(model, self.variables)), (Others(hyper, posterior, key),)
+        return by_value.of(model, GivenOthers(model, self.variables)), (
+            Others(hyper, posterior, key),
+        )
 
     def start_in_words(self) -> str:
         """The start of a fit by steps, in words."""
-        return "Free variables start near zero in free coordinates: shift and scale them so that zero is plausible."
+        return (
+            "Free variables start near zero in free coordinates: shift and scale them so that "
+            "zero is plausible."
+        )
 
 
 class Others(NamedTuple):
@@ -91,8 +104,9 @@ class Others(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GivenOthers:
-    """The bound of an energy as a function of its free coordinates: q of the conjugate globals stays, that of locals is
-    found by their E-step. It is one object for each model, whose programs serve every fit (`vijax.xla.by_value.of`)."""
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals
+    stays, that of locals is found by their E-step. It is one object for each model, whose programs
+    serve every fit (`vijax.xla.by_value.of`)."""
 
     model: Model  # the energy
     variables: Variables  # the variables that have these coordinates
@@ -110,7 +124,9 @@ class GivenOthers:
     def log_liks_at(self, x: Float[Array, " D"], data: Any, others: Others) -> Float[Array, " 1"]:
         """The bound of all groups."""
         batch, model = Minibatch(data, None), self.model
-        return model.local_elbo(others.hyper, others.stats(x), batch, others.key, model.estep).total[None]
+        return model.local_elbo(
+            others.hyper, others.stats(x), batch, others.key, model.estep
+        ).total[None]
 
 
 def _others(named: Mapping[str, Any]) -> dict[str, Any]:

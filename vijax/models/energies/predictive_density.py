@@ -21,22 +21,30 @@ from vijax.xla.compiler import kept, step_jit
 NUM_DRAWS = 1000
 
 
-def predictive_density(density: Any, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray) -> HeldOut:
-    """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead of E_q.
+def predictive_density(
+    density: Any, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray
+) -> HeldOut:
+    """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead
+    of E_q.
 
-    The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p] over the number of
-    draws: little, unless a group holds as much information on the variables as all the data before it. Raises
-    ValueError: data that are no finite numbers, or of unequal lengths."""
+    The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p]
+    over the number of draws: little, unless a group holds as much information on the variables as
+    all the data before it. Raises ValueError: data that are no finite numbers, or of unequal
+    lengths."""
     check_numbers(data)
     check_finite(data)
     check_lengths(data)
     z = q[Z].sample(key, (NUM_DRAWS,))  # type: ignore[union-attr]
     program = kept(density, "predictive density", lambda of: step_jit(_mixed(of)))
-    return HeldOut.of(np.asarray(program(hyper, z, density.as_read(jax.tree.map(array, data))), np.float64))
+    return HeldOut.of(
+        np.asarray(program(hyper, z, density.as_read(jax.tree.map(array, data))), np.float64)
+    )
 
 
 def _mixed(of: weakref.ref[Any]) -> Callable[..., Float[Array, " groups"]]:
-    def mixed(hyper: Hyper, draws: Float[Array, "draws D"], data: PyTree) -> Float[Array, " groups"]:
+    def mixed(
+        hyper: Hyper, draws: Float[Array, "draws D"], data: PyTree
+    ) -> Float[Array, " groups"]:
         density: Any = of()
 
         def add(total: Array, z: Array) -> tuple[Array, None]:

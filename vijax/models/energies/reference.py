@@ -1,5 +1,5 @@
-"""The information of data on variables whose law depends on others: a normal for each coordinate, and what it moves
-with."""
+"""The information of data on variables whose law depends on others: a normal for each coordinate,
+and what it moves with."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LARGEST_GROWTH = 10.0
 
 
 class Trends(NamedTuple):
-    """A part of what the data say that moves with variables without a law: log J and h / J are affine in few
-    combinations t = drivers x - center of these."""
+    """A part of what the data say that moves with variables without a law: log J and h / J are
+    affine in few combinations t = drivers x - center of these."""
 
     linear: Float[Array | np.ndarray, " D"]  # h where t is zero
     information: Float[Array | np.ndarray, " D"]  # J there
@@ -32,7 +32,9 @@ class Trends(NamedTuple):
         """Nothing moves."""
         zeros = functools.partial(np.zeros, dtype=jnp.result_type(float))
         wide = dim, NUM_DRIVERS
-        return cls(zeros(dim), zeros(dim), zeros(wide[::-1]), zeros(NUM_DRIVERS), zeros(wide), zeros(wide))
+        return cls(
+            zeros(dim), zeros(dim), zeros(wide[::-1]), zeros(NUM_DRIVERS), zeros(wide), zeros(wide)
+        )
 
     def given(self, x: Float[Array, " D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
         """h and J of this part; entries of x with a law are not read."""
@@ -40,12 +42,14 @@ class Trends(NamedTuple):
         t = times(jnp.asarray(self.drivers), x) - self.center
         grown = jnp.clip(times(jnp.asarray(self.growth), t), -LARGEST_GROWTH, LARGEST_GROWTH)
         factor = jnp.exp(grown)
-        return factor * (self.linear + self.information * times(jnp.asarray(self.shift), t)), factor * self.information
+        return factor * (
+            self.linear + self.information * times(jnp.asarray(self.shift), t)
+        ), factor * self.information
 
 
 class Said(NamedTuple):
-    """The information of data on coordinates x at values of other variables: about h x - J x^2 / 2 + s J (x - c)^3 / 6,
-    c being the middle."""
+    """The information of data on coordinates x at values of other variables: about h x - J x^2 / 2
+    + s J (x - c)^3 / 6, c being the middle."""
 
     linear: Float[Array, " D"]  # h
     information: Float[Array, " D"]  # J
@@ -57,8 +61,8 @@ class Said(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The stand-in for the information of data on each coordinate, h x - J x^2 / 2: a fixed part, and one that moves
-    with other variables; and how skewed it is."""
+    """The stand-in for the information of data on each coordinate, h x - J x^2 / 2: a fixed part,
+    and one that moves with other variables; and how skewed it is."""
 
     linear: Float[Array | np.ndarray, " D"]  # h of the fixed part
     # J of it, not negative; infinite for variables that are their own coordinates
@@ -68,11 +72,18 @@ class Reference(NamedTuple):
     trends: Trends
 
     @classmethod
-    def fixed(cls, linear: Float[np.ndarray, " D"], information: Float[np.ndarray, " D"]) -> Reference:
+    def fixed(
+        cls, linear: Float[np.ndarray, " D"], information: Float[np.ndarray, " D"]
+    ) -> Reference:
         """One that is the same whatever other variables are."""
         dtype = jnp.result_type(float)
         skew = np.zeros(len(linear), dtype)
-        return cls(np.asarray(linear, dtype), np.asarray(information, dtype), skew, Trends.none(len(linear)))
+        return cls(
+            np.asarray(linear, dtype),
+            np.asarray(information, dtype),
+            skew,
+            Trends.none(len(linear)),
+        )
 
     @classmethod
     def without_data(cls, dim: int) -> Reference:
@@ -85,7 +96,8 @@ class Reference(NamedTuple):
         return cls.fixed(np.zeros(dim), np.full(dim, np.inf))
 
     def given(self, x: Float[Array, " D"]) -> Said:
-        """The information of data at values of the variables without a law; other entries of x are not read."""
+        """The information of data at values of the variables without a law; other entries of x are
+        not read."""
         linear, information = self.trends.given(x)
         fixed = jnp.where(jnp.isinf(self.information), 0.0, self.information)
         return Said(jnp.asarray(self.linear + linear), fixed + information, jnp.asarray(self.skew))

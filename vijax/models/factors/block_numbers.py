@@ -1,15 +1,17 @@
 """Which block is which: the blocks of a graph are numbered as those of other graphs, or of a fit.
 
-Clustering finds blocks without numbers. Mean field changes single nodes, so it does not exchange whole blocks. A graph
-whose blocks begin with other numbers than the rates have would end at a wrong fixed point: its nodes in another order
-would be other blocks, and rates of several graphs would be averages over blocks that have nothing in common.
+Clustering finds blocks without numbers. Mean field changes single nodes, so it does not exchange
+whole blocks. A graph whose blocks begin with other numbers than the rates have would end at a wrong
+fixed point: its nodes in another order would be other blocks, and rates of several graphs would be
+averages over blocks that have nothing in common.
 
-With A_kl edges and P_kl pairs between blocks k and l of a graph, and n_k nodes, the numbering is a permutation s with
+With A_kl edges and P_kl pairs between blocks k and l of a graph, and n_k nodes, the numbering is a
+permutation s with
 
     sum_kl A_kl per_edge[s_k, s_l] + P_kl per_pair[s_k, s_l] + sum_k n_k log_weight[s_k]
 
-as large as exchanges of two numbers make it, from each of some first permutations: from all of them where they are few.
-"""
+as large as exchanges of two numbers make it, from each of some first permutations: from all of them
+where they are few."""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ STARTS = 20
 
 
 class Sums(NamedTuple):
-    """Counts that tell of the blocks of a graph: edges and pairs between them, and their numbers of nodes."""
+    """Counts that tell of the blocks of a graph: edges and pairs between them, and their numbers of
+    nodes."""
 
     links: Float[Array, "K K"]
     pairs: Float[Array, "K K"]
@@ -37,7 +40,8 @@ class Sums(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """The terms that an edge, a pair and a node add to the energy, by the numbers of their blocks."""
+    """The terms that an edge, a pair and a node add to the energy, by the numbers of their
+    blocks."""
 
     per_edge: Float[Array, "K K"]
     per_pair: Float[Array, "K K"]
@@ -65,7 +69,9 @@ def renumbered(z: Float[Array, "N K"], numbers: Int[Array, " K"]) -> Float[Array
 
 def _energy(sums: Sums, logs: Logs, numbers: Int[Array, " K"]) -> Float[Array, ""]:
     between = numbers[:, None], numbers[None, :]
-    edges = jnp.vdot(sums.links, logs.per_edge[between]) + jnp.vdot(sums.pairs, logs.per_pair[between])
+    edges = jnp.vdot(sums.links, logs.per_edge[between]) + jnp.vdot(
+        sums.pairs, logs.per_pair[between]
+    )
     return edges + jnp.vdot(sums.nodes, logs.per_node[numbers])
 
 
@@ -74,7 +80,9 @@ def _firsts(size: int) -> Int[np.ndarray, "starts K"]:
     if math.factorial(size) <= FEW:
         return np.array(list(itertools.permutations(range(size))), np.int32)
     rng = np.random.default_rng(0)
-    return np.array([np.arange(size), *(rng.permutation(size) for _ in range(STARTS - 1))], np.int32)
+    return np.array(
+        [np.arange(size), *(rng.permutation(size) for _ in range(STARTS - 1))], np.int32
+    )
 
 
 def _by_edges(sums: Sums, logs: Logs) -> Int[Array, " K"]:
@@ -87,7 +95,9 @@ def _by_edges(sums: Sums, logs: Logs) -> Int[Array, " K"]:
     )
 
 
-def _climbed(sums: Sums, logs: Logs, first: Int[Array, " K"]) -> tuple[Int[Array, " K"], Float[Array, ""]]:
+def _climbed(
+    sums: Sums, logs: Logs, first: Int[Array, " K"]
+) -> tuple[Int[Array, " K"], Float[Array, ""]]:
     """The numbers after the best exchange of two, again and again while that gains."""
     size = len(first)
     left, right = map(jnp.asarray, np.triu_indices(size, 1))
@@ -103,8 +113,15 @@ def _climbed(sums: Sums, logs: Logs, first: Int[Array, " K"]) -> tuple[Int[Array
         numbers, energy, _, turn = carry
         other, gained = after(numbers)
         is_better = gained > energy
-        return jnp.where(is_better, other, numbers), jnp.maximum(energy, gained), is_better, turn + 1
+        return (
+            jnp.where(is_better, other, numbers),
+            jnp.maximum(energy, gained),
+            is_better,
+            turn + 1,
+        )
 
     start = first, _energy(sums, logs, first), jnp.array(True), 0
-    numbers, energy, _, _ = jax.lax.while_loop(lambda carry: carry[2] & (carry[3] < 4 * size), body, start)
+    numbers, energy, _, _ = jax.lax.while_loop(
+        lambda carry: carry[2] & (carry[3] < 4 * size), body, start
+    )
     return numbers, energy

@@ -1,12 +1,12 @@
-"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries allowed (Hoffman and
-Blei 2015, section 2.1).
+"""Factor analysis, probabilistic principal components and matrix factorisation, missing entries
+allowed (Hoffman and Blei 2015, section 2.1).
 
     x_n ~ N(0, I_K),   y_nd ~ N(w_d' x_n + m_d, 1 / tau_d),   (w_d, m_d) ~ N(0, I / loading_precision),
     tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic
 
-Rows are groups and x_n their local; loadings and noise are global. Isotropic noise is probabilistic PCA; without the
-intercept, and with most entries missing, this is probabilistic matrix factorisation, x_n the factors of row n.
-"""
+Rows are groups and x_n their local; loadings and noise are global. Isotropic noise is probabilistic
+PCA; without the intercept, and with most entries missing, this is probabilistic matrix
+factorisation, x_n the factors of row n."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract import init as starts
-from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, of_weights, rows, together
+from vijax.contract.expected import (
+    STANDARDISE,
+    Expected,
+    expecting,
+    of_place_and_scale,
+    of_weights,
+    rows,
+    together,
+)
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, rows_like
 from vijax.contract.room import sized
@@ -45,7 +53,8 @@ def factor_analysis(
 ) -> Model:
     """Factor analysis.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns of the data.
@@ -58,8 +67,8 @@ def factor_analysis(
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
-      A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and `noise`, and the
-      local `x`. Data: an array (N, D); NaN marks a missing entry.
+      A `Model` with globals `loadings`, a multivariate normal for each column over (w_d, m_d), and
+      `noise`, and the local `x`. Data: an array (N, D); NaN marks a missing entry.
 
     >>> import jax, vijax as vi
     >>> rng = np.random.default_rng(0)
@@ -80,14 +89,17 @@ def factor_analysis(
         residual = y**2 - 2 * y * fitted + squares
         each = stats["noise"].log - stats["noise"].value * residual - math.log(2 * math.pi)
         return (
-            0.5 * (jnp.sum(jnp.where(observed, each, 0.0)) - jnp.trace(stats["x"].outer)) - _HALF_LOG_2PI * num_factors
+            0.5 * (jnp.sum(jnp.where(observed, each, 0.0)) - jnp.trace(stats["x"].outer))
+            - _HALF_LOG_2PI * num_factors
         )
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """Random loadings, so that factors differ; means and noise are those of the columns. The start is so far from
-        the prior that the noise has a mode, as points need."""
+        """Random loadings, so that factors differ; means and noise are those of the columns. The
+        start is so far from the prior that the noise has a mode, as points need."""
         rows = jnp.asarray(context.data().data)
-        mean, variance = _moments(jnp.where(context.counts()[:, None], rows, jnp.nan))  # padding is missing
+        mean, variance = _moments(
+            jnp.where(context.counts()[:, None], rows, jnp.nan)
+        )  # padding is missing
         loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
         if intercept:
             loadings = loadings.at[:, -1].set(mean)
@@ -102,7 +114,8 @@ def factor_analysis(
     made = energy_model(
         globals={
             "loadings": MultivariateNormal.from_mean_precision(
-                np.zeros((dim, width)), np.broadcast_to(loading_precision * np.eye(width), (dim, width, width))
+                np.zeros((dim, width)),
+                np.broadcast_to(loading_precision * np.eye(width), (dim, width, width)),
             ),
             "noise": Gamma.from_shape_rate(np.full(batch, shape), np.full(batch, rate)),
         },
@@ -114,7 +127,9 @@ def factor_analysis(
         prior_as_point=prior_as_point,
         generative=_generative(dim, num_factors, intercept),
     )
-    strain = together(of_weights(loading_precision), of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape))
+    strain = together(
+        of_weights(loading_precision), of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
+    )
     prior = f"about 0 and of deviation {math.sqrt(1.0 / loading_precision):.3g}"
     return expecting(made, Expected(rows, strain, prior, STANDARDISE))
 
@@ -125,7 +140,9 @@ def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
     def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
         return {"x": jax.random.normal(key, (len(y), num_factors), y.dtype)}
 
-    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+    def data(
+        hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
+    ) -> Float[Array, "N D"]:
         x = jnp.append(local["x"], jnp.ones((len(y), 1)), 1) if intercept else local["x"]
         noise = jax.random.normal(key, y.shape, y.dtype)
         return x @ values["loadings"].T + noise / jnp.atleast_1d(jnp.sqrt(values["noise"]))[None]
@@ -144,8 +161,8 @@ def _with_one(stats: Any) -> tuple[Float[Array, " K1"], Float[Array, "K1 K1"]]:
 
 
 def _moments(data: Float[Array, "N D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    """Mean and variance of each column's observed entries; the variance is at least a millionth of the mean square, and
-    1 where nothing is observed."""
+    """Mean and variance of each column's observed entries; the variance is at least a millionth of
+    the mean square, and 1 where nothing is observed."""
     mean = jnp.nan_to_num(jnp.nanmean(data, axis=0))
     variance = jnp.nan_to_num(jnp.nanvar(data, axis=0))
     floor = 1e-6 * mean**2
@@ -158,5 +175,8 @@ def _check(data: PyTree, dim: int) -> None:
     require(data.ndim == 2 and data.shape[1] == dim, "data", shape, f"shape {data.shape}")
     infinite = np.argwhere(np.isinf(data))
     require(
-        not len(infinite), "data", "finite numbers, or NaN where an entry is missing", f"inf at {infinite[:1].tolist()}"
+        not len(infinite),
+        "data",
+        "finite numbers, or NaN where an entry is missing",
+        f"inf at {infinite[:1].tolist()}",
     )

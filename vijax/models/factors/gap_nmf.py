@@ -1,17 +1,19 @@
-"""Gamma-process Poisson matrix factorisation, GaP-KL-NMF (Hoffman and Blei 2015, section 4.3, eq. 12).
+"""Gamma-process Poisson matrix factorisation, GaP-KL-NMF (Hoffman and Blei 2015, section 4.3, eq.
+12).
 
     W_fk ~ Gamma(a, a),   theta_k ~ Gamma(alpha / K, alpha c),   H_kt ~ Gamma(b, b),
     Y_ft ~ Poisson(sum_k theta_k W_fk H_kt)
 
-Columns of Y are the groups, H_t local, W and theta global. Split Y_ft = sum_k z_ftk into independent Poisson counts:
-given the totals they are multinomial, and q(z_ft) is maximised in closed form. With q(h) = Gamma(b + n, b + r), where
-r_k = theta_k sum_f W_fk is the emission of a unit of h_k and n_k = sum_f E[z_fk], the bound of a column is
+Columns of Y are the groups, H_t local, W and theta global. Split Y_ft = sum_k z_ftk into
+independent Poisson counts: given the totals they are multinomial, and q(z_ft) is maximised in
+closed form. With q(h) = Gamma(b + n, b + r), where r_k = theta_k sum_f W_fk is the emission of a
+unit of h_k and n_k = sum_f E[z_fk], the bound of a column is
 
-    l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] - KL(q(h) || Gamma(b, b)).
+    l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] -
+    KL(q(h) || Gamma(b, b)).
 
-The bound and its gradient are products of matrices, as in the multiplicative updates of KL-NMF; no array has an entry
-for every (f, t, k).
-"""
+The bound and its gradient are products of matrices, as in the multiplicative updates of KL-NMF; no
+array has an entry for every (f, t, k)."""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def gap_nmf(
     estep: MeanField | None = None,
     init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
-    """GaP-KL-NMF: finds the spectra that made a matrix of counts (a magnitude spectrogram in whole quanta).
+    """GaP-KL-NMF: finds the spectra that made a matrix of counts (a magnitude spectrogram in whole
+    quanta).
 
     Args:
       num_rows: F, frequencies.
@@ -66,18 +69,21 @@ def gap_nmf(
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
       c: 1 / c should be about the mean of the data. It is the prior mean of sum_k theta_k.
-      estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their activations afresh.
-        Full-data algorithms go on from the last activations, and 5 rounds a step serve them better; SSVI-A from flat
-        spectra, which draws other spectra at each step, may need 20.
-      init: start of the spectra: rows of the data that are nearest to one component alone (others for another key), or
-        nearly flat ones. Gains explain the mean of the data either way. Or (key, prior) -> a start of your own, such as
-        another fit. The start decides more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field
-        finds 36 from flat spectra and 48 from columns.
+      estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their
+        activations afresh. Full-data algorithms go on from the last activations, and 5 rounds a
+        step serve them better; SSVI-A from flat spectra, which draws other spectra at each step,
+        may need 20.
+      init: start of the spectra: rows of the data that are nearest to one component alone (others
+        for another key), or nearly flat ones. Gains explain the mean of the data either way. Or
+        (key, prior) -> a start of your own, such as another fit. The start decides more than the
+        algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat
+        spectra and 48 from columns.
 
     Returns:
-      A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data: an array of counts
-      (T, F), whose rows are the columns of Y. `fit.locals(y, key=key)["activations"]` is q(H), shape (T, K);
-      `fit.score(y, key=key)` the held-out bound, nats per column, at the posterior means of W and theta.
+      A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data:
+      an array of counts (T, F), whose rows are the columns of Y. `fit.locals(y,
+      key=key)["activations"]` is q(H), shape (T, K); `fit.score(y, key=key)` the held-out bound,
+      nats per column, at the posterior means of W and theta.
 
     >>> import vijax as vi
     >>> spectra = np.array([[9.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 9.0]])
@@ -101,13 +107,21 @@ def gap_nmf(
         hyper=hyper,
         prior=prior,
         local_elbo=_local_elbo,
-        init=(lambda hyper, key, prior, batch: init(key, prior)) if callable(init) else _STARTS[init],
+        init=(lambda hyper, key, prior, batch: init(key, prior))
+        if callable(init)
+        else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        locals=OfLocals(lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components), True, MeanField),
+        locals=OfLocals(
+            lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components),
+            True,
+            MeanField,
+        ),
         form=DataForm(_checker(num_rows), "number"),
         queries=answers(
-            Generative(rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn),
+            Generative(
+                rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn
+            ),
             score=_score,
         ),
     )
@@ -118,7 +132,9 @@ def _activations_drawn(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -
     return {"activations": jax.random.gamma(key, hyper["b"], shape, y.dtype) / hyper["b"]}
 
 
-def _counts_drawn(hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "T F"]:
+def _counts_drawn(
+    hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray
+) -> Float[Array, "T F"]:
     rates = _product(local["activations"] * values["gains"][None], values["dictionary"].T)
     return poisson_values(key, rates).astype(y.dtype)
 
@@ -129,8 +145,8 @@ def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | No
 
 
 def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Spectra of columns that are nearest to being of one component, a fifth of each spread evenly; flat without
-    data."""
+    """Spectra of columns that are nearest to being of one component, a fifth of each spread evenly;
+    flat without data."""
     if batch is None:
         return _flat(hyper, key, prior, batch)
     key, key_rows = jax.random.split(key)
@@ -144,9 +160,11 @@ def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch |
 _STARTS = {"columns": _columns, "flat": _flat}
 
 
-def _around(hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch: Minibatch | None) -> Product:
-    """Gammas about given spectra of mean 1, with noise to separate equal ones, and gains whose sum is the mean of the
-    data (the prior's, without data)."""
+def _around(
+    hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch: Minibatch | None
+) -> Product:
+    """Gammas about given spectra of mean 1, with noise to separate equal ones, and gains whose sum
+    is the mean of the data (the prior's, without data)."""
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
@@ -171,7 +189,11 @@ def _shape(prior: Product) -> tuple[int, int]:
 
 def _counts(batch: Minibatch) -> Float[Array, "T F"]:
     """The counts, with a column that counts in the place of each that is padding."""
-    data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+    data = (
+        batch.data
+        if batch.weights is None
+        else fill_padding(batch.data, jnp.asarray(batch.weights))
+    )
     return jnp.asarray(data, float)
 
 
@@ -182,11 +204,15 @@ def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
     """The start of the locals: each column's counts shared evenly."""
     y, b = jnp.asarray(y, float), jnp.asarray(hyper["b"], float)
-    share = jnp.broadcast_to(jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components))
+    share = jnp.broadcast_to(
+        jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components)
+    )
     return {"activations": Gamma(b + share, jnp.full_like(share, -b))}
 
 
-def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+def _local_elbo(
+    hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+) -> LocalElbo:
     dictionary, gains = stats["dictionary"], stats["gains"]
     y, b = _counts(batch), jnp.asarray(hyper["b"], float)
     emitted = gains.value * jnp.sum(dictionary.value, axis=0)
@@ -203,10 +229,14 @@ def _local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, e
     rate = jnp.maximum(_product(weights, table.T), jnp.finfo(y.dtype).tiny)
     log_rate = jnp.log(rate) + largest + log_scale[None]
     prior = jax.tree.map(lambda x: jnp.broadcast_to(x, q.shape.shape), Gamma(b, -b))
-    per_group = jnp.sum(y * log_rate - gammaln(y + 1), axis=1) - _product(h.value, emitted[:, None])[:, 0]
+    per_group = (
+        jnp.sum(y * log_rate - gammaln(y + 1), axis=1) - _product(h.value, emitted[:, None])[:, 0]
+    )
     per_group -= jnp.sum(q.kl(prior), axis=1)
     of = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
-    return LocalElbo(jnp.vdot(of, per_group), jnp.sum(of), jax.lax.stop_gradient(per_group), {"activations": q})
+    return LocalElbo(
+        jnp.vdot(of, per_group), jnp.sum(of), jax.lax.stop_gradient(per_group), {"activations": q}
+    )
 
 
 def _activations(
@@ -217,7 +247,8 @@ def _activations(
     emitted: Float[Array, " K"],
     b: Float[Array, ""],
 ) -> Gamma:
-    """q(H) by coordinate ascent: n_tk = e_tk sum_f W_fk y_tf / (sum_j W_fj e_tj), e = exp E[log h]."""
+    """q(H) by coordinate ascent: n_tk = e_tk sum_f W_fk y_tf / (sum_j W_fj e_tj), e = exp E[log
+    h]."""
     rate = b + emitted
 
     def allocate(counts: Float[Array, "T K"]) -> Float[Array, "T K"]:
@@ -241,12 +272,15 @@ def _product(a: Float[Array, "m n"], b: Float[Array, "n p"]) -> Float[Array, "m 
 
 
 def _score(hyper: Hyper, posterior: Estimates, data: PyTree, key: PRNGKeyArray) -> Any:
-    """Lower bound on the log probability of held-out columns at the posterior means, nats per column."""
+    """Lower bound on the log probability of held-out columns at the posterior means, nats per
+    column."""
     from vijax.evaluate.score import HeldOut
 
     _checker(posterior["dictionary"].mean().shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
-    said = _bound(hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4))
+    said = _bound(
+        hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4)
+    )
     return HeldOut.of(np.asarray(said.per_group, np.float64))
 
 
@@ -254,7 +288,9 @@ _bound = step_jit(_local_elbo, static_argnames="estep")
 
 
 def _checker(num_rows: int) -> Callable[[PyTree], None]:
-    return checker(num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)")
+    return checker(
+        num_rows, is_count, "counts 0, 1, 2, ... (round a magnitude to a number of quanta)"
+    )
 
 
 _OTHERS = 0.5
@@ -266,11 +302,12 @@ def corner_rows(
     """The numbers of `num_rows` rows of y, by successive projections.
 
     Args:
-      key: half of the rows, drawn by it, are preferred (the squared lengths of the others count half), so that another
-        key finds other rows where many are equally good.
+      key: half of the rows, drawn by it, are preferred (the squared lengths of the others count
+        half), so that another key finds other rows where many are equally good.
       y: counts.
       weights: 0 in padding, which is taken only where nothing is left.
-      num_rows: number of rows; beyond the rank of y they are filled up with rows that repeat others.
+      num_rows: number of rows; beyond the rank of y they are filled up with rows that repeat
+          others.
 
     >>> pure = jnp.array([[8.0, 0, 1, 0], [0, 9, 0, 0], [1, 0, 0, 8]])
     >>> mixed = jnp.array([[1.0, 0.3, 0.3], [0.3, 1.0, 0.3], [0.3, 0.3, 1.0]]) @ pure / 1.6

@@ -1,19 +1,23 @@
-"""Hierarchical Poisson factorisation of the items that users took (Gopalan, Hofman and Blei 2015, section 2).
+"""Hierarchical Poisson factorisation of the items that users took (Gopalan, Hofman and Blei 2015,
+section 2).
 
     xi_u ~ Gamma(a', a'/b'),   theta_uk ~ Gamma(a, xi_u)          users: the groups, theta and xi are local
     eta_i ~ Gamma(c', c'/d'),  beta_ik ~ Gamma(c, eta_i)          items: global
     y_ui ~ Poisson(theta_u . beta_i)
 
-With q(theta), q(xi) gammas and the shares of each count over components in closed form, the bound of a user is
+With q(theta), q(xi) gammas and the shares of each count over components in closed form, the bound
+of a user is
 
-    l_u(s) = sum_i [y_ui log sum_k exp(E log theta_uk + log beta_ik) - log y_ui!] - sum_k E[theta_uk] sum_i beta_ik
+    l_u(s) = sum_i [y_ui log sum_k exp(E log theta_uk + log beta_ik) - log y_ui!] - sum_k
+    E[theta_uk] sum_i beta_ik
              - E KL(q(theta_u) || Gamma(a, xi_u)) - KL(q(xi_u) || Gamma(a', a'/b')).
 
-The first sum has the items that the user took alone; the zeros of all others are in sum_i beta_ik, which is computed
-once a step. So users are documents, items their words, and a step costs (counts that are not zero + items) x K.
+The first sum has the items that the user took alone; the zeros of all others are in sum_i beta_ik,
+which is computed once a step. So users are documents, items their words, and a step costs (counts
+that are not zero + items) x K.
 
-The prior of beta given eta couples two globals: p(beta | eta) is Gamma(c, d') times a factor that `global_elbo` has.
-"""
+The prior of beta given eta couples two globals: p(beta | eta) is Gamma(c, d') times a factor that
+`global_elbo` has."""
 
 from __future__ import annotations
 
@@ -81,24 +85,29 @@ def hpf(
       num_components: K, kinds of taste.
       num_items: V, how many items.
       a: shape of a user's weights theta; small: few tastes each.
-      user_shape: a', shape of the users' rates xi; small: users differ much in how many items they take.
+      user_shape: a', shape of the users' rates xi; small: users differ much in how many items they
+          take.
       user_rate: b', prior mean of xi.
       c: shape of an item's weights beta; small: few tastes each.
       item_shape: c', shape of the items' rates eta; small: popularity differs much.
       item_rate: d', prior mean of eta.
-      feedback: "counts": plays, stars, purchases as they are; "implicit": whether an item was taken, counts being 1.
-      features: numbers of items, (V, D), about 0: beta_ik ~ Gamma(c, eta_i exp(-f_i . w_k)), log linear in the prior
-        mean. `learn=("feature_weights",)` of an algorithm finds w. New items then have a law before anybody took them
-        (`vijax.models.new_items`).
+      feedback: "counts": plays, stars, purchases as they are; "implicit": whether an item was
+          taken, counts being 1.
+      features: numbers of items, (V, D), about 0: beta_ik ~ Gamma(c, eta_i exp(-f_i . w_k)), log
+        linear in the prior mean. `learn=("feature_weights",)` of an algorithm finds w. New items
+        then have a law before anybody took them (`vijax.models.new_items`).
       num_covariates: how many numbers are known of each user beside what they took, about 0:
-        theta_uk ~ Gamma(a, xi_u exp(-g_u . v_k)). The data are then those of `vijax.models.with_covariates(users, g)`,
-        `learn=("user_weights",)` of an algorithm finds v, and users of few items, or none, have a better law.
-      estep: `vijax.estep.mean_field`; at most 30 rounds by default. With `warm_starts` of the algorithm 5 serve.
+        theta_uk ~ Gamma(a, xi_u exp(-g_u . v_k)). The data are then those of
+        `vijax.models.with_covariates(users, g)`, `learn=("user_weights",)` of an algorithm finds v,
+        and users of few items, or none, have a better law.
+      estep: `vijax.estep.mean_field`; at most 30 rounds by default. With `warm_starts` of the
+          algorithm 5 serve.
 
     Returns:
-      A `Model` with globals `items` (beta, (V, K)) and `item_rates` (eta, (V,)). Data: users by items, as documents by
-      words: a SciPy sparse matrix, or all that `vijax.data.read` reads. `fit.predict(users)` has the users' weights,
-      `vijax.models.recommend(fit, users)` what they would take next, `fit.score(users)` the ranking of hidden items.
+      A `Model` with globals `items` (beta, (V, K)) and `item_rates` (eta, (V,)). Data: users by
+      items, as documents by words: a SciPy sparse matrix, or all that `vijax.data.read` reads.
+      `fit.predict(users)` has the users' weights, `vijax.models.recommend(fit, users)` what they
+      would take next, `fit.score(users)` the ranking of hidden items.
 
     Raises:
       ValueError: a size below 1, a number that is not positive, features of another shape.
@@ -125,7 +134,9 @@ def hpf(
     if num_covariates:
         hyper["user_weights"] = jnp.zeros((int(num_covariates), int(num_components)))
     shape, clipped = (int(num_items), int(num_components)), feedback == "implicit"
-    free: dict[str, Constraint] = {name: real() for name in ("feature_weights", "user_weights") if name in hyper}
+    free: dict[str, Constraint] = {
+        name: real() for name in ("feature_weights", "user_weights") if name in hyper
+    }
     estep = estep or esteps.mean_field(max_iters=30, tol=1e-3)
     by_word = {} if features is not None else {"items": ("c", "item_rate")}
     return Model(
@@ -138,7 +149,9 @@ def hpf(
         functools.partial(_of_rates, known),
         blocks=(("items",), ("item_rates",)),
         locals=OfLocals(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
-        form=DataForm(documents=OfDocuments(shape[0], by_word, names=("users", "items", "num_items"))),
+        form=DataForm(
+            documents=OfDocuments(shape[0], by_word, names=("users", "items", "num_items"))
+        ),
         queries=answers(
             None if num_covariates else _generative(shape, clipped),
             score=functools.partial(_score, clipped, estep),
@@ -148,7 +161,9 @@ def hpf(
 
 
 def _prior(shape: tuple[int, int], hyper: Hyper) -> Product:
-    items = hyper["c"]  # the law of a batch's own rows (`vijax.topics.by_words`) is returned as it is
+    items = hyper[
+        "c"
+    ]  # the law of a batch's own rows (`vijax.topics.by_words`) is returned as it is
     if not isinstance(items, GammaRows):
         items = Gamma(hyper["c"] * jnp.ones(shape), -hyper["item_rate"] * jnp.ones(shape))
     rate = hyper["item_shape"] / hyper["item_rate"]
@@ -166,7 +181,9 @@ def _of_rates(features: Array | None, hyper: Hyper, stats: Any) -> Float[Array, 
         columns = jnp.shape(items.log)[1]
         shape = shape.sums.prior_shape if isinstance(shape, GammaRows) else shape
         log_ratio = jnp.sum(rates.log - jnp.log(base))
-        return columns * shape * log_ratio - jnp.vdot(rates.value - base, _sums(items).by_row, precision="highest")
+        return columns * shape * log_ratio - jnp.vdot(
+            rates.value - base, _sums(items).by_row, precision="highest"
+        )
     slope = jnp.matmul(features, hyper["feature_weights"], precision="highest")
     log_rate, rate = rates.log[:, None] - slope, rates.value[:, None] * jnp.exp(-slope)
     return jnp.sum(shape * (log_rate - jnp.log(base)) - (rate - base) * items.value)
@@ -180,11 +197,14 @@ def _sums(items: GammaStats | GammaRowsStats) -> GammaRowsStats:
 
 
 def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Items by how often the users of a first batch took them, with noise to separate the components."""
+    """Items by how often the users of a first batch took them, with noise to separate the
+    components."""
     num_items, num_components = prior["items"].batch_shape
     taken, users = jnp.ones(num_items), float(num_items)
     if batch is not None:
-        one = lambda docs: jnp.zeros(num_items).at[docs.words].add(docs.counts * docs.weights[:, None])
+        one = lambda docs: (
+            jnp.zeros(num_items).at[docs.words].add(docs.counts * docs.weights[:, None])
+        )
         taken = taken + sum(one(docs) for docs in batch.data)
         users = 1.0 + sum(jnp.sum(docs.weights) for docs in batch.data)  # type: ignore[assignment]
     mean = taken / users
@@ -198,7 +218,7 @@ def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | N
     return Product({"items": items, "item_rates": _gamma(rates_shape, rate, (num_items,))})
 
 
-# --- the users --------------------------------------------------------------------------------------------------------
+# --- the users ------------------------------------------------------------------------------------
 Users = dict[str, Gamma]
 """q of theta, "weights" (users, K), and of xi, "rates" (users,)."""
 
@@ -225,7 +245,10 @@ def _cold_users(num_components: int, hyper: Hyper, docs: Documents) -> Users:
     shape = jnp.broadcast_to(hyper["a"] + each, (each.shape[0], num_components))
     rate = (hyper["user_shape"] + num_components * hyper["a"]) / hyper["user_rate"]
     rates = _gamma(hyper["user_shape"] + num_components * hyper["a"], rate, (each.shape[0],))
-    return {"weights": Gamma(shape, jnp.broadcast_to(-hyper["user_rate"], shape.shape)), "rates": rates}
+    return {
+        "weights": Gamma(shape, jnp.broadcast_to(-hyper["user_rate"], shape.shape)),
+        "rates": rates,
+    }
 
 
 def _local_elbo(
@@ -237,7 +260,9 @@ def _local_elbo(
     table = jnp.exp(items.log - log_scale[:, None])
     data = tuple(_taken(docs, clipped) for docs in batch.data)
     starts = batch.local or _cold(table.shape[1], hyper, batch)
-    of_users = {name: jnp.asarray(hyper[name], table.dtype) for name in ("a", "user_shape", "user_rate")}
+    of_users = {
+        name: jnp.asarray(hyper[name], table.dtype) for name in ("a", "user_shape", "user_rate")
+    }
     shared = {"emitted": items.by_column, **of_users}
     if "user_weights" in hyper:
         shared["user_weights"] = hyper["user_weights"]
@@ -246,10 +271,17 @@ def _local_elbo(
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(data, starts, strict=True)]
     total, aux = sum_over_rows(functools.partial(_chunk_bound, estep), table, shared, chunks, key)
     sizes = [docs.weights.shape[0] for docs in data]
-    bounds, users = zip(*(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True)
-    rest = [jnp.sum(docs.counts * log_scale[docs.words] - gammaln(docs.counts + 1), axis=1) for docs in data]
+    bounds, users = zip(
+        *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
+    )
+    rest = [
+        jnp.sum(docs.counts * log_scale[docs.words] - gammaln(docs.counts + 1), axis=1)
+        for docs in data
+    ]
     total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(data, rest, strict=True))
-    per_group = tuple(jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True))
+    per_group = tuple(
+        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True)
+    )
     num_users = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in data]))
     said = {"num_words": jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in data]))}
     return LocalElbo(total, num_users, per_group, users, said=said)
@@ -282,14 +314,17 @@ def _tilt(shared: Any, docs: Documents) -> Float[Array, "D K"]:
 def _chunk_bound(
     estep: MeanField, rows: Float[Array, "D n K"], shared: Any, chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Users]]:
-    """Total bound of a chunk of users, differentiable in rows and what is shared; each user's, and its locals."""
+    """Total bound of a chunk of users, differentiable in rows and what is shared; each user's, and
+    its locals."""
     docs = chunk.documents
     tilt = _tilt(shared, docs)
     q = jax.lax.stop_gradient(_ascended(estep, rows, shared, tilt, docs.counts, chunk.start))
     theta, xi = q["weights"].expected_stats(), q["rates"].expected_stats()
     weight, largest = _scaled_exp(theta.log)
     mixed = jnp.where(docs.counts > 0, _mixed(rows, weight), 1.0)
-    per_user = jnp.sum(docs.counts * (jnp.log(mixed) + largest), axis=1) - jnp.sum(theta.value * shared["emitted"], 1)
+    per_user = jnp.sum(docs.counts * (jnp.log(mixed) + largest), axis=1) - jnp.sum(
+        theta.value * shared["emitted"], 1
+    )
     at_mean = _gamma(shared["a"], xi.value[:, None] * tilt, theta.log.shape)
     per_user -= jnp.sum(q["weights"].kl(at_mean), axis=1)
     per_user -= theta.log.shape[1] * shared["a"] * (jnp.log(xi.value) - xi.log)
@@ -306,10 +341,13 @@ def _ascended(
     counts: Float[Array, "D n"],
     start: Users,
 ) -> Users:
-    """q of users by coordinate ascent: the shares of counts, theta, xi (Gopalan, Hofman and Blei 2015, figure 4)."""
+    """q of users by coordinate ascent: the shares of counts, theta, xi (Gopalan, Hofman and Blei
+    2015, figure 4)."""
     rows, shared, tilt = jax.lax.stop_gradient((rows, shared, tilt))
     shape_of_rates = shared["user_shape"] + rows.shape[2] * shared["a"]
-    of = lambda x: jnp.where(x == 0, 1.0, jnp.abs(x))  # rows that fill up a chunk are zeros, and no gammas
+    of = lambda x: jnp.where(
+        x == 0, 1.0, jnp.abs(x)
+    )  # rows that fill up a chunk are zeros, and no gammas
 
     def improve(now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         shape, rate, rate_of_rates = now
@@ -317,13 +355,21 @@ def _ascended(
         ratio = counts / jnp.where(counts > 0, _mixed(rows, weight), 1.0)
         shape = shared["a"] + weight * jnp.einsum("dnk,dn->dk", rows, ratio, precision="highest")
         rate = (shape_of_rates / rate_of_rates)[:, None] * tilt + shared["emitted"]
-        return shape, rate, shared["user_shape"] / shared["user_rate"] + jnp.sum(tilt * shape / rate, axis=1)
+        return (
+            shape,
+            rate,
+            shared["user_shape"] / shared["user_rate"] + jnp.sum(tilt * shape / rate, axis=1),
+        )
 
     def settled(new: Any, old: Any) -> Array:
         same = jnp.mean(jnp.abs(new[0] - old[0]), axis=1) <= estep.tol
         return same & (jnp.abs(new[2] - old[2]) <= estep.tol * old[2])
 
-    begin = of(start["weights"].shape), of(start["weights"].negative_rate), of(start["rates"].negative_rate)
+    begin = (
+        of(start["weights"].shape),
+        of(start["weights"].negative_rate),
+        of(start["rates"].negative_rate),
+    )
     everybody = jnp.ones(counts.shape[0], bool)
     found = repeat_by_document(improve, begin, settled, everybody, estep.max_iters)
     shape, rate, rate_of_rates = found
@@ -342,7 +388,7 @@ def _scaled_exp(x: Float[Array, "D K"]) -> tuple[Float[Array, "D K"], Float[Arra
     return jnp.exp(x - largest), largest
 
 
-# --- draws ------------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
     """Users by items, drawn for a number of users or for those of given rows."""
     num_items, num_components = shape
@@ -352,7 +398,9 @@ def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
             require_integers(like=int(like))
             return jnp.zeros(int(like))
         corpus = read(like)
-        require(corpus.vocab_size == num_items, "like", f"users of {num_items} items", corpus.vocab_size)
+        require(
+            corpus.vocab_size == num_items, "like", f"users of {num_items} items", corpus.vocab_size
+        )
         return jnp.zeros(corpus.num_documents)
 
     def local(hyper: Any, values: Any, users: Array, key: PRNGKeyArray) -> dict[str, Array]:
@@ -360,11 +408,15 @@ def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
         prior = _gamma(hyper["user_shape"], hyper["user_shape"] / hyper["user_rate"], users.shape)
         rates = prior.sample(key_rates)
         return {
-            "weights": _gamma(hyper["a"], rates[:, None], (*users.shape, num_components)).sample(key),
+            "weights": _gamma(hyper["a"], rates[:, None], (*users.shape, num_components)).sample(
+                key
+            ),
             "rates": rates,
         }
 
-    def data(hyper: Any, values: Any, local: Any, users: Array, key: PRNGKeyArray) -> Float[Array, "users V"]:
+    def data(
+        hyper: Any, values: Any, local: Any, users: Array, key: PRNGKeyArray
+    ) -> Float[Array, "users V"]:
         rates = jnp.matmul(local["weights"], values["items"].T, precision="highest")
         counts = poisson_values(key, rates).astype(rates.dtype)
         return jnp.minimum(counts, 1.0) if clipped else counts
@@ -373,12 +425,13 @@ def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
     return Generative(layout, data, local, taken)
 
 
-# --- what is asked of a fit -------------------------------------------------------------------------------------------
+# --- what is asked of a fit -----------------------------------------------------------------------
 class Recommendations(NamedTuple):
     """Items for each user, best first, and the counts that are expected of them.
 
     Attributes:
-      items: item ids, places in `fit.vocabulary`; -1 where a user has fewer items left than were asked for.
+      items: item ids, places in `fit.vocabulary`; -1 where a user has fewer items left than were
+          asked for.
       counts: expected counts theta . beta; -inf there.
     """
 
@@ -391,10 +444,11 @@ def recommend(fit: Any, users: Any, n: int = 10, taken: bool = False) -> Recomme
 
     Args:
       fit: a fit of `hpf`.
-      users: what they took: rows (users, items), sparse or dense, or one row, or what `vijax.data.read` reads. They
-        need not be users of the training set: their weights are found from these rows, the items staying as they are.
-        Items are those of the fit, by their names (`fit.vocabulary`), in whatever order they come; others are left out,
-        with a warning. Rows without names are over the items of the fit, in their order.
+      users: what they took: rows (users, items), sparse or dense, or one row, or what
+        `vijax.data.read` reads. They need not be users of the training set: their weights are found
+        from these rows, the items staying as they are. Items are those of the fit, by their names
+        (`fit.vocabulary`), in whatever order they come; others are left out, with a warning. Rows
+        without names are over the items of the fit, in their order.
       n: how many items a user.
       taken: True to keep the items that a user has; by default they are left out.
 
@@ -403,19 +457,24 @@ def recommend(fit: Any, users: Any, n: int = 10, taken: bool = False) -> Recomme
     """
     rows = _rows_of(fit, users)
     weights = fit.predict(rows)
-    return Recommendations(*ranked(weights, fit.estimates["items"].mean(), None if taken else rows, n))
+    return Recommendations(
+        *ranked(weights, fit.estimates["items"].mean(), None if taken else rows, n)
+    )
 
 
 def new_items(fit: Any, features: Any) -> Gamma:
-    """The law of beta of items that nobody took yet, (items, K), from their features: that of the prior at the weights
-    which were learnt, with the eta of an item of average popularity."""
-    slope = jnp.matmul(as_float(features, "features"), fit.state.hyper["feature_weights"], precision="highest")
+    """The law of beta of items that nobody took yet, (items, K), from their features: that of the
+    prior at the weights which were learnt, with the eta of an item of average popularity."""
+    slope = jnp.matmul(
+        as_float(features, "features"), fit.state.hyper["feature_weights"], precision="highest"
+    )
     rate = jnp.mean(fit.estimates["item_rates"].mean())
     return Gamma(jnp.broadcast_to(fit.state.hyper["c"], slope.shape), -rate * jnp.exp(-slope))
 
 
 def with_covariates(users: Any, covariates: Any) -> Any:
-    """Users by items, as `vijax.data.read` reads them, with numbers of each user for `hpf(num_covariates=)`.
+    """Users by items, as `vijax.data.read` reads them, with numbers of each user for
+    `hpf(num_covariates=)`.
 
     Args:
       users: what they took.
@@ -433,7 +492,12 @@ def with_covariates(users: Any, covariates: Any) -> Any:
 
 def _rows_of(fit: Any, users: Any) -> Any:
     """Users by items, sparse, over the items of a fit."""
-    require("items" in fit.posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(fit.posterior)}")
+    require(
+        "items" in fit.posterior,
+        "fit",
+        "a fit of vijax.models.hpf",
+        f"one of {', '.join(fit.posterior)}",
+    )
     one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
     given = users_as_given(np.asarray(users)[None] if one else users)
     return _rows(fit.in_words(given, "users"), fit.posterior)
@@ -441,10 +505,14 @@ def _rows_of(fit: Any, users: Any) -> Any:
 
 def _rows(users: Any, posterior: Any) -> Any:
     """Users by items, sparse, checked."""
-    require("items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}")
+    require(
+        "items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}"
+    )
     corpus, num_items = read(users_as_given(users)), posterior["items"].batch_shape[0]
     remedy = "Give rows of counts over the items of training, in their order."
-    require(corpus.vocab_size == num_items, "users", f"{num_items} items", corpus.vocab_size, remedy)
+    require(
+        corpus.vocab_size == num_items, "users", f"{num_items} items", corpus.vocab_size, remedy
+    )
     return corpus
 
 
@@ -454,7 +522,9 @@ def _weights(clipped: bool, estep: MeanField, fit: Any, users: Any) -> Float[np.
     return _found(clipped, estep, fit.state.hyper, found, _rows_of(fit, users))
 
 
-def _found(clipped: bool, estep: MeanField, hyper: Hyper, stats: Any, corpus: Any) -> Float[np.ndarray, "users K"]:
+def _found(
+    clipped: bool, estep: MeanField, hyper: Hyper, stats: Any, corpus: Any
+) -> Float[np.ndarray, "users K"]:
     parts, places = [], []
     for batch, rows in document_batches(corpus, AT_A_TIME):
         said = _bound(clipped, hyper, stats, batch, jax.random.key(0), estep)
@@ -467,7 +537,12 @@ _bound = step_jit(_local_elbo, static_argnames=("clipped", "estep"))
 
 
 def _score(
-    clipped: bool, estep: MeanField, hyper: Hyper, posterior: Estimates, data: Any, key: PRNGKeyArray
+    clipped: bool,
+    estep: MeanField,
+    hyper: Hyper,
+    posterior: Estimates,
+    data: Any,
+    key: PRNGKeyArray,
 ) -> Ranking:
     """Ranking of a fifth of each user's items, hidden by the key: NDCG and recall at 20."""
     corpus = _rows(data, posterior)

@@ -1,6 +1,6 @@
-"""The stochastic block model of a graph: nodes in K blocks, edges whose law depends on the blocks of their two ends
-(Holland, Laskey and Leinhardt 1983; variational inference: Daudin, Picard and Robin 2008; Latouche, Birmele and
-Ambroise 2012).
+"""The stochastic block model of a graph: nodes in K blocks, edges whose law depends on the blocks
+of their two ends (Holland, Laskey and Leinhardt 1983; variational inference: Daudin, Picard and
+Robin 2008; Latouche, Birmele and Ambroise 2012).
 
     pi ~ Dirichlet(concentration),   z_i ~ pi,   i = 1..N
     Bernoulli:  y_ij ~ Bernoulli(B_{z_i z_j}),  B_kl ~ Beta(a, b)
@@ -37,7 +37,9 @@ from vijax.xla.by_value import by_value
 from vijax.xla.compiler import quick_jit
 
 _RUNS = 20
-_SURE = 3.0  # log odds with which a node starts in its block: far from even, but small enough to change
+_SURE = (
+    3.0  # log odds with which a node starts in its block: far from even, but small enough to change
+)
 
 
 @by_value
@@ -56,18 +58,20 @@ def stochastic_block_model(
     Args:
       num_blocks: K, how many blocks.
       edges: bernoulli: an edge or none; poisson: counts.
-      directed: whether an edge from a to b is none from b to a. Then the matrix need not be symmetric.
+      directed: whether an edge from a to b is none from b to a. Then the matrix need not be
+          symmetric.
       concentration: prior concentration of the blocks' weights.
-      a: first parameter of the Beta(a, b) prior of the probability of an edge between two blocks, or of the Gamma(a, b)
-        prior of its rate.
+      a: first parameter of the Beta(a, b) prior of the probability of an edge between two blocks,
+        or of the Gamma(a, b) prior of its rate.
       b: second parameter of the same prior.
 
     Returns:
-      A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an undirected graph,
-      which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N, N), a single one as `y[None]`; the
-      diagonal is ignored, NaN marks pairs that were not observed. `fit.locals(y, key=key)["z"].probs` are the blocks,
-      shape (graphs, N, K). The start is spectral, so that restarts are alike. Blocks of all graphs, new ones too, are
-      numbered alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
+      A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an
+      undirected graph, which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N,
+      N), a single one as `y[None]`; the diagonal is ignored, NaN marks pairs that were not
+      observed. `fit.locals(y, key=key)["z"].probs` are the blocks, shape (graphs, N, K). The start
+      is spectral, so that restarts are alike. Blocks of all graphs, new ones too, are numbered
+      alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
 
     >>> import vijax as vi
     >>> y = np.kron(np.eye(2), np.ones((6, 6)))
@@ -97,7 +101,9 @@ def stochastic_block_model(
             "weights": Dirichlet.from_concentration(concentration * np.ones(num_blocks)),
             "rates": make(a * shape, b * shape),
         },
-        locals=lambda y: {"z": Categorical(jnp.zeros((y.shape[0], num_blocks), jnp.result_type(float)))},
+        locals=lambda y: {
+            "z": Categorical(jnp.zeros((y.shape[0], num_blocks), jnp.result_type(float)))
+        },
         start=lambda y: {"z": _spectral_start(y, num_blocks, directed)},
         plates=["z"],
         energy=energy,
@@ -107,16 +113,23 @@ def stochastic_block_model(
         generative=_generative(edges, directed, places),
     )
 
-    def local_elbo(hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
-        """The bound, where nodes of which nothing is known begin in blocks with the numbers that the rates have."""
+    def local_elbo(
+        hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    ) -> LocalElbo:
+        """The bound, where nodes of which nothing is known begin in blocks with the numbers that
+        the rates have."""
         if batch.local is None:
             logs = _logs_of(jax.lax.stop_gradient(stats), edges, places)
-            begin = lambda y: _numbered_by(logs, _spectral_start(y, num_blocks, directed), y, directed)
+            begin = lambda y: _numbered_by(
+                logs, _spectral_start(y, num_blocks, directed), y, directed
+            )
             batch = batch._replace(local={"z": jax.vmap(begin)(_graphs(batch))})
         return made.local_elbo(hyper, stats, batch, key, estep)
 
     begin = lambda hyper, batch: {"z": _alike(_graphs(batch), num_blocks, edges, directed)}
-    return dataclasses.replace(made, local_elbo=local_elbo, locals=dataclasses.replace(made.locals, start=begin))
+    return dataclasses.replace(
+        made, local_elbo=local_elbo, locals=dataclasses.replace(made.locals, start=begin)
+    )
 
 
 def _generative(edges: str, directed: bool, places: Any) -> Generative:
@@ -133,10 +146,14 @@ def _generative(edges: str, directed: bool, places: Any) -> Generative:
     def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
         return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=y.shape[:2])}
 
-    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "graphs N N"]:
+    def data(
+        hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
+    ) -> Float[Array, "graphs N N"]:
         z = local["z"]
         rates = values["rates"][places][z[:, :, None], z[:, None, :]]
-        drawn = jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
+        drawn = (
+            jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
+        )
         return _off_diagonal(drawn.astype(y.dtype), directed)
 
     return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))
@@ -149,7 +166,8 @@ def _off_diagonal(y: Float[Array, "graphs N N"], directed: bool) -> Float[Array,
 
 
 def rates_matrix(rates: Any) -> Float[Array, "K K"]:
-    """The matrix of numbers between blocks from `rates` of an undirected model, one for each pair k <= l.
+    """The matrix of numbers between blocks from `rates` of an undirected model, one for each pair k
+    <= l.
 
     >>> print(rates_matrix(jnp.array([0.1, 0.2, 0.3])))
     [[0.1 0.2]
@@ -170,7 +188,9 @@ def _places(num_blocks: int, directed: bool) -> Any:
     return places
 
 
-def _pairs(y: Float[Array, "N N"], directed: bool) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
+def _pairs(
+    y: Float[Array, "N N"], directed: bool
+) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
     """Weights of the pairs, 1 or 0, and the edges among them."""
     y = jnp.asarray(y, jnp.result_type(float))
     size = y.shape[0]
@@ -179,7 +199,7 @@ def _pairs(y: Float[Array, "N N"], directed: bool) -> tuple[Float[Array, "N N"],
     return counted.astype(y.dtype), jnp.where(counted, y, 0.0)
 
 
-# --- the start --------------------------------------------------------------------------------------------------------
+# --- the start ------------------------------------------------------------------------------------
 def _graphs(batch: Minibatch) -> Float[Array, "graphs N N"]:
     """The graphs of a batch, with one that counts in the place of padding."""
     data = jnp.asarray(batch.data, jnp.result_type(float))
@@ -197,7 +217,9 @@ def _implied(num_blocks: int, edges: str, directed: bool) -> starts.Init:
     return start
 
 
-def _alike(y: Float[Array, "graphs N N"], num_blocks: int, edges: str, directed: bool) -> Categorical:
+def _alike(
+    y: Float[Array, "graphs N N"], num_blocks: int, edges: str, directed: bool
+) -> Categorical:
     """The spectral starts of several graphs, their blocks numbered as those of the first."""
     start = jax.vmap(lambda y: _spectral_start(y, num_blocks, directed))(y)
     sums = _sums(jax.tree.map(lambda x: x[0], start), y[0], directed)
@@ -211,7 +233,8 @@ def _numbered_by(logs: Logs, q: Categorical, y: Float[Array, "N N"], directed: b
 
 
 def _sums(q: Categorical, y: Float[Array, "N N"], directed: bool) -> Sums:
-    """Edges and pairs between the blocks of a graph; of an undirected one half of each in either order."""
+    """Edges and pairs between the blocks of a graph; of an undirected one half of each in either
+    order."""
     observed, edges = _pairs(y, directed)
     z = jax.nn.one_hot(jnp.argmax(q.logits, -1), q.logits.shape[-1], dtype=edges.dtype)
     links, pairs = z.T @ edges @ z, z.T @ observed @ z
@@ -220,7 +243,8 @@ def _sums(q: Categorical, y: Float[Array, "N N"], directed: bool) -> Sums:
 
 
 def _logs_by(sums: Sums, edges: str) -> Logs:
-    """The logarithms at the rates that a graph has between its blocks, a little inside their range."""
+    """The logarithms at the rates that a graph has between its blocks, a little inside their
+    range."""
     rates = (sums.links + 0.5) / (sums.pairs + 1.0)
     weights = jnp.log((sums.nodes + 0.5) / jnp.sum(sums.nodes + 0.5))
     if edges == "bernoulli":
@@ -245,8 +269,8 @@ def _spectral_start(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> 
 
 @functools.partial(quick_jit, static_argnums=(1, 2))
 def _spectral_labels(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Int[Array, " N"]:
-    """Blocks by k-means on the leading singular vectors of the graph, with degrees evened out and regularised (Qin and
-    Rohe 2013): the best of some runs, always the same ones."""
+    """Blocks by k-means on the leading singular vectors of the graph, with degrees evened out and
+    regularised (Qin and Rohe 2013): the best of some runs, always the same ones."""
     y = jnp.where(jnp.isnan(y) | jnp.eye(y.shape[0], dtype=bool), 0.0, y)
     out, into = jnp.sum(y, 1), jnp.sum(y, 0)
     mean = jnp.mean(out) + 1e-6
@@ -256,17 +280,22 @@ def _spectral_labels(y: Float[Array, "N N"], num_blocks: int, directed: bool) ->
         points = jnp.concatenate([points, right[:num_blocks].T], axis=1)
     run = lambda key: starts.nearest_labels(key, points, jnp.ones(len(y), y.dtype), num_blocks, 20)
     labels = jax.lax.map(run, jax.random.split(jax.random.key(0), _RUNS))
-    return _by_appearance(labels[jnp.argmin(jax.vmap(lambda z: _spread(points, z, num_blocks))(labels))], num_blocks)
+    return _by_appearance(
+        labels[jnp.argmin(jax.vmap(lambda z: _spread(points, z, num_blocks))(labels))], num_blocks
+    )
 
 
 def _by_appearance(labels: Int[Array, " N"], num_blocks: int) -> Int[Array, " N"]:
-    """The same blocks, numbered in the order of their first nodes: so that programs that round differently agree."""
+    """The same blocks, numbered in the order of their first nodes: so that programs that round
+    differently agree."""
     found = labels[:, None] == jnp.arange(num_blocks)
     first = jnp.where(jnp.any(found, 0), jnp.argmax(found, 0), len(labels))
     return jnp.argsort(jnp.argsort(first))[labels]
 
 
-def _spread(points: Float[Array, "N D"], labels: Int[Array, " N"], num_blocks: int) -> Float[Array, ""]:
+def _spread(
+    points: Float[Array, "N D"], labels: Int[Array, " N"], num_blocks: int
+) -> Float[Array, ""]:
     """The sum of squares within blocks."""
     members = jax.nn.one_hot(labels, num_blocks, dtype=points.dtype)
     centres = members.T @ points / jnp.maximum(jnp.sum(members, 0), 1.0)[:, None]
@@ -277,18 +306,36 @@ def _check(data: Any, edges: str, directed: bool) -> None:
     """Raises ValueError unless data are graphs of the kind; names the first bad entry."""
     y = np.asarray(data, np.float64)
     square = y.ndim == 3 and y.shape[1] == y.shape[2] and y.shape[1] >= 2
-    require(square, "data", "graphs of shape (graphs, N, N), N >= 2", f"shape {y.shape}", "A single one is y[None].")
+    require(
+        square,
+        "data",
+        "graphs of shape (graphs, N, N), N >= 2",
+        f"shape {y.shape}",
+        "A single one is y[None].",
+    )
     off = ~np.eye(y.shape[1], dtype=bool)
     known = ~np.isnan(y)
-    valid = np.isin(y, (0.0, 1.0)) if edges == "bernoulli" else (y >= 0) & (y == np.round(y)) & np.isfinite(y)
+    valid = (
+        np.isin(y, (0.0, 1.0))
+        if edges == "bernoulli"
+        else (y >= 0) & (y == np.round(y)) & np.isfinite(y)
+    )
     expected = "edges that are 0 or 1" if edges == "bernoulli" else "counts"
     bad = _first(known & off & ~valid)
-    require(bad is None, "data", f"{expected} (NaN: not observed)", f"{y[bad]} at {bad}" if bad else "")
+    require(
+        bad is None, "data", f"{expected} (NaN: not observed)", f"{y[bad]} at {bad}" if bad else ""
+    )
     if not directed:
         same = (y == y.swapaxes(1, 2)) | (~known & ~known.swapaxes(1, 2))
         bad = _first(off & ~same)
         remedy = "Use directed=True, or symmetrise the graph."
-        require(bad is None, "data", "symmetric matrices", f"unequal entries at {bad} and across", remedy)
+        require(
+            bad is None,
+            "data",
+            "symmetric matrices",
+            f"unequal entries at {bad} and across",
+            remedy,
+        )
 
 
 def _first(where: np.ndarray) -> tuple[int, ...] | None:

@@ -1,5 +1,5 @@
-"""Coefficients of a `Glmm` as people read them: as ratios behind a logarithm or a logit, and by the spread of their
-columns."""
+"""Coefficients of a `Glmm` as people read them: as ratios behind a logarithm or a logit, and by the
+spread of their columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ Named = dict[str, Float[np.ndarray, " S"]]
 
 
 def ratios(model: Any, draws: Draws) -> Named:
-    """exp of each coefficient but the intercept, at draws: `ratios_of` says of which numbers they are ratios."""
+    """exp of each coefficient but the intercept, at draws: `ratios_of` says of which numbers they
+    are ratios."""
     remedy = "Its coefficients are differences already: see standardised."
-    require(model.law.link != "identity", "family", "a law with a log or a logit link", repr(model.law.name), remedy)
+    require(
+        model.law.link != "identity",
+        "family",
+        "a law with a log or a logit link",
+        repr(model.law.name),
+        remedy,
+    )
     return {name: np.exp(draws.named[name]) for name, *_ in _slopes(model)}
 
 
@@ -37,12 +44,17 @@ def ratios_of(law: Law, base: str = "") -> str:
 
 
 def standardised(model: Any, draws: Draws) -> Named:
-    """Change of the predictor by one sd of each column, at draws; in sds of the response where the link is the identity
-    (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories have none. Spreads count weights."""
+    """Change of the predictor by one sd of each column, at draws; in sds of the response where the
+    link is the identity (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories
+    have none. Spreads count weights."""
     spread = lambda column: float(mean_and_spread(column, model.weights)[1])
     unit = spread(model.design.y) if model.law.link == "identity" else 1.0
     columns = {name: (column, codes) for name, column, codes in _slopes(model)}
-    return {name: draws.named[name] * (spread(x) / unit) for name, (x, codes) in columns.items() if not codes}
+    return {
+        name: draws.named[name] * (spread(x) / unit)
+        for name, (x, codes) in columns.items()
+        if not codes
+    }
 
 
 def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
@@ -50,4 +62,8 @@ def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
     design = model.design
     columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)
     own = [column for column in columns if column[0] != "Intercept"]
-    return [(at_level(label, level), x, codes) for label, x, codes in own for level in design.against or (None,)]
+    return [
+        (at_level(label, level), x, codes)
+        for label, x, codes in own
+        for level in design.against or (None,)
+    ]

@@ -1,5 +1,5 @@
-"""Draws of the unknowns of a regression, and programs over all of them at once: effects of groups, log likelihoods and
-responses of rows."""
+"""Draws of the unknowns of a regression, and programs over all of them at once: effects of groups,
+log likelihoods and responses of rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class Draws(NamedTuple):
     """Draws of all unknowns of a regression.
 
     Attributes:
-      named: coefficients, standard deviations, correlations and parameters of the law by name, (S,) each.
-      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories with a base, those
-        of one category after those of another.
+      named: coefficients, standard deviations, correlations and parameters of the law by name, (S,)
+          each.
+      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories
+        with a base, those of one category after those of another.
       values: the same unknowns in units of size one, as the density has them.
     """
 
@@ -33,7 +34,8 @@ class GroupEffects(NamedTuple):
     """Draws of the effects of groups, with the labels that ArviZ gives to axes; names are Bambi's.
 
     Attributes:
-      values: by name, "1|g" or "x|g": (S, groups), or (S, groups, C) where each of C categories has a predictor.
+      values: by name, "1|g" or "x|g": (S, groups), or (S, groups, C) where each of C categories has
+          a predictor.
       dims: the names of these axes, by the same name.
       coords: names of the groups, and of the categories, by the name of the axis.
     """
@@ -43,7 +45,7 @@ class GroupEffects(NamedTuple):
     coords: dict[str, np.ndarray]
 
 
-# --- programs --------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------
 def effects_of_groups(form: Form) -> Callable[..., Any]:
     """(values, data, key) -> the effects of the groups of each factor, (S, groups, effects)."""
     of_draw = lambda data, values, key: form.effects_of(values, data, key)
@@ -59,12 +61,14 @@ def log_likelihoods(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, y, trials) -> log likelihoods of rows, (S, N)."""
     law = LAWS[form.law]
     of_rows = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
-    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta, y: of_rows(aux, trials, y, eta))(aux, eta, y)
+    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta, y: of_rows(aux, trials, y, eta))(
+        aux, eta, y
+    )
 
 
 def drawn_responses(form: Form) -> Callable[..., Any]:
-    """(parameters, predictors, key, trials) -> responses of rows, (S, N), each by itself: all rows of a draw have one
-    key, so that a row has the same draws alone and among others."""
+    """(parameters, predictors, key, trials) -> responses of rows, (S, N), each by itself: all rows
+    of a draw have one key, so that a row has the same draws alone and among others."""
     draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
     of_rows = jax.vmap(draw, (None, 0, None, 0))
 
@@ -75,9 +79,11 @@ def drawn_responses(form: Form) -> Callable[..., Any]:
     return responses
 
 
-def plus_products(eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray) -> Float[np.ndarray, "S N C"]:
-    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the order in which a
-    product of matrices adds depends on the number of rows."""
+def plus_products(
+    eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray
+) -> Float[np.ndarray, "S N C"]:
+    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the
+    order in which a product of matrices adds depends on the number of rows."""
     for j in range(x.shape[1]):
         eta = eta + x[:, j, None] * beta[:, :, j]
     return eta

@@ -1,15 +1,16 @@
-"""A regression by a formula, as a log density of few unknowns: coefficients, spreads and correlations of group effects.
+"""A regression by a formula, as a log density of few unknowns: coefficients, spreads and
+correlations of group effects.
 
     eta = offset + X beta + Z u,   u_j ~ N(0, D C C' D)   (D standard deviations, C C' correlations),   y ~ p(y | eta)
 
-The effects u are integrated out (`vijax.models.formulas.effects`): group by group where there is one factor
-(`integrals`), else all together (`crossed`; of a normal law `crossed_normal`). What is left is a density of a few
-numbers, in which no spread is tied to its effects: mean field of effects and spreads together is too narrow. The
-numbers are in units in which the data are of size one: beta = location + unit T b, where T' X' X T is about N I.
+The effects u are integrated out (`vijax.models.formulas.effects`): group by group where there is
+one factor (`integrals`), else all together (`crossed`; of a normal law `crossed_normal`). What is
+left is a density of a few numbers, in which no spread is tied to its effects: mean field of effects
+and spreads together is too narrow. The numbers are in units in which the data are of size one: beta
+= location + unit T b, where T' X' X T is about N I.
 
-Of categories with a base, eta has a column for each other one: X enters as X (x) I, and so do Z and T. The effects of
-one predictor are independent of those of another, as in Bambi.
-"""
+Of categories with a base, eta has a column for each other one: X enters as X (x) I, and so do Z and
+T. The effects of one predictor are independent of those of another, as in Bambi."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ from vijax.models.formulas.priors import Prior, log_prob
 from vijax.models.formulas.weighted import mean_and_spread
 
 COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
-"""Names of the unknowns in units of size one; a column, a factor, a factor and the number of a block, or a parameter
-follow. What stands at a column is the coefficient of its part that the columns before it do not explain. They are no
-vector, for the density may be the same with them in another order."""
+"""Names of the unknowns in units of size one; a column, a factor, a factor and the number of a
+block, or a parameter follow. What stands at a column is the coefficient of its part that the
+columns before it do not explain. They are no vector, for the density may be the same with them in
+another order."""
 
 
 class Units(NamedTuple):
@@ -41,7 +43,8 @@ class Units(NamedTuple):
 
     Attributes:
       location: beta where b is zero, (p,).
-      shift: b at which beta is zero, with its sign turned, where the data do not have the location taken off, (p,).
+      shift: b at which beta is zero, with its sign turned, where the data do not have the location
+          taken off, (p,).
       turn: T, (p, p).
       size: the unit of the response.
     """
@@ -86,7 +89,9 @@ class Effects(NamedTuple):
 
     def name_of_correlation(self, one: int, other: int) -> str:
         """The name of the correlation of two effects."""
-        return at_level(f"corr({self.labels[one]}, {self.labels[other]}|{self.name})", self.levels[one])
+        return at_level(
+            f"corr({self.labels[one]}, {self.labels[other]}|{self.name})", self.levels[one]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,13 +124,21 @@ class Form:
 
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
-        blocks = [(f"{own.name}.{i}", k) for own in self.effects for i, k in enumerate(own.blocks) if k > 1]
+        blocks = [
+            (f"{own.name}.{i}", k)
+            for own in self.effects
+            for i, k in enumerate(own.blocks)
+            if k > 1
+        ]
         unknowns = {COEFFICIENTS + label: free() for label in self.labels}
         unknowns |= {SDS + own.name: free(len(own.labels), "positive") for own in self.effects}
         unknowns |= {CORRELATIONS + name: free(k * (k - 1) // 2) for name, k in blocks}
         shapes = {"threshold": (self.cutpoints,)}
         others = LAWS[self.law].aux
-        return unknowns | {AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive")) for name in others}
+        return unknowns | {
+            AUX + name: free(shapes.get(name, ()), SUPPORTS.get(name, "positive"))
+            for name in others
+        }
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """beta, in the units of the data."""
@@ -141,12 +154,17 @@ class Form:
         return {name: values[AUX + name] for name in LAWS[self.law].aux}
 
     def factor(self, values: Mapping[str, Any], i: int) -> Float[Array, "d d"]:
-        """The triangular factor of the covariance of the effects of factor i, in units of size one."""
+        """The triangular factor of the covariance of the effects of factor i, in units of size
+        one."""
         own = self.effects[i]
         sds = values[SDS + own.name]
         full = jnp.zeros((len(own.labels), len(own.labels)), sds.dtype)
         for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
-            block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0] if k > 1 else jnp.ones((1, 1), sds.dtype)
+            block = (
+                correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
+                if k > 1
+                else jnp.ones((1, 1), sds.dtype)
+            )
             full = full.at[start : start + k, start : start + k].set(block)
         return sds[:, None] * full
 
@@ -166,15 +184,21 @@ class Form:
                     block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                     correlations = block @ block.T
                     pairs = [(r, c) for r in range(k) for c in range(r)]
-                    named |= {own.name_of_correlation(start + c, start + r): correlations[r, c] for r, c in pairs}
+                    named |= {
+                        own.name_of_correlation(start + c, start + r): correlations[r, c]
+                        for r, c in pairs
+                    }
         others = dict(self.aux(values))
         if self.cutpoints:  # of predictors with their mean
             cuts = others.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
             named |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
-        return named | {n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()}
+        return named | {
+            n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()
+        }
 
     def others(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C - 1)."""
+        """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C
+        - 1)."""
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
         parameters = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
         return parameters | ({"threshold": np.stack(cuts, -1)} if cuts else {})
@@ -182,7 +206,9 @@ class Form:
     def log_prior(self, values: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the unknowns, with the Jacobian of their units."""
         named, priors = self.named(values), dict(self.priors)
-        intercepts = [i for i, label in enumerate(self.labels) if label.partition("[")[0] == "Intercept"]
+        intercepts = [
+            i for i, label in enumerate(self.labels) if label.partition("[")[0] == "Intercept"
+        ]
         if intercepts:  # their prior is at the mean of all columns
             beta = self.coefficients(values).reshape(-1, self.predictors)
             own = intercepts[0] // self.predictors
@@ -190,7 +216,9 @@ class Form:
             at_centre = jnp.asarray(others, beta.dtype) @ beta
             named |= {self.labels[i]: x for i, x in zip(intercepts, at_centre, strict=True)}
         if self.cutpoints:
-            named |= {f"threshold[{i}]": self.aux(values)["threshold"][i] for i in range(self.cutpoints)}
+            named |= {
+                f"threshold[{i}]": self.aux(values)["threshold"][i] for i in range(self.cutpoints)
+            }
         total = jnp.asarray(self.constant, jnp.result_type(float))
         for name, prior in priors.items():
             if name.startswith("corr|"):
@@ -214,21 +242,29 @@ class Form:
         b = b + jnp.asarray(self.units.shift, b.dtype)
         return offset + rows["x"] @ b.reshape(-1, *offset.shape[1:])
 
-    def of_rows(self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n *C"]) -> Float[Array, " n"]:
+    def of_rows(
+        self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n *C"]
+    ) -> Float[Array, " n"]:
         """Log likelihoods of rows, each times its weight, in units of size one."""
         aux, rows = parameters
         law: Law = LAWS[self.law]
-        each = jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(rows["trials"], rows["y"], eta)
+        each = jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(
+            rows["trials"], rows["y"], eta
+        )
         return rows["weight"] * each
 
-    def interpolated_log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
-        """Log likelihood of all rows near its mode, less a constant; `rows` are those of `interpolated.near_mode`."""
+    def interpolated_log_lik(
+        self, values: Mapping[str, Any], rows: Mapping[str, Any]
+    ) -> Float[Array, ""]:
+        """Log likelihood of all rows near its mode, less a constant; `rows` are those of
+        `interpolated.near_mode`."""
         sigma = self.aux(values)["sigma"]
         ratios = jnp.concatenate([values[SDS + own.name] for own in self.effects]) / sigma
         return interpolated.log_lik(rows, self.turned(values), sigma, ratios)
 
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
-        """Log likelihood of a group, its effects integrated out; of all rows where there are several factors."""
+        """Log likelihood of a group, its effects integrated out; of all rows where there are
+        several factors."""
         if self.is_summed:
             return crossed_normal.log_integral(rows, self.turned(values), self.scales(values))
         a, aux = self.eta(values, rows), self.aux(values)
@@ -241,32 +277,43 @@ class Form:
 
     @property
     def is_summed(self) -> bool:
-        """True where rows are read as sums over them (`vijax.models.formulas.effects.crossed_normal`)."""
+        """True where rows are read as sums over them
+        (`vijax.models.formulas.effects.crossed_normal`)."""
         return self.law == "gaussian" and len(self.effects) > 1
 
     def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:
         """The sizes of effects and errors, in units of size one."""
         factors = [self.factor(values, i) for i in range(len(self.effects))]
-        return crossed_normal.Scales(factors, tuple(own.groups for own in self.effects), self.aux(values)["sigma"])
+        return crossed_normal.Scales(
+            factors, tuple(own.groups for own in self.effects), self.aux(values)["sigma"]
+        )
 
     def columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, "n *C d"]:
         """Columns of the effects v ~ N(0, I) of one factor."""
         if not self.effects:
             return rows["z0"]
-        z = rows["z0"] if self.predictors == 1 else integrals.spread_out(rows["z0"], self.predictors)
+        z = (
+            rows["z0"]
+            if self.predictors == 1
+            else integrals.spread_out(rows["z0"], self.predictors)
+        )
         return z @ self.factor(values, 0)
 
     def all_columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> crossed.Columns:
         """Columns of the effects of several factors."""
         factors = {i: self.factor(values, i) for i in range(len(self.effects))}
-        return crossed.columns_of(factors, rows, tuple(own.groups for own in self.effects), self.predictors)
+        return crossed.columns_of(
+            factors, rows, tuple(own.groups for own in self.effects), self.predictors
+        )
 
-    def effects_of(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> list[Float[Array, "J d"]]:
+    def effects_of(
+        self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
+    ) -> list[Float[Array, "J d"]]:
         """Effects of all groups of each factor given all else, in the units of the data.
 
-        They are exact for a normal law. For others of one factor one of `CANDIDATES` normal draws about the mode is
-        taken, by importance (Rubin 1987); of several factors they are drawn about the mode.
-        """
+        They are exact for a normal law. For others of one factor one of `CANDIDATES` normal draws
+        about the mode is taken, by importance (Rubin 1987); of several factors they are drawn about
+        the mode."""
         if len(self.effects) == 1:
             keys = jax.random.split(key, self.effects[0].groups)
             v = [jax.vmap(lambda rows, key: self._effects_of_group(values, rows, key))(rows, keys)]
@@ -275,24 +322,40 @@ class Form:
             first, others = self._drawn_together(values, whole, key)
             shapes = [(own.groups, len(own.labels)) for own in self.effects[1:]]
             ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-            v = [first, *(x.reshape(shape) for x, shape in zip(jnp.split(others, ends), shapes, strict=True))]
+            v = [
+                first,
+                *(
+                    x.reshape(shape)
+                    for x, shape in zip(jnp.split(others, ends), shapes, strict=True)
+                ),
+            ]
         sizes = [
-            self.units.size / jnp.asarray(own.sizes, x.dtype)[None] for own, x in zip(self.effects, v, strict=True)
+            self.units.size / jnp.asarray(own.sizes, x.dtype)[None]
+            for own, x in zip(self.effects, v, strict=True)
         ]
-        return [size * (x @ self.factor(values, i).T) for i, (size, x) in enumerate(zip(sizes, v, strict=True))]
+        return [
+            size * (x @ self.factor(values, i).T)
+            for i, (size, x) in enumerate(zip(sizes, v, strict=True))
+        ]
 
-    def _drawn_together(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> crossed.Effects:
+    def _drawn_together(
+        self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
+    ) -> crossed.Effects:
         if self.is_summed:
             return crossed_normal.drawn(rows, self.turned(values), self.scales(values), key)
         a, z = self.eta(values, rows), self.all_columns(values, rows)
         return crossed.drawn(self.of_rows, (self.aux(values), rows), a, z, key)
 
-    def _effects_of_group(self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any) -> Float[Array, " d"]:
+    def _effects_of_group(
+        self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
+    ) -> Float[Array, " d"]:
         a, b, aux = self.eta(values, rows), self.columns(values, rows), self.aux(values)
         key_draw, key_pick = jax.random.split(key)
         if "count" in rows:
             mean, factor = integrals.law_of_normal(rows["y"] - a, b, aux["sigma"])
-            return mean + integrals.backward(factor, jax.random.normal(key_draw, mean.shape, mean.dtype))
+            return mean + integrals.backward(
+                factor, jax.random.normal(key_draw, mean.shape, mean.dtype)
+            )
         mean, factor = integrals.mode_of(self.of_rows, (aux, rows), a, b)
         noise = jax.random.normal(key_draw, (CANDIDATES, *mean.shape), mean.dtype)
         tried = mean[None] + jax.vmap(lambda t: integrals.backward(factor, t))(noise)
@@ -305,7 +368,8 @@ CANDIDATES = 16
 
 @dataclasses.dataclass(frozen=True)
 class FormFunction:
-    """A function of a form; equal ones are equal, so that what is compiled for one serves the other."""
+    """A function of a form; equal ones are equal, so that what is compiled for one serves the
+    other."""
 
     form: Form
     name: str
@@ -317,10 +381,13 @@ class FormFunction:
         return getattr(self.form, self.name)(*given)
 
 
-def correlated(x: Float[Array, " pairs"], size: int) -> tuple[Float[Array, "k k"], Float[Array, ""]]:
-    """The triangular factor of a correlation matrix, and the log determinant of the map to its entries below the
-    diagonal. The hyperbolic tangents of the coordinates are partial correlations (Lewandowski, Kurowicka and Joe 2009,
-    section 2): tails fall as those of a logarithm, where ratios of entries have tails of powers."""
+def correlated(
+    x: Float[Array, " pairs"], size: int
+) -> tuple[Float[Array, "k k"], Float[Array, ""]]:
+    """The triangular factor of a correlation matrix, and the log determinant of the map to its
+    entries below the diagonal. The hyperbolic tangents of the coordinates are partial correlations
+    (Lewandowski, Kurowicka and Joe 2009, section 2): tails fall as those of a logarithm, where
+    ratios of entries have tails of powers."""
     below = np.tril_indices(size, -1)
     log_left = -2 * (jnp.logaddexp(x, -x) - math.log(2))  # log(1 - z^2)
     z = jnp.zeros((size, size), x.dtype).at[below].set(jnp.tanh(x))
@@ -331,7 +398,9 @@ def correlated(x: Float[Array, " pairs"], size: int) -> tuple[Float[Array, "k k"
     return factor, 0.5 * jnp.sum(log_rest[below]) + jnp.sum(log_left)
 
 
-def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray, nodes: int) -> Form:
+def form_of(
+    design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray, nodes: int
+) -> Form:
     """The density of a design."""
     x, labels = design.rows.x, design.coefficients
     p, levels = len(labels), design.against or (None,)
@@ -349,7 +418,9 @@ def form_of(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.n
     )
     size = math.log(units.size)
     constant = p * size + float(np.linalg.slogdet(np.array(units.turn).reshape(p, p))[1])
-    constant += sum(size - math.log(x) for own in effects for x in own.sizes) + size * ("sigma" in law.aux)
+    constant += sum(size - math.log(x) for own in effects for x in own.sizes) + size * (
+        "sigma" in law.aux
+    )
     constant -= size * float(weights.sum())
     centre = tuple(mean_and_spread(x, weights)[0].tolist())
     cutpoints = len(design.levels) - 1 if law.ordered else 0
@@ -362,8 +433,12 @@ def _sizes(z: np.ndarray, weights: np.ndarray) -> list[float]:
 
 
 def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray) -> Units:
-    """Units of the coefficients: by least squares, with a little of the prior against columns that depend on others."""
-    x, offset = design.rows.x - law.ordered * mean_and_spread(design.rows.x, weights)[0], design.rows.offset
+    """Units of the coefficients: by least squares, with a little of the prior against columns that
+    depend on others."""
+    x, offset = (
+        design.rows.x - law.ordered * mean_and_spread(design.rows.x, weights)[0],
+        design.rows.offset,
+    )
     copies, spread = len(design.against) or 1, float(mean_and_spread(design.y, weights)[1]) or 1.0
     wanted = _wanted(design, law, offset, weights)
     spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
@@ -383,7 +458,9 @@ def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -
         return design.y - offset
     if law.ordered:
         return np.zeros(len(offset))
-    level = law.linked(design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights)
+    level = law.linked(
+        design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights
+    )
     level = level - (mean_and_spread(offset, weights)[0] if law.link != "log" else 0.0)
     return np.broadcast_to(level, (len(offset), *np.shape(level)))
 
@@ -391,12 +468,16 @@ def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -
 def _least_squares(
     x: np.ndarray, wanted: np.ndarray, weights: np.ndarray, little: np.ndarray
 ) -> tuple[np.ndarray, Float[np.ndarray, "p p"]]:
-    """Coefficients by weighted least squares with a row (0, ..., little, ..., 0) for each column, and the triangular
-    factor of all squares. It is not found from the squares: of columns that depend on others half of the digits would
-    be lost."""
+    """Coefficients by weighted least squares with a row (0, ..., little, ..., 0) for each column,
+    and the triangular factor of all squares. It is not found from the squares: of columns that
+    depend on others half of the digits would be lost."""
     p = x.shape[1]
     table = np.concatenate([x, wanted.reshape(len(x), -1)], 1)
-    rows = np.concatenate([np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]])
+    rows = np.concatenate(
+        [np.sqrt(weights)[:, None] * table, np.eye(p, table.shape[1]) * little[:, None]]
+    )
     triangle = np.asarray(np.linalg.qr(rows, mode="r"))[:p]
     triangle = triangle * np.where(np.diagonal(triangle) < 0, -1.0, 1.0)[:, None]
-    return np.linalg.solve(triangle[:, :p], triangle[:, p:]).reshape(p, *wanted.shape[1:]), triangle[:, :p]
+    return np.linalg.solve(triangle[:, :p], triangle[:, p:]).reshape(
+        p, *wanted.shape[1:]
+    ), triangle[:, :p]

@@ -1,9 +1,9 @@
-"""Formulas such as `y ~ x + (x | g)` and a table, as arrays: the response, columns of common effects, and groups.
+"""Formulas such as `y ~ x + (x | g)` and a table, as arrays: the response, columns of common
+effects, and groups.
 
-The grammar and the columns are those of `vijax.data.formulas`. Bars are read as lme4 has them (Bates, Maechler, Bolker
-and Walker 2015, table 2): effects of one bar are correlated, `||` makes them independent, `g/h` stands for `g` and
-`g:h`.
-"""
+The grammar and the columns are those of `vijax.data.formulas`. Bars are read as lme4 has them
+(Bates, Maechler, Bolker and Walker 2015, table 2): effects of one bar are correlated, `||` makes
+them independent, `g/h` stands for `g` and `g:h`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from jaxtyping import Float, Int
 
 from vijax.checks import require
 from vijax.data.formulas.design_columns import DesignColumns, Functions, learn
-from vijax.data.formulas.functions import COLUMN_MAKERS, RESPONSES, SPELLINGS, columns_in, labels_in, numbers_in
+from vijax.data.formulas.functions import (
+    COLUMN_MAKERS,
+    RESPONSES,
+    SPELLINGS,
+    columns_in,
+    labels_in,
+    numbers_in,
+)
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column, Formula
 from vijax.data.schema.schema import ColumnSchema, Schema
@@ -26,7 +33,8 @@ from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.observed_response import Response, family_of_response, read_response
 
 WhereNew = Literal["draw", "error"]
-"""What becomes of groups that training does not have: effects drawn from the law of groups, or an error."""
+"""What becomes of groups that training does not have: effects drawn from the law of groups, or an
+error."""
 
 
 class Rows(NamedTuple):
@@ -62,8 +70,8 @@ class Design:
       factors: the grouping factors, that with the most effects first.
       rows: the rows of training.
       observed: how the response is read; None of a formula without one.
-      against: categories of the response that have a predictor of their own, against the base; empty where there is one
-        predictor.
+      against: categories of the response that have a predictor of their own, against the base;
+        empty where there is one predictor.
       common: what was learnt of the terms outside bars.
       schema: the columns, and what each was taken for.
     """
@@ -92,14 +100,16 @@ class Design:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The categories of the response in their order, where it is read as one of categories: y are their numbers. Of
-        named ones the base comes first."""
+        """The categories of the response in their order, where it is read as one of categories: y
+        are their numbers. Of named ones the base comes first."""
         return () if self.observed is None else self.observed.categories
 
     @property
     def coefficients(self) -> tuple[str, ...]:
         """Names of the coefficients: of the columns, one after the other, for each predictor."""
-        return tuple(at_level(label, level) for label in self.labels for level in self.against or (None,))
+        return tuple(
+            at_level(label, level) for label in self.labels for level in self.against or (None,)
+        )
 
     def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of other rows, and their trials; ValueError where its column is missing."""
@@ -109,14 +119,16 @@ class Design:
         return self.observed.values(rows)
 
     def rows_of(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
-        """Other rows: splines have the knots of training, categories its levels, statistics its values.
+        """Other rows: splines have the knots of training, categories its levels, statistics its
+        values.
 
         Args:
           table: any table with the columns of the terms.
           new_levels: "draw" takes groups that training does not have, "error" refuses them.
 
         Raises:
-          ValueError: a column is missing, has missing values, or a value that no row of training has.
+          ValueError: a column is missing, has missing values, or a value that no row of training
+              has.
         """
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         rows.check_truths(self.schema)
@@ -126,11 +138,25 @@ class Design:
         every, offset = self.common.matrix(rows)
         x = every[:, [label in self.labels for label in self.common.labels]]
         groups = tuple(factor.groups_of(rows) for factor in self.factors)
-        new = [factor.new_levels(rows, own) for factor, own in zip(self.factors, groups, strict=True)]
+        new = [
+            factor.new_levels(rows, own) for factor, own in zip(self.factors, groups, strict=True)
+        ]
         strangers = tuple(levels for levels in new if levels is not None)
-        require(not strangers or new_levels == "draw", "table", "groups that training has", *_refused(strangers))
+        require(
+            not strangers or new_levels == "draw",
+            "table",
+            "groups that training has",
+            *_refused(strangers),
+        )
         notes = tuple(note for learnt in (self.common, *bars) for note in learnt.beyond(rows))
-        return Rows(x, offset, tuple(factor.effects(rows) for factor in self.factors), groups, strangers, notes)
+        return Rows(
+            x,
+            offset,
+            tuple(factor.effects(rows) for factor in self.factors),
+            groups,
+            strangers,
+            notes,
+        )
 
 
 def _refused(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
@@ -163,7 +189,8 @@ def read(
     Args:
       formula: `response ~ terms`, as `vijax.glmm` describes it; or `~ terms`, without a response.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
-      law: of the response: whether it has categories; None takes numbers. Ordered ones have no intercept.
+      law: of the response: whether it has categories; None takes numbers. Ordered ones have no
+          intercept.
       base: the category that others are compared with; None takes the first. For named categories.
       functions: the user's own functions by name.
       argument: what the formula is called in messages.
@@ -180,7 +207,9 @@ def read(
     rows = typed_table(table, *roles)
     require(len(rows) > 0, "table", "a row or more", "none")
     terms = terms_in(dataclasses.replace(parsed, response=None))
-    observed = None if parsed.response is None else read_response(parsed, rows, law, base, functions)
+    observed = (
+        None if parsed.response is None else read_response(parsed, rows, law, base, functions)
+    )
     response = () if observed is None else observed.columns
     for name in (*response, *terms, *grouping):
         rows.column(argument, name)
@@ -193,7 +222,9 @@ def read(
         x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
         labels = tuple(label for label in labels if label != "Intercept")
     factors, z, groups = read_factors(parsed, rows, functions)
-    order = sorted(range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels))
+    order = sorted(
+        range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels)
+    )
     y = trials = np.ones(len(rows))
     if observed is not None:
         y, trials = observed.values(rows)
@@ -221,7 +252,9 @@ def checked_functions(functions: Mapping[str, Any] | None) -> Functions:
         is_listed = name in (*COLUMN_MAKERS, *RESPONSES, *SPELLINGS)
         is_free = isinstance(name, str) and name.isidentifier() and not is_listed
         require(is_free, "functions", "names that no listed function has", name)
-        require(callable(function), "functions", f"a function for {name!r}", type(function).__name__)
+        require(
+            callable(function), "functions", f"a function for {name!r}", type(function).__name__
+        )
     return dict(functions or {})
 
 
@@ -250,14 +283,19 @@ def roles_in(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
     return ColumnRoles(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(numbers)))
 
 
-def table_at(formula: str, table: Any, functions: Functions | None = None, family: str | None = None) -> TypedTable:
+def table_at(
+    formula: str, table: Any, functions: Functions | None = None, family: str | None = None
+) -> TypedTable:
     """A table, read for a formula: in a file the names of levels are exact text."""
     parsed = parse(formula, functions=checked_functions(functions))
-    return typed_table(table, *roles_in(parsed, family is not None and bool(LAWS[family].categories)))
+    return typed_table(
+        table, *roles_in(parsed, family is not None and bool(LAWS[family].categories))
+    )
 
 
 def terms_in(parsed: Formula) -> tuple[str, ...]:
-    """The columns that a formula reads as numbers or categories: those of its terms, and of its response."""
+    """The columns that a formula reads as numbers or categories: those of its terms, and of its
+    response."""
     nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
     nodes += [] if parsed.response is None else [parsed.response]
     return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
@@ -267,7 +305,9 @@ def columns_of(parsed: Formula, with_response: bool = True) -> tuple[str, ...]:
     """The columns that a formula names."""
     response = None if not with_response else parsed.response
     grouping = (name for bar in parsed.bars for name in bar.columns)
-    return tuple(dict.fromkeys((*terms_in(dataclasses.replace(parsed, response=response)), *grouping)))
+    return tuple(
+        dict.fromkeys((*terms_in(dataclasses.replace(parsed, response=response)), *grouping))
+    )
 
 
 def usual_family(formula: str, rows: TypedTable, functions: Functions | None = None) -> str:
@@ -293,14 +333,18 @@ def _schema(
         column = rows.columns[name]
         is_label = own == ["group"] or column.kind == "label"
         levels = column.labels().levels() if is_label else None
-        columns.append(ColumnSchema(name, tuple(own), column.kind if levels is None else "label", levels))
+        columns.append(
+            ColumnSchema(name, tuple(own), column.kind if levels is None else "label", levels)
+        )
     return Schema(tuple(columns), *read_as)
 
 
 def _check_family(observed: Response, law: Law) -> None:
     """Raises ValueError where a response of two categories is given a law of numbers."""
     of_two = law.name in ("bernoulli", "binomial") or law.categories
-    remedy = f'{observed.name} is 1 where it is {observed.level!r}: family="bernoulli", or give numbers.'
+    remedy = (
+        f'{observed.name} is 1 where it is {observed.level!r}: family="bernoulli", or give numbers.'
+    )
     got = f"{law.name!r} for a column of two categories"
     require(observed.kind != "level" or of_two, "family", "a law of categories", got, remedy)
 
@@ -312,10 +356,19 @@ def require_whole(rows: TypedTable, names: Any) -> None:
         missing = np.flatnonzero(rows.column("table", name).missing)
         if len(missing):
             holes[name] = missing
-    got = " and ".join(f"none of {name!r} in {rows.rows_named(missing.tolist())}" for name, missing in holes.items())
-    cells = [cell for name, places in holes.items() for cell in rows.column("table", name).values[places].tolist()]
+    got = " and ".join(
+        f"none of {name!r} in {rows.rows_named(missing.tolist())}"
+        for name, missing in holes.items()
+    )
+    cells = [
+        cell
+        for name, places in holes.items()
+        for cell in rows.column("table", name).values[places].tolist()
+    ]
     are_blank = any(isinstance(cell, str) for cell in cells)
     # Pandas takes blanks for a value.
     whole = "table.replace(r'^\\s*$', float('nan'), regex=True)" if are_blank else "table"
-    remedy = f"Remove these rows, with pandas as {whole}.dropna(subset={list(holes)}), or fill them in."
+    remedy = (
+        f"Remove these rows, with pandas as {whole}.dropna(subset={list(holes)}), or fill them in."
+    )
     require(not holes, "table", "values in all columns of the formula", got, remedy)

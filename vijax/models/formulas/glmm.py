@@ -49,9 +49,11 @@ OfNumbers = Literal[
 OfClasses = Literal["categorical", "cumulative"]
 Family = Literal[OfNumbers, "bernoulli", "binomial", OfClasses]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
-"""Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's approximation beyond."""
+"""Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's
+approximation beyond."""
 ENOUGH = {100: 3, 30: 5, 0: 11}
-"""Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have them."""
+"""Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have
+them."""
 
 
 @checked
@@ -68,43 +70,48 @@ def glmm(
     """A generalised linear model with effects of groups, by a formula.
 
     Args:
-      formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines `bs(x, df=4)`,
-        polynomials `poly(x, 2)`, categories `C(h, Sum)`, `offset(x)`, arithmetic `I(x**2)`, functions of numbers
-        `log(x)` or `np.log(x)`, and group effects `(x | g)`: an intercept and a slope of x for each g, correlated;
-        independent with `(x || g)`; without an intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors.
-        Successes among trials are `p(successes, trials)`, one level of a column is `h['b']`. Names with blanks and
-        other letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what it does not
-        have is an error, and nothing of a formula is run. Means in `I(x - np.mean(x))` are of the rows of training.
+      formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines
+        `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, `offset(x)`, arithmetic
+        `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
+        intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
+        intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
+        `p(successes, trials)`, one level of a column is `h['b']`. Names with blanks and other
+        letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what
+        it does not have is an error, and nothing of a formula is run. Means in `I(x - np.mean(x))`
+        are of the rows of training.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
-      family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of two kinds and for
-        True and False, "categorical" for text of more, "binomial" for successes among trials. Links are the identity
-        for "gaussian" and "t", the logit for "bernoulli", "binomial" and "beta", the logarithm for the others.
-        "zero_inflated_..." counts with probability psi and is zero else; "hurdle_..." is not zero with probability psi.
-        "cumulative" is for ordered categories (numbers, text in the order of the alphabet, an ordered column of
-        pandas): logit P(y <= k) = threshold[k] - eta, without an intercept. "categorical" is for categories without an
-        order: log P(y = k) / P(y = base) is a predictor of its own for each k, with coefficients and effects of groups
-        "x[k]", "1|g_sigma[k]"; effects of different k are independent.
-      priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by name: {"x": ("normal",
-        0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The intercept has its prior at the means of all
-        columns, and so have thresholds.
-      weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of splines, and means
-        of `scale(x)`, are those of rows without weights.
-      nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5 for one, two or
-        three effects of one factor, down to 3 where groups have 100 rows, else 1, which is Laplace's approximation. Not
-        used for "gaussian", whose integrals are exact.
-      base: the category with which "categorical" compares the others; None takes the first, as numbers, letters or a
-        column of pandas have them in order.
-      functions: your own functions by name, which the formula may then call: arrays (N,) in, an array (N,) out. They
-        can be given here alone, never in a file.
+      family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of
+        two kinds and for True and False, "categorical" for text of more, "binomial" for successes
+        among trials. Links are the identity for "gaussian" and "t", the logit for "bernoulli",
+        "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts with
+        probability psi and is zero else; "hurdle_..." is not zero with probability psi.
+        "cumulative" is for ordered categories (numbers, text in the order of the alphabet, an
+        ordered column of pandas): logit P(y <= k) = threshold[k] - eta, without an intercept.
+        "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
+        of its own for each k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]";
+        effects of different k are independent.
+      priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by
+        name: {"x": ("normal", 0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The
+        intercept has its prior at the means of all columns, and so have thresholds.
+      weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of
+        splines, and means of `scale(x)`, are those of rows without weights.
+      nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5
+        for one, two or three effects of one factor, down to 3 where groups have 100 rows, else 1,
+        which is Laplace's approximation. Not used for "gaussian", whose integrals are exact.
+      base: the category with which "categorical" compares the others; None takes the first, as
+        numbers, letters or a column of pandas have them in order.
+      functions: your own functions by name, which the formula may then call: arrays (N,) in, an
+        array (N,) out. They can be given here alone, never in a file.
 
     Returns:
-      A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects are integrated out.
-      Fit it by `vijax.auto(model, key=key)`, which reads `model.data`; `fit.summary()` has all names,
-      `fit.predict(table, key=key)` predicts. `model.ratios`, `model.standardised`, `model.draws`, `model.replicated`
-      and `model.log_lik` take the fit.
+      A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects
+      are integrated out. Fit it by `vijax.auto(model, key=key)`, which reads `model.data`;
+      `fit.summary()` has all names, `fit.predict(table, key=key)` predicts. `model.ratios`,
+      `model.standardised`, `model.draws`, `model.replicated` and `model.log_lik` take the fit.
 
     Raises:
-      ValueError: a formula that cannot be read, a table that lacks a column, a response that the family does not have.
+      ValueError: a formula that cannot be read, a table that lacks a column, a response that the
+          family does not have.
 
     >>> rng = np.random.default_rng(0)
     >>> g, x = np.arange(200) % 20, rng.normal(size=200)
@@ -114,7 +121,9 @@ def glmm(
     ['Intercept', 'x', '1|g_sigma', 'sigma']
     """
     require(isinstance(formula, str), "formula", "text", type(formula).__name__)
-    require(family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family))
+    require(
+        family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family)
+    )
     check_alignment(weights, table)
     if isinstance(table, str):  # its rows are the argument, not its path: the file may change
         table = formulas.table_at(formula, table, functions, family)
@@ -146,26 +155,37 @@ def _glmm(
     several = len(design.factors) > 1
     nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
     require_integers(nodes=nodes)
-    require(nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes)
+    require(
+        nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes
+    )
     known = changed(weak(design, law, weights), priors)
     form = form_of(design, law, known, weights, nodes)
     if law.of_location:
         check_errors(design, weights)
-    log_prior, log_lik, named = (FormFunction(form, name) for name in ("log_prior", "log_lik", "named"))
+    log_prior, log_lik, named = (
+        FormFunction(form, name) for name in ("log_prior", "log_lik", "named")
+    )
     made = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = rows_in_units(design, law, form, weights)
     data = data_of(rows, law, [len(factor.levels) for factor in design.factors])
-    parts["form"] = dataclasses.replace(made.form, given=data, in_units_of_given=True, nearby=NearMode(form))
-    model = Glmm(**parts, design=design, priors=known, data=data, density_form=form, weights=weights)
+    parts["form"] = dataclasses.replace(
+        made.form, given=data, in_units_of_given=True, nearby=NearMode(form)
+    )
+    model = Glmm(
+        **parts, design=design, priors=known, data=data, density_form=form, weights=weights
+    )
     generative = responses(form, design, rows, data)
-    own = answers(generative, predict=model.predict, beside=model.group_effects, schema=design.schema)
+    own = answers(
+        generative, predict=model.predict, beside=model.group_effects, schema=design.schema
+    )
     object.__setattr__(model, "queries", {**model.queries, **own})
     return model
 
 
 def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
-    """Nodes a dimension for one factor: fewer where groups are large, for integrands are then nearly normal."""
+    """Nodes a dimension for one factor: fewer where groups are large, for integrands are then
+    nearly normal."""
     if not design.factors:
         return 1
     rows = np.quantile(np.bincount(design.rows.groups[0], weights), 0.1)

@@ -1,4 +1,5 @@
-"""The model that `vijax.glmm` makes: draws from its fits, predictions of rows, tables of coefficients."""
+"""The model that `vijax.glmm` makes: draws from its fits, predictions of rows, tables of
+coefficients."""
 
 from __future__ import annotations
 
@@ -45,15 +46,16 @@ Method = TypeVar("Method", bound=Callable)
 
 
 class Prediction(NamedTuple):
-    """Predictions of rows, (N,) each; of categories the first four are (N, K), in the order of `model.design.levels`.
+    """Predictions of rows, (N,) each; of categories the first four are (N, K), in the order of
+    `model.design.levels`.
 
     Attributes:
       mean: mean of the expected response; of categories their probabilities.
       sd: its standard deviation.
       low: lower ends of the intervals of the expected response.
       high: upper ends.
-      lowest: lower ends of the intervals of the response itself; of ordered categories their numbers, from 0; None of
-        categories without an order.
+      lowest: lower ends of the intervals of the response itself; of ordered categories their
+        numbers, from 0; None of categories without an order.
       highest: upper ends.
       level: the probability of the intervals.
       response_sd: standard deviation of the response itself; None of categories.
@@ -74,7 +76,8 @@ class Prediction(NamedTuple):
 
 
 def _in_precision_of_fit(method: Method) -> Method:
-    """A method of a fit, which computes in the precision of that fit, whatever the working precision is now."""
+    """A method of a fit, which computes in the precision of that fit, whatever the working
+    precision is now."""
 
     @functools.wraps(method)
     def of_fit(self: Any, fit: Any, *given: Any, **named: Any) -> Any:
@@ -86,7 +89,8 @@ def _in_precision_of_fit(method: Method) -> Method:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Glmm(Model):
-    """A regression by a formula: a log density of its coefficients and of the spreads of its group effects.
+    """A regression by a formula: a log density of its coefficients and of the spreads of its group
+    effects.
 
     Attributes:
       design: what the formula made of the table.
@@ -109,20 +113,25 @@ class Glmm(Model):
 
     @property
     def schema(self) -> Schema:
-        """The columns that the formula names, and what each was taken for; later tables are read by it."""
+        """The columns that the formula names, and what each was taken for; later tables are read by
+        it."""
         return self.design.schema
 
     @property
     def names(self) -> list[str]:
-        """Names of all unknowns: coefficients, spreads and correlations of groups, parameters of the law."""
+        """Names of all unknowns: coefficients, spreads and correlations of groups, parameters of
+        the law."""
         names: list[str] = []
         x = jax.ShapeDtypeStruct((self.log_density.variables.dim,), jnp.result_type(float))
-        jax.eval_shape(lambda x: names.extend(self.density_form.named(self.log_density.values_at(x))), x)
+        jax.eval_shape(
+            lambda x: names.extend(self.density_form.named(self.log_density.values_at(x))), x
+        )
         return names
 
     @_in_precision_of_fit
     def draws(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
-        """Draws from a fit: the unknowns of q, and the effects of all groups given them and the data.
+        """Draws from a fit: the unknowns of q, and the effects of all groups given them and the
+        data.
 
         Args:
           fit: what `vijax.auto(model, model.data, key=key)` returned, or another fit of this model.
@@ -134,7 +143,13 @@ class Glmm(Model):
         key_q, key_effects = keys.two(key)
         free = fit.alg.spec.model.log_density
         is_own = free is not None and free.derived == self.log_density.derived
-        require(is_own, "fit", "a fit of this model", "one of another formula or table", "Make the model of its table.")
+        require(
+            is_own,
+            "fit",
+            "a fit of this model",
+            "one of another formula or table",
+            "Make the model of its table.",
+        )
         return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
 
     @_in_precision_of_fit
@@ -154,18 +169,25 @@ class Glmm(Model):
             levels[dim := f"{factor.name}__factor_dim"] = np.array(factor.levels)
             own = drawn[factor.name].reshape(*drawn[factor.name].shape[:2], -1, len(factor.labels))
             for i, label in enumerate(factor.labels):
-                values[name := f"{label}|{factor.name}"] = own[..., i] if against else own[..., 0, i]
+                values[name := f"{label}|{factor.name}"] = (
+                    own[..., i] if against else own[..., 0, i]
+                )
                 dims[name] = [dim, *last]
         return GroupEffects(values, dims, levels | last)
 
     def _draws_at(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
         """The unknowns at draws of q, with effects of all groups drawn given them and the data."""
         free = fit.alg.spec.model.log_density
-        values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(fit.state.hyper, z)
+        values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(
+            fit.state.hyper, z
+        )
         effects = {}
         if self.design.factors:
             drawn = self._effects_at(values, key)
-            effects = {factor.name: np.asarray(u) for factor, u in zip(self.design.factors, drawn, strict=True)}
+            effects = {
+                factor.name: np.asarray(u)
+                for factor, u in zip(self.design.factors, drawn, strict=True)
+            }
         unknowns = {name: np.asarray(x) for name, x in named.items()}
         return Draws({**unknowns, **self._coefficients(values)}, effects, values)
 
@@ -181,7 +203,9 @@ class Glmm(Model):
         form = self.density_form
         if not form.labels:
             return {}
-        in_units = np.stack([np.asarray(values[COEFFICIENTS + label], float) for label in form.labels], 1)
+        in_units = np.stack(
+            [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels], 1
+        )
         turn = np.array(form.units.turn).reshape(2 * [len(form.labels)])
         beta = np.array(form.units.location) + form.units.size * in_units @ turn.T
         return dict(zip(form.labels, beta.T, strict=True))
@@ -194,7 +218,8 @@ class Glmm(Model):
         *,
         new_levels: WhereNew = "draw",
     ) -> Float[np.ndarray, "S N *C"]:
-        """Predictors eta of rows at draws; of categories with a base the log odds of each other one, (S, N, C).
+        """Predictors eta of rows at draws; of categories with a base the log odds of each other
+        one, (S, N, C).
 
         Args:
           draws: of `draws`.
@@ -205,7 +230,9 @@ class Glmm(Model):
         rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
         return self._predictors(draws, rows, key)
 
-    def _predictors(self, draws: Draws, rows: Rows, key: PRNGKeyArray | None) -> Float[np.ndarray, "S N *C"]:
+    def _predictors(
+        self, draws: Draws, rows: Rows, key: PRNGKeyArray | None
+    ) -> Float[np.ndarray, "S N *C"]:
         labels, copies = self.density_form.labels, self.density_form.predictors
         eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
         if labels:
@@ -213,10 +240,17 @@ class Glmm(Model):
             beta = beta.reshape(len(eta), len(labels) // copies, copies)
             eta = plus_products(eta, rows.x, beta[:, None])
         strangers = {new.factor: new for new in rows.new_levels}
-        for i, (factor, z, groups) in enumerate(zip(self.design.factors, rows.z, rows.groups, strict=True)):
+        for i, (factor, z, groups) in enumerate(
+            zip(self.design.factors, rows.z, rows.groups, strict=True)
+        ):
             known = draws.effects[factor.name]
             if (groups < 0).any():
-                require(key is not None, "key", f"a random key, for groups of {factor.name} not seen", "none")
+                require(
+                    key is not None,
+                    "key",
+                    f"a random key, for groups of {factor.name} not seen",
+                    "none",
+                )
                 new = self._new_effects(draws, i, strangers[factor.name], key)
                 own = np.where((groups < 0)[:, None], new, known[:, groups])
             else:
@@ -225,14 +259,21 @@ class Glmm(Model):
             eta = plus_products(eta, z, own.reshape(shape).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
 
-    def _new_effects(self, draws: Draws, i: int, new: NewLevels, key: Any) -> Float[np.ndarray, "S N d"]:
-        """Effects of groups that are not known, from their law. Rows of one group share its effects, and its name gives
-        their key, so that a group has the same draws whatever other rows there are."""
+    def _new_effects(
+        self, draws: Draws, i: int, new: NewLevels, key: Any
+    ) -> Float[np.ndarray, "S N d"]:
+        """Effects of groups that are not known, from their law. Rows of one group share its
+        effects, and its name gives their key, so that a group has the same draws whatever other
+        rows there are."""
         own, size = self.density_form.effects[i], self.density_form.units.size
-        factors = np.asarray(jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values))
+        factors = np.asarray(
+            jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values)
+        )
         key = jax.random.fold_in(key, i)
         each = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
-        noise = np.stack([jax.random.normal(one, (len(factors), len(own.labels))) for one in each], 1)
+        noise = np.stack(
+            [jax.random.normal(one, (len(factors), len(own.labels))) for one in each], 1
+        )
         effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
         return effects[:, new.codes]
 
@@ -247,18 +288,20 @@ class Glmm(Model):
         num_draws: int = 1000,
         new_levels: WhereNew = "draw",
     ) -> Prediction:
-        """Predictions of rows: the mean of the response there, with intervals of it and of the response itself.
+        """Predictions of rows: the mean of the response there, with intervals of it and of the
+        response itself.
 
         Args:
           fit: fit of this model.
-          table: rows with the columns of the formula, but for the response; None takes the rows of training. Groups
-            that training has not seen are drawn from the law of groups. Successes are of one trial, unless the rows are
-            those of training.
+          table: rows with the columns of the formula, but for the response; None takes the rows of
+            training. Groups that training has not seen are drawn from the law of groups. Successes
+            are of one trial, unless the rows are those of training.
           key: random key of the draws.
           level: probability of the intervals.
           num_draws: number of draws.
-          new_levels: "draw" takes groups that training has not seen, and says in `Prediction.new_levels` which they
-            are and how many rows are of them; "error" refuses them by name.
+          new_levels: "draw" takes groups that training has not seen, and says in
+            `Prediction.new_levels` which they are and how many rows are of them; "error" refuses
+            them by name.
         """
         is_number = not isinstance(key, jax.core.Tracer)
         remedy = "It reads tables: call it outside of jax.jit and vmap."
@@ -279,24 +322,37 @@ class Glmm(Model):
         lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=-1)
         spread = None if self.law.categories else drawn.std(-1)
         ends_of_mean = (mean.mean(-1), mean.std(-1), low, high)
-        return Prediction(*ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes)
+        return Prediction(
+            *ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes
+        )
 
-    def replicated(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training, as `Fit.predictive` draws them, each row as often as its weight
-        says; of categories their numbers. ValueError for weights that are no whole numbers."""
+    def replicated(
+        self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000
+    ) -> Float[np.ndarray, "S N"]:
+        """Responses drawn for the rows of training, as `Fit.predictive` draws them, each row as
+        often as its weight says; of categories their numbers. ValueError for weights that are no
+        whole numbers."""
         return np.asarray(fit.predictive(key, num_draws, self.data, groups="same"))
 
-    def ratios(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
-        """Table of exp of the coefficients but the intercept: ratios of means behind a log link (before the cut at zero
-        of hurdle laws), else of odds, for one more of the column. ValueError behind the identity."""
+    def ratios(
+        self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9
+    ) -> Summary:
+        """Table of exp of the coefficients but the intercept: ratios of means behind a log link
+        (before the cut at zero of hurdle laws), else of odds, for one more of the column.
+        ValueError behind the identity."""
         return self._table(coefficients.ratios, fit, key, num_draws, level)
 
-    def standardised(self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9) -> Summary:
-        """Table of the coefficients times the sds of their columns, but of those that code categories: on the scale of
-        the link, or in sds of the response where the link is the identity."""
+    def standardised(
+        self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9
+    ) -> Summary:
+        """Table of the coefficients times the sds of their columns, but of those that code
+        categories: on the scale of the link, or in sds of the response where the link is the
+        identity."""
         return self._table(coefficients.standardised, fit, key, num_draws, level)
 
-    def _table(self, make: Callable[..., Any], fit: Any, key: PRNGKeyArray, num_draws: int, level: float) -> Summary:
+    def _table(
+        self, make: Callable[..., Any], fit: Any, key: PRNGKeyArray, num_draws: int, level: float
+    ) -> Summary:
         named = make(self, self.draws(fit, key, num_draws))
         expected = "columns beside the intercept (to be standardised, of numbers)"
         require(bool(named), "formula", expected, repr(self.design.formula))
@@ -306,10 +362,12 @@ class Glmm(Model):
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:
-        """Log likelihoods of rows at draws, given the effects of their groups, for `vijax.trust.loo`. None takes the
-        rows of training, each as often as its weight says: `loo` then leaves one copy out at a time. ValueError for
-        weights that are no whole numbers."""
-        y, trials = (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        """Log likelihoods of rows at draws, given the effects of their groups, for
+        `vijax.trust.loo`. None takes the rows of training, each as often as its weight says: `loo`
+        then leaves one copy out at a time. ValueError for weights that are no whole numbers."""
+        y, trials = (
+            (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+        )
         copies = copies_of(self.weights) if table is None else slice(None)
         if table is not None:
             check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
@@ -324,11 +382,16 @@ class Glmm(Model):
         eta = eta.astype(jnp.result_type(float))
         return np.asarray(self._program(log_likelihoods)(aux, eta, y, trials))[:, copies]
 
-    def _responses(self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any) -> Float[np.ndarray, "S N"]:
+    def _responses(
+        self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any
+    ) -> Float[np.ndarray, "S N"]:
         aux = self.density_form.others(draws.named)
-        # Errors are drawn about zero, and added in float64: far from zero float32 keeps too few digits of them.
+        # Errors are drawn about zero, and added in float64: far from zero float32 keeps too few
+        # digits of them.
         centre = eta if self.law.of_location else np.zeros_like(eta)
-        drawn = self._program(drawn_responses)(aux, (eta - centre).astype(jnp.result_type(float)), key, trials)
+        drawn = self._program(drawn_responses)(
+            aux, (eta - centre).astype(jnp.result_type(float)), key, trials
+        )
         return np.asarray(drawn, float) + centre if self.law.of_location else np.asarray(drawn)
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:

@@ -1,4 +1,5 @@
-"""Grouping factors of a formula: which group each row belongs to. Levels of several columns are tuples, never text."""
+"""Grouping factors of a formula: which group each row belongs to. Levels of several columns are
+tuples, never text."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from vijax.data.schema.labels import MISSING, Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
 MOST_CORRELATED = 64
-"""Effects of one group that correlate, at most: each pair is an unknown, and 64 of them have 2,016."""
+"""Effects of one group that correlate, at most: each pair is an unknown, and 64 of them have
+2,016."""
 APART = "Write || for effects that are independent, or fewer of them."
 
 
@@ -71,7 +73,9 @@ class Factor:
     def groups_of(self, table: TypedTable) -> Int[np.ndarray, " N"]:
         """The group of each row; -1 for one that the rows of training do not have."""
         labels = [table.column("table", name).labels() for name in self.columns]
-        codes = [levels.codes_of(own) for levels, own in zip(self.levels_by_column, labels, strict=True)]
+        codes = [
+            levels.codes_of(own) for levels, own in zip(self.levels_by_column, labels, strict=True)
+        ]
         sizes = [len(levels.names) for levels in self.levels_by_column]
         wanted, present = _as_one(np.stack(codes, 1), sizes), _as_one(self.combinations, sizes)
         order = np.argsort(present)
@@ -102,7 +106,9 @@ def read_factors(
 ) -> tuple[list[Factor], list[np.ndarray], list[np.ndarray]]:
     """The factors of a formula, the columns of their effects, and the group of each row."""
     factors, columns, groups = [], [], []
-    for columns_of_factor in dict.fromkeys(frozenset(bar.columns) for bar in formula.bars):  # g:h is h:g
+    for columns_of_factor in dict.fromkeys(
+        frozenset(bar.columns) for bar in formula.bars
+    ):  # g:h is h:g
         bars = [bar for bar in formula.bars if frozenset(bar.columns) == columns_of_factor]
         factor = _factor(formula, bars, table, functions)
         factors.append(factor)
@@ -111,17 +117,28 @@ def read_factors(
     return factors, columns, groups
 
 
-def _factor(formula: Formula, bars: Sequence[Bar], table: TypedTable, functions: Functions) -> Factor:
+def _factor(
+    formula: Formula, bars: Sequence[Bar], table: TypedTable, functions: Functions
+) -> Factor:
     learnt = [learn(formula, (("+", bar.terms),), table, functions) for bar in bars]
     labels: list[str] = []
     blocks: list[int] = []
     for bar, columns in zip(bars, learnt, strict=True):
         if columns.offsets:
             span = columns.offsets[0].span
-            raise refuse(formula.argument, formula.text, span, "effects to the left of a bar", "an offset")
+            raise refuse(
+                formula.argument, formula.text, span, "effects to the left of a bar", "an offset"
+            )
         if not columns.labels:
             text = "0" if isinstance(bar.terms, Number) else str(bar.terms)
-            raise refuse(formula.argument, formula.text, bar.span, "an effect to the left of the bar", repr(text), BAR)
+            raise refuse(
+                formula.argument,
+                formula.text,
+                bar.span,
+                "an effect to the left of the bar",
+                repr(text),
+                BAR,
+            )
         own = ["1" if label == "Intercept" else label for label in columns.labels]
         if bar.correlated and len(own) > MOST_CORRELATED:
             expected = f"at most {MOST_CORRELATED} effects of one group that correlate"
@@ -132,11 +149,20 @@ def _factor(formula: Formula, bars: Sequence[Bar], table: TypedTable, functions:
         blocks += [len(own)] if bar.correlated else [1] * len(own)
     twice = len(set(labels)) < len(labels)
     name = bars[0].factor
-    require(not twice, formula.argument, f"each effect of {name} once", labels, "Write (0 + x | g) beside (1 | g).")
+    require(
+        not twice,
+        formula.argument,
+        f"each effect of {name} once",
+        labels,
+        "Write (0 + x | g) beside (1 | g).",
+    )
     by_column = [table.column(formula.argument, column).labels() for column in bars[0].columns]
     levels = [own.levels() for own in by_column]
     combinations = _combinations(by_column, levels)
-    names = [_joined([own.names[code] for own, code in zip(levels, row, strict=True)]) for row in combinations.tolist()]
+    names = [
+        _joined([own.names[code] for own, code in zip(levels, row, strict=True)])
+        for row in combinations.tolist()
+    ]
     return Factor(
         name,
         tuple(names),
@@ -149,16 +175,20 @@ def _factor(formula: Formula, bars: Sequence[Bar], table: TypedTable, functions:
     )
 
 
-def _combinations(by_column: Sequence[Labels], levels: Sequence[Levels]) -> Int[np.ndarray, "groups columns"]:
+def _combinations(
+    by_column: Sequence[Labels], levels: Sequence[Levels]
+) -> Int[np.ndarray, "groups columns"]:
     """The distinct combinations of levels that rows have, in order."""
-    codes = np.stack([own.codes_of(labels) for own, labels in zip(levels, by_column, strict=True)], 1)
+    codes = np.stack(
+        [own.codes_of(labels) for own, labels in zip(levels, by_column, strict=True)], 1
+    )
     _, first = np.unique(_as_one(codes, [len(own.names) for own in levels]), return_index=True)
     return codes[first]
 
 
 def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np.ndarray, " N"]:
-    """Codes of several columns as one number. There are too few rows for them to exceed 64 bits in practice, and where
-    the product of sizes does, Python's integers take over."""
+    """Codes of several columns as one number. There are too few rows for them to exceed 64 bits in
+    practice, and where the product of sizes does, Python's integers take over."""
     exact = np.prod([float(size) for size in sizes]) < 2.0**62
     total = np.zeros(len(codes), np.int64 if exact else object)
     for column, size in enumerate(sizes):
@@ -167,7 +197,8 @@ def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np
 
 
 def _joined(names: Sequence[str]) -> str:
-    """The name of a group for people; parts with a colon stand between quotes, so that no two groups read alike.
+    """The name of a group for people; parts with a colon stand between quotes, so that no two
+    groups read alike.
 
     >>> _joined(("a", "b:c")), _joined(("a:b", "c")), _joined(("a:b",))
     ("a:'b:c'", "'a:b':c", 'a:b')

@@ -30,16 +30,17 @@ class Law:
 
     Attributes:
       name: its name.
-      link: "identity", "log" or "logit": the function of the mean that eta is, of the mean without zeros of its own, or
-        of the odds of a higher category; "softmax": log odds of each category against the base.
+      link: "identity", "log" or "logit": the function of the mean that eta is, of the mean without
+        zeros of its own, or of the odds of a higher category; "softmax": log odds of each category
+        against the base.
       aux: names of its parameters beside eta, of the supports in `SUPPORTS`.
       expected: the responses that it allows, in words.
       allows: (responses, trials) -> which of them it allows.
       of: (parameters, trials) -> the likelihood of a row.
       of_location: True where y may be moved and stretched: eta, sigma and y have one unit.
       of_mean: (parameters, eta) -> the mean of y, where it is not the inverse of the link.
-      categories: "ordered", of whose cutpoints the intercept is a part; or "named", the first of them the base, where
-        eta has a column for each other.
+      categories: "ordered", of whose cutpoints the intercept is a part; or "named", the first of
+        them the base, where eta has a column for each other.
     """
 
     name: str
@@ -54,7 +55,8 @@ class Law:
 
     @property
     def cut(self) -> bool:
-        """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before that."""
+        """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before
+        that."""
         return self.of_mean is _mean_of_hurdle
 
     @property
@@ -72,14 +74,15 @@ class Law:
         return self.of(aux, trials).log_prob(y, eta)
 
     def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
-        """The mean of y at draws of parameters, (S,) each: of a proportion per trial, of categories the probability of
-        each, (S, N, K)."""
+        """The mean of y at draws of parameters, (S,) each: of a proportion per trial, of categories
+        the probability of each, (S, N, K)."""
         if self.of_mean is not None:
             return self.of_mean({name: np.asarray(x)[:, None] for name, x in aux.items()}, eta)
         return np.exp(eta) if self.link == "log" else expit(eta) if self.link == "logit" else eta
 
     def linked(self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray) -> float | np.ndarray:
-        """The predictor at which the mean is that of the weighted data, a little inside its range."""
+        """The predictor at which the mean is that of the weighted data, a little inside its
+        range."""
         if self.named:
             logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
             return logs[1:] - logs[0]
@@ -97,7 +100,9 @@ def _binomial(aux: Aux, trials: Any) -> Likelihood:
         return y * z - trials * softplus(z) + chosen
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
-        return jax.random.binomial(key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z)).astype(z.dtype)
+        return jax.random.binomial(
+            key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z)
+        ).astype(z.dtype)
 
     return Likelihood(log_prob, "binomial", sample=sample)
 
@@ -108,12 +113,19 @@ def _bernoulli(aux: Aux, trials: Any) -> Likelihood:
 
 
 def _beta(aux: Aux, trials: Any) -> Likelihood:
-    """Beta(m kappa, (1 - m) kappa), m = sigmoid(eta) (Ferrari and Cribari-Neto 2004, equation 4)."""
+    """Beta(m kappa, (1 - m) kappa), m = sigmoid(eta) (Ferrari and Cribari-Neto 2004, equation
+    4)."""
     kappa = aux["kappa"]
 
     def log_prob(y: Any, z: Array) -> Array:
         a, b = kappa * jax.nn.sigmoid(z), kappa * jax.nn.sigmoid(-z)
-        return log_gamma(kappa) - log_gamma(a) - log_gamma(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
+        return (
+            log_gamma(kappa)
+            - log_gamma(a)
+            - log_gamma(b)
+            + (a - 1) * jnp.log(y)
+            + (b - 1) * jnp.log1p(-y)
+        )
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         return jax.random.beta(key, kappa * jax.nn.sigmoid(z), kappa * jax.nn.sigmoid(-z))
@@ -122,7 +134,8 @@ def _beta(aux: Aux, trials: Any) -> Likelihood:
 
 
 def _categorical(aux: Aux, trials: Any) -> Likelihood:
-    """log p(y = k) = eta_k - log(1 + sum_j e^eta_j), eta_0 = 0 of the base (McFadden 1974, equation 12)."""
+    """log p(y = k) = eta_k - log(1 + sum_j e^eta_j), eta_0 = 0 of the base (McFadden 1974, equation
+    12)."""
     whole = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
 
     def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
@@ -141,12 +154,13 @@ def _counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
 
 LEAST, MOST, BELOW_ONE = -46.0, 80.0, 1 - 2.0**-24
 """Predictors and a probability at which what a factor of zero leaves out is finite. (A `where`
-about what is dear to compute, or about its derivative, becomes a branch, one element at a time, and costs five times as
-much.)"""
+about what is dear to compute, or about its derivative, becomes a branch, one element at a time, and
+costs five times as much.)"""
 
 
 def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
-    """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is one less Lambert's p)."""
+    """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is one less
+    Lambert's p)."""
 
     def law(aux: Aux, trials: Any) -> Likelihood:
         psi, counts = aux["psi"], of(aux, trials)
@@ -155,11 +169,16 @@ def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Li
             z = jnp.minimum(z, MOST)
             zero = jnp.log1p(-jnp.minimum(psi, BELOW_ONE))
             more = softplus(jnp.log(psi) + _log_none(aux, z) - zero)  # of zeros that are counts
-            return jnp.where(y == 0, zero, jnp.log(psi)) + (y > 0) * counts.log_prob(y, z) + (y == 0) * more
+            return (
+                jnp.where(y == 0, zero, jnp.log(psi))
+                + (y > 0) * counts.log_prob(y, z)
+                + (y == 0) * more
+            )
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
-            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), counts.sample(key_counts, z), 0.0)  # type: ignore[misc]
+            counted = counts.sample(key_counts, z)  # type: ignore[misc]
+            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), counted, 0.0)
 
         return Likelihood(log_prob, f"zero-inflated {counts.name}", sample=sample)
 
@@ -167,7 +186,8 @@ def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Li
 
 
 def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
-    """A law of counts given that they are not zero with probability psi, else zero (Mullahy 1986, section 2)."""
+    """A law of counts given that they are not zero with probability psi, else zero (Mullahy 1986,
+    section 2)."""
 
     def law(aux: Aux, trials: Any) -> Likelihood:
         psi, counts = aux["psi"], of(aux, trials)
@@ -194,10 +214,12 @@ def _log_none(aux: Aux, z: Array) -> Array:
 
 
 def _above_zero(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:
-    """Counts that are not zero, of the Poisson law, or of the negative binomial law where there is an alpha.
+    """Counts that are not zero, of the Poisson law, or of the negative binomial law where there is
+    an alpha.
 
-    A count is the number of arrivals in one unit of time at a rate: e^z, or one of a gamma law of that mean and shape
-    alpha. The first arrival before time one is drawn by inversion, then the rate given it, then the others."""
+    A count is the number of arrivals in one unit of time at a rate: e^z, or one of a gamma law of
+    that mean and shape alpha. The first arrival before time one is drawn by inversion, then the
+    rate given it, then the others."""
     key_first, key_rate, key_others = jax.random.split(key, 3)
     mean, u = jnp.exp(z), jax.random.uniform(key_first, z.shape, z.dtype)
     if alpha is None:
@@ -262,7 +284,14 @@ LAWS = {
             lambda aux, n: likelihood.student_t(aux["nu"], aux["sigma"]),
             of_location=True,
         ),
-        Law("bernoulli", "logit", (), "0 and 1, or two categories", lambda y, n: np.isin(y, (0, 1)), _bernoulli),
+        Law(
+            "bernoulli",
+            "logit",
+            (),
+            "0 and 1, or two categories",
+            lambda y, n: np.isin(y, (0, 1)),
+            _bernoulli,
+        ),
         Law(
             "binomial",
             "logit",
@@ -337,11 +366,19 @@ LAWS = {
             lambda y, n: y > 0,
             lambda aux, n: likelihood.gamma_log(aux["alpha"]),
         ),
-        Law("beta", "logit", ("kappa",), "numbers inside (0, 1)", lambda y, n: (y > 0) & (y < 1), _beta),
+        Law(
+            "beta",
+            "logit",
+            ("kappa",),
+            "numbers inside (0, 1)",
+            lambda y, n: (y > 0) & (y < 1),
+            _beta,
+        ),
     )
 }
-"""The laws by name. `nu` are degrees of freedom, `alpha` of counts r of variance m + m^2 / r and of the gamma law its
-shape, `kappa` the precision of a beta law; `psi` is the probability that a row counts at all (zero-inflated), or that
-its count is not zero (hurdle); `threshold` are the cutpoints of ordered categories."""
+"""The laws by name. `nu` are degrees of freedom, `alpha` of counts r of variance m + m^2 / r and of
+the gamma law its shape, `kappa` the precision of a beta law; `psi` is the probability that a row
+counts at all (zero-inflated), or that its count is not zero (hurdle); `threshold` are the cutpoints
+of ordered categories."""
 SUPPORTS = {"psi": "unit interval", "threshold": "ordered"}
 """Supports of parameters that are not positive."""

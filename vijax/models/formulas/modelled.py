@@ -1,4 +1,5 @@
-"""The quantity that a regression models, in words: the class whose odds they are, and the base levels of categories."""
+"""The quantity that a regression models, in words: the class whose odds they are, and the base
+levels of categories."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def _what(design: Design, law: Law) -> str:
     if law.named:
         return f"are the odds of each other category of {name} against {design.levels[0]!r}"
     if law.ordered:
-        return f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"
+        return (
+            f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"
+        )
     if observed is not None and observed.kind == "level" and observed.levels is not None:
         others = [level for level in observed.levels.names if level != observed.level]
         against = repr(others[0]) if len(others) == 1 else "all others"
@@ -39,7 +42,11 @@ def _what(design: Design, law: Law) -> str:
         return f"are the odds of {name} = 1 against 0"
     if law.name == "binomial":
         return f"are the odds of a success in {name}"
-    return f"is the mean of {name}" if law.link == "identity" else f"is the {law.link} of the mean of {name}"
+    return (
+        f"is the mean of {name}"
+        if law.link == "identity"
+        else f"is the {law.link} of the mean of {name}"
+    )
 
 
 def _by_treatment(design: Design) -> list[tuple[Node, Category]]:
@@ -47,5 +54,6 @@ def _by_treatment(design: Design) -> list[tuple[Node, Category]]:
     return [
         (node, category)
         for node, category in design.common.categories.items()
-        if category.contrast.names == category.levels.names[1:] and not category.contrast.matrix[0].any()
+        if category.contrast.names == category.levels.names[1:]
+        and not category.contrast.matrix[0].any()
     ]

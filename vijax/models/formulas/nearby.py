@@ -1,5 +1,5 @@
-"""The density of a normal regression near its mode, from few factorisations: what `vijax.auto` fits where groups are
-many."""
+"""The density of a normal regression near its mode, from few factorisations: what `vijax.auto` fits
+where groups are many."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ FEWEST_GROUPS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class NearMode:
-    """The data of a regression -> its density near the mode of its posterior; None where it is not interpolated: for
-    laws that are not normal, correlated effects, few groups, and where an sd may be zero.
+    """The data of a regression -> its density near the mode of its posterior; None where it is not
+    interpolated: for laws that are not normal, correlated effects, few groups, and where an sd may
+    be zero.
 
     Attributes:
       form: the density of the regression.
@@ -42,9 +43,14 @@ class NearMode:
 
     @property
     def is_worth(self) -> bool:
-        """True of regressions whose effects are so many that it is cheaper than the density itself."""
+        """True of regressions whose effects are so many that it is cheaper than the density
+        itself."""
         effects = self.form.effects
-        if self.form.law != "gaussian" or not effects or max(max(own.blocks) for own in effects) > 1:
+        if (
+            self.form.law != "gaussian"
+            or not effects
+            or max(max(own.blocks) for own in effects) > 1
+        ):
             return False
         total = sum(own.groups * len(own.labels) for own in effects)
         return total >= (FEWEST_EFFECTS if len(effects) > 1 else FEWEST_GROUPS)
@@ -55,7 +61,9 @@ class NearMode:
             return None
         effects = self.form.effects
         sums = self.sums_of(data)
-        near = interpolated.near_mode(sums, self._log_prior(), sum(len(own.labels) for own in effects))
+        near = interpolated.near_mode(
+            sums, self._log_prior(), sum(len(own.labels) for own in effects)
+        )
         if near is None:
             return None
         form = dataclasses.replace(self.form, constant=0.0)
@@ -66,7 +74,8 @@ class NearMode:
         dtype = jnp.result_type(float)
         rows = {name: np.asarray(values, dtype) for name, values in near.rows.items()}
         sentence = (
-            f"The likelihood was computed at {near.num_points} ratios of sds, in float64, and interpolated between "
+            f"The likelihood was computed at {near.num_points} ratios of sds, in float64, and "
+            "interpolated between "
             "them: at draws of q it is off by {error}."
         )
         errors = _Errors(sums, near, self.form)
@@ -75,12 +84,20 @@ class NearMode:
     def sums_of(self, data: Mapping[str, Any]) -> HostSums:
         """The sums over rows on the host."""
         effects = self.form.effects
-        return HostSums(data, tuple(own.groups for own in effects), tuple(len(own.labels) for own in effects))
+        return HostSums(
+            data, tuple(own.groups for own in effects), tuple(len(own.labels) for own in effects)
+        )
 
     def drawn(
-        self, data: Mapping[str, Any], rows: Rows, weights: np.ndarray, values: Mapping[str, Any], seed: int
+        self,
+        data: Mapping[str, Any],
+        rows: Rows,
+        weights: np.ndarray,
+        values: Mapping[str, Any],
+        seed: int,
     ) -> list[Float[np.ndarray, "S J d"]]:
-        """Effects of all groups of each factor, drawn at values of the other unknowns, in the units of the data."""
+        """Effects of all groups of each factor, drawn at values of the other unknowns, in the units
+        of the data."""
         form = self.form
         at = unknowns_of(form, values)
         pairs = list(zip(form.effects, rows.z, rows.groups, strict=True))
@@ -96,7 +113,8 @@ class NearMode:
         return in_units
 
     def _log_prior(self) -> interpolated.LogPrior:
-        """The log prior of coefficients, sigma and ratios, with the logarithms of sds as variables."""
+        """The log prior of coefficients, sigma and ratios, with the logarithms of sds as
+        variables."""
         form = self.form
         widths = np.cumsum([len(own.labels) for own in form.effects])[:-1]
         program = kept(form, "prior in float64", _prior_of)
@@ -129,8 +147,12 @@ class _Errors:
         errors = []
         for b, sigma, ratios in zip(*unknowns_of(self.form, values), strict=True):
             profile = interpolated.Profile.at(self.sums, ratios)
-            exact = -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
-            errors.append(exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np)))
+            exact = (
+                -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
+            )
+            errors.append(
+                exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np))
+            )
         self.sums.forget()
         return np.array(errors)
 
@@ -140,4 +162,6 @@ def unknowns_of(form: Form, values: Mapping[str, Any]) -> Unknowns:
     sigma = np.asarray(values[AUX + "sigma"], float)
     columns = [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels]
     sds = np.concatenate([np.asarray(values[SDS + own.name], float) for own in form.effects], 1)
-    return Unknowns(np.stack(columns, 1) if columns else np.zeros((len(sigma), 0)), sigma, sds / sigma[:, None])
+    return Unknowns(
+        np.stack(columns, 1) if columns else np.zeros((len(sigma), 0)), sigma, sds / sigma[:, None]
+    )

@@ -31,7 +31,8 @@ class Response:
       kind: how it is read.
       levels: of its column, where it has categories or a level.
       level: the level that counts as 1.
-      categories: their names in their order, the base first where it has one; empty where it has none.
+      categories: their names in their order, the base first where it has one; empty where it has
+          none.
       functions: the user's own.
       statistics: numbers of the rows of training.
     """
@@ -61,7 +62,9 @@ class Response:
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of rows, and the number of their trials."""
         formula = self.formula
-        reading = Reading(table, formula.text, formula.argument, dict(self.statistics), self.functions, learning)
+        reading = Reading(
+            table, formula.text, formula.argument, dict(self.statistics), self.functions, learning
+        )
         ones = np.ones(len(table))
         if self.kind == "trials":
             return _successes(self.node, reading)
@@ -76,14 +79,18 @@ class Response:
         bad = np.flatnonzero(codes < 0)
         got = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
         shown = list(self.categories or self.levels.names)
-        require(not len(bad), "table", f"categories of {column.name} that training has: {shown}", got)
+        require(
+            not len(bad), "table", f"categories of {column.name} that training has: {shown}", got
+        )
         if self.kind == "level":
             return np.array([name == self.level for name in names], float)[codes], ones
         place = {name: number for number, name in enumerate(self.categories)}
         return np.array([place.get(name, -1) for name in names], float)[codes], ones
 
 
-def read_response(formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions) -> Response:
+def read_response(
+    formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions
+) -> Response:
     """The way to read the response of a formula, by the rows of training."""
     node = formula.response
     require(node is not None, formula.argument, "response ~ terms", repr(formula.text))
@@ -92,10 +99,17 @@ def read_response(formula: Formula, table: TypedTable, law: Law, base: str | Non
         table.column(formula.argument, name)
 
     def made(
-        kind: ResponseKind, levels: Levels | None = None, level: str = "", categories: tuple[str, ...] = ()
+        kind: ResponseKind,
+        levels: Levels | None = None,
+        level: str = "",
+        categories: tuple[str, ...] = (),
     ) -> Response:
         response = Response(formula, node, kind, levels, level, categories, functions, {})
-        return dataclasses.replace(response, statistics=_learnt(response, table)) if kind == "numbers" else response
+        return (
+            dataclasses.replace(response, statistics=_learnt(response, table))
+            if kind == "numbers"
+            else response
+        )
 
     if law.categories:
         return made("categories", *_categories(formula, node, table, base))
@@ -103,7 +117,9 @@ def read_response(formula: Formula, table: TypedTable, law: Law, base: str | Non
         return made("trials")
     column = _column_of(node)
     is_level = isinstance(node, Call) and node.function == "[]"
-    if column is None or not (is_level or table.columns[column.name].kind in ("label", "mixed", "digits")):
+    if column is None or not (
+        is_level or table.columns[column.name].kind in ("label", "mixed", "digits")
+    ):
         return made("numbers")
     typed = table.columns[column.name]
     levels = typed.labels().levels()
@@ -113,12 +129,23 @@ def read_response(formula: Formula, table: TypedTable, law: Law, base: str | Non
     if typed.kind == "mixed":
         bad = int(typed.not_numbers()[0])
         got = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
-        raise refuse(formula.argument, formula.text, node.span, f"numbers in {column.name!r}", got, "Correct the cell.")
+        raise refuse(
+            formula.argument,
+            formula.text,
+            node.span,
+            f"numbers in {column.name!r}",
+            got,
+            "Correct the cell.",
+        )
     _check_not_near_numbers(formula, node, typed, table)
     number = len(levels.names)
-    got = f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
+    got = (
+        f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
+    )
     remedy = "Nothing is left to model." if number == 1 else 'Or family="categorical".'
-    require(number == 2, formula.argument, "a response of numbers or of two categories", got, remedy)
+    require(
+        number == 2, formula.argument, "a response of numbers or of two categories", got, remedy
+    )
     return made("level", levels, levels.names[1])
 
 
@@ -147,19 +174,35 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "bernoulli"
     if column.kind == "digits":
         expected = f"a response of numbers, or a family, for {node.name!r}"
-        remedy = f'Give numbers, numpy.asarray(table[{node.name!r}], float), or write family="categorical".'
-        raise refuse(formula.argument, formula.text, node.span, expected, "text, all of which says numbers", remedy)
+        remedy = (
+            f"Give numbers, numpy.asarray(table[{node.name!r}], float), or write "
+            'family="categorical".'
+        )
+        raise refuse(
+            formula.argument,
+            formula.text,
+            node.span,
+            expected,
+            "text, all of which says numbers",
+            remedy,
+        )
     return "categorical"
 
 
-def _check_not_near_numbers(formula: Formula, node: Node, column: TypedColumn, table: TypedTable) -> None:
+def _check_not_near_numbers(
+    formula: Formula, node: Node, column: TypedColumn, table: TypedTable
+) -> None:
     """Raises ValueError where the texts of a response mean numbers."""
     near = column.near_numbers
     if near is None or near.are_few:
         return
-    got = f"{near.cell[:40]!r} in {table.row_name(near.place)} of {column.name!r}, and texts like it"
+    got = (
+        f"{near.cell[:40]!r} in {table.row_name(near.place)} of {column.name!r}, and texts like it"
+    )
     remedy = f'Write {near.advice}, and so in all rows; or family="categorical".'
-    raise refuse(formula.argument, formula.text, node.span, "numbers, or texts that mean none", got, remedy)
+    raise refuse(
+        formula.argument, formula.text, node.span, "numbers, or texts that mean none", got, remedy
+    )
 
 
 def _learnt(response: Response, table: TypedTable) -> dict:
@@ -184,15 +227,24 @@ def _level_named(formula: Formula, node: Call, levels: Levels) -> str:
     code = levels.code_of(level.text)
     if code < 0:
         shown = list(levels.names[:20])
-        raise refuse(formula.argument, formula.text, level.span, f"one of the levels {shown}", repr(level.text))
+        raise refuse(
+            formula.argument,
+            formula.text,
+            level.span,
+            f"one of the levels {shown}",
+            repr(level.text),
+        )
     return levels.names[code]
 
 
 def _categories(
     formula: Formula, node: Node, table: TypedTable, base: str | None
 ) -> tuple[Levels, str, tuple[str, ...]]:
-    """The categories of a column: in the order that the table declares, else by number or letter."""
-    remedy = "Numbers, text or an ordered column of pandas; C(...) and functions of it are not read."
+    """The categories of a column: in the order that the table declares, else by number or
+    letter."""
+    remedy = (
+        "Numbers, text or an ordered column of pandas; C(...) and functions of it are not read."
+    )
     if not isinstance(node, Column):
         expected = "a column of categories as the response"
         raise refuse(formula.argument, formula.text, node.span, expected, repr(str(node)), remedy)
@@ -200,7 +252,9 @@ def _categories(
     if len(levels.names) < 2:
         got = f"one, {levels.names[0]!r}, in all rows" if levels.names else "none"
         expected = f"two categories or more of {node.name!r}"
-        raise refuse(formula.argument, formula.text, node.span, expected, got, "Nothing is left to model.")
+        raise refuse(
+            formula.argument, formula.text, node.span, expected, got, "Nothing is left to model."
+        )
     if base is None:
         return levels, "", levels.names
     code = levels.code_of(base)
@@ -218,10 +272,15 @@ def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
         if not isinstance(argument, Column | Number):
             raise reading.refuse(argument, "a column, or a number of trials", repr(str(argument)))
     successes, trials = (evaluate(argument, reading) for argument in node.arguments)
-    bad = np.flatnonzero((successes < 0) | (successes > trials) | (successes % 1 != 0) | (trials % 1 != 0))
+    bad = np.flatnonzero(
+        (successes < 0) | (successes > trials) | (successes % 1 != 0) | (trials % 1 != 0)
+    )
     if len(bad):
         row = int(bad[0])
-        got = f"{successes[row]:g} of {trials[row]:g} in {reading.table.row_name(row)} ({len(bad)} such)"
+        got = (
+            f"{successes[row]:g} of {trials[row]:g} in {reading.table.row_name(row)} ({len(bad)} "
+            "such)"
+        )
         raise reading.refuse(node, "whole numbers of successes, 0 to the number of trials", got)
     empty = np.flatnonzero(trials == 0)
     if len(empty):

@@ -1,12 +1,13 @@
-"""Priors of a regression by name: weakly informative ones by Bambi's rule, and those that a user gives.
+"""Priors of a regression by name: weakly informative ones by Bambi's rule, and those that a user
+gives.
 
-The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitting Bayesian linear models in Python",
-section 3.1: with s the standard deviation of the response (1 where the link is not the identity), a coefficient of
-column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean of all columns N(mean, ...), the standard deviation of a
-group effect a half-normal law of that scale. Cutpoints between ordered categories have N(t, 1) at the mean of all
-columns, t from -2 to 2 in equal steps, where they increase. Means and standard deviations are of rows by their weights,
-so that a row of weight 2 is the same as two rows.
-"""
+The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitting Bayesian linear
+models in Python", section 3.1: with s the standard deviation of the response (1 where the link is
+not the identity), a coefficient of column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean
+of all columns N(mean, ...), the standard deviation of a group effect a half-normal law of that
+scale. Cutpoints between ordered categories have N(t, 1) at the mean of all columns, t from -2 to 2
+in equal steps, where they increase. Means and standard deviations are of rows by their weights, so
+that a row of weight 2 is the same as two rows."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Kind(NamedTuple):
 
 
 def _lkj(factor: Array, eta: Any) -> Any:
-    """The density of the triangular factor of a correlation matrix (Lewandowski, Kurowicka and Joe 2009, section 3)."""
+    """The density of the triangular factor of a correlation matrix (Lewandowski, Kurowicka and Joe
+    2009, section 3)."""
     k = factor.shape[-1]
     i = np.arange(1, k)
     powers = k - i - 1 + 2 * eta - 2
@@ -71,10 +73,16 @@ KINDS = {
     "normal": Kind("mean, sd", "real", _normal),
     "student_t": Kind("degrees, mean, scale", "real", _student_t),
     "half_normal": Kind("sd", "positive", lambda x, sd: TWICE + _normal(x, 0.0, sd)),
-    "half_student_t": Kind("degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)),
+    "half_student_t": Kind(
+        "degrees, scale", "positive", lambda x, nu, sd: TWICE + _student_t(x, nu, 0.0, sd)
+    ),
     "half_cauchy": Kind("scale", "positive", lambda x, sd: TWICE + _cauchy(x, sd)),
     "exponential": Kind("rate", "positive", lambda x, rate: stats.expon.logpdf(x, 0.0, 1 / rate)),
-    "gamma": Kind("shape, rate", "positive", lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate)),
+    "gamma": Kind(
+        "shape, rate",
+        "positive",
+        lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate),
+    ),
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
     "lkj": Kind("concentration", "correlation", _lkj),
 }
@@ -99,12 +107,22 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
     columns = {label: _about(column, weights) for label, column in zip(labels, x.T, strict=True)}
     slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
     means = {label: mean for label, (mean, _) in columns.items()}
-    intercept = math.sqrt((2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items()))
+    intercept = math.sqrt(
+        (2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items())
+    )
     priors: dict[str, Prior] = {}
     levels = design.against or (None,)
     for i, label in enumerate(labels):
-        if law.link == "logit" and law.name != "beta":  # on a scale of probabilities the data say nothing of the unit
-            sd = 1.5 if label == "Intercept" else 1.0 if design.categorical[i] else 1 / columns[label][1]
+        if (
+            law.link == "logit" and law.name != "beta"
+        ):  # on a scale of probabilities the data say nothing of the unit
+            sd = (
+                1.5
+                if label == "Intercept"
+                else 1.0
+                if design.categorical[i]
+                else 1 / columns[label][1]
+            )
         else:
             sd = intercept if label == "Intercept" else slopes[label]
         for level in levels:
@@ -118,7 +136,9 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
     if law.ordered:
         places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
-        return priors | {f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)}
+        return priors | {
+            f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)
+        }
     own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
     return priors | {name: own[name] for name in law.aux}
 
@@ -129,14 +149,20 @@ def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return float(mean), float(sd) or 1.0
 
 
-def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None) -> dict[str, Prior]:
-    """The usual priors with those that are given in their places; ValueError where there is none of that name, or it
-    is of another support."""
+def changed(
+    usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None
+) -> dict[str, Prior]:
+    """The usual priors with those that are given in their places; ValueError where there is none of
+    that name, or it is of another support."""
     chosen = dict(usual)
     for name, prior in (given or {}).items():
         require(name in usual, "priors", f"one of {list(usual)}", repr(name))
         support = KINDS[usual[name][0]].support
-        known = {kind: (kind, *of.arguments.split(", ")) for kind, of in KINDS.items() if of.support == support}
+        known = {
+            kind: (kind, *of.arguments.split(", "))
+            for kind, of in KINDS.items()
+            if of.support == support
+        }
         listed = isinstance(prior, Sequence) and not isinstance(prior, str) and len(prior) > 0
         fits = listed and prior[0] in known and len(prior) == len(known[prior[0]])
         listed_kinds = " or ".join(f"({', '.join(words)})" for words in known.values())
@@ -145,7 +171,10 @@ def changed(usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | Non
         # Of laws of real numbers all but the location, which is the last but one, are positive.
         spreads = numbers if support != "real" else [*numbers[:-2], numbers[-1]]
         require(
-            np.isfinite(numbers).all() and min(spreads) > 0, "priors", f"finite positive numbers for {name!r}", prior
+            np.isfinite(numbers).all() and min(spreads) > 0,
+            "priors",
+            f"finite positive numbers for {name!r}",
+            prior,
         )
         chosen[name] = (str(prior[0]), *numbers)
     return chosen

@@ -1,4 +1,5 @@
-"""Responses drawn for the rows of training of a regression by a formula: the groups once more, or groups like them."""
+"""Responses drawn for the rows of training of a regression by a formula: the groups once more, or
+groups like them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from vijax.models.formulas.laws import LAWS
 from vijax.models.formulas.weighted import copies_of
 
 
-def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping[str, Any]) -> Generative:
+def responses(
+    form: Form, design: Design, rows: Mapping[str, Any], data: Mapping[str, Any]
+) -> Generative:
     """The `Generative` of a regression. A row has as many responses as its weight says.
 
     Args:
@@ -35,12 +38,22 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
         base = design.rows.offset + design.rows.x @ np.array(form.units.location)
 
     def layout(like: Any) -> Any:
-        remedy = "Responses of other rows: fit.predict(table, key=key) has their means, sds and intervals."
+        remedy = (
+            "Responses of other rows: fit.predict(table, key=key) has their means, sds and "
+            "intervals."
+        )
         same = isinstance(like, Mapping) and like.keys() == data.keys()
-        alike = lambda name: np.array_equal(np.asarray(like[name], np.float32), np.asarray(data[name], np.float32))
+        alike = lambda name: np.array_equal(
+            np.asarray(like[name], np.float32), np.asarray(data[name], np.float32)
+        )
         got = "others" if isinstance(like, Mapping) else type(like).__name__
-        require(same and all(map(alike, data)), "data", "those of the model, model.data", got, remedy)
-        return {"rows": {name: values[copies()] for name, values in rows.items()}, "data": dict(like)}
+        require(
+            same and all(map(alike, data)), "data", "those of the model, model.data", got, remedy
+        )
+        return {
+            "rows": {name: values[copies()] for name, values in rows.items()},
+            "data": dict(like),
+        }
 
     def new_effects(hyper: Any, values: Any, layout: Any, key: Any) -> dict[str, Any]:
         each = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
@@ -62,12 +75,17 @@ def responses(form: Form, design: Design, rows: Mapping[str, Any], data: Mapping
 
     observed = lambda layout, data: jnp.asarray(design.y[copies()], jnp.result_type(float))
     none = dict[str, Any]()  # families of known effects: they are drawn with the responses
-    return Generative(layout, drawn, new_effects, observed, lambda stats, local: none, from_sizes=False)
+    return Generative(
+        layout, drawn, new_effects, observed, lambda stats, local: none, from_sizes=False
+    )
 
 
 def _of_known(form: Form) -> Callable[..., Any]:
-    """Effects of the groups of training, one draw of the unknowns after another: their programs fill memory."""
-    return jax.custom_batching.sequential_vmap(lambda values, data, key: form.effects_of(values, data, key))
+    """Effects of the groups of training, one draw of the unknowns after another: their programs
+    fill memory."""
+    return jax.custom_batching.sequential_vmap(
+        lambda values, data, key: form.effects_of(values, data, key)
+    )
 
 
 def _drawn(form: Form, values: Any, i: int, key: Any) -> Float[Array, "J d"]:

@@ -1,21 +1,22 @@
-"""Finite mixtures of any exponential family (Blei, Kucukelbir and McAuliffe 2017, sections 2, 3 and appendix B; Pei
-2019, sections 2 and 9).
+"""Finite mixtures of any exponential family (Blei, Kucukelbir and McAuliffe 2017, sections 2, 3 and
+appendix B; Pei 2019, sections 2 and 9).
 
 weights ~ Dirichlet(concentration),  z_n ~ weights,  y_n | z_n = k ~ emission with parameters beta_k
 
-Dirichlet-process mixtures by stick breaking, truncated in either of two ways (Pei 2019, section on DPMM):
+Dirichlet-process mixtures by stick breaking, truncated in either of two ways (Pei 2019, section on
+DPMM):
 
     v_k ~ Beta(1, concentration),  pi_k = v_k prod_{j<k} (1 - v_j),  z_n ~ pi,  y_n | z_n = k ~ emission, beta_k
 
-"finite" (Blei and Jordan 2006): q(v_T = 1) = 1, no component beyond T. "tied" (Kurihara, Welling and Vlassis 2007):
-beyond T the posterior is the prior, q(v_k, beta_k) = p(v_k, beta_k). With s_nk = E log pi_k + E log p(y_n | beta_k),
-every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a geometric series, so that the tail is one class of weight
+"finite" (Blei and Jordan 2006): q(v_T = 1) = 1, no component beyond T. "tied" (Kurihara, Welling
+and Vlassis 2007): beyond T the posterior is the prior, q(v_k, beta_k) = p(v_k, beta_k). With s_nk =
+E log pi_k + E log p(y_n | beta_k), every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a
+geometric series, so that the tail is one class of weight
 
     log sum_{k>T} exp s_nk = s_n,T+1 - log(1 - exp E_p log(1 - v)).
 
-The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is its gradient. Tied families are nested: the
-optimal bound cannot fall as T grows.
-"""
+The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is its gradient. Tied
+families are nested: the optimal bound cannot fall as T grows."""
 
 from __future__ import annotations
 
@@ -56,27 +57,29 @@ def mixture(
 ) -> Model:
     """A mixture with K = `emission.num_components` components.
 
-    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
-    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the
+    emission by `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: prior concentration of the weights; below 1 unused components empty. A scalar or shape (K,).
-      init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and `random_responsibilities()` find other
-        optima.
-      weights: weights of the components where they are known, K probabilities or 1 / K for all; `concentration` then
-        has no effect. `mixture(emission.unit_gaussian(K, dim=1), weights=1 / K)` under `cavi` is Algorithm 2 of Blei,
-        Kucukelbir and McAuliffe 2017.
+      concentration: prior concentration of the weights; below 1 unused components empty. A scalar
+          or shape (K,).
+      init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and
+        `random_responsibilities()` find other optima.
+      weights: weights of the components where they are known, K probabilities or 1 / K for all;
+        `concentration` then has no effect. `mixture(emission.unit_gaussian(K, dim=1), weights=1 /
+        K)` under `cavi` is Algorithm 2 of Blei, Kucukelbir and McAuliffe 2017.
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
-      A `Model` with globals `weights` (where they are not known) and `components`; data of shape (N, D);
-      `fit.score(y, key=key)` is the held-out log predictive density, `fit.locals(y, key=key)["z"].probs` are the
-      responsibilities.
+      A `Model` with globals `weights` (where they are not known) and `components`; data of shape
+      (N, D); `fit.score(y, key=key)` is the held-out log predictive density, `fit.locals(y,
+      key=key)["z"].probs` are the responsibilities.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: a concentration that is not positive or of the wrong shape; weights that are no probabilities.
+      ValueError: a concentration that is not positive or of the wrong shape; weights that are no
+          probabilities.
 
     >>> import jax, vijax as vi
     >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -88,11 +91,18 @@ def mixture(
     emission = check_emission(emission, others)
     size = emission.num_components
     concentration = as_float(concentration, "concentration")
-    require(concentration.shape in ((), (size,)), "concentration", f"a scalar or shape ({size},)", concentration.shape)
+    require(
+        concentration.shape in ((), (size,)),
+        "concentration",
+        f"a scalar or shape ({size},)",
+        concentration.shape,
+    )
     xp, concentration = on_host(concentration)
     prior = Dirichlet.from_concentration(xp.broadcast_to(concentration, (size,)))
     known = None if weights is None else _probabilities(weights, size)
-    log_likelihood = emission.log_likelihood  # alone: programs do not depend on the emission's prior
+    log_likelihood = (
+        emission.log_likelihood
+    )  # alone: programs do not depend on the emission's prior
 
     def energy(stats: Any, y: Array) -> Float[Array, ""]:
         log_weights = stats["weights"].log if known is None else jnp.log(known)
@@ -107,12 +117,16 @@ def mixture(
         check_data=emission.check,
         score=lambda hyper, q, data, key: score(emission, q, data, known),
         prior_as_point=prior_as_point,
-        generative=generative(emission, lambda hyper, values: values["weights"] if known is None else known),
+        generative=generative(
+            emission, lambda hyper, values: values["weights"] if known is None else known
+        ),
     )
     return expecting(made, expected_by(emission, rows))
 
 
-def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]) -> Generative | None:
+def generative(
+    emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]
+) -> Generative | None:
     """Draws rows of a mixture of K components; None where the emission has no method to draw."""
     draw = emission.sample
     if draw is None:
@@ -121,7 +135,9 @@ def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " 
     def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
         return {"z": jax.random.categorical(key, jnp.log(weights(hyper, values)), shape=(len(y),))}
 
-    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+    def data(
+        hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
+    ) -> Float[Array, "N D"]:
         one = lambda k, y, key: draw(values["components"], k, y, key)
         return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
 
@@ -131,19 +147,31 @@ def generative(emission: Emission, weights: Callable[[Any, Any], Float[Array, " 
 
 def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
     weights = as_float(weights, "weights")
-    require(weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape)
+    require(
+        weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape
+    )
     xp, weights = on_host(weights)
     weights = xp.broadcast_to(weights, (size,))
-    require(xp.all(weights > 0) & (xp.abs(xp.sum(weights) - 1) < 1e-5), "weights", "positive, of sum 1", weights)
+    require(
+        xp.all(weights > 0) & (xp.abs(xp.sum(weights) - 1) < 1e-5),
+        "weights",
+        "positive, of sum 1",
+        weights,
+    )
     return jnp.asarray(weights / xp.sum(weights))
 
 
-def score(emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None) -> Any:
-    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]. Blei, Kucukelbir and McAuliffe 2017,
-    eq. 36, approximates it by p(y | E[beta_k]), which `log_predictive_density(..., plug_in=True)` gives."""
+def score(
+    emission: Emission, q: Estimates, data: PyTree, weights: Float[Array, " K"] | None = None
+) -> Any:
+    """Mean held-out log predictive density, log sum_k E[pi_k] E[p(y | beta_k)]. Blei, Kucukelbir
+    and McAuliffe 2017, eq. 36, approximates it by p(y | E[beta_k]), which
+    `log_predictive_density(..., plug_in=True)` gives."""
     from vijax.evaluate import log_predictive_density
 
-    return log_predictive_density(emission, q["components"], q["weights"].mean() if weights is None else weights, data)
+    return log_predictive_density(
+        emission, q["components"], q["weights"].mean() if weights is None else weights, data
+    )
 
 
 @by_value
@@ -158,14 +186,15 @@ def dp_mixture(
 ) -> Model:
     """A Dirichlet-process mixture truncated at T = `emission.num_components` components.
 
-    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
-    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the
+    emission by `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: concentration of the process; it expects about that times log(1 + N / that) components. A
-        hyperparameter of the model: `learn=("concentration",)` learns it.
-      truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T (Kurihara et al.).
+      concentration: concentration of the process; it expects about that times log(1 + N / that)
+        components. A hyperparameter of the model: `learn=("concentration",)` learns it.
+      truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T
+          (Kurihara et al.).
       init: `vijax.init.kmeans_plus_plus()` by default.
       prior_as_point: see `vijax.energy_model`.
 
@@ -174,7 +203,8 @@ def dp_mixture(
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: finite truncation at one component, or tied truncation of components that share parameters.
+      ValueError: finite truncation at one component, or tied truncation of components that share
+          parameters.
 
     >>> import jax, vijax as vi
     >>> y = jnp.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -187,7 +217,13 @@ def dp_mixture(
     size, tied = emission.num_components, truncation == "tied"
     remedy = 'Take truncation="finite".'
     alone = emission.shared_by is None or not tied
-    require(alone, "emission", "components that share nothing, for tied truncation", "tied_gaussian", remedy)
+    require(
+        alone,
+        "emission",
+        "components that share nothing, for tied truncation",
+        "tied_gaussian",
+        remedy,
+    )
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
 
     num_sticks = size if tied else size - 1
@@ -206,7 +242,9 @@ def dp_mixture(
     made = energy_model(
         globals={
             "components": emission.prior,
-            "sticks": lambda hyper: stick_breaking.dirichlet_process(hyper["concentration"], num_sticks),
+            "sticks": lambda hyper: stick_breaking.dirichlet_process(
+                hyper["concentration"], num_sticks
+            ),
         },
         locals={"z": Categorical.from_logits(np.zeros(size + tied))},
         energy=energy,
@@ -222,17 +260,22 @@ def dp_mixture(
 
 
 def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:
-    """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior component of its own."""
+    """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior
+    component of its own."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
     how, draw = generative(emission, weights), emission.sample
     if how is None or draw is None or not tied:
         return how
 
-    def data(hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray) -> Float[Array, "N D"]:
+    def data(
+        hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
+    ) -> Float[Array, "N D"]:
         def one(k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
             key, key_tail = jax.random.split(key)
             tail = jax.tree.map(lambda x: x[:1], emission.prior).sample(key_tail)
-            components = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), values["components"], tail)
+            components = jax.tree.map(
+                lambda a, b: jnp.concatenate([a, b]), values["components"], tail
+            )
             return draw(components, k, y, key)
 
         return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
@@ -246,5 +289,9 @@ def score_of_process(emission: Emission, q: Estimates, data: PyTree) -> Any:
 
     sticks: Any = q["sticks"]
     weights = stick_breaking.mean_weights(sticks)
-    tail = [jax.tree.map(lambda x: x[:1], emission.prior)] if len(weights) > emission.num_components else []
+    tail = (
+        [jax.tree.map(lambda x: x[:1], emission.prior)]
+        if len(weights) > emission.num_components
+        else []
+    )
     return log_predictive_density(emission, [q["components"], *tail], weights, data)

@@ -1,10 +1,10 @@
-"""The variational autoencoder (Kingma and Welling 2014): a decoder network as likelihood, an encoder as E-step.
+"""The variational autoencoder (Kingma and Welling 2014): a decoder network as likelihood, an
+encoder as E-step.
 
     z_n ~ N(0, I),   x_n | z_n ~ p(x | decoder(z_n)),   q(z_n) = N(mean, sd^2) by encoder(x_n)
 
-Both networks are points, learnt by an optimiser on the bound; or the decoder's weights are free variables with a
-posterior of their own (appendix F of the paper, fully Bayesian).
-"""
+Both networks are points, learnt by an optimiser on the bound; or the decoder's weights are free
+variables with a posterior of their own (appendix F of the paper, fully Bayesian)."""
 
 from __future__ import annotations
 
@@ -65,9 +65,12 @@ class Autoencoder(Model):
         z = jax.random.normal(key, (num_draws, self.latent_dim))
         return kept(self, "decode", _decoding)(self._networks(fit)[1], z)
 
-    def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
-        """The bound on log p(x) of each observation, nats; with several draws the tighter importance-weighted one
-        (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log p(x)."""
+    def bound(
+        self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
+    ) -> Float[np.ndarray, " N"]:
+        """The bound on log p(x) of each observation, nats; with several draws the tighter
+        importance-weighted one (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log
+        p(x)."""
         require_integers(num_samples=num_samples)
         x = taken(self, data)
         program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
@@ -109,7 +112,9 @@ def _bounding(of: weakref.ref[Autoencoder], num_samples: int) -> Callable[..., A
             z = drawn(key)
             return fits(z) + _log_ratio(z, mean, log_sd)
 
-        return importance_weighted().bound(jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16))
+        return importance_weighted().bound(
+            jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16)
+        )
 
     def each(encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array) -> Float[Array, " N"]:
         return jax.lax.map(lambda a: one(encoder, decoder, *a), (keys, x), batch_size=64)
@@ -136,16 +141,19 @@ def vae(
     """A variational autoencoder of any two networks.
 
     Args:
-      encoder: (apply, params); `apply(params, x)` of one observation returns mean and log standard deviation of q(z),
-        each of shape (K,).
-      decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns the output that `observed` reads.
-      observed: p(x | output), from `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`, `categorical(K)`.
+      encoder: (apply, params); `apply(params, x)` of one observation returns mean and log standard
+        deviation of q(z), each of shape (K,).
+      decoder: (apply, params); `apply(params, z)` of one z of shape (K,) returns the output that
+          `observed` reads.
+      observed: p(x | output), from `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`,
+          `categorical(K)`.
       latent_dim: K, latent variables of a row.
       bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, instead of a point.
 
     Returns:
-      A `Model`, for `vijax.aevb`. `model.bound(fit, data, key=key)`, `model.reconstruct(fit, data)`,
-      `model.generate(fit, key, n)`; `fit.locals(data, key=key)` are the q(z) of data, as normals.
+      A `Model`, for `vijax.aevb`. `model.bound(fit, data, key=key)`, `model.reconstruct(fit,
+      data)`, `model.generate(fit, key, n)`; `fit.locals(data, key=key)` are the q(z) of data, as
+      normals.
 
     Raises:
       ValueError: a network that is no pair, or whose output has another shape.
@@ -160,23 +168,40 @@ def vae(
     >>> bool(np.abs(model.reconstruct(fit, x) - x).mean() < 0.1)
     True
     """
-    (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
-    jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))  # raises early
+    (encode, encoder_params), (decode, decoder_params) = (
+        as_network("encoder", encoder),
+        as_network("decoder", decoder),
+    )
+    jax.eval_shape(
+        decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
+    )  # raises early
     weights = _weights(decoder_params) if bayesian else None
-    points = {"encoder": encoder_params} if bayesian else {"encoder": encoder_params, "decoder": decoder_params}
+    points = (
+        {"encoder": encoder_params}
+        if bayesian
+        else {"encoder": encoder_params, "decoder": decoder_params}
+    )
 
-    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+    def local_elbo(
+        hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    ) -> LocalElbo:
         data = jnp.asarray(
-            batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+            batch.data
+            if batch.weights is None
+            else fill_padding(batch.data, jnp.asarray(batch.weights))
         )
         params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
         draws = (estep.refinements + 1, estep.num_samples, latent_dim)
         noise = jax.vmap(lambda own: jax.random.normal(own, draws, jnp.result_type(float)))(
             own_keys(key, data, batch.weights)
         )
-        one = lambda noise, x: _bound(estep, encode, decode, observed, hyper["encoder"], params, noise, x)
+        one = lambda noise, x: _bound(
+            estep, encode, decode, observed, hyper["encoder"], params, noise, x
+        )
         each, local = jax.vmap(one)(noise, data)
-        counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        counts = (
+            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        )
         constant = jax.lax.stop_gradient((each, local))
         return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
 
@@ -253,7 +278,12 @@ def _bound(
     pair = isinstance(said, tuple | list) and len(said) == 2
     require(pair, "encoder", "a pair (mean, log sd)", type(said).__name__)
     for part in said:
-        require(jnp.shape(part) == (latent_dim,), "encoder", f"outputs of shape ({latent_dim},)", jnp.shape(part))
+        require(
+            jnp.shape(part) == (latent_dim,),
+            "encoder",
+            f"outputs of shape ({latent_dim},)",
+            jnp.shape(part),
+        )
 
     closed = estep.closed_kl and estep.objective is None
 
@@ -269,7 +299,9 @@ def _bound(
         return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
 
     mean, log_sd = said
-    for i in range(estep.refinements):  # natural-gradient ascent of the mean, plain ascent of log sd
+    for i in range(
+        estep.refinements
+    ):  # natural-gradient ascent of the mean, plain ascent of log sd
         own = jax.lax.stop_gradient((mean, log_sd))
         slopes = jax.lax.stop_gradient(jax.grad(at, (0, 1))(*own, noise[i + 1]))
         mean = mean + REFINING * jnp.exp(2 * own[1]) * slopes[0]
@@ -279,9 +311,12 @@ def _bound(
 
 
 def as_network(argument: str, network: Any) -> Network:
-    """The pair (apply, params), the parameters as arrays; raises ValueError where there is no such pair."""
+    """The pair (apply, params), the parameters as arrays; raises ValueError where there is no such
+    pair."""
     pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
-    remedy = "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
+    remedy = (
+        "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
+    )
     require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)
     require_arrays(f"params of {argument}", network[1])
     return network[0], jax.tree.map(jnp.asarray, network[1])

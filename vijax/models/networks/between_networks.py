@@ -1,4 +1,5 @@
-"""A conjugate model between two networks: what structured autoencoders of observations and of sequences share."""
+"""A conjugate model between two networks: what structured autoencoders of observations and of
+sequences share."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class BetweenNetworks(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(latent))] of each observation."""
-        local = fit.locals(data, key=jax.random.key(0))  # the key is for draws, which are not needed here
+        local = fit.locals(
+            data, key=jax.random.key(0)
+        )  # the key is for draws, which are not needed here
         return self.decoded(fit, local[self.parts.latent].mean())
 
     def decoded(self, fit: Any, latents: Any) -> Array:
@@ -46,22 +49,30 @@ class BetweenNetworks(Model):
         found = kept(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
         return found.reshape(*latents.shape[:-1], *found.shape[1:])
 
-    def bound(self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1) -> Float[np.ndarray, " N"]:
-        """The bound on E_q(beta)[log p(x | beta)] of each observation or sequence, nats, by a draw of its latent. The
-        KL of the globals from their prior is subtracted from the sum over the data. With several draws it is the
-        tighter importance-weighted bound (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
+    def bound(
+        self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
+    ) -> Float[np.ndarray, " N"]:
+        """The bound on E_q(beta)[log p(x | beta)] of each observation or sequence, nats, by a draw
+        of its latent. The KL of the globals from their prior is subtracted from the sum over the
+        data. With several draws it is the tighter importance-weighted bound (Burda, Grosse and
+        Salakhutdinov 2016, eq. 8), which tends to
 
             log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
 
-        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x | beta) where the globals
-        are known. Where the other locals depend on each other it tends to less."""
+        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x |
+        beta) where the globals are known. Where the other locals depend on each other it tends to
+        less."""
         require_integers(num_samples=num_samples)
         spec = fit.alg.spec
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
         if num_samples > 1:
             estep = dataclasses.replace(estep, objective=importance_weighted())
         batch = Minibatch(taken(self, data), None)
-        return np.asarray(inferred(bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key))
+        return np.asarray(
+            inferred(
+                bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key
+            )
+        )
 
 
 Kind = TypeVar("Kind", bound=BetweenNetworks)
@@ -89,20 +100,32 @@ def between_networks(
     """
 
     def data_of(batch: Minibatch) -> PyTree:
-        data = batch.data if batch.weights is None else fill_padding(batch.data, jnp.asarray(batch.weights))
+        data = (
+            batch.data
+            if batch.weights is None
+            else fill_padding(batch.data, jnp.asarray(batch.weights))
+        )
         return jax.tree.map(jnp.asarray, data)
 
-    def local_elbo(hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any) -> LocalElbo:
+    def local_elbo(
+        hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
+    ) -> LocalElbo:
         data = data_of(batch)
         keys = own_keys(key, data, batch.weights)
-        each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(keys, data)
-        counts = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(
+            keys, data
+        )
+        counts = (
+            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        )
         constant = jax.lax.stop_gradient((each, local))
         return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
 
     def begin(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if batch is not None:
-            batch = batch._replace(data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(data_of(batch)))
+            batch = batch._replace(
+                data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(data_of(batch))
+            )
         return conjugate.init({}, key, prior, batch)
 
     return kind(

@@ -1,19 +1,19 @@
-"""Structured variational autoencoders of sequences: a path with linear dynamics, which may switch, between two networks
-(Johnson, Duvenaud, Wiltschko, Datta and Adams 2016, sections 2 and 5).
+"""Structured variational autoencoders of sequences: a path with linear dynamics, which may switch,
+between two networks (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016, sections 2 and 5).
 
     z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_t ~ p(y | decoder(x_t))
 
-with u_t inputs, as in `vijax.models.slds`, but for the observations. The encoder gives potentials on each step of the
-path, diagonal normals without their constant,
+with u_t inputs, as in `vijax.models.slds`, but for the observations. The encoder gives potentials
+on each step of the path, diagonal normals without their constant,
 
     <psi(y_t), (x_t, x_t^2)>,   psi(y_t) = encoder(y_t),
 
-zero where y_t is missing. With these in the place of the likelihood q(x) is a Gaussian chain, by the Kalman smoother,
-and q(z) a Markov chain, by forward-backward; both are kept joint. The bound has the likelihood itself, at draws of
-q(x). With one state q(x) is the exact posterior under the potentials.
-"""
+zero where y_t is missing. With these in the place of the likelihood q(x) is a Gaussian chain, by
+the Kalman smoother, and q(z) a Markov chain, by forward-backward; both are kept joint. The bound
+has the likelihood itself, at draws of q(x). With one state q(x) is the exact posterior under the
+potentials."""
 
 from __future__ import annotations
 
@@ -70,47 +70,52 @@ def dynamic_svae(
     init: starts.Init | None = None,
     num_inputs: Count = 0,
 ) -> BetweenNetworks:
-    """A structured variational autoencoder of sequences: a linear dynamical system, or a switching one, between two
-    networks.
+    """A structured variational autoencoder of sequences: a linear dynamical system, or a switching
+    one, between two networks.
 
     Args:
       latent_dim: Q, dimension of the hidden path.
-      encoder: (apply, params); `apply(params, y)` of one step, of shape (D,), returns the potentials on the path
-        there, a pair (h, -J / 2), each of shape (Q,). Keep J positive: let a network give m and log J, and return (J m,
-        -J / 2); `vijax.models.as_potentials` makes one of the encoder of a `vae`.
-      decoder: (apply, params); `apply(params, x)` of one step of the path, of shape (Q,), returns the output that
-        `observed` reads.
+      encoder: (apply, params); `apply(params, y)` of one step, of shape (D,), returns the
+        potentials on the path there, a pair (h, -J / 2), each of shape (Q,). Keep J positive: let a
+        network give m and log J, and return (J m, -J / 2); `vijax.models.as_potentials` makes one
+        of the encoder of a `vae`.
+      decoder: (apply, params); `apply(params, x)` of one step of the path, of shape (Q,), returns
+        the output that `observed` reads.
       observed: p(y_t | output), from `vijax.models.networks.observed`.
       num_states: K, how many laws of motion. With one the path is a linear dynamical system.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
-      strength: prior precision of all coefficients and means, in units of their noise precision, counted in
-        observations.
-      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1; unset: Q + 2.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
+          mean is 0, are added.
+      strength: prior precision of all coefficients and means, in units of their noise precision,
+        counted in observations.
+      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
+          unset: Q + 2.
       variance: inverse of the prior mean of the precisions of the motion.
       shape: shape of the gamma prior of the precisions of the first step.
       rate: rate of the same prior.
-      init: the start of the globals; by default at the path on which the encoder's potentials have their modes, and
-        states by clusters of windows of like motion.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on. They are not modelled, and
-        the networks do not see them.
+      init: the start of the globals; by default at the path on which the encoder's potentials have
+        their modes, and states by clusters of windows of like motion.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on. They are
+        not modelled, and the networks do not see them.
 
     Returns:
-      A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)) and `dynamics`
-      (MatrixNormalWishart, batch (K,)) as in `vijax.models.slds`, for `vijax.aevb` (natural gradients for the globals,
-      Adam for the networks). Data: a pair (y, mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps
-      that exist, which come first (`vijax.models.pad`). A step with a NaN is missing, but inputs are known.
-      `fit.locals(data, key=key)` are the laws of the paths: `["x"].mean()` smoothed paths, `["z"].probs` smoothed
-      probabilities of the states; `fit.forecast(key, num_draws, data, num_steps)` draws what follows, inputs as at the
-      last step; where they are known, make the steps to come missing ones with these inputs, and draw them by
-      `fit.predictive(key, num_draws, data, groups="same")`. `model.reconstruct(fit, data)` decodes smoothed paths,
-      `model.bound(fit, data, key=key)` are bounds by sequence.
+      A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)) and
+      `dynamics` (MatrixNormalWishart, batch (K,)) as in `vijax.models.slds`, for `vijax.aevb`
+      (natural gradients for the globals, Adam for the networks). Data: a pair (y, mask) of shapes
+      (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
+      (`vijax.models.pad`). A step with a NaN is missing, but inputs are known. `fit.locals(data,
+      key=key)` are the laws of the paths: `["x"].mean()` smoothed paths, `["z"].probs` smoothed
+      probabilities of the states; `fit.forecast(key, num_draws, data, num_steps)` draws what
+      follows, inputs as at the last step; where they are known, make the steps to come missing ones
+      with these inputs, and draw them by `fit.predictive(key, num_draws, data, groups="same")`.
+      `model.reconstruct(fit, data)` decodes smoothed paths, `model.bound(fit, data, key=key)` are
+      bounds by sequence.
 
     Raises:
-      ValueError: an argument outside its limits; a network that is no pair; a decoder that returns no vector;
-        potentials of other shapes; later, data unlike the above.
+      ValueError: an argument outside its limits; a network that is no pair; a decoder that returns
+        no vector; potentials of other shapes; later, data unlike the above.
 
     A number that turns in a circle, seen as its two coordinates behind a linear map:
 
@@ -127,12 +132,19 @@ def dynamic_svae(
     >>> bool(np.abs(ahead - y[:, 15:]).mean() < 0.2)
     True
     """
-    (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
+    (encode, encoder_params), (decode, decoder_params) = (
+        as_network("encoder", encoder),
+        as_network("decoder", decoder),
+    )
     form = Form(latent_dim, 1, num_inputs, persistence)
-    priors = slds.chain_priors(num_states, initial_concentration, transition_concentration, stickiness)
+    priors = slds.chain_priors(
+        num_states, initial_concentration, transition_concentration, stickiness
+    )
     motion = slds.motion_priors(form, num_states, strength, degrees, variance, shape, rate)
     conjugate = _surrogate(form, num_states, {**priors, **motion}, init)
-    output = jax.eval_shape(decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float)))
+    output = jax.eval_shape(
+        decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
+    )
     width = jax.eval_shape(observed.mean, output).shape
     require(len(width) == 1, "decoder", "an output for a vector of observations", f"shape {width}")
     parts = Parts(
@@ -171,14 +183,20 @@ def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | No
 
     def locals_(group: Group) -> dict[str, Any]:
         steps = group[0], group[3]
-        return {**path_template(form.dim, steps), "z": slds.states_template(num_states, True, steps)}
+        return {
+            **path_template(form.dim, steps),
+            "z": slds.states_template(num_states, True, steps),
+        }
 
     return energy_model(
         globals=globals,
         locals=locals_,
         energy=energy,
         example=(
-            *(c * np.ones((3, n)) for c, n in ((0, form.dim), (-1, form.dim), (1, form.num_inputs))),
+            *(
+                c * np.ones((3, n))
+                for c, n in ((0, form.dim), (-1, form.dim), (1, form.num_inputs))
+            ),
             np.ones(3, bool),
         ),
         init=init or _start(form, num_states),
@@ -200,8 +218,11 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
     return start
 
 
-def _encoding(encode: Callable[[PyTree, Array], Any], latent_dim: int, dim: int) -> Callable[[PyTree, PyTree], Group]:
-    """(params, (y, mask)) -> the potentials of one sequence, zero on steps that are missing; its inputs and mask."""
+def _encoding(
+    encode: Callable[[PyTree, Array], Any], latent_dim: int, dim: int
+) -> Callable[[PyTree, PyTree], Group]:
+    """(params, (y, mask)) -> the potentials of one sequence, zero on steps that are missing; its
+    inputs and mask."""
 
     def potentials(params: PyTree, x: PyTree) -> Group:
         y, mask = x
@@ -215,7 +236,9 @@ def _encoding(encode: Callable[[PyTree, Array], Any], latent_dim: int, dim: int)
     return potentials
 
 
-def _fitting(decode: Callable[[PyTree, Array], Any], observed: Observed, dim: int) -> Callable[..., Float[Array, ""]]:
+def _fitting(
+    decode: Callable[[PyTree, Array], Any], observed: Observed, dim: int
+) -> Callable[..., Float[Array, ""]]:
     """(params, path, (y, mask)) -> log p(y | path), the missing steps left out."""
 
     def fits(params: PyTree, path: Float[Array, "T Q"], x: PyTree) -> Float[Array, ""]:
@@ -226,30 +249,42 @@ def _fitting(decode: Callable[[PyTree, Array], Any], observed: Observed, dim: in
     return fits
 
 
-def _seen(y: Float[Array, "T D"], mask: Bool[Array, " T"]) -> tuple[Bool[Array, " T"], Float[Array, "T D"]]:
+def _seen(
+    y: Float[Array, "T D"], mask: Bool[Array, " T"]
+) -> tuple[Bool[Array, " T"], Float[Array, "T D"]]:
     """The steps that were seen, and observations with zeros in the place of others."""
     seen = jnp.asarray(mask, bool) & jnp.all(jnp.isfinite(y), -1)
     return seen, jnp.where(seen[:, None], y, 0.0)
 
 
 def _check(observed: Observed, dim: int, num_inputs: int, data: PyTree) -> None:
-    """Raises ValueError on data that are no pair (y, mask) of these columns, or outside the support where seen."""
+    """Raises ValueError on data that are no pair (y, mask) of these columns, or outside the support
+    where seen."""
     y, mask = check_columns(data, dim, num_inputs)
     y = np.asarray(y, float)[..., :dim]
     observed.check(y[mask & ~np.isnan(y).any(-1)])
 
 
 def _generative(
-    form: Form, dim: int, decode: Callable[[PyTree, Array], Any], observed: Observed, check: Callable[[Any], None]
+    form: Form,
+    dim: int,
+    decode: Callable[[PyTree, Array], Any],
+    observed: Observed,
+    check: Callable[[Any], None],
 ) -> Generative:
-    """Draws of sequences: paths as of a switching linear dynamical system, and observations by the decoder."""
+    """Draws of sequences: paths as of a switching linear dynamical system, and observations by the
+    decoder."""
 
-    def data(hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray) -> Array:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray
+    ) -> Array:
         x = local["x"]
         keys = jax.random.split(key, x.shape[:2])
         one = lambda key, u: observed.sample(key, decode(hyper["decoder"], u))
         y = jax.vmap(jax.vmap(one))(keys, x)
-        return sequences.padded(jnp.concatenate([y, layout.y[..., dim:].astype(y.dtype)], -1), layout)
+        return sequences.padded(
+            jnp.concatenate([y, layout.y[..., dim:].astype(y.dtype)], -1), layout
+        )
 
     like = sequences.steps_like(check, np.zeros(dim + form.num_inputs))
     return dataclasses.replace(slds.drawn(form, dim), layout=like, data=data)

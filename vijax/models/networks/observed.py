@@ -40,7 +40,9 @@ class Observed(abc.ABC):
 class bernoulli(Observed):
     """Entries 0 or 1; the output is their logits."""
 
-    def log_prob(self, output: Float[Array, "*event"], x: Float[Array, "*event"]) -> Float[Array, ""]:
+    def log_prob(
+        self, output: Float[Array, "*event"], x: Float[Array, "*event"]
+    ) -> Float[Array, ""]:
         """sum x l - log(1 + exp l)."""
         _check_shape("logits", output, jnp.shape(x), x)
         return jnp.sum(x * output - softplus(output))
@@ -61,8 +63,8 @@ class bernoulli(Observed):
 @checked
 @dataclasses.dataclass(frozen=True)
 class gaussian(Observed):
-    """Real entries. The output is their means, with `sd` given; or a pair of means and log standard deviations, or of
-    means and one log standard deviation of all entries.
+    """Real entries. The output is their means, with `sd` given; or a pair of means and log standard
+    deviations, or of means and one log standard deviation of all entries.
 
     Args:
       sd: standard deviation of the noise; unset: learnt.
@@ -76,7 +78,9 @@ class gaussian(Observed):
         if jnp.shape(log_sd) != ():  # one log sd for all entries
             _check_shape("log standard deviations", log_sd, jnp.shape(x), x)
         log_sd = jnp.broadcast_to(log_sd, jnp.shape(x))
-        return jnp.sum(-0.5 * ((x - mean) * jnp.exp(-log_sd)) ** 2 - log_sd - 0.5 * jnp.log(2 * jnp.pi))
+        return jnp.sum(
+            -0.5 * ((x - mean) * jnp.exp(-log_sd)) ** 2 - log_sd - 0.5 * jnp.log(2 * jnp.pi)
+        )
 
     def mean(self, output: Any) -> Float[Array, "*event"]:
         return self._of(output)[0]
@@ -95,7 +99,9 @@ class gaussian(Observed):
             return output, jnp.full_like(output, np.log(self.sd))
         pair = isinstance(output, tuple | list) and len(output) == 2
         remedy = "Or give the standard deviation: gaussian(sd=...)."
-        require(pair, "decoder", "a pair (mean, log sd) for a Gaussian", type(output).__name__, remedy)
+        require(
+            pair, "decoder", "a pair (mean, log sd) for a Gaussian", type(output).__name__, remedy
+        )
         return output[0], output[1]
 
 
@@ -126,6 +132,11 @@ class categorical(Observed):
 
 
 def _check_shape(what: str, output: Any, shape: tuple[int, ...], x: Any) -> None:
-    """Raises ValueError on an output of another shape, which would be broadcast against the observation."""
-    remedy = f"An observation has shape {jnp.shape(x)}: reshape what the network returns, or the data."
-    require(jnp.shape(output) == shape, "decoder", f"{what} of shape {shape}", jnp.shape(output), remedy)
+    """Raises ValueError on an output of another shape, which would be broadcast against the
+    observation."""
+    remedy = (
+        f"An observation has shape {jnp.shape(x)}: reshape what the network returns, or the data."
+    )
+    require(
+        jnp.shape(output) == shape, "decoder", f"{what} of shape {shape}", jnp.shape(output), remedy
+    )

@@ -1,5 +1,5 @@
-"""The structured variational autoencoder (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016): a conjugate model of the
-latents, networks between them and the data.
+"""The structured variational autoencoder (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016): a
+conjugate model of the latents, networks between them and the data.
 
     beta ~ conjugate priors,   z_n, u_n | beta ~ exp energy,   x_n | u_n ~ p(x | decoder(u_n))
 
@@ -44,14 +44,16 @@ class StructuredAutoencoder(BetweenNetworks):
     """A structured variational autoencoder; made by `svae`."""
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
-        """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their posterior, the other
-        local by its probabilities, the latent given both.
+        """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their
+        posterior, the other local by its probabilities, the latent given both.
 
         Raises:
           ValueError: no draw is asked for; locals other than the latent and one class.
         """
         require_integers(num_draws=num_draws)
-        program = kept(self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws)))
+        program = kept(
+            self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws))
+        )
         return self.decoded(fit, program(fit.posterior, key))
 
 
@@ -62,7 +64,9 @@ def _generating(of: weakref.ref[StructuredAutoencoder], num_draws: int) -> Calla
         stats = dict(posterior.sample_stats(key_globals))
         return latent_of(model.parts, stats, key_class, key_latent)
 
-    return lambda posterior, key: jax.vmap(one, (None, 0))(posterior, jax.random.split(key, num_draws))
+    return lambda posterior, key: jax.vmap(one, (None, 0))(
+        posterior, jax.random.split(key, num_draws)
+    )
 
 
 @by_value
@@ -77,34 +81,40 @@ def svae(
     observed: Observed,
     init: starts.Init | None = None,
 ) -> StructuredAutoencoder:
-    """A structured variational autoencoder: any conjugate model of one observation's locals, any two networks.
+    """A structured variational autoencoder: any conjugate model of one observation's locals, any
+    two networks.
 
     Args:
       globals: conjugate priors of the globals, by name.
-      locals: families of one observation's locals, by name. Coordinate ascent starts at them, the latent's with the
-        potentials added. Each is one block: entries of one local may not depend on each other.
-      energy: (stats) -> log p(locals | globals) less base measures, of one observation: as in `vijax.energy_model`,
-        without the data.
-      latent: the local that the decoder reads: a `Normal` of shape (K,) or a `MultivariateNormal` of dimension K.
-      encoder: (apply, params); `apply(params, x)` of one observation returns the potentials on the latent's statistics,
-        one array for each natural parameter of its family: for a normal a pair (h, -J / 2), each of shape (K,), for a
-        multivariate one (h, -J / 2) of shapes (K,), (K, K). Keep J positive: let a network give m and log J, and return
-        (J m, -J / 2). Where there are classes begin with the networks of a plain `vae` after some passes over the data
-        (`vijax.models.as_potentials`): random networks do not separate the classes, most of which then stay empty.
-      decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns the output that `observed` reads.
+      locals: families of one observation's locals, by name. Coordinate ascent starts at them, the
+        latent's with the potentials added. Each is one block: entries of one local may not depend
+        on each other.
+      energy: (stats) -> log p(locals | globals) less base measures, of one observation: as in
+        `vijax.energy_model`, without the data.
+      latent: the local that the decoder reads: a `Normal` of shape (K,) or a `MultivariateNormal`
+          of dimension K.
+      encoder: (apply, params); `apply(params, x)` of one observation returns the potentials on the
+        latent's statistics, one array for each natural parameter of its family: for a normal a pair
+        (h, -J / 2), each of shape (K,), for a multivariate one (h, -J / 2) of shapes (K,), (K, K).
+        Keep J positive: let a network give m and log J, and return (J m, -J / 2). Where there are
+        classes begin with the networks of a plain `vae` after some passes over the data
+        (`vijax.models.as_potentials`): random networks do not separate the classes, most of which
+        then stay empty.
+      decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns the output
+          that `observed` reads.
       observed: p(x | output), from `vijax.models.networks.observed`.
-      init: the start of the globals (`vijax.init`), with the potentials of the encoder as data; by default k-means++ on
-        these where there is a class, else the prior.
+      init: the start of the globals (`vijax.init`), with the potentials of the encoder as data; by
+        default k-means++ on these where there is a class, else the prior.
 
     Returns:
       A `Model`, for `vijax.aevb` (natural gradients for the globals, Adam for the networks) with
-      `vijax.estep.structured()`. `fit.locals(x, key=key)` are the q of an observation's locals by name,
-      `model.bound(fit, x, key=key)`, `model.reconstruct(fit, x)`, `model.decoded(fit, latents)`,
-      `model.generate(fit, key, n)`.
+      `vijax.estep.structured()`. `fit.locals(x, key=key)` are the q of an observation's locals by
+      name, `model.bound(fit, x, key=key)`, `model.reconstruct(fit, x)`, `model.decoded(fit,
+      latents)`, `model.generate(fit, key, n)`.
 
     Raises:
-      ValueError: a global that is no family; a latent that is no local or no normal; potentials of other shapes; a
-        network that is no pair; an energy that is not multilinear.
+      ValueError: a global that is no family; a latent that is no local or no normal; potentials of
+        other shapes; a network that is no pair; an energy that is not multilinear.
 
     A linear factor whose precision is inferred beside the networks:
 
@@ -123,12 +133,26 @@ def svae(
     """
     for name, q in globals.items():
         remedy = "Free and hierarchical globals belong to vijax.energy_model."
-        require(isinstance(q, Family), f"globals[{name!r}]", "a conjugate family", type(q).__name__, remedy)
+        require(
+            isinstance(q, Family),
+            f"globals[{name!r}]",
+            "a conjugate family",
+            type(q).__name__,
+            remedy,
+        )
     require(latent in locals, "latent", f"one of the locals {sorted(locals)}", repr(latent))
     template = locals[latent]
     kind = type(template).__name__
-    require(isinstance(template, Normal | MultivariateNormal), "latent", "a Normal or MultivariateNormal", kind)
-    (encode, encoder_params), (decode, decoder_params) = as_network("encoder", encoder), as_network("decoder", decoder)
+    require(
+        isinstance(template, Normal | MultivariateNormal),
+        "latent",
+        "a Normal or MultivariateNormal",
+        kind,
+    )
+    (encode, encoder_params), (decode, decoder_params) = (
+        as_network("encoder", encoder),
+        as_network("decoder", decoder),
+    )
     conjugate = _surrogate(globals, locals, energy, latent, init)
     like = tuple(tree.parameters(template))
     parts = Parts(
@@ -139,18 +163,26 @@ def svae(
         observed,
         lambda params, u, x: observed.log_prob(decode(params, u), x),
     )
-    points, form = {"encoder": encoder_params, "decoder": decoder_params}, DataForm(observed.check, "number")
+    points, form = (
+        {"encoder": encoder_params, "decoder": decoder_params},
+        DataForm(observed.check, "number"),
+    )
     drawn = _generative(parts, globals)
-    return between_networks(StructuredAutoencoder, parts, conjugate, points, structured(), form, drawn)
+    return between_networks(
+        StructuredAutoencoder, parts, conjugate, points, structured(), form, drawn
+    )
 
 
 def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
-    """Draws observations from latents of the fitted model, or from q of the latents of given observations."""
+    """Draws observations from latents of the fitted model, or from q of the latents of given
+    observations."""
 
     def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
         stats = {name: q.stats(values[name]) for name, q in globals.items()}
         each = jax.random.split(key, (2, x.shape[0]))
-        return {parts.latent: jax.vmap(lambda a, b: latent_of(parts, stats, a, b))(each[0], each[1])}
+        return {
+            parts.latent: jax.vmap(lambda a, b: latent_of(parts, stats, a, b))(each[0], each[1])
+        }
 
     def data(hyper: Hyper, values: Any, local: Any, x: Array, key: PRNGKeyArray) -> Array:
         one = lambda key, u: parts.observed.sample(key, parts.decode(hyper["decoder"], u))
@@ -160,30 +192,45 @@ def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
     return Generative(observations_like(parts.observed), data, local, found=found)
 
 
-def latent_of(parts: Parts, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray) -> Array:
+def latent_of(
+    parts: Parts, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray
+) -> Array:
     """A draw of the latent given statistics of the globals.
 
-    log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula; here at 0), up to a constant: its
-    conditional is known for every class.
-    """
+    log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula; here at 0), up to a
+    constant: its conditional is known for every class."""
     energy = parts.surrogate
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), energy.shown.example)  # no potentials
+    nothing = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), energy.shown.example
+    )  # no potentials
     templates = dict(energy.locals(nothing))
-    zero = {parts.latent: templates[parts.latent].stats(jnp.zeros_like(templates[parts.latent].mean()))}
-    latent = lambda local: energy.conditionals((parts.latent,), {**stats, **local}, nothing, {})[parts.latent]
+    zero = {
+        parts.latent: templates[parts.latent].stats(jnp.zeros_like(templates[parts.latent].mean()))
+    }
+    latent = lambda local: energy.conditionals((parts.latent,), {**stats, **local}, nothing, {})[
+        parts.latent
+    ]
     others = [name for name in templates if name != parts.latent]
     if not others:
         return latent(zero).sample(key_latent)
     kind = templates[others[0]]
     known = len(others) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
     remedy = "For other models draw the latents yourself, and use model.decoded(fit, latents)."
-    require(known, "generate", "a model whose other local is one class", f"the locals {sorted(templates)}", remedy)
+    require(
+        known,
+        "generate",
+        "a model whose other local is one class",
+        f"the locals {sorted(templates)}",
+        remedy,
+    )
     assert isinstance(kind, Categorical)
 
     def log_prob(one_hot: Array) -> Float[Array, ""]:
         local = {others[0]: kind.stats(jnp.argmax(one_hot)), **zero}
         q = latent(local)
-        return energy.fn({**stats, **local}, nothing, {}) + jnp.sum(q.log_normalizer() - q.dot(zero[parts.latent]))
+        return energy.fn({**stats, **local}, nothing, {}) + jnp.sum(
+            q.log_normalizer() - q.dot(zero[parts.latent])
+        )
 
     classes = jnp.eye(kind.probs.shape[-1])
     drawn = jax.random.categorical(key_class, jax.vmap(log_prob)(classes))
@@ -197,7 +244,8 @@ def _surrogate(
     latent: str,
     init: starts.Init | None,
 ) -> Model:
-    """The conjugate model whose data are potentials; its E-steps start at the locals plus the potentials."""
+    """The conjugate model whose data are potentials; its E-steps start at the locals plus the
+    potentials."""
     template = locals[latent]
 
     def total(stats: Mapping[str, Any], potentials: Potentials) -> Float[Array, ""]:

@@ -1,5 +1,5 @@
-"""The computations of a structured autoencoder for one group, an observation or a sequence: its locals, its bound, its
-importance ratios."""
+"""The computations of a structured autoencoder for one group, an observation or a sequence: its
+locals, its bound, its importance ratios."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ class Parts:
     surrogate: Energy  # the conjugate model, whose groups hold potentials
     latent: str  # name of the local that the decoder reads
     encode: Callable[[PyTree, PyTree], Any]  # (params, x) -> a group of the surrogate
-    decode: Callable[[PyTree, Array], Any]  # (params, latent) -> the output that the likelihood reads
+    decode: Callable[
+        [PyTree, Array], Any
+    ]  # (params, latent) -> the output that the likelihood reads
     observed: Observed  # the likelihood of one observation
-    fits: Callable[[PyTree, Array, PyTree], Float[Array, ""]]  # (params of the decoder, latent, x) -> log p(x | latent)
+    fits: Callable[
+        [PyTree, Array, PyTree], Float[Array, ""]
+    ]  # (params of the decoder, latent, x) -> log p(x | latent)
     # a group -> the same without potentials
     silent: Callable[[Any], Any] = lambda group: jax.tree.map(jnp.zeros_like, group)
 
@@ -58,22 +62,29 @@ class Parts:
         group: Any,
         x: PyTree,
     ) -> Float[Array, " draws"]:
-        """log p(x, u | globals) - log q(u) at draws u of the latent. The other locals are at their best given each u:
-        summed over exactly where they do not depend on each other, else by a bound."""
+        """log p(x, u | globals) - log q(u) at draws u of the latent. The other locals are at their
+        best given each u: summed over exactly where they do not depend on each other, else by a
+        bound."""
         energy = self.surrogate
         held = stats if estep.through_globals else jax.lax.stop_gradient(stats)
         begin = dict((energy.start or energy.locals)(group))
         begin.pop(self.latent)
-        blocks = [tuple(name for name in block if name != self.latent) for block in energy.local_blocks]
+        blocks = [
+            tuple(name for name in block if name != self.latent) for block in energy.local_blocks
+        ]
 
         def one(u: Array) -> Float[Array, ""]:
             here = {self.latent: q.stats(u)}
-            given = lambda block, local: energy.conditionals(block, {**held, **here, **local}, group, {})
+            given = lambda block, local: energy.conditionals(
+                block, {**held, **here, **local}, group, {}
+            )
             problem = Conditionals(begin, given, tuple(block for block in blocks if block))
             found = fixed_sweeps(problem, estep.num_sweeps)
             means = jax.tree.map(lambda t: t[0], found.states)
             inside = energy.fn({**stats, **means, **here}, self.silent(group), {}) + found.gap
-            own = jnp.sum(q.log_normalizer() - q.dot(here[self.latent]))  # - log q(u), without its base measure
+            own = jnp.sum(
+                q.log_normalizer() - q.dot(here[self.latent])
+            )  # - log q(u), without its base measure
             return inside + own + self.fits(points["decoder"], u, x)
 
         return jax.vmap(one)(draws)
@@ -93,8 +104,8 @@ class Parts:
 
 
 def as_potentials(encoder: Network) -> Network:
-    """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a `Normal`: it turns (mean,
-    log sd) into the potentials of this normal.
+    """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a
+    `Normal`: it turns (mean, log sd) into the potentials of this normal.
 
     So a structured autoencoder can begin at the networks of a plain one::
 
@@ -103,7 +114,8 @@ def as_potentials(encoder: Network) -> Network:
                                decoder=(decode, plain["decoder"]))
 
     Args:
-      encoder: (apply, params); `apply(params, x)` of one observation returns (mean, log sd), each of shape (K,).
+      encoder: (apply, params); `apply(params, x)` of one observation returns (mean, log sd), each
+          of shape (K,).
 
     Returns:
       (apply, params) with the same params.
@@ -127,5 +139,11 @@ def checked_potentials(said: Any, like: Potentials) -> Potentials:
     leaves = tuple(tree.parameters(said))
     shapes = [tuple(leaf.shape) for leaf in like]
     got = [jnp.shape(leaf) for leaf in leaves]
-    require(got == shapes, "encoder", f"potentials of shapes {shapes}", got, "One for each natural parameter.")
+    require(
+        got == shapes,
+        "encoder",
+        f"potentials of shapes {shapes}",
+        got,
+        "One for each natural parameter.",
+    )
     return leaves

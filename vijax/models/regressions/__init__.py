@@ -1,4 +1,5 @@
-"""Regressions and classifications: Gaussian processes, generalised linear models, hierarchical ones.
+"""Regressions and classifications: Gaussian processes, generalised linear models, hierarchical
+ones.
 
-Regressions that are written as a formula are in `formulas`. Laws of the response are in `vijax.inference.likelihood`.
-"""
+Regressions that are written as a formula are in `formulas`. Laws of the response are in
+`vijax.inference.likelihood`."""

@@ -1,19 +1,20 @@
-"""Gaussian-process regression and classification with any likelihood (Khan et al. 2016, section 3.1; appendices A.1 and
-D).
+"""Gaussian-process regression and classification with any likelihood (Khan et al. 2016, section
+3.1; appendices A.1 and D).
 
     z ~ N(0, k(X, X) + jitter I),   y_n | z_n ~ p(y_n | z_n)
 
-The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a sum of squares, right
-in float32, and sites may have negative precision. `form="kernel"` works on K itself, never factorised.
+The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a
+sum of squares, right in float32, and sites may have negative precision. `form="kernel"` works on K
+itself, never factorised.
 
-Where the smallest eigenvalue of K is within the rounding of float32 (that of its entries, eps sqrt(N) max K, or of a
-factorisation, eps |K| / 2), kernel and factor are computed in float64 by themselves, and their result is float32: a
-factor L has no small eigenvalue of its own to lose. This costs twice a factorisation, once a fit, or once a step where
-hyperparameters are learnt.
+Where the smallest eigenvalue of K is within the rounding of float32 (that of its entries, eps
+sqrt(N) max K, or of a factorisation, eps |K| / 2), kernel and factor are computed in float64 by
+themselves, and their result is float32: a factor L has no small eigenvalue of its own to lose. This
+costs twice a factorisation, once a fit, or once a step where hyperparameters are learnt.
 
-With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w with L_u L_u' = k(u, u)
-+ jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact prior but for the jitter.
-"""
+With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w
+with L_u L_u' = k(u, u) + jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact
+prior but for the jitter."""
 
 from __future__ import annotations
 
@@ -69,32 +70,35 @@ def gp(
     inducing: Any = None,
     others: Mapping[str, Family] | None = None,
 ) -> Predictors:
-    """A Gaussian process observed through a likelihood. It takes O(N) memory for the posterior, but seven N x N
-    matrices in a step (ten with backtracking); O(N M) with M inducing inputs.
+    """A Gaussian process observed through a likelihood. It takes O(N) memory for the posterior, but
+    seven N x N matrices in a step (ten with backtracking); O(N M) with M inducing inputs.
 
     Args:
-      x: inputs, (N, D) or whatever the kernel reads, with leading axis N. New tables are read by the names of the
-        columns of this one, if it is a table of pandas, polars or Arrow.
+      x: inputs, (N, D) or whatever the kernel reads, with leading axis N. New tables are read by
+        the names of the columns of this one, if it is a table of pandas, polars or Arrow.
       y: observations, (N,).
-      kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers for ARD); or
-        k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where `hyper` is given, a function from
-        `hyper` to a kernel.
-      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given, a function from
-        `hyper` to a `Likelihood` also serves. Of `gaussian()` and `student_t()` without a number the noise is learnt,
-        `fit.posterior["noise"]` being the law of its precision. y is then measured from its mean in units of its
-        standard deviation, and so are the kernel and `jitter`; all answers are in units of y.
+      kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers
+        for ARD); or k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where
+        `hyper` is given, a function from `hyper` to a kernel.
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given,
+        a function from `hyper` to a `Likelihood` also serves. Of `gaussian()` and `student_t()`
+        without a number the noise is learnt, `fit.posterior["noise"]` being the law of its
+        precision. y is then measured from its mean in units of its standard deviation, and so are
+        the kernel and `jitter`; all answers are in units of y.
       hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
       jitter: a small number added to the kernel's diagonal.
       form: whitened: work with a factor of the kernel matrix; kernel: with the matrix itself.
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
-      inducing: M inputs whose features stand for the kernel where N is too large for an N x N matrix.
-      others: priors of further globals, such as the rate of wrong labels. The likelihood is then a function (hyper,
-        statistics of these globals by name) -> `Likelihood`: see `vijax.likelihood.noisy_labels`.
+      inducing: M inputs whose features stand for the kernel where N is too large for an N x N
+          matrix.
+      others: priors of further globals, such as the rate of wrong labels. The likelihood is then a
+        function (hyper, statistics of these globals by name) -> `Likelihood`: see
+        `vijax.likelihood.noisy_labels`.
 
     Raises:
-      ValueError: not one observation for each input, or one outside the likelihood's support; a kernel whose
-        matrix
-        is of the wrong shape, not positive definite, or larger than memory; an unknown name or form.
+      ValueError: not one observation for each input, or one outside the likelihood's support; a
+        kernel whose matrix is of the wrong shape, not positive definite, or larger than memory; an
+        unknown name or form.
 
     >>> import vijax as vi
     >>> x, y = np.linspace(0.0, 3.0, 7), np.array([-1, -1, -1, 1, 1, 1, 1])
@@ -142,7 +146,9 @@ def gp(
     prior_covariance = quick_jit(lambda hyper, inputs: kernel_of(hyper)(inputs, inputs))
 
     matrix_at = functools.partial(step_jit(matrix), values)
-    needs_double = _check_kernel(lambda: kernel_of(values)(anchors, anchors), anchors, size, matrix_at)
+    needs_double = _check_kernel(
+        lambda: kernel_of(values)(anchors, anchors), anchors, size, matrix_at
+    )
     computed = _in_double if needs_double else lambda function: function
     prior = lambda hyper: computed(prior_of)(hyper, anchors, x)
     rows = lambda inputs: _like(x, _inputs("inputs", inputs))
@@ -164,7 +170,8 @@ def gp(
 
 
 def _inputs(argument: str, inputs: Any) -> Any:
-    """Inputs as a kernel reads them: an array of floats, or a tree of such arrays with one leading axis."""
+    """Inputs as a kernel reads them: an array of floats, or a tree of such arrays with one leading
+    axis."""
     numbers = trees_of_numbers(argument, inputs)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(numbers)}
     got = f"shapes {', '.join(str(np.shape(leaf)) for leaf in jax.tree.leaves(numbers))}"
@@ -173,7 +180,8 @@ def _inputs(argument: str, inputs: Any) -> Any:
 
 
 def _like(x: Any, inputs: Any) -> Any:
-    """New inputs, of the columns of training; ValueError for others, which a kernel may take in silence."""
+    """New inputs, of the columns of training; ValueError for others, which a kernel may take in
+    silence."""
     per_input = lambda tree: jax.tree.map(lambda leaf: np.shape(leaf)[1:], tree)
     expected, got = per_input(x), per_input(inputs)
     require(got == expected, "inputs", f"for each input the shape {expected}, as in training", got)
@@ -183,7 +191,8 @@ def _like(x: Any, inputs: Any) -> Any:
 def _as_functions(
     kernel: Any, likelihood: Any, hyper: Hyper | None, others: Mapping[str, Family] | None
 ) -> tuple[Callable[[Hyper], Kernel], LikelihoodOf, Hyper]:
-    """Kernel and likelihood as functions of the hyperparameters, and the hyperparameters as arrays."""
+    """Kernel and likelihood as functions of the hyperparameters, and the hyperparameters as
+    arrays."""
     if isinstance(kernel, str):
         kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
@@ -192,7 +201,12 @@ def _as_functions(
     kernel_of = kernel if values else lambda _: kernel
     if others:
         return kernel_of, of_others(likelihood), values
-    if values and not isinstance(likelihood, Likelihood) and callable(likelihood) and _takes_one(likelihood):
+    if (
+        values
+        and not isinstance(likelihood, Likelihood)
+        and callable(likelihood)
+        and _takes_one(likelihood)
+    ):
         return kernel_of, lambda hyper, stats: likelihood(hyper), values
     fixed = as_likelihood(likelihood)
     return kernel_of, lambda hyper, stats: fixed, values
@@ -209,28 +223,43 @@ def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
 
 
 def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
-    """Raises an error before an allocation that cannot succeed: a step holds seven N x M matrices at its peak, ten with
-    backtracking (XLA's memory analysis at N = M = 3,000)."""
+    """Raises an error before an allocation that cannot succeed: a step holds seven N x M matrices
+    at its peak, ten with backtracking (XLA's memory analysis at N = M = 3,000)."""
     needed, there = 7 * num_sites * num_anchors * itemsize, total_memory()
     expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
     remedy = "Pass inducing=some of x, fewer inputs, or float32."
-    require(needed <= there, "x", expected, f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB", remedy)
+    require(
+        needed <= there,
+        "x",
+        expected,
+        f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB",
+        remedy,
+    )
 
 
-def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Callable[[Any], Array]) -> bool:
-    """Checks shape, symmetry, positive definiteness, each with its own message. Returns True where the kernel must be
-    computed in float64, because its smallest eigenvalue is about the rounding of float32."""
+def _check_kernel(
+    kernel: Callable[[], Any], anchors: Any, size: int, matrix: Callable[[Any], Array]
+) -> bool:
+    """Checks shape, symmetry, positive definiteness, each with its own message. Returns True where
+    the kernel must be computed in float64, because its smallest eigenvalue is about the rounding of
+    float32."""
     try:
         shape = jax.eval_shape(kernel).shape
     except (TypeError, IndexError, ValueError) as error:
         given = jax.tree.map(np.shape, anchors)
-        raise ValueError(f"kernel: k(x, x) cannot be computed at inputs of shape {given}: {error}") from error
-    require(shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape)
+        raise ValueError(
+            f"kernel: k(x, x) cannot be computed at inputs of shape {given}: {error}"
+        ) from error
+    require(
+        shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape
+    )
     k = np.asarray(matrix(anchors))
     require(np.isfinite(k), "kernel", "a finite matrix", k)
     scale = float(np.max(np.abs(k)))
     gap = float(np.max(np.abs(k - k.T)))
-    require(gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}")
+    require(
+        gap <= 1e-4 * scale, "kernel", "a symmetric matrix", f"entries that differ by {gap:.3g}"
+    )
     can_double = k.dtype == np.float32 and jax.default_backend() != "tpu"
     rounding = _rounding(k) if can_double else 0.0
     definite = np.all(is_definite(k - np.asarray(rounding, k.dtype) * np.eye(size, dtype=k.dtype)))
@@ -244,10 +273,12 @@ def _check_kernel(kernel: Callable[[], Any], anchors: Any, size: int, matrix: Ca
 
 
 def _rounding(k: np.ndarray) -> float:
-    """The most that rounding may move eigenvalues of a matrix, and of the one whose factor Cholesky's algorithm finds.
+    """The most that rounding may move eigenvalues of a matrix, and of the one whose factor
+    Cholesky's algorithm finds.
 
-    Factors of 500 to 2,000 inputs were seen to fail in float32 where the smallest eigenvalue is .1 of eps times the
-    largest, and not where it is .2; the largest sum of a row is no less than that."""
+    Factors of 500 to 2,000 inputs were seen to fail in float32 where the smallest eigenvalue is .1
+    of eps times the largest, and not where it is .2; the largest sum of a row is no less than
+    that."""
     eps = float(np.finfo(k.dtype).eps)
     entries = np.sqrt(len(k)) * float(np.max(np.abs(k)))
     norm = float(np.max(np.sum(np.abs(k), axis=1, dtype=float)))
@@ -255,9 +286,19 @@ def _rounding(k: np.ndarray) -> float:
 
 
 def _require_definite(k: np.ndarray, definite: Any) -> None:
-    least = "" if definite else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
+    least = (
+        ""
+        if definite
+        else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
+    )
     expected = f"a matrix positive definite in {k.dtype}"
-    require(definite, "kernel", expected, f"a smallest eigenvalue and a largest entry of {least}", "Add jitter.")
+    require(
+        definite,
+        "kernel",
+        expected,
+        f"a smallest eigenvalue and a largest entry of {least}",
+        "Add jitter.",
+    )
 
 
 def _as_double(arrays: Any) -> Any:
@@ -265,7 +306,8 @@ def _as_double(arrays: Any) -> Any:
 
 
 def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function computed in float64, its result in float32, also as a part of a program that has no float64."""
+    """The function computed in float64, its result in float32, also as a part of a program that has
+    no float64."""
 
     def computed(*arguments: Any) -> Any:
         with enable_x64(True):

@@ -17,14 +17,16 @@ MOST_GROUPS = 2**31 - 1
 """Groups at most, rows or none."""
 WITHOUT_SIZE = "Leave it out: groups are then those that have rows, whatever their labels."
 WITH_SIZE = (
-    "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of any kind, which name "
+    "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of "
+    "any kind, which name "
     "the groups that have rows."
 )
 
 
 def group_names(labels: Any) -> tuple[str, ...]:
-    """The names of the groups that `vijax.models.group_rows` makes of labels, in its order: that of numbers or dates
-    where all labels are such, that of the letters else; categories are in the order that their column declares.
+    """The names of the groups that `vijax.models.group_rows` makes of labels, in its order: that of
+    numbers or dates where all labels are such, that of the letters else; categories are in the
+    order that their column declares.
 
     Args:
       labels: the group of each row, as `group_rows` takes them.
@@ -56,7 +58,13 @@ def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
       ValueError: labels that are not integers in [0, J).
     """
     require_integers(num_groups=num_groups)
-    require(num_groups <= MOST_GROUPS, "num_groups", f"at most {MOST_GROUPS:,}", f"{num_groups:,}", WITHOUT_SIZE)
+    require(
+        num_groups <= MOST_GROUPS,
+        "num_groups",
+        f"at most {MOST_GROUPS:,}",
+        f"{num_groups:,}",
+        WITHOUT_SIZE,
+    )
     places = np.asarray(labels)
     require(np.issubdtype(places.dtype, np.integer), "labels", "integers", _said(places), WITH_SIZE)
     wrong = np.flatnonzero((places < 0) | (places >= num_groups))
@@ -75,7 +83,9 @@ def _labels_of(labels: Any) -> Labels:
         column = typed_table({"labels": labels}).columns["labels"]
     except ValueError as error:
         _, _, said = str(error).partition("got ")
-        raise ValueError(f"labels: expected {EXPECTED}, got {said or type(labels).__name__}") from error
+        raise ValueError(
+            f"labels: expected {EXPECTED}, got {said or type(labels).__name__}"
+        ) from error
     read = column.labels()
     missing = np.flatnonzero(read.missing).tolist()
     got = f"none in {in_memory(len(read.codes)).listed(missing)}" if missing else ""

@@ -1,5 +1,5 @@
-"""Groups of the hierarchical regressions: padded rows, the population b_j ~ N(mu, L^-1) of coefficients with its
-conjugate prior, and draws."""
+"""Groups of the hierarchical regressions: padded rows, the population b_j ~ N(mu, L^-1) of
+coefficients with its conjugate prior, and draws."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     Args:
       x: inputs, (N, D).
       y: responses, (N,).
-      labels: the group of each row: text, numbers, dates or categories. `vijax.models.group_names(labels)` says which
-        group is which.
-      num_groups: J, for groups without rows: labels are then integers in [0, J), the places of the groups. By default
-        the groups are those that have rows.
+      labels: the group of each row: text, numbers, dates or categories.
+        `vijax.models.group_names(labels)` says which group is which.
+      num_groups: J, for groups without rows: labels are then integers in [0, J), the places of the
+        groups. By default the groups are those that have rows.
 
     Returns:
-      (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist, which come first, in
-      the order given.
+      (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist,
+      which come first, in the order given.
 
     Raises:
-      ValueError: shapes that do not fit, a row without a label, or with `num_groups` labels that are not integers in
-        [0, J).
+      ValueError: shapes that do not fit, a row without a label, or with `num_groups` labels that
+        are not integers in [0, J).
 
     >>> x, y, mask = group_rows([[1.0], [2.0], [3.0]], [0.5, 1.5, 2.5], ["b", "a", "b"])
     >>> y.tolist(), mask.tolist()
@@ -56,7 +56,12 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     require_one_index({"x": x, "y": y, "labels": labels})
     x, y = (np.asarray(array_of_numbers(name, part)) for name, part in (("x", x), ("y", y)))
     fits = x.ndim == 2 and y.shape == np.shape(labels) == x.shape[:1] and len(x) > 0
-    require(fits, "x, y, labels", "shapes (N, D), (N,) and (N,)", f"{x.shape}, {y.shape} and {np.shape(labels)}")
+    require(
+        fits,
+        "x, y, labels",
+        "shapes (N, D), (N,) and (N,)",
+        f"{x.shape}, {y.shape} and {np.shape(labels)}",
+    )
     if num_groups is None:
         labels, size = places_by_name(labels)
     else:
@@ -71,11 +76,16 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     return padded_x, padded_y, np.arange(width) < counts[:, None]
 
 
-def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
-    """Raises ValueError unless data are (x, y, mask) as `group_rows` returns them, with finite and `valid` responses
-    (an `expected`) in existing rows; names the group and the row of the first bad one."""
+def check_groups(
+    data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str
+) -> None:
+    """Raises ValueError unless data are (x, y, mask) as `group_rows` returns them, with finite and
+    `valid` responses (an `expected`) in existing rows; names the group and the row of the first bad
+    one."""
     triple = isinstance(data, tuple) and len(data) == 3
-    require(triple, "data", "a triple (x, y, mask)", type(data).__name__, "See vijax.models.group_rows.")
+    require(
+        triple, "data", "a triple (x, y, mask)", type(data).__name__, "See vijax.models.group_rows."
+    )
     x, y, mask = map(np.asarray, data)
     fits = x.ndim == 3 and x.shape[2] == dim and y.shape == mask.shape == x.shape[:2] and x.size > 0
     shapes = f"{x.shape}, {y.shape} and {mask.shape}"
@@ -90,7 +100,13 @@ def check_groups(data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarra
         where = f"{len(bad)} rows that are not, the first {first}"
         require(not len(bad), "data", what, where, "Remove or impute those rows.")
     padding = np.isfinite(x).all(axis=2) & np.isfinite(y)
-    require(padding, "data", "finite numbers in padded rows too", "others", "See vijax.models.group_rows.")
+    require(
+        padding,
+        "data",
+        "finite numbers in padded rows too",
+        "others",
+        "See vijax.models.group_rows.",
+    )
 
 
 class Population(NamedTuple):
@@ -116,14 +132,14 @@ def population(
 
     Args:
       dim: D, coefficients of a group.
-      covariance: covariance of the population: full (mu and L normal-Wishart) or diagonal (each mu_d and L_dd
-        normal-gamma).
+      covariance: covariance of the population: full (mu and L normal-Wishart) or diagonal (each
+        mu_d and L_dd normal-gamma).
       location: prior mean of mu, scalar or (D,).
       strength: how many groups the prior mean of the population is worth.
-      degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice its shape), above 0.
-        By default D + 2, or 3.
-      spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the prior mean of L is
-        spread^-2.
+      degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice
+        its shape), above 0. By default D + 2, or 3.
+      spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the
+        prior mean of L is spread^-2.
 
     Raises:
       ValueError: an argument out of its range.
@@ -138,7 +154,9 @@ def population(
         scale = xp.diag(1 / (degrees * spread**2))
         return Population(NormalWishart.from_parameters(location, strength, degrees, scale), _full)
     shape = 1.5 if degrees is None else 0.5 * degrees
-    return Population(NormalGamma.from_parameters(location, strength, shape, shape * spread**2), _diagonal)
+    return Population(
+        NormalGamma.from_parameters(location, strength, shape, shape * spread**2), _diagonal
+    )
 
 
 def _full(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
@@ -163,7 +181,9 @@ Responses = Callable[[Values, Float[Array, "J n"], PRNGKeyArray], Float[Array, "
 """(values of the globals, x' b, key) -> y."""
 
 
-def real_responses(values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray) -> Float[Array, "J n"]:
+def real_responses(
+    values: Values, mean: Float[Array, "J n"], key: PRNGKeyArray
+) -> Float[Array, "J n"]:
     """Normal draws of precision `noise`."""
     return mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(values["noise"])
 
@@ -180,24 +200,38 @@ def of_population(responses: Responses, check: Callable[[Any], None]) -> Generat
     def layout(like: Any) -> PaddedRows:
         triple = isinstance(like, tuple)
         remedy = "See vijax.models.group_rows."
-        require(triple, "like", "data (x, y, mask), of which x and mask are kept", type(like).__name__, remedy)
+        require(
+            triple,
+            "like",
+            "data (x, y, mask), of which x and mask are kept",
+            type(like).__name__,
+            remedy,
+        )
         check(like)
         x, y, mask = like
         dtype = jnp.result_type(float)
         return jnp.asarray(x, dtype), jnp.asarray(y, dtype), jnp.asarray(mask, bool)
 
-    def local(hyper: Any, values: Values, layout: PaddedRows, key: PRNGKeyArray) -> dict[str, Array]:
+    def local(
+        hyper: Any, values: Values, layout: PaddedRows, key: PRNGKeyArray
+    ) -> dict[str, Array]:
         people = values["population"]
         full = people.precision.ndim == 2
-        factor = jnp.linalg.cholesky(people.precision) if full else jnp.diag(jnp.sqrt(people.precision))
+        factor = (
+            jnp.linalg.cholesky(people.precision) if full else jnp.diag(jnp.sqrt(people.precision))
+        )
         one = lambda key: normal_draw(key, people.mean, factor)
         return {"coefficients": jax.vmap(one)(jax.random.split(key, len(layout[0])))}
 
-    def data(hyper: Any, values: Values, local: Values, layout: PaddedRows, key: PRNGKeyArray) -> Float[Array, "J n"]:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: PaddedRows, key: PRNGKeyArray
+    ) -> Float[Array, "J n"]:
         x, _, mask = layout
         mean = jnp.einsum("jnd,jd->jn", x, local["coefficients"], precision="highest")
         return jnp.where(mask, responses(values, mean, key), jnp.nan)
 
     observed = lambda layout, data: jnp.where(layout[2], layout[1], jnp.nan)
-    found = lambda stats, local: {"coefficients": local["coefficients"]}  # the other locals only augment
+    found = lambda stats, local: {
+        "coefficients": local["coefficients"]
+    }  # the other locals only augment
     return Generative(layout, data, local, observed, found)

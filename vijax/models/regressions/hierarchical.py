@@ -1,12 +1,14 @@
-"""Hierarchical regressions: groups whose coefficients come from one population (Hoffman and Blei 2015, section 2.1).
+"""Hierarchical regressions: groups whose coefficients come from one population (Hoffman and Blei
+2015, section 2.1).
 
     (mu, L) ~ normal-Wishart, or normal-gammas,  b_j ~ N(mu, L^-1),  y_jn | b_j ~ p(y | x_jn' b_j)
 
-Groups are the units of a minibatch, b_j is a group's local variable, kept joint. Linear: y ~ N(x' b, 1 / tau), tau
-gamma. Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1), the local |z| = y z a normal cut off
-at 0. Logistic, by augmentation with Polya-gamma variables w (Polson, Scott and Windle 2013), which in mean field is the
-bound of Jaakkola and Jordan (Blei, Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x'
-b)^2]. q(b_j) is normal,
+Groups are the units of a minibatch, b_j is a group's local variable, kept joint. Linear: y ~ N(x'
+b, 1 / tau), tau gamma. Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1),
+the local |z| = y z a normal cut off at 0. Logistic, by augmentation with Polya-gamma variables w
+(Polson, Scott and Windle 2013), which in mean field is the bound of Jaakkola and Jordan (Blei,
+Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x' b)^2]. q(b_j) is
+normal,
 
     cov_j^-1 = E[L] + sum_n c_n x x',   mean_j = cov_j (E[L mu] + sum_n r_n x)
 
@@ -61,15 +63,16 @@ def hierarchical_linear_regression(
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal"
+          (normal-gammas).
       shape: shape of the gamma prior of the noise precision tau.
       rate: rate of the same prior.
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
-      A `Model` with globals `population` and `noise`, and the local `coefficients`, exact given them. Data: a triple
-      (x, y, mask) of shapes (J, n, D), (J, n), (J, n), which `vijax.models.group_rows` makes. Responses and inputs of
-      about unit size are best in float32.
+      A `Model` with globals `population` and `noise`, and the local `coefficients`, exact given
+      them. Data: a triple (x, y, mask) of shapes (J, n, D), (J, n), (J, n), which
+      `vijax.models.group_rows` makes. Responses and inputs of about unit size are best in float32.
 
     Raises:
       ValueError: an argument out of its range.
@@ -90,16 +93,24 @@ def hierarchical_linear_regression(
         return 0.5 * (noise.log - noise.value * squares - _LOG_2PI)
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """Noise as large as the responses; the start is so far from the prior that it has a mode, as points need."""
+        """Noise as large as the responses; the start is so far from the prior that it has a mode,
+        as points need."""
         del key
         _, y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
-        variance = jnp.sum(jnp.where(mask, y**2, 0.0)) / jnp.sum(mask, dtype=y.dtype) + jnp.finfo(y.dtype).tiny
+        variance = (
+            jnp.sum(jnp.where(mask, y**2, 0.0)) / jnp.sum(mask, dtype=y.dtype)
+            + jnp.finfo(y.dtype).tiny
+        )
         noise = Gamma.from_shape_rate(jnp.full_like(variance, 10.0), 10.0 * variance)
         return context.energy.prior(context.hyper).replace({"noise": noise})
 
-    model = _regression(dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses", real_responses)
-    made = model(globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start)
+    model = _regression(
+        dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses", real_responses
+    )
+    made = model(
+        globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start
+    )
     responses = lambda data: np.asarray(data[1])[np.asarray(data[2], bool)]
     return expecting(made, expected_response(responses, shape, rate))
 
@@ -108,17 +119,20 @@ def hierarchical_linear_regression(
 def hierarchical_probit_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
-    """Probit regressions of many groups, P(y = 1) = Phi(x' b_j), their coefficients drawn from one population.
+    """Probit regressions of many groups, P(y = 1) = Phi(x' b_j), their coefficients drawn from one
+    population.
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal"
+          (normal-gammas).
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
-      A `Model` with the global `population`, and the locals `coefficients` and `size`, the |z_n| of a group. Data as
-      for `hierarchical_linear_regression`, labels -1 and +1. Mean field treats z and b as independent, and so shrinks
-      slopes and understates the spread of the groups; `reference.gibbs` does neither.
+      A `Model` with the global `population`, and the locals `coefficients` and `size`, the |z_n| of
+      a group. Data as for `hierarchical_linear_regression`, labels -1 and +1. Mean field treats z
+      and b as independent, and so shrinks slopes and understates the spread of the groups;
+      `reference.gibbs` does neither.
 
     Raises:
       ValueError: an argument out of its range.
@@ -135,14 +149,26 @@ def hierarchical_probit_regression(
     def fits(stats: Any, group: Group) -> Float[Array, " n"]:
         x, y, _ = group
         size, b = stats["size"], stats["coefficients"]
-        return -0.5 * (size.square - 2 * y * size.value * (x @ b.value) + _quadratic(b, x) + _LOG_2PI)
+        return -0.5 * (
+            size.square - 2 * y * size.value * (x @ b.value) + _quadratic(b, x) + _LOG_2PI
+        )
 
     def filler(stats: Any) -> Float[Array, " n"]:
         """log of the half-normal density: rows of padding are known to be 1."""
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
-    model = _regression(dim, covariance, hyperprior, fits, half, _signs, _SIGNS, labels_of(bernoulli_probit()), filler)
+    model = _regression(
+        dim,
+        covariance,
+        hyperprior,
+        fits,
+        half,
+        _signs,
+        _SIGNS,
+        labels_of(bernoulli_probit()),
+        filler,
+    )
     return model()
 
 
@@ -150,21 +176,24 @@ def hierarchical_probit_regression(
 def multilevel_logistic_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
-    """Logistic regressions of many groups, P(y = 1) = sigma(x' b_j), their coefficients drawn from one population:
-    intercepts and slopes that vary (Gelman and Hill 2007).
+    """Logistic regressions of many groups, P(y = 1) = sigma(x' b_j), their coefficients drawn from
+    one population: intercepts and slopes that vary (Gelman and Hill 2007).
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
-      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal" (normal-gammas).
+      covariance: covariance of the population, "full" (normal-Wishart) or "diagonal"
+          (normal-gammas).
       **hyperprior: `location`, `strength`, `degrees`, `spread` of `vijax.models.population`.
 
     Returns:
-      A `Model` with the global `population`, and the locals `coefficients` and `weight`, the Polya-gamma variables of a
-      group's rows. Data as for `hierarchical_linear_regression`, labels -1 and +1.
+      A `Model` with the global `population`, and the locals `coefficients` and `weight`, the
+      Polya-gamma variables of a group's rows. Data as for `hierarchical_linear_regression`, labels
+      -1 and +1.
 
-      With few rows a group `ssvi_a` overstates the spread of the groups with any E-step: its fixed point has E[L^-1],
-      an average over draws of L, where `svi` has E[L]^-1 (without data: the prior mean of L^-1). One coefficient, 20
-      groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94 by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
+      With few rows a group `ssvi_a` overstates the spread of the groups with any E-step: its fixed
+      point has E[L^-1], an average over draws of L, where `svi` has E[L]^-1 (without data: the
+      prior mean of L^-1). One coefficient, 20 groups of 4 rows, exact E-step: E[L]^(-1/2) is 0.94
+      by `ssvi_a`, 0.84 by `svi`, 0.81 exactly.
 
     Raises:
       ValueError: an argument out of its range.
@@ -181,13 +210,17 @@ def multilevel_logistic_regression(
     def fits(stats: Any, group: Group) -> Float[Array, " n"]:
         x, y, _ = group
         b = stats["coefficients"]
-        return 0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
+        return (
+            0.5 * y * (x @ b.value) - 0.5 * stats["weight"].value * _quadratic(b, x) - math.log(2.0)
+        )
 
     weight = lambda n: {"weight": PolyaGamma.from_b_c(1, jnp.zeros(n, jnp.result_type(float)))}
-    return _regression(dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, labels_of(bernoulli_logit()))()
+    return _regression(
+        dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, labels_of(bernoulli_logit())
+    )()
 
 
-# --- what the three have in common ------------------------------------------------------------------------------------
+# --- what the three have in common ----------------------------------------------------------------
 _LOG_2PI = math.log(2 * math.pi)
 _any = lambda y: np.ones(y.shape, bool)
 _signs = lambda y: np.abs(y) == 1
@@ -205,8 +238,8 @@ def _regression(
     responses: Responses,
     filler: Callable[[Any], Float[Array, " n"]] | None = None,
 ) -> Callable[..., Model]:
-    """The model whose rows have log densities `fits` (rows of padding have `filler` or 0), with locals `augmentation`
-    beside the coefficients; to be called with further globals and a start."""
+    """The model whose rows have log densities `fits` (rows of padding have `filler` or 0), with
+    locals `augmentation` beside the coefficients; to be called with further globals and a start."""
     people = population(dim, covariance, **hyperprior)
     log_density = people.log_density
     unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))

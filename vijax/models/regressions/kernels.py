@@ -1,4 +1,5 @@
-"""Kernels by name, from tinygp; any function k(X, X') -> (N, N') matrix is a kernel, tinygp's own included."""
+"""Kernels by name, from tinygp; any function k(X, X') -> (N, N') matrix is a kernel, tinygp's own
+included."""
 
 from __future__ import annotations
 
@@ -21,25 +22,34 @@ _NAMES = {
     "linear": "DotProduct",
 }
 _OF_A_DISTANCE = ("matern12", "matern32", "matern52")
-"""They need Euclidean distances: with tinygp's default, absolute differences, they are none of several columns."""
+"""They need Euclidean distances: with tinygp's default, absolute differences, they are none of
+several columns."""
 
 
 def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
-    """hyper -> scale^2 k(x / length, x' / length); a `length` with one number for each column gives ARD.
+    """hyper -> scale^2 k(x / length, x' / length); a `length` with one number for each column gives
+    ARD.
 
-    Sums and products are tinygp's: `lambda h: h["scale"]**2 * kernels.ExpSquared(h["length"]) + kernels.Constant(1.0)`.
+    Sums and products are tinygp's: `lambda h: h["scale"]**2 * kernels.ExpSquared(h["length"]) +
+    kernels.Constant(1.0)`.
 
     Raises:
       ValueError: an unknown name.
       ImportError: tinygp is not installed; the message holds the install command.
     """
     if name not in _NAMES:
-        raise ValueError(f"kernel: expected a function k(X, X') or one of {sorted(_NAMES)}, got {name!r}.")
+        raise ValueError(
+            f"kernel: expected a function k(X, X') or one of {sorted(_NAMES)}, got {name!r}."
+        )
     kernels = require_extra("tinygp.kernels", "gp")
     of_distance = {"distance": kernels.distance.L2Distance()} if name in _OF_A_DISTANCE else {}
 
     def of(hyper: Hyper) -> Kernel:
-        length, scale, base = hyper["length"], hyper["scale"], getattr(kernels, _NAMES[name])(**of_distance)
+        length, scale, base = (
+            hyper["length"],
+            hyper["scale"],
+            getattr(kernels, _NAMES[name])(**of_distance),
+        )
         return lambda a, b: scale**2 * base(a / length, b / length)
 
     return of

@@ -2,8 +2,8 @@
 
     w ~ N(0, s^2 I),   z_n = x_n' w,   y_n | z_n ~ p(y_n | z_n)
 
-In weight space (D x D matrices) where D < N, else in the space of the kernel s^2 X X' (N x N): the same posterior.
-"""
+In weight space (D x D matrices) where D < N, else in the space of the kernel s^2 X X' (N x N): the
+same posterior."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logi
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.inference.sites.forms import padded_rows
 from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
-from vijax.models.regressions.predictors import Predictors, check_observations, of_others, predictors, stats_of
+from vijax.models.regressions.predictors import (
+    Predictors,
+    check_observations,
+    of_others,
+    predictors,
+    stats_of,
+)
 from vijax.xla.by_value import by_value
 
 Form = Literal["auto", "weights", "kernel"]
@@ -46,26 +52,29 @@ def glm(
 ) -> Predictors:
     """A generalised linear model.
 
-    The weights' means and variances are `model.predict(fit.posterior, jnp.eye(D))`. Add a column of ones to `x` for an
-    intercept.
+    The weights' means and variances are `model.predict(fit.posterior, jnp.eye(D))`. Add a column of
+    ones to `x` for an intercept.
 
     Args:
-      x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in weight space. New
-        tables are read by the names of the columns of this one, if it is a table of pandas, polars or Arrow.
+      x: design matrix, (N, D): an array, a SciPy sparse matrix or a jax BCOO, never made dense in
+        weight space. New tables are read by the names of the columns of this one, if it is a table
+        of pandas, polars or Arrow.
       y: observations, (N,).
-      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z). Of `gaussian()` and `student_t()` without
-        a number the noise is learnt, `fit.posterior["noise"]` being the law of its precision.
-      prior_scale: prior standard deviation of the weights. A hyperparameter that can be learnt. Where the noise is
-        learnt it is in units of the standard deviation of y, and the intercept's prior is about the mean of y.
-      form: work with weights or with the kernel; auto: by shape. The kernel form wants sites of nonnegative precision,
-        hence a log-concave likelihood. None is "auto".
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z). Of `gaussian()` and
+        `student_t()` without a number the noise is learnt, `fit.posterior["noise"]` being the law
+        of its precision.
+      prior_scale: prior standard deviation of the weights. A hyperparameter that can be learnt.
+        Where the noise is learnt it is in units of the standard deviation of y, and the intercept's
+        prior is about the mean of y.
+      form: work with weights or with the kernel; auto: by shape. The kernel form wants sites of
+        nonnegative precision, hence a log-concave likelihood. None is "auto".
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
-      others: priors of further globals; the likelihood is then a function of their statistics (`vijax.models.gp`).
+      others: priors of further globals; the likelihood is then a function of their statistics
+          (`vijax.models.gp`).
 
     Raises:
-      ValueError: not one observation for each row, or one outside the likelihood's support; entries that are not
-        finite;
-        an unknown form.
+      ValueError: not one observation for each row, or one outside the likelihood's support; entries
+        that are not finite; an unknown form.
 
     >>> import jax, vijax as vi
     >>> x, y = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]), np.array([0.5, 1.0, 1.0])
@@ -115,15 +124,15 @@ def logistic_regression(
     bound: Literal["exact", "jaakkola_jordan"] = "exact",
     form: Form | None = "auto",
 ) -> Predictors:
-    """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe 2017, section 5.3),
-    labels -1 and +1.
+    """Bayesian logistic regression (Khan et al. 2016, appendix E; Blei, Kucukelbir and McAuliffe
+    2017, section 5.3), labels -1 and +1.
 
     Args:
       x: design matrix, see `glm`.
       y: labels, (N,).
       prior_scale: prior standard deviation of the weights.
-      bound: exact: the Gaussian expectation of the likelihood itself; jaakkola_jordan: the quadratic bound. Under that
-        `step_size.constant(1.0)` on full data is coordinate ascent.
+      bound: exact: the Gaussian expectation of the likelihood itself; jaakkola_jordan: the
+        quadratic bound. Under that `step_size.constant(1.0)` on full data is coordinate ascent.
       form: work with weights or with the kernel; auto: by shape. See `glm`.
 
     Raises:
@@ -145,7 +154,11 @@ class _Design:
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, argument, "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
-        where = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0" if len(bad) else ""
+        where = (
+            f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0"
+            if len(bad)
+            else ""
+        )
         require(not len(bad), argument, "finite numbers", where, "Remove or impute those rows.")
 
     def check_columns(self, inputs: Any) -> None:
@@ -155,16 +168,22 @@ class _Design:
         require(len(shape) == 2 and shape[1] == self.shape[1], "inputs", expected, f"shape {shape}")
 
     def place(self, middle: float) -> tuple[Callable[[Any], Any], Any]:
-        """The place of responses with this middle, as weights of the columns: that of the intercept, or of all groups.
-        Without such columns the place is zero (`vijax.models.regressions.measure.Place`)."""
-        weights = _constant(self.matrix) if self.sparse else place_of_columns(np.asarray(self.matrix))
+        """The place of responses with this middle, as weights of the columns: that of the
+        intercept, or of all groups. Without such columns the place is zero
+        (`vijax.models.regressions.measure.Place`)."""
+        weights = (
+            _constant(self.matrix) if self.sparse else place_of_columns(np.asarray(self.matrix))
+        )
         if weights is None:
             return at_one_place(0.0)
-        return (lambda inputs: _weighted(inputs, middle * weights)), _weighted(self.matrix, middle * weights)
+        return (lambda inputs: _weighted(inputs, middle * weights)), _weighted(
+            self.matrix, middle * weights
+        )
 
 
 def _constant(matrix: Any) -> np.ndarray | None:
-    """Weights by which the first column of a constant of a CSR matrix is one; None where there is none."""
+    """Weights by which the first column of a constant of a CSR matrix is one; None where there is
+    none."""
     columns = matrix.tocsc()
     for index in np.flatnonzero(np.diff(columns.indptr) == matrix.shape[0]):
         entries = columns.data[columns.indptr[index] : columns.indptr[index + 1]]
@@ -185,7 +204,8 @@ def _weighted(inputs: Any, weights: np.ndarray) -> Any:
 
 
 def _as_csr(x: Any) -> Any:
-    """A CSR matrix of floats: products, and sums of entries of one place, overflow in small integers."""
+    """A CSR matrix of floats: products, and sums of entries of one place, overflow in small
+    integers."""
     return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
 
 
@@ -195,7 +215,9 @@ class _WeightView:
     def __init__(self, design: _Design):
         self.design = design
         self.form = (
-            SparseFeatureForm.from_scipy(design.matrix) if design.sparse else FeatureForm(as_float(design.matrix))
+            SparseFeatureForm.from_scipy(design.matrix)
+            if design.sparse
+            else FeatureForm(as_float(design.matrix))
         )
 
     def prior(self, scale: Array) -> Prior:
@@ -209,7 +231,9 @@ class _WeightView:
         self.design.check_columns(inputs)
         if not self.design.sparse:
             return _dense(inputs)
-        columns, values = padded_rows(_Design(inputs, "inputs").matrix if _is_sparse(inputs) else _to_scipy(inputs))
+        columns, values = padded_rows(
+            _Design(inputs, "inputs").matrix if _is_sparse(inputs) else _to_scipy(inputs)
+        )
         return columns, as_float(values)
 
     def new(self, scale: Array, rows: Any) -> tuple[Any, Array]:
@@ -236,7 +260,9 @@ class _KernelView:
         self.design.check_columns(inputs)
         rows = _Design(inputs, "inputs").matrix
         squares = rows.multiply(rows) if hasattr(rows, "tocsr") else rows * rows
-        return _times_transpose(self.design.matrix, rows), as_float(np.asarray(squares.sum(1)).ravel())
+        return _times_transpose(self.design.matrix, rows), as_float(
+            np.asarray(squares.sum(1)).ravel()
+        )
 
     def new(self, scale: Array, rows: tuple[Array, Array]) -> tuple[Any, Array]:
         """Covariances with the data, which explain all of the variance."""
@@ -256,7 +282,9 @@ def _rows_not_finite(matrix: Any) -> np.ndarray:
     """True for rows of an array or a CSR matrix with an entry that is not finite."""
     if not hasattr(matrix, "tocsr"):
         return np.flatnonzero(~np.isfinite(np.asarray(matrix)).all(axis=1))
-    return np.unique(np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1)
+    return np.unique(
+        np.searchsorted(matrix.indptr, np.flatnonzero(~np.isfinite(matrix.data)), side="right") - 1
+    )
 
 
 def _is_bcoo(x: Any) -> bool:
@@ -271,7 +299,9 @@ def _from_bcoo(x: Any) -> Any:
     import scipy.sparse
 
     index = np.asarray(x.indices)
-    return scipy.sparse.coo_array((np.asarray(x.data), (index[:, 0], index[:, 1])), shape=x.shape).tocsr()
+    return scipy.sparse.coo_array(
+        (np.asarray(x.data), (index[:, 0], index[:, 1])), shape=x.shape
+    ).tocsr()
 
 
 def _to_scipy(x: Any) -> Any:

@@ -1,10 +1,10 @@
 """The place and the unit of responses whose noise is unknown.
 
-A Gaussian process, or weights, of prior scale one can follow responses that vary by about one, about zero. Responses
-whose noise is to be learnt are therefore measured from their own mean, in units of their own standard deviation. What
-comes out is in their own units again: predictions, densities, draws and the bound. So a fit is equivariant: responses
-that are moved and scaled give the same answer, moved and scaled. Responses whose noise is given are taken as they are.
-"""
+A Gaussian process, or weights, of prior scale one can follow responses that vary by about one,
+about zero. Responses whose noise is to be learnt are therefore measured from their own mean, in
+units of their own standard deviation. What comes out is in their own units again: predictions,
+densities, draws and the bound. So a fit is equivariant: responses that are moved and scaled give
+the same answer, moved and scaled. Responses whose noise is given are taken as they are."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ NOISE = "noise"
 WORTH = 0.1
 """The number of observations that the prior of the noise is worth."""
 GUESS = 0.1
-"""The prior guess of its standard deviation, in units of that of y. With `WORTH` it bounds the noise from below, by a
-thirtieth of y's standard deviation over the root of N, so that y without noise has a fit too."""
+"""The prior guess of its standard deviation, in units of that of y. With `WORTH` it bounds the
+noise from below, by a thirtieth of y's standard deviation over the root of N, so that y without
+noise has a fit too."""
 SMALLEST, LARGEST = 1e-12, 1e12
 """Units between which squares of y, and of one over y, are numbers of float32."""
 PLACE_ROUNDS = 1e-6
@@ -36,7 +37,8 @@ PLACE_ROUNDS = 1e-6
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measure:
-    """The measure of responses: y = offset + unit z, where z is the response as the model sees it."""
+    """The measure of responses: y = offset + unit z, where z is the response as the model sees
+    it."""
 
     noise: UnknownNoise
     offset: Callable[[Any], Any]  # inputs -> the place of their responses, (T,)
@@ -53,12 +55,14 @@ class Measure:
         return Gamma.from_shape_rate(shape, shape * (GUESS * self.unit) ** 2)
 
     def inward(self, inputs: Any, y: Any) -> Any:
-        """Responses as the model sees them, in float64: what they lose is not in their difference from the place."""
+        """Responses as the model sees them, in float64: what they lose is not in their difference
+        from the place."""
         y = np.asarray(y, np.float64)
         return (y - np.asarray(self.offset(inputs), np.float64)) / self.unit
 
     def outward(self, inputs: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
-        """Mean and variance of predictors in units of y: arrays of float64, but where JAX traces."""
+        """Mean and variance of predictors in units of y: arrays of float64, but where JAX
+        traces."""
         place = self.offset(inputs)
         if any(isinstance(x, jax.core.Tracer) for x in (mean, variance, place)):
             return place + self.unit * mean, self.unit**2 * variance
@@ -95,12 +99,16 @@ class Observed(NamedTuple):
     """Observations as a model of Gaussian predictors sees them."""
 
     y: Any
-    likelihood: Callable[[Any, Mapping[str, Any]], Likelihood]  # (hyper, statistics of the other globals) -> p(y | z)
+    likelihood: Callable[
+        [Any, Mapping[str, Any]], Likelihood
+    ]  # (hyper, statistics of the other globals) -> p(y | z)
     others: dict[str, Any]  # priors of the globals beside the predictors
     measure: Measure | None  # None where they are taken as they are
 
 
-def observed(y: Any, likelihood: Any, own: Likelihood, others: Mapping[str, Any] | None, place: Place) -> Observed:
+def observed(
+    y: Any, likelihood: Any, own: Likelihood, others: Mapping[str, Any] | None, place: Place
+) -> Observed:
     """Observations as they are; or measured, with their noise as a global, where it is unknown.
 
     Args:
@@ -137,8 +145,9 @@ def _spread(rest: Float[np.ndarray, " N"], is_heavy_tailed: bool) -> float:
 
 
 def place_of_columns(x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"] | None:
-    """Weights by which the columns of a design add up to one in every row: of a column of a constant, or of columns
-    that indicate the groups of all rows. None where no columns, or columns in several ways, do so."""
+    """Weights by which the columns of a design add up to one in every row: of a column of a
+    constant, or of columns that indicate the groups of all rows. None where no columns, or columns
+    in several ways, do so."""
     x = np.asarray(x, np.float64)
     first = x[0]
     constant = np.flatnonzero((first != 0) & np.all(x == first, axis=0))

@@ -1,4 +1,5 @@
-"""Responses of a Gaussian process or a GLM: draws at its sites or at new inputs, and expectations with intervals."""
+"""Responses of a Gaussian process or a GLM: draws at its sites or at new inputs, and expectations
+with intervals."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def of_predictors(
 ) -> Generative | None:
     """The `Generative` of a model of Gaussian predictors, which draws responses.
 
-    The functions are those of `vijax.models.regressions.predictors.predictors`; the likelihood can draw if `draws`.
-    """
+    The functions are those of `vijax.models.regressions.predictors.predictors`; the likelihood can
+    draw if `draws`."""
     if not draws:
         return None
 
@@ -78,11 +79,17 @@ def of_predictors(
         rest = {name: law for name, law in posterior.items() if name != Z}
         if not isinstance(layout, NewInputs):
             here = _at_sites(q, layout)
-            return {Z: here if measure is None else here.outward(measure, measure.at_sites[layout]), **rest}
+            return {
+                Z: here if measure is None else here.outward(measure, measure.at_sites[layout]),
+                **rest,
+            }
         hyper = as_arrays(hyper if q.hyper is None else q.hyper)
         prior_cov = None if own is None else own(hyper, layout.inputs)
         there = at_new(q, hyper, rows(layout.inputs), prior_cov)
-        return {Z: there if measure is None else there.outward(measure, measure.offset(layout.inputs)), **rest}
+        return {
+            Z: there if measure is None else there.outward(measure, measure.offset(layout.inputs)),
+            **rest,
+        }
 
     def data(hyper: Any, values: Values, local: Values, layout: Any, key: PRNGKeyArray) -> Array:
         stats = {name: law.stats(values[name]) for name, law in others.items()}
@@ -104,7 +111,8 @@ def _at_sites(q: Any, rows: Array) -> Joint:
 
 
 def _layout(like: Any) -> Any:
-    """The layout of draws: rows of sites from `model.data`; the inputs from a pair (inputs, y), or as given."""
+    """The layout of draws: rows of sites from `model.data`; the inputs from a pair (inputs, y), or
+    as given."""
     remedy = "For the data that the model was fitted to: like=model.data."
     require(not is_size(like), "like", "inputs, or a pair (inputs, y)", like, remedy)
     if isinstance(like, dict) and set(like) == SITES:
@@ -120,11 +128,14 @@ def _is_pair(like: Any) -> bool:
 def _observed(layout: Any, like: Any) -> Array:
     known = _is_pair(like) or isinstance(like, dict)
     require(known, "data", "a pair (inputs, y), or model.data", type(like).__name__)
-    return jnp.asarray(like["y"] if isinstance(like, dict) else np.asarray(like[1]), jnp.result_type(float))
+    return jnp.asarray(
+        like["y"] if isinstance(like, dict) else np.asarray(like[1]), jnp.result_type(float)
+    )
 
 
 NUM_LEVELS = 100
-"""Values of z, of equal probability, over which the law of y is averaged: its levels are right to half a per cent."""
+"""Values of z, of equal probability, over which the law of y is averaged: its levels are right to
+half a per cent."""
 NUM_HALVINGS = 50
 NUM_DOUBLINGS = 100
 
@@ -134,7 +145,8 @@ class Response(NamedTuple):
 
     Attributes:
       mean: E[y]; for labels -1 and +1 the probability of +1.
-      low, high: ends of the central interval of y; for labels, of the posterior of this probability.
+      low, high: ends of the central interval of y; for labels, of the posterior of this
+          probability.
     """
 
     mean: Float[Array, " N"]
@@ -145,8 +157,8 @@ class Response(NamedTuple):
 def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.95) -> Response:
     """Expectations of y, and central intervals, where z ~ N(mean, variance) and y ~ p(y | z).
 
-    The interval includes the uncertainty of z and of y given z. For labels, which are no quantities, it is an interval
-    of the probability of +1.
+    The interval includes the uncertainty of z and of y given z. For labels, which are no
+    quantities, it is an interval of the probability of +1.
 
     Args:
       likelihood: one that knows its mean (all of `vijax.likelihood` with one predictor do).
@@ -164,15 +176,21 @@ def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.
     """
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     remedy = "model.law(fit.posterior) is the law that was learnt."
-    require(likelihood.noise is None, "likelihood", "one whose noise is known", likelihood.name, remedy)
+    require(
+        likelihood.noise is None, "likelihood", "one whose noise is known", likelihood.name, remedy
+    )
     knows = likelihood.mean is not None
-    require(knows, "likelihood", "one that knows its mean", likelihood.name, "Give it mean= and cdf=.")
+    require(
+        knows, "likelihood", "one that knows its mean", likelihood.name, "Give it mean= and cdf=."
+    )
     m, v = (jnp.asarray(x, jnp.result_type(float)) for x in (mean, variance))
     middle = _expected(likelihood, m, v)
     tails = 0.5 * (1 - level), 0.5 * (1 + level)
     if likelihood.cdf is None:
         return Response(middle, *(likelihood.mean(m + jnp.sqrt(v) * ndtri(tail)) for tail in tails))  # type: ignore[misc]
-    return Response(middle, *(_quantile(likelihood, m, v, jnp.asarray(tail, m.dtype)) for tail in tails))
+    return Response(
+        middle, *(_quantile(likelihood, m, v, jnp.asarray(tail, m.dtype)) for tail in tails)
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -183,7 +201,8 @@ def _expected(likelihood: Likelihood, m: Array, v: Array) -> Float[Array, " N"]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _quantile(likelihood: Likelihood, m: Array, v: Array, level: Array) -> Float[Array, " N"]:
-    """The least y with P(Y <= y) >= level, by halving an interval that holds it; for counts a whole number."""
+    """The least y with P(Y <= y) >= level, by halving an interval that holds it; for counts a whole
+    number."""
     cdf: Any = likelihood.cdf
     z = m[:, None] + jnp.sqrt(v)[:, None] * jnp.asarray(_standard_values(), m.dtype)
     below = lambda y: jnp.mean(cdf(y[:, None], z), axis=1) < level

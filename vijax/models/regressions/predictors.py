@@ -1,11 +1,12 @@
-"""Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): the common base of the GP and the GLM.
+"""Models of Gaussian predictors, y_n | z_n ~ p(y_n | z_n), z ~ N(0, K): the common base of the GP
+and the GLM.
 
     ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
 
-There is one global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the prior as their context.
-The bound of a site is a function of the mean and variance of its own predictor, so that its natural gradient has a
-closed form, and `mean_field` with the KL update is proximal-gradient SVI.
-"""
+There is one global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the
+prior as their context. The bound of a site is a function of the mean and variance of its own
+predictor, so that its natural gradient has a closed form, and `mean_field` with the KL update is
+proximal-gradient SVI."""
 
 from __future__ import annotations
 
@@ -43,15 +44,18 @@ LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Predictors(Model):
-    """A model of Gaussian predictors, with functions to predict the predictors of new inputs; made by `predictors`.
+    """A model of Gaussian predictors, with functions to predict the predictors of new inputs; made
+    by `predictors`.
 
     Attributes:
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
       y: observations, arrays of leading axis N.
       rows: inputs -> arrays, on the host: what `new` reads.
-      predicted: (posterior, hyper, rows) -> mean and variance of new predictors; one compiled program.
+      predicted: (posterior, hyper, rows) -> mean and variance of new predictors; one compiled
+          program.
       densities: (posterior, hyper, rows, y) -> p(y | data); one compiled program.
-      measure: the place and the unit in which y and z are measured within, where the noise is unknown; else None.
+      measure: the place and the unit in which y and z are measured within, where the noise is
+          unknown; else None.
     """
 
     likelihood: LikelihoodOf
@@ -63,8 +67,8 @@ class Predictors(Model):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}; where the noise is unknown, these are
-        measured from `measure.offset` in units of `measure.unit`."""
+        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}; where the noise is
+        unknown, these are measured from `measure.offset` in units of `measure.unit`."""
         return self.form.given
 
     @property
@@ -75,7 +79,9 @@ class Predictors(Model):
     def posterior(self, sites: Any = None, hyper: Hyper | None = None) -> SitePosterior:
         """q(z) of the N predictors by its sites; without sites the prior."""
         prior, hyper = self.by_entry.context(self._hyper(hyper))[Z]  # type: ignore[union-attr]
-        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context((prior, hyper))
+        zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context(
+            (prior, hyper)
+        )
         return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
 
     def elbo(
@@ -90,8 +96,8 @@ class Predictors(Model):
 
         Args:
           posterior: posterior of a fit, `fit.posterior`.
-          hyper: other hyperparameters than it was fitted with: its sites are then put on their prior. At the optimum
-            of the sites the gradient in them is that of the optimised bound.
+          hyper: other hyperparameters than it was fitted with: its sites are then put on their
+            prior. At the optimum of the sites the gradient in them is that of the optimised bound.
           expectation: expectation of the likelihood; the model's own if None.
           key: random key of the expectation's draws, if it draws.
         """
@@ -100,13 +106,16 @@ class Predictors(Model):
         others = self._penalty_of_others(posterior, hyper)
         return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - others
 
-    def predict(self, posterior: Any, inputs: Any, hyper: Hyper | None = None) -> tuple[Array, Array]:
+    def predict(
+        self, posterior: Any, inputs: Any, hyper: Hyper | None = None
+    ) -> tuple[Array, Array]:
         """Mean and variance of the predictors z* of new inputs, (T,) each.
 
         Args:
           posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
-          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then
+              put.
         """
         found = self.predicted(*self._of(posterior, hyper), self.rows(inputs))
         return found if self.measure is None else self.measure.outward(inputs, *found)
@@ -115,7 +124,8 @@ class Predictors(Model):
         """p(y | z) as it was learnt, y and z in their own units: for `vijax.models.response`, say.
 
         Args:
-          posterior: posterior of a fit, `fit.posterior`. Of the precision of unknown noise, "noise", its mean counts.
+          posterior: posterior of a fit, `fit.posterior`. Of the precision of unknown noise,
+              "noise", its mean counts.
           hyper: other hyperparameters than it was fitted with.
         """
         _, hyper = self._of(posterior, hyper)
@@ -124,14 +134,18 @@ class Predictors(Model):
             return self.likelihood(hyper, means)
         return self.measure.noise.law(means[NOISE], 1.0)
 
-    def predictive(self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None) -> Float[Array, " new"]:
-        """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of the class +1.
+    def predictive(
+        self, posterior: Any, inputs: Any, y: Any, hyper: Hyper | None = None
+    ) -> Float[Array, " new"]:
+        """p(y* | data) = E_q[p(y* | z*)], by quadrature: for y = 1 throughout, the probability of
+        the class +1.
 
         Args:
           posterior: posterior of a fit, `fit.posterior`.
           inputs: T new inputs.
           y: observations, (T,) or one for all.
-          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then put.
+          hyper: other hyperparameters than it was fitted with, on whose prior its sites are then
+              put.
         """
         q, hyper = self._of(posterior, hyper)
         y = y if self.measure is None else self.measure.inward(inputs, y)
@@ -139,8 +153,9 @@ class Predictors(Model):
         return self.densities({**_others(posterior), Z: q}, hyper, self.rows(inputs), y)
 
     def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
-        """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior: the given ones, else
-        the ones that it was fitted with, else (for bare `Sites`) the model's own."""
+        """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior:
+        the given ones, else the ones that it was fitted with, else (for bare `Sites`) the model's
+        own."""
         q = posterior[Z] if isinstance(posterior, Mapping) else posterior
         known = isinstance(q, SitePosterior | Sites)
         require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
@@ -148,7 +163,9 @@ class Predictors(Model):
             return q, self._hyper(q.hyper)
         return self.posterior(q, hyper), self._hyper(hyper)
 
-    def _moments(self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any) -> Moments:
+    def _moments(
+        self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any
+    ) -> Moments:
         lik = self.likelihood(self._hyper(hyper), stats_of(_others(posterior)))
         return (expectation or self.estep)(lik, self.y, *at, key)
 
@@ -182,14 +199,17 @@ def predictors(
       likelihood: (hyper, statistics of the other globals by name) -> p(y | z).
       y: observations, arrays of leading axis N.
       rows: new inputs -> arrays, on the host; inputs may be of any kind, such as sparse matrices.
-      new: (hyper, rows) -> the argument of `Prior.predict` for new inputs, and the variance that no feature explains.
-        It is traced.
+      new: (hyper, rows) -> the argument of `Prior.predict` for new inputs, and the variance that no
+        feature explains. It is traced.
       expectation: E_q[log p(y | z)] (`vijax.expectation`).
       hyper: positive hyperparameters by name.
-      others: priors of further globals, whose statistics the likelihood reads (the rate of wrong labels, say).
-      own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all of it.
+      others: priors of further globals, whose statistics the likelihood reads (the rate of wrong
+          labels, say).
+      own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all
+          of it.
       measure: the measure of y, which is measured by it already; None where y is taken as it is.
-      columns: names of the columns of the inputs, where these are a table: new tables are read by them.
+      columns: names of the columns of the inputs, where these are a table: new tables are read by
+          them.
     """
     values = dict(hyper or {})
     if columns is not None:
@@ -211,10 +231,12 @@ def predictors(
         estep=expectation,
         needs_prior=(Z,),
         by_entry=ByEntry(
-            lambda hyper: {Z: (prior(hyper), hyper)}, _reads(num_sites, None if measure is None else np.asarray(y))
+            lambda hyper: {Z: (prior(hyper), hyper)},
+            _reads(num_sites, None if measure is None else np.asarray(y)),
         ),
         form=DataForm(
-            kinds={"site": "index", "y": kinds}, given={"site": np.arange(num_sites, dtype=np.int32), "y": y}
+            kinds={"site": "index", "y": kinds},
+            given={"site": np.arange(num_sites, dtype=np.int32), "y": y},
         ),
         queries=answers(
             of_predictors(likelihood, rows, new, own, others or {}, draws, measure),
@@ -230,7 +252,9 @@ def predictors(
     )
 
 
-def _by_name(columns: Names, rows: Callable, own: Callable | None, measure: Measure | None) -> tuple[Any, Any, Any]:
+def _by_name(
+    columns: Names, rows: Callable, own: Callable | None, measure: Measure | None
+) -> tuple[Any, Any, Any]:
     """The functions that read new inputs, with the columns of a table in the order of training."""
     named = lambda inputs: in_order_of(columns, inputs, "inputs")
     rows_named = lambda inputs: rows(named(inputs))
@@ -242,8 +266,8 @@ def _by_name(columns: Names, rows: Callable, own: Callable | None, measure: Meas
 
 
 def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
-    """Observations, a single one or an array, in the types that the likelihood reads, and their kinds
-    (`vijax.contract.intake`).
+    """Observations, a single one or an array, in the types that the likelihood reads, and their
+    kinds (`vijax.contract.intake`).
 
     Raises:
       ValueError: numbers that do not fit into them.
@@ -258,15 +282,24 @@ def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
 
 def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
     def local_elbo(
-        hyper: Hyper, stats: Mapping[str, Any], batch: Minibatch, key: PRNGKeyArray, expectation: Expectation
+        hyper: Hyper,
+        stats: Mapping[str, Any],
+        batch: Minibatch,
+        key: PRNGKeyArray,
+        expectation: Expectation,
     ) -> LocalElbo:
-        """sum_n E l_n, with slope and curvature in m as the expectation gives them: for one that draws they are not the
-        derivatives of its value. A site whose message is not finite is reported as NaN."""
+        """sum_n E l_n, with slope and curvature in m as the expectation gives them: for one that
+        draws they are not the derivatives of its value. A site whose message is not finite is
+        reported as NaN."""
         at: Marginals = stats[Z]
         others = {name: s for name, s in stats.items() if name != Z}
-        moments = expectation(likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key)
+        moments = expectation(
+            likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key
+        )
         each = _differentiated(moments, at)
-        weights = jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        weights = (
+            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+        )
         known = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
         per_group = jax.lax.stop_gradient(jnp.where(known, each, jnp.nan))
         return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), per_group, None)
@@ -292,7 +325,12 @@ def _reads(num_sites: int, measured: np.ndarray | None) -> Callable[[Minibatch],
     def reads(batch: Minibatch) -> dict[str, Array]:
         """The sites of a batch, checked as far as shapes and values allow."""
         data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
-        require(isinstance(data, dict) and set(data) == {"site", "y"}, "batch", expected, type(data).__name__)
+        require(
+            isinstance(data, dict) and set(data) == {"site", "y"},
+            "batch",
+            expected,
+            type(data).__name__,
+        )
         rows = data["site"]
         require(jnp.shape(rows)[0] > 0, "batch", "at least one site", jnp.shape(rows)[0])
         if not isinstance(rows, jax.core.Tracer):
@@ -311,12 +349,17 @@ def _check_measured(measured: np.ndarray | None, rows: Any, y: Any) -> None:
     """Raises ValueError where the observations of these sites are not those that were measured."""
     if measured is None or isinstance(y, jax.core.Tracer):
         return
-    remedy = "They are measured by the model. For other observations make another model; or give the noise a number."
+    remedy = (
+        "They are measured by the model. For other observations make another model; or give the "
+        "noise a number."
+    )
     same = np.array_equal(measured[np.asarray(rows)], np.asarray(y))
     require(same, "data", "the observations of model.data, for noise is unknown", "others", remedy)
 
 
-def _predict(rows: Callable, predicted: Callable, measure: Measure | None) -> Callable[..., tuple[Any, Any]]:
+def _predict(
+    rows: Callable, predicted: Callable, measure: Measure | None
+) -> Callable[..., tuple[Any, Any]]:
     def predict(fit: Any, inputs: Any) -> tuple[Any, Any]:
         """Mean and variance of the predictors of new inputs."""
         q = fit.posterior[Z]
@@ -333,7 +376,12 @@ def _score(
         """Log predictive density of new observations, data = (inputs, y)."""
         del key
         pair = isinstance(data, tuple | list) and len(data) == 2
-        require(pair, "data", "a pair (inputs, y) of new inputs and their observations", type(data).__name__)
+        require(
+            pair,
+            "data",
+            "a pair (inputs, y) of new inputs and their observations",
+            type(data).__name__,
+        )
         y = data[1] if measure is None else measure.inward(*data)
         y, _ = observations(likelihood(hyper, _means_of_others(estimates)), y)
         found = densities(dict(estimates), hyper, rows(data[0]), y)
@@ -355,7 +403,9 @@ def _predicted_by(new: Callable) -> Callable[..., tuple[Array, Array]]:
 def _densities_by(likelihood: LikelihoodOf, new: Callable) -> Callable[..., Array]:
     predicted = _predicted_by(new)
 
-    def densities(posterior: Mapping[str, Any], hyper: Hyper, rows: Any, y: Any) -> Float[Array, " new"]:
+    def densities(
+        posterior: Mapping[str, Any], hyper: Hyper, rows: Any, y: Any
+    ) -> Float[Array, " new"]:
         """p(y* | data), in closed form or by quadrature."""
         lik = likelihood(hyper, _means_of_others(posterior))
         mean, variance = predicted(posterior[Z], hyper, rows)
@@ -376,7 +426,11 @@ def _work_of_prediction(posterior: Any, hyper: Hyper, rows: Any, *y: Any) -> int
 
 def _others(posterior: Any) -> dict[str, Family]:
     """The other globals of a posterior."""
-    return {name: q for name, q in posterior.items() if name != Z} if isinstance(posterior, Mapping) else {}
+    return (
+        {name: q for name, q in posterior.items() if name != Z}
+        if isinstance(posterior, Mapping)
+        else {}
+    )
 
 
 def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
@@ -385,25 +439,42 @@ def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
 
 
 def _means_of_others(posterior: Any) -> dict[str, Any]:
-    """Statistics of the other globals for predictions: exact for a density linear in them, as with wrong labels."""
+    """Statistics of the other globals for predictions: exact for a density linear in them, as with
+    wrong labels."""
     return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
 
 
 def of_others(likelihood: Any) -> LikelihoodOf:
     """Raises ValueError where the likelihood is no function of hyperparameters and statistics."""
-    remedy = "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': a Beta}."
+    remedy = (
+        "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': "
+        "a Beta}."
+    )
     fits = callable(likelihood) and not isinstance(likelihood, Likelihood)
-    require(fits, "likelihood", "a function (hyper, statistics) with others", type(likelihood).__name__, remedy)
+    require(
+        fits,
+        "likelihood",
+        "a function (hyper, statistics) with others",
+        type(likelihood).__name__,
+        remedy,
+    )
     return likelihood
 
 
 def _dtype(prior: Any) -> Any:
-    return jnp.result_type(jax.tree.leaves(prior)[-1])  # in every form an array of floats comes last
+    return jnp.result_type(
+        jax.tree.leaves(prior)[-1]
+    )  # in every form an array of floats comes last
 
 
 def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:
     """Raises ValueError unless each input has one observation, inside the likelihood's support."""
     lengths = {int(np.shape(leaf)[0]) if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(y)}
-    require(lengths == {num_inputs}, "y", f"one observation for each of the {num_inputs} inputs", sorted(lengths))
+    require(
+        lengths == {num_inputs},
+        "y",
+        f"one observation for each of the {num_inputs} inputs",
+        sorted(lengths),
+    )
     require(num_inputs > 0, "x", "at least one input", num_inputs)
     likelihood.check(y)

@@ -1,5 +1,5 @@
-"""Linear regression with automatic relevance determination (Blei, Kucukelbir and McAuliffe 2017, appendix A, after
-Drugowitsch 2013).
+"""Linear regression with automatic relevance determination (Blei, Kucukelbir and McAuliffe 2017,
+appendix A, after Drugowitsch 2013).
 
     y_n ~ N(w' x_n, 1 / tau),   w | tau, a ~ N(0, (tau diag a)^-1),   tau ~ Gamma(shape, rate),
     a_d ~ Gamma(relevance_shape, relevance_rate)
@@ -53,8 +53,8 @@ def ard_regression(
       relevance_rate: rate of the same priors.
 
     Returns:
-      A `Model` with globals `coefficients`, normal-gamma over (w, tau), and `relevance`, gammas over a. Data: a pair
-      (x, y) of shapes (N, D) and (N,).
+      A `Model` with globals `coefficients`, normal-gamma over (w, tau), and `relevance`, gammas
+      over a. Data: a pair (x, y) of shapes (N, D) and (N,).
 
     Raises:
       ValueError: an argument that is not positive.
@@ -68,9 +68,15 @@ def ard_regression(
     [2. 0. 0.]
     """
 
-    def energy(stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]], hyper: Hyper) -> Float[Array, ""]:
+    def energy(
+        stats: Any, group: tuple[Float[Array, " D"], Float[Array, ""]], hyper: Hyper
+    ) -> Float[Array, ""]:
         (x, y), s = group, stats["coefficients"]
-        squares = y**2 * s.precision - 2 * y * (s.precision_times_value @ x) + x @ s.precision_times_outer @ x
+        squares = (
+            y**2 * s.precision
+            - 2 * y * (s.precision_times_value @ x)
+            + x @ s.precision_times_outer @ x
+        )
         return 0.5 * (s.log_precision - squares - math.log(2 * math.pi))
 
     def prior_energy(stats: Any, hyper: Hyper) -> Float[Array, ""]:
@@ -90,17 +96,25 @@ def ard_regression(
         order=("coefficients", "relevance"),
         check_data=lambda data: check_pair(data, dim),
         generative=Generative(
-            lambda like: _inputs(like, dim), _responses, observed=lambda x, data: jnp.asarray(data[1])
+            lambda like: _inputs(like, dim),
+            _responses,
+            observed=lambda x, data: jnp.asarray(data[1]),
         ),
     )
     return expecting(made, expected_response(lambda data: np.asarray(data[1]), shape, rate))
 
 
-def expected_response(responses: Callable[[Any], np.ndarray], shape: float, rate: float) -> Expected:
-    """The expectations that the gamma prior of the precision of the noise has of responses; their place is free."""
+def expected_response(
+    responses: Callable[[Any], np.ndarray], shape: float, rate: float
+) -> Expected:
+    """The expectations that the gamma prior of the precision of the noise has of responses; their
+    place is free."""
     strain = of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     prior = f"of deviation {math.sqrt(rate / shape):.3g} or more as responses"
-    remedy = "Measure responses in a smaller unit, or give a smaller `rate`, about `shape` times their variance."
+    remedy = (
+        "Measure responses in a smaller unit, or give a smaller `rate`, about `shape` times their "
+        "variance."
+    )
     return Expected(lambda data: responses(data)[:, None], strain, prior, remedy)
 
 
@@ -111,17 +125,27 @@ def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:
     return jnp.asarray(x, jnp.result_type(float))
 
 
-def _responses(hyper: Any, values: Any, local: Any, x: Float[Array, "N D"], key: PRNGKeyArray) -> Float[Array, " N"]:
+def _responses(
+    hyper: Any, values: Any, local: Any, x: Float[Array, "N D"], key: PRNGKeyArray
+) -> Float[Array, " N"]:
     found = values["coefficients"]
-    return x @ found.coefficients + jax.random.normal(key, (len(x),), x.dtype) / jnp.sqrt(found.precision)
+    return x @ found.coefficients + jax.random.normal(key, (len(x),), x.dtype) / jnp.sqrt(
+        found.precision
+    )
 
 
 def check_pair(data: PyTree, dim: int) -> None:
-    """Raises ValueError unless data are a pair of finite (N, D) and (N,); names the first bad row."""
-    require(isinstance(data, tuple) and len(data) == 2, "data", "a pair (x, y)", type(data).__name__)
+    """Raises ValueError unless data are a pair of finite (N, D) and (N,); names the first bad
+    row."""
+    require(
+        isinstance(data, tuple) and len(data) == 2, "data", "a pair (x, y)", type(data).__name__
+    )
     x, y = map(np.asarray, data)
     fits = x.ndim == 2 and x.shape[1] == dim and y.shape == x.shape[:1]
     require(fits, "data", f"x of shape (N, {dim}) and y of shape (N,)", f"{x.shape} and {y.shape}")
     bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
-    where = f"{len(bad)} rows that are not, the first row {bad[0] if len(bad) else None}, counted from 0"
+    where = (
+        f"{len(bad)} rows that are not, the first row {bad[0] if len(bad) else None}, counted "
+        "from 0"
+    )
     require(not len(bad), "data", "finite numbers", where, "Remove or impute those rows.")

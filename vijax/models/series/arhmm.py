@@ -1,16 +1,17 @@
-"""Autoregressive hidden Markov models: a linear law of motion for each state (Hamilton 1989; Fox, Sudderth, Jordan and
-Willsky 2011).
+"""Autoregressive hidden Markov models: a linear law of motion for each state (Hamilton 1989; Fox,
+Sudderth, Jordan and Willsky 2011).
 
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     y_t - a y_{t-1} | z_t = k ~ N(A_k1 y_{t-1} + ... + A_kP y_{t-P} + B_k u_t + b_k, L_k^-1)
 
-a is a number, the persistence. The coefficients G_k = (A_k1, ..., A_kP, B_k, b_k)' and the precision L_k have a
-matrix-normal-Wishart prior. A sequence is a group; its path of states is one local variable, kept joint: q(z) is the
-exact posterior given the dynamics, by forward-backward, as in `vijax.models.hmm`.
+a is a number, the persistence. The coefficients G_k = (A_k1, ..., A_kP, B_k, b_k)' and the
+precision L_k have a matrix-normal-Wishart prior. A sequence is a group; its path of states is one
+local variable, kept joint: q(z) is the exact posterior given the dynamics, by forward-backward, as
+in `vijax.models.hmm`.
 
-The likelihood is conditional on the first P steps. A step with a missing entry begins a sequence anew: it and the P
-steps after it say nothing of the dynamics, while the chain of states goes on through them.
-"""
+The likelihood is conditional on the first P steps. A step with a missing entry begins a sequence
+anew: it and the P steps after it say nothing of the dynamics, while the chain of states goes on
+through them."""
 
 from __future__ import annotations
 
@@ -72,34 +73,43 @@ def arhmm(
 ) -> Model:
     """An autoregressive hidden Markov model.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns that move.
       num_states: K, how many states.
-      num_lags: P, how many earlier steps a step depends on. With 0, a hidden Markov model of regressions on the inputs.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which are not modelled.
+      num_lags: P, how many earlier steps a step depends on. With 0, a hidden Markov model of
+          regressions on the inputs.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+          are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
-        With 1 they explain the change; with 0, the step, which costs float32 digits where paths are smooth.
-      strength: prior precision of the coefficients in units of the noise precision, counted in observations.
-      degrees: degrees of freedom of the Wishart prior of the noise precisions, above D - 1; unset: D + 2.
-      variance: inverse of the prior mean of the noise precisions. Noise much smaller than this wants a smaller one.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
+        mean is 0, are added. With 1 they explain the change; with 0, the step, which costs float32
+        digits where paths are smooth.
+      strength: prior precision of the coefficients in units of the noise precision, counted in
+          observations.
+      degrees: degrees of freedom of the Wishart prior of the noise precisions, above D - 1; unset:
+          D + 2.
+      variance: inverse of the prior mean of the noise precisions. Noise much smaller than this
+          wants a smaller one.
       init: the start; by default states by clusters of windows of like motion.
 
     Returns:
-      A `Model` with globals `initial`, `transition` and `dynamics` (MatrixNormalWishart over (G_k, L_k), batch (K,)).
-      The rows of G_k are the columns one step ago, two steps ago, ..., the inputs, and a constant. Data: a pair (y,
-      mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
-      (`vijax.models.pad`); NaN marks missing observations. `fit.locals(data, key=key)["z"]` are the laws of the paths:
-      `.mode()` Viterbi's, `.probs` smoothed probabilities. `fit.score` counts the steps that the dynamics explain.
-      Draws have the first P steps of the data, and their inputs; forecasts keep the inputs of the last step.
+      A `Model` with globals `initial`, `transition` and `dynamics` (MatrixNormalWishart over (G_k,
+      L_k), batch (K,)). The rows of G_k are the columns one step ago, two steps ago, ..., the
+      inputs, and a constant. Data: a pair (y, mask) of shapes (N, T, D + M) and (N, T), the mask
+      true on the steps that exist, which come first (`vijax.models.pad`); NaN marks missing
+      observations. `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's,
+      `.probs` smoothed probabilities. `fit.score` counts the steps that the dynamics explain. Draws
+      have the first P steps of the data, and their inputs; forecasts keep the inputs of the last
+      step.
 
     Raises:
-      ValueError: an argument outside its limits; later, data unlike the above, or in which no sequence has P + 1 known
-        steps in a row, and draws without P first steps.
+      ValueError: an argument outside its limits; later, data unlike the above, or in which no
+        sequence has P + 1 known steps in a row, and draws without P first steps.
 
     >>> import vijax as vi
     >>> turn = lambda a: np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
@@ -114,9 +124,13 @@ def arhmm(
     [-0.3  0.3]
     """
     form = Form(dim, num_lags, num_inputs, persistence)
-    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
+    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(
+        num_states
+    )
 
-    def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    def energy(
+        stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]
+    ) -> Float[Array, ""]:
         z = stats["z"]
         chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
         return chain + jnp.vdot(z.unary, explained(form, stats["dynamics"], *group))
@@ -151,7 +165,9 @@ def arhmm(
     return expecting(made, _expected(dim, num_states, strength, degrees, variance))
 
 
-def _expected(dim: int, num_states: int, strength: float, degrees: float | None, variance: float) -> Expected:
+def _expected(
+    dim: int, num_states: int, strength: float, degrees: float | None, variance: float
+) -> Expected:
     """The expectations that the prior of the dynamics has of the columns that move."""
     worth = dim + 2.0 if degrees is None else degrees
     strain = of_place_and_scale(0.0, strength, worth * variance, worth, num_states)
@@ -159,12 +175,16 @@ def _expected(dim: int, num_states: int, strength: float, degrees: float | None,
     return Expected(lambda data: steps(data)[:, :dim], strain, prior, STANDARDISE)
 
 
-def explained(form: Form, s: Any, y: Float[Array, "T C"], mask: Bool[Array, " T"]) -> Float[Array, "T K"]:
+def explained(
+    form: Form, s: Any, y: Float[Array, "T C"], mask: Bool[Array, " T"]
+) -> Float[Array, "T K"]:
     """The log density of each step in each state; zero on steps that are not explained."""
     known = known_steps(form, y, mask)
     y = jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
     x, inputs = y[:, : form.dim], y[:, form.dim :]
-    return jnp.where(known[:, None], step_densities(s, features_of(form, x, inputs), change_of(form, x)), 0.0)
+    return jnp.where(
+        known[:, None], step_densities(s, features_of(form, x, inputs), change_of(form, x)), 0.0
+    )
 
 
 @by_value
@@ -173,18 +193,24 @@ def states_by_motion(form: Form, num_states: int) -> starts.Init:
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        y, mask = (
+            jnp.asarray(y, jnp.result_type(float)),
+            jnp.asarray(mask, bool) & context.counts()[:, None],
+        )
         labels = labels_by_motion(form, key, y, mask, num_states)
-        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype))(labels, mask)
+        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype))(
+            labels, mask
+        )
         return context.implied_by({"z": MarkovChainStats(*stats)})
 
     return start
 
 
-# --- scores ----------------------------------------------------------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 def score(form: Form, q: Estimates, data: PyTree) -> Any:
-    """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
-    dynamics, Student's t (after EM and MAP at the point that they found): nats per step that is explained."""
+    """Held-out log probability of sequences at the posterior mean of the chain and the predictive
+    densities of the dynamics, Student's t (after EM and MAP at the point that they found): nats per
+    step that is explained."""
     from vijax.evaluate import Score
 
     y, mask = check_columns(data, form.dim, form.num_inputs)
@@ -193,7 +219,9 @@ def score(form: Form, q: Estimates, data: PyTree) -> Any:
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         y = np.asarray(y, np.float64)
         found = np.asarray(_log_densities(form, q, y, mask))
-        return Score.of(found, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS)
+        return Score.of(
+            found, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS
+        )
 
 
 def _work(form: Form, q: Estimates, y: Array, mask: Array) -> int:
@@ -206,17 +234,22 @@ def _log_densities(form: Form, q: Estimates, y: Array, mask: Array) -> Float[Arr
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
 
     def one(y: Array, mask: Array) -> Float[Array, ""]:
-        known, whole = known_steps(form, y, mask), jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
+        known, whole = (
+            known_steps(form, y, mask),
+            jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0),
+        )
         x, inputs = whole[:, : form.dim], whole[:, form.dim :]
         each = lambda s, step: step_densities(s, *(part[None] for part in step))[0]
         steps = features_of(form, x, inputs), change_of(form, x)
         fits = jax.vmap(lambda f, change: log_predictive(each, q["dynamics"], (f, change)))(*steps)
-        return chains.chain_log_normalizer(initial, transition, jnp.where(known[:, None], fits, 0.0), mask)
+        return chains.chain_log_normalizer(
+            initial, transition, jnp.where(known[:, None], fits, 0.0), mask
+        )
 
     return jax.vmap(one)(y, mask)
 
 
-# --- draws -----------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 class Begun(NamedTuple):
     """The layout of sequences to be drawn."""
 
@@ -233,17 +266,22 @@ def _drawn(form: Form) -> Generative:
     def layout(like: Any) -> Begun:
         if is_sizes(like):
             raise ValueError(
-                f"like: expected data (y, mask), whose first {lags} steps and inputs draws keep, got lengths {like}."
+                f"like: expected data (y, mask), whose first {lags} steps and inputs draws keep, "
+                f"got lengths {like}."
             )
         require_begun(*check_columns(like, dim, form.num_inputs), dim, lags)
         y, mask = jnp.asarray(like[0], jnp.result_type(float)), jnp.asarray(like[1], bool)
         first = jnp.arange(y.shape[1]) < lags
-        return Begun(y, mask, _none_before(y), jnp.where(first[None, :, None], y[..., :dim], jnp.nan))
+        return Begun(
+            y, mask, _none_before(y), jnp.where(first[None, :, None], y[..., :dim], jnp.nan)
+        )
 
     def _none_before(y: Array) -> Array:
         return jnp.zeros((len(y), lags, dim), y.dtype)
 
-    def paths(values: Values, local: Values, layout: Begun, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+    def paths(
+        values: Values, local: Values, layout: Begun, key: PRNGKeyArray
+    ) -> Float[Array, "N T D"]:
         follow = Motion.of(form, values["dynamics"]).follow
         inputs, keys = layout.y[..., dim:], jax.random.split(key, len(layout.y))
         return jax.vmap(follow)(local["z"], inputs, layout.before, layout.given, keys)
@@ -253,7 +291,9 @@ def _drawn(form: Form) -> Generative:
         one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
         return {"z": jax.vmap(one)(jax.random.split(key, size))}
 
-    def data(hyper: Any, values: Values, local: Values, layout: Begun, key: PRNGKeyArray) -> Float[Array, "N T C"]:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: Begun, key: PRNGKeyArray
+    ) -> Float[Array, "N T C"]:
         y = jnp.concatenate([paths(values, local, layout, key), layout.y[..., dim:]], -1)
         return sequences.padded(y, layout)
 
@@ -262,7 +302,9 @@ def _drawn(form: Form) -> Generative:
     ) -> tuple[Values, Begun]:
         key_gaps, key = jax.random.split(key)
         seen = jnp.where(layout.mask[..., None], layout.y[..., :dim], 0.0)
-        full = paths(values, local, layout._replace(given=seen), key_gaps)  # missing steps are drawn
+        full = paths(
+            values, local, layout._replace(given=seen), key_gaps
+        )  # missing steps are drawn
         ends = jnp.sum(layout.mask, 1)[:, None] - 1 - jnp.arange(lags)[None]
         before = jnp.take_along_axis(full, jnp.maximum(ends, 0)[..., None], axis=1)
         laws = values["initial"], values["transition"]

@@ -1,14 +1,14 @@
-"""Factorial hidden Markov models: several chains, one series (Hoffman and Blei 2015, section 2.1; Ghahramani and
-Jordan, 1997).
+"""Factorial hidden Markov models: several chains, one series (Hoffman and Blei 2015, section 2.1;
+Ghahramani and Jordan, 1997).
 
     z^m a Markov chain over K states for each m = 1..M,   y_td ~ N(sum_m w_d[m, z^m_t], 1 / tau_d),
     (w_d, tau_d) from a normal-gamma prior, rows of initial and transition from Dirichlets
 
-The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ... q(z^M), each chain kept
-joint and updated by forward-backward at the others' marginals, in turn; q(w_d, tau_d) keeps all contributions to a
-column joint. A constant can move from all states of one chain to those of another: only sums are known, and priors
-choose among equals. So with two chains or more maximum likelihood has no unique answer, and `em` is refused: use `map`.
-"""
+The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ...
+q(z^M), each chain kept joint and updated by forward-backward at the others' marginals, in turn;
+q(w_d, tau_d) keeps all contributions to a column joint. A constant can move from all states of one
+chain to those of another: only sums are known, and priors choose among equals. So with two chains
+or more maximum likelihood has no unique answer, and `em` is refused: use `map`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def factorial_hmm(
 ) -> Model:
     """A factorial hidden Markov model with Gaussian observations.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns of the observations.
@@ -61,16 +62,17 @@ def factorial_hmm(
       initial_concentration: concentration of the Dirichlet priors of first states.
       transition_concentration: concentration of the Dirichlet priors of next states.
       stickiness: number added to the concentration of staying in a state.
-      strength: prior precision of the contributions, in units of the noise precision, counted in observations.
+      strength: prior precision of the contributions, in units of the noise precision, counted in
+          observations.
       shape: shape of the gamma prior of the noise precisions.
       rate: rate of the same prior; data of another scale than one want another rate.
 
     Returns:
       A `Model` with globals `initial` (batch (M,)), `transition` (batch (M, K)) and `contributions`
-      (MultivariateNormalGamma over (w_d, tau_d), batch (D,); w_d of length M K, chain by chain), and locals `z1`, ...,
-      `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for `vijax.models.hmm`: a step with a
-      NaN was not seen.
-      `fit.locals(data, key=key)["z1"].probs` are smoothed probabilities of the first chain.
+      (MultivariateNormalGamma over (w_d, tau_d), batch (D,); w_d of length M K, chain by chain),
+      and locals `z1`, ..., `zM`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), as for
+      `vijax.models.hmm`: a step with a NaN was not seen. `fit.locals(data, key=key)["z1"].probs`
+      are smoothed probabilities of the first chain.
 
     >>> import vijax as vi
     >>> slow, fast = np.repeat([0.0, 1.0], 40), np.tile(np.repeat([0.0, 1.0], 5), 8)
@@ -85,8 +87,12 @@ def factorial_hmm(
     width = num_chains * num_states
     made = energy_model(
         globals={
-            "initial": Dirichlet.from_concentration(np.full((num_chains, num_states), initial_concentration)),
-            "transition": Dirichlet.from_concentration(np.broadcast_to(rows, (num_chains, *rows.shape))),
+            "initial": Dirichlet.from_concentration(
+                np.full((num_chains, num_states), initial_concentration)
+            ),
+            "transition": Dirichlet.from_concentration(
+                np.broadcast_to(rows, (num_chains, *rows.shape))
+            ),
             "contributions": MultivariateNormalGamma.from_parameters(
                 np.zeros((dim, width)), strength * np.eye(width), shape, rate
             ),
@@ -113,18 +119,29 @@ def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> 
     y, seen = seen_steps(y)
     seen &= jnp.asarray(mask, bool)
     states = jnp.concatenate([jnp.where(seen[:, None], z.unary, 0.0) for z in chains], -1)
-    return total + _fits(stats["contributions"], states, len(chains), jnp.where(seen[:, None], y, 0.0), seen)
+    return total + _fits(
+        stats["contributions"], states, len(chains), jnp.where(seen[:, None], y, 0.0), seen
+    )
 
 
 def _fits(
-    s: Any, states: Float[Array, "T MK"], num_chains: int, y: Float[Array, "T D"], mask: Bool[Array, " T"]
+    s: Any,
+    states: Float[Array, "T MK"],
+    num_chains: int,
+    y: Float[Array, "T D"],
+    mask: Bool[Array, " T"],
 ) -> Float[Array, ""]:
-    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. In E[h_t h_t'] the blocks of
-    one chain are diagonal, the others products: one quadratic form serves all columns, without a T x MK x MK array."""
-    pull = jnp.vdot(s.precision_times_value, jnp.einsum("td,tk->dk", y, states, precision="highest"))
+    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. In E[h_t
+    h_t'] the blocks of one chain are diagonal, the others products: one quadratic form serves all
+    columns, without a T x MK x MK array."""
+    pull = jnp.vdot(
+        s.precision_times_value, jnp.einsum("td,tk->dk", y, states, precision="highest")
+    )
     form = jnp.sum(s.precision_times_outer, 0)
     width = form.shape[0] // num_chains
-    other = jnp.kron(1 - jnp.eye(num_chains, dtype=form.dtype), jnp.ones((width, width), form.dtype))
+    other = jnp.kron(
+        1 - jnp.eye(num_chains, dtype=form.dtype), jnp.ones((width, width), form.dtype)
+    )
     between = jnp.einsum("ti,ij,tj->", states, form * other, states, precision="highest")
     spread = between + jnp.sum(states, 0) @ jnp.diagonal(form) + s.precision @ jnp.sum(y**2, 0)
     count = jnp.sum(mask, dtype=y.dtype)
@@ -132,8 +149,9 @@ def _fits(
 
 
 def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
-    """Contributions that split mean and variance of each column at random, with all else at its prior: restarts find
-    different optima. The start is so far from the prior that all have a mode, as points need."""
+    """Contributions that split mean and variance of each column at random, with all else at its
+    prior: restarts find different optima. The start is so far from the prior that all have a mode,
+    as points need."""
     y, mask = context.data().data
     y, seen = seen_steps(jnp.asarray(y, jnp.result_type(float)))
     mask = (jnp.asarray(mask, bool) & seen)[..., None]
@@ -147,7 +165,9 @@ def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     noise = jax.random.normal(key, (len(mean), width), y.dtype)
     location = mean[:, None] / num_chains + jnp.sqrt(variance / num_chains)[:, None] * noise
     strength = 10.0 * jnp.eye(width, dtype=y.dtype)
-    start = MultivariateNormalGamma.from_parameters(location, strength, jnp.full_like(variance, 10.0), 10.0 * variance)
+    start = MultivariateNormalGamma.from_parameters(
+        location, strength, jnp.full_like(variance, 10.0), 10.0 * variance
+    )
     soften = lambda q: Dirichlet.from_concentration(q.concentration + 1.0)
     concentrations = {name: soften(prior[name]) for name in ("initial", "transition")}
     return prior.replace({"contributions": start, **concentrations})

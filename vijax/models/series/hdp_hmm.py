@@ -1,32 +1,37 @@
-"""Sticky hidden Markov models of a hierarchical Dirichlet process, whose weights at the top are learnt, by direct
-assignment (Fox, Sudderth, Jordan and Willsky 2011; Hughes, Stephenson and Sudderth 2015).
+"""Sticky hidden Markov models of a hierarchical Dirichlet process, whose weights at the top are
+learnt, by direct assignment (Fox, Sudderth, Jordan and Willsky 2011; Hughes, Stephenson and
+Sudderth 2015).
 
     v_k ~ Beta(1, gamma), v_K = 1,   beta_k = v_k prod_{j<k} (1 - v_j),
     row k of transition ~ Dirichlet(x_k),  x_kl = alpha beta_l + kappa [k = l] + FLOOR,
     initial ~ Dirichlet(alpha beta + FLOOR),  z and y as in `vijax.models.hmm`.
 
-The posterior is q(v) q(pi | v) q(z), with each row q(pi_k | v) = Dirichlet(x_k(v) + n_k), n_kl the expected number of
-transitions. With f(x, n) = log Gamma(x + n) - log Gamma(x), and as A = sum_l x_kl does not depend on v, a row adds
+The posterior is q(v) q(pi | v) q(z), with each row q(pi_k | v) = Dirichlet(x_k(v) + n_k), n_kl the
+expected number of transitions. With f(x, n) = log Gamma(x + n) - log Gamma(x), and as A = sum_l
+x_kl does not depend on v, a row adds
 
     E_q(v) [log Gamma(A) - log Gamma(A + N_k) + sum_l f(x_kl, n_kl)].
 
-At u = log beta_l its terms are evaluated at E u, as in `vijax.models.hdp`. For n >= 1, f is convex in u: its slope is
+At u = log beta_l its terms are evaluated at E u, as in `vijax.models.hdp`. For n >= 1, f is convex
+in u: its slope is
 
     y (psi(x + n) - psi(x)) = integral over s > 0 of e^-s G(s / y) ds,   G(t) = e^{-ct} (1 - e^{-nt}) / (1 - e^-t),
 
-y = alpha beta, x = y + c, and G falls in t, so that the slope rises in y. There Jensen's inequality gives a lower
-bound. For 0 < n < 1 we have f = log x - log(x + n) + g, g = log Gamma(1 + x + n) - log Gamma(1 + x) convex in u,
-and the second derivative of the rest is above -1/4. So the evidence is at least the number that is reported less an
-eighth of the sum of Var log beta_l over such pairs: transitions that were used less than once. No transitions, no loss.
+y = alpha beta, x = y + c, and G falls in t, so that the slope rises in y. There Jensen's inequality
+gives a lower bound. For 0 < n < 1 we have f = log x - log(x + n) + g, g = log Gamma(1 + x + n) -
+log Gamma(1 + x) convex in u, and the second derivative of the rest is above -1/4. So the evidence
+is at least the number that is reported less an eighth of the sum of Var log beta_l over such pairs:
+transitions that were used less than once. No transitions, no loss.
 
-In the engine the rows have a Dirichlet of their own, of concentrations c. As sum_l x_kl = A, for any s
+In the engine the rows have a Dirichlet of their own, of concentrations c. As sum_l x_kl = A, for
+any s
 
     E log p(pi_k | v) = log Gamma(A) - A s + sum_l E[x_kl (l_kl + s) - log Gamma(x_kl)] - sum_l l_kl,  l = E log pi_k.
 
-At s = psi(C), C = sum_l c_l, and c = x + n, this and the entropy of the row are the above; at other c they are below
-it, as the best c is that. The slope in u is the number of tables y (psi(c) - psi(x)), which is the message to v. Where
-rows are drawn or are points, s = psi(A) gives log p(pi_k | v) and its slope.
-"""
+At s = psi(C), C = sum_l c_l, and c = x + n, this and the entropy of the row are the above; at other
+c they are below it, as the best c is that. The slope in u is the number of tables y (psi(c) -
+psi(x)), which is the message to v. Where rows are drawn or are points, s = psi(A) gives log p(pi_k
+| v) and its slope."""
 
 from __future__ import annotations
 
@@ -51,10 +56,11 @@ from vijax.models.series.hmm import hmm
 from vijax.xla.by_value import by_value
 
 FLOOR = 1e-3
-"""Concentration that every transition has in any case: below it float32 has no digits for rows of states not in use."""
+"""Concentration that every transition has in any case: below it float32 has no digits for rows of
+states not in use."""
 TOTALS = -7.0, {4: 13.8, 8: 25.0}
-"""Logarithms between which the total concentration of a row is looked for; the last one by bytes of a number, whose
-digits tell larger totals from none."""
+"""Logarithms between which the total concentration of a row is looked for; the last one by bytes of
+a number, whose digits tell larger totals from none."""
 
 
 @by_value
@@ -67,28 +73,32 @@ def hdp_hmm(
     init: starts.Init | None = None,
     **others: Any,
 ) -> Model:
-    """A sticky hidden Markov model of a hierarchical Dirichlet process, truncated at K = `emission.num_components`.
+    """A sticky hidden Markov model of a hierarchical Dirichlet process, truncated at K =
+    `emission.num_components`.
 
-    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
-    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the
+    emission by `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
 
     Args:
       emission: the observation model of the states (`vijax.models.emission`).
-      alpha: concentration of transitions about the weights at the top; small: few states follow each.
+      alpha: concentration of transitions about the weights at the top; small: few states follow
+          each.
       gamma: concentration of the weights at the top; small: few states in all.
       stickiness: kappa, number added to the concentration of staying in a state.
       init: the start; by default states by k-means++ on the observations.
 
     Returns:
-      A `Model` with globals `sticks`, a Beta of shape (K - 1,), `initial`, `transition` and `components`, and
-      hyperparameters `alpha`, `gamma` and `stickiness`. `vijax.families.discrete.stick_breaking.mean_weights(sticks)`
-      are the weights of the states. Data and questions are those of `vijax.models.hmm`; `vijax.grow` finds how many
-      states are in use. `vijax.map` refuses it: modes of rows of such small concentrations are at zero, and say
+      A `Model` with globals `sticks`, a Beta of shape (K - 1,), `initial`, `transition` and
+      `components`, and hyperparameters `alpha`, `gamma` and `stickiness`.
+      `vijax.families.discrete.stick_breaking.mean_weights(sticks)` are the weights of the states.
+      Data and questions are those of `vijax.models.hmm`; `vijax.grow` finds how many states are in
+      use. `vijax.map` refuses it: modes of rows of such small concentrations are at zero, and say
       nothing of the weights.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: a concentration that is not positive, a negative stickiness, fewer than two states.
+      ValueError: a concentration that is not positive, a negative stickiness, fewer than two
+          states.
 
     >>> import vijax as vi
     >>> y = jnp.concatenate([jnp.zeros((20, 1)), jnp.full((15, 1), 9.0), jnp.zeros((5, 1))])
@@ -103,7 +113,9 @@ def hdp_hmm(
     require(size > 1, "emission", "at least two components", size)
     rows = hmm(emission, FLOOR, FLOOR, float(stickiness), init)
     of_rows: Any = rows.prior({})
-    reference = {name: np.asarray(of_rows[name].concentration) for name in ("initial", "transition")}
+    reference = {
+        name: np.asarray(of_rows[name].concentration) for name in ("initial", "transition")
+    }
 
     def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         others = Product({name: q for name, q in prior.items() if name != "sticks"})
@@ -128,11 +140,15 @@ def _of_rows(reference: dict[str, np.ndarray], hyper: Hyper, stats: Any) -> Floa
     """log p(initial, transition | v) over the densities that their priors have."""
     log_beta = stick_breaking.log_weights(stats["sticks"])
     mean = hyper["alpha"] * jnp.exp(log_beta) + FLOOR
-    first = _of_row(hyper["alpha"], mean, stats["initial"].log, jnp.asarray(reference["initial"], mean.dtype))
+    first = _of_row(
+        hyper["alpha"], mean, stats["initial"].log, jnp.asarray(reference["initial"], mean.dtype)
+    )
     staying = hyper["stickiness"] * jnp.eye(len(mean), dtype=mean.dtype)
     total = hyper["alpha"] + hyper["stickiness"]
     old = jnp.asarray(reference["transition"], mean.dtype)
-    each = jax.vmap(_of_row, (None, 0, 0, 0))(total, mean[None] + staying, stats["transition"].log, old)
+    each = jax.vmap(_of_row, (None, 0, 0, 0))(
+        total, mean[None] + staying, stats["transition"].log, old
+    )
     return first + jnp.sum(each)
 
 
@@ -150,8 +166,8 @@ def _of_row(
 def total_of(log: Float[Array, " K"]) -> Float[Array, ""]:
     """The sum of the concentrations of a Dirichlet, from its E log pi.
 
-    At a sum C the concentrations are psi^-1(log + psi(C)), and their sum rises more slowly than C: bisection. Where no
-    Dirichlet has these, as at one pi, a draw or a point, it is infinite.
+    At a sum C the concentrations are psi^-1(log + psi(C)), and their sum rises more slowly than C:
+    bisection. Where no Dirichlet has these, as at one pi, a draw or a point, it is infinite.
 
     >>> c = jnp.array([0.2, 3.0, 40.0])
     >>> print(total_of(digamma(c) - digamma(43.2)).round(1), total_of(jnp.log(c / 43.2)))
@@ -168,7 +184,9 @@ def total_of(log: Float[Array, " K"]) -> Float[Array, ""]:
         above = sum_less_total(middle) > 0
         return jnp.where(above, middle, low), jnp.where(above, high, middle)
 
-    ends = jax.lax.fori_loop(0, 40, halve, tuple(jnp.full((), end, log.dtype) for end in (first, last)))
+    ends = jax.lax.fori_loop(
+        0, 40, halve, tuple(jnp.full((), end, log.dtype) for end in (first, last))
+    )
     return jnp.where(sum_less_total(jnp.asarray(last, log.dtype)) > 0, jnp.inf, jnp.exp(ends[0]))
 
 

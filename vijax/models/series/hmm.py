@@ -1,12 +1,13 @@
-"""Hidden Markov models with any emission, over sequences of unequal length (Pei 2019, section on HMMs).
+"""Hidden Markov models with any emission, over sequences of unequal length (Pei 2019, section on
+HMMs).
 
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     y_t | z_t = k ~ emission with parameters beta_k
 
-A sequence is a group; its path of states is one local variable, kept joint: q(z) is a Markov chain whose potentials
-are the statistics' gradient, its normaliser the forward recursion, its expected statistics forward-backward. `em` is
-Baum-Welch; with a Gibbs E-step paths are drawn by forward filtering and backward sampling.
-"""
+A sequence is a group; its path of states is one local variable, kept joint: q(z) is a Markov chain
+whose potentials are the statistics' gradient, its normaliser the forward recursion, its expected
+statistics forward-backward. `em` is Baum-Welch; with a Gibbs E-step paths are drawn by forward
+filtering and backward sampling."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ def hmm(
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
 
-    Priors of Gaussian emissions are about zero and of scale one: for other columns make the emission by
-    `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
+    Priors of Gaussian emissions are about zero and of scale one: for other columns make the
+    emission by `vijax.models.emission.placed`, or bring them to mean 0 and deviation 1.
 
     Args:
       emission: the observation model of the states (`vijax.models.emission`).
@@ -60,11 +61,12 @@ def hmm(
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
-      A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of shapes (N, T, D) and
-      (N, T), the mask true on the steps that exist, which come first (see `vijax.models.pad`). A step with a NaN was
-      not seen: the chain goes through it, and its other numbers are not read. (`arhmm`, `slds` and `state_space` read
-      the numbers that are there.)
-      `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs` smoothed probabilities.
+      A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of
+      shapes (N, T, D) and (N, T), the mask true on the steps that exist, which come first (see
+      `vijax.models.pad`). A step with a NaN was not seen: the chain goes through it, and its other
+      numbers are not read. (`arhmm`, `slds` and `state_space` read the numbers that are there.)
+      `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs`
+      smoothed probabilities.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -82,7 +84,9 @@ def hmm(
     require_room("emission", f"{size:,} states", COPIES * size**2)  # of transitions
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
 
-    def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    def energy(
+        stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]
+    ) -> Float[Array, ""]:
         y, seen = seen_steps(group[0])
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
         fits = jnp.where(seen[:, None], fits, 0.0)
@@ -93,7 +97,9 @@ def hmm(
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
         dtype = jnp.result_type(float)
-        zeros = (on_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size)))
+        zeros = (
+            on_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size))
+        )
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     made = energy_model(
@@ -117,7 +123,8 @@ def hmm(
 
 @by_value
 def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
-    """The start: each step in the state of the nearest centre, by k-means++ on the observations of all sequences."""
+    """The start: each step in the state of the nearest centre, by k-means++ on the observations of
+    all sequences."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
@@ -125,16 +132,21 @@ def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
         y, seen = seen_steps(y)
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
         weights = (mask & seen).reshape(-1).astype(points.dtype)
-        labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(mask.shape)
-        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(labels, mask)
+        labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(
+            mask.shape
+        )
+        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(
+            labels, mask
+        )
         return context.implied_by({"z": MarkovChainStats(*stats)})
 
     return start
 
 
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
-    """Held-out log probability of sequences at the posterior mean of the chain and the predictive densities of the
-    emissions (after EM and MAP at the point that they found): nats per step, with its standard error over sequences."""
+    """Held-out log probability of sequences at the posterior mean of the chain and the predictive
+    densities of the emissions (after EM and MAP at the point that they found): nats per step, with
+    its standard error over sequences."""
     _check(emission, data)
     return score_of(functools.partial(_log_densities, emission), q, data)
 
@@ -150,9 +162,9 @@ def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> F
     emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
     y, seen = seen_steps(y)
     log_density = lambda y, seen: jnp.where(seen[:, None], emit(y), 0.0)
-    return jax.vmap(lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m))(
-        y, seen, mask
-    )
+    return jax.vmap(
+        lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m)
+    )(y, seen, mask)
 
 
 def seen_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:

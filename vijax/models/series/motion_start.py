@@ -1,11 +1,10 @@
 """Starts of switching dynamics: windows of steps in clusters of like motion.
 
-A window's regression of its changes on (x_{t-1}, ..., x_{t-P}, u_t, 1) needs its sums of products alone, so that
-k-means of regressions costs as much as one pass over the data: the distance of a window from coefficients G is the sum
-of its squared errors there, the centre of a cluster the regression of its windows (Spath 1979), the seeds those of
-k-means++.
-Clusters of positions would not do: two motions may be at one place.
-"""
+A window's regression of its changes on (x_{t-1}, ..., x_{t-P}, u_t, 1) needs its sums of products
+alone, so that k-means of regressions costs as much as one pass over the data: the distance of a
+window from coefficients G is the sum of its squared errors there, the centre of a cluster the
+regression of its windows (Spath 1979), the seeds those of k-means++. Clusters of positions would
+not do: two motions may be at one place."""
 
 from __future__ import annotations
 
@@ -31,8 +30,11 @@ class Windows(NamedTuple):
     steps: Float[Array, " W"]
 
     @classmethod
-    def of(cls, form: Form, y: Float[Array, "N T C"], mask: Bool[Array, "N T"], length: int) -> Windows:
-        """The windows of all sequences, one sequence after the other; `T` is a multiple of their length."""
+    def of(
+        cls, form: Form, y: Float[Array, "N T C"], mask: Bool[Array, "N T"], length: int
+    ) -> Windows:
+        """The windows of all sequences, one sequence after the other; `T` is a multiple of their
+        length."""
         known = known_steps(form, y, mask)
         y = jnp.where(jnp.isfinite(y) & mask[..., None], y, 0.0)
         x, inputs = y[..., : form.dim], y[..., form.dim :]
@@ -53,7 +55,11 @@ class Windows(NamedTuple):
         product = lambda subscripts, *of: jnp.einsum(subscripts, *of, precision="highest")
         moved = product("kid,kjd->kij", coefficients, coefficients)
         of_mean = product("wij,kij->wk", self.features, moved)
-        return self.squares[:, None] - 2 * product("wjd,kjd->wk", self.products, coefficients) + of_mean
+        return (
+            self.squares[:, None]
+            - 2 * product("wjd,kjd->wk", self.products, coefficients)
+            + of_mean
+        )
 
 
 def labels_by_motion(
@@ -64,8 +70,8 @@ def labels_by_motion(
     num_states: int,
     num_iters: int = 30,
 ) -> Int[Array, "N T"]:
-    """Labels of steps: those of their windows, which are twice as long as a regression has coefficients, and begin at a
-    place that the key chooses."""
+    """Labels of steps: those of their windows, which are twice as long as a regression has
+    coefficients, and begin at a place that the key chooses."""
     key_shift, key_seeds = jax.random.split(key)
     length, steps = max(2 * form.num_features, 8), y.shape[1]
     padded = -(-steps // length) * length + length
@@ -73,11 +79,15 @@ def labels_by_motion(
     widen = lambda a: jnp.pad(a, ((0, 0), (length, padded - steps), *[(0, 0)] * (a.ndim - 2)))
     moved = lambda a: jax.lax.dynamic_slice_in_dim(widen(a), shift, padded, 1)
     windows = Windows.of(form, moved(_scaled(form, y, mask)), moved(mask), length)
-    labels = jnp.repeat(_clusters(form, key_seeds, windows, num_states, num_iters), length).reshape(len(y), padded)
+    labels = jnp.repeat(_clusters(form, key_seeds, windows, num_states, num_iters), length).reshape(
+        len(y), padded
+    )
     return jax.lax.dynamic_slice_in_dim(labels, length - shift, steps, 1)
 
 
-def _clusters(form: Form, key: PRNGKeyArray, windows: Windows, num_states: int, num_iters: int) -> Int[Array, " W"]:
+def _clusters(
+    form: Form, key: PRNGKeyArray, windows: Windows, num_states: int, num_iters: int
+) -> Int[Array, " W"]:
     own = windows.regressions(form)
     least = jax.vmap(_error)(windows, own)
     full = jnp.where(windows.steps > 0, 1.0, 0.0)
@@ -95,7 +105,9 @@ def _clusters(form: Form, key: PRNGKeyArray, windows: Windows, num_states: int, 
 
     def lloyd(_: Array, centres: Array) -> Array:
         chosen = jax.nn.one_hot(jnp.argmin(windows.errors(centres), 1), num_states, dtype=own.dtype)
-        pooled: Any = jax.tree.map(lambda a: jnp.tensordot(chosen, a, (0, 0), precision="highest"), windows)
+        pooled: Any = jax.tree.map(
+            lambda a: jnp.tensordot(chosen, a, (0, 0), precision="highest"), windows
+        )
         return jnp.where(pooled.steps[:, None, None] > 0, pooled.regressions(form), centres)
 
     return jnp.argmin(windows.errors(jax.lax.fori_loop(0, num_iters, lloyd, centres)), 1)
@@ -106,7 +118,9 @@ def _error(window: Windows, coefficients: Float[Array, "J D"]) -> Float[Array, "
     return one.errors(coefficients[None])[0, 0]
 
 
-def _scaled(form: Form, y: Float[Array, "N T C"], mask: Bool[Array, "N T"]) -> Float[Array, "N T C"]:
+def _scaled(
+    form: Form, y: Float[Array, "N T C"], mask: Bool[Array, "N T"]
+) -> Float[Array, "N T C"]:
     """The columns about their means, of deviation one; NaN stays."""
     there = mask[..., None] & jnp.isfinite(y)
     count = jnp.maximum(jnp.sum(there, (0, 1), dtype=y.dtype), 1)

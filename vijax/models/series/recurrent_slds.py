@@ -1,19 +1,21 @@
-"""Recurrent switching linear dynamical systems: the law of motion switches where the path is (Linderman, Johnson,
-Miller, Adams, Blei and Paninski 2017).
+"""Recurrent switching linear dynamical systems: the law of motion switches where the path is
+(Linderman, Johnson, Miller, Adams, Blei and Paninski 2017).
 
-As `vijax.models.slds`, but for the transitions, which break a stick by logistic regressions on the path,
+As `vijax.models.slds`, but for the transitions, which break a stick by logistic regressions on the
+path,
 
     z_t = i with probability s(psi_ti) prod_{h<i} (1 - s(psi_th)),   psi_ti = w_i' x_{t-1} + r_i[z_{t-1}],   i < K - 1,
 
-s(psi) = 1 / (1 + e^-psi), and the last state takes the rest; (w_i, r_i) normal. Each regression that a step reaches, i
-<= z_t, is made conjugate by a Polya-gamma variable (Polson, Scott and Windle 2013; Linderman et al. 2017, section 4):
+s(psi) = 1 / (1 + e^-psi), and the last state takes the rest; (w_i, r_i) normal. Each regression
+that a step reaches, i <= z_t, is made conjugate by a Polya-gamma variable (Polson, Scott and Windle
+2013; Linderman et al. 2017, section 4):
 
     s(+-psi) = E[exp(+-psi / 2 - omega psi^2 / 2)] / 2,    omega ~ PG(1, 0)
 
-Where a step does not reach a regression, its omega has no term, and its law stays PG(1, 0): so the number of omega does
-not depend on z. Structured mean field, q(x) q(z) q(omega): both chains are kept joint, and all three are found in turn.
-The states are not exchangeable: the first ones part from all others by one plane.
-"""
+Where a step does not reach a regression, its omega has no term, and its law stays PG(1, 0): so the
+number of omega does not depend on z. Structured mean field, q(x) q(z) q(omega): both chains are
+kept joint, and all three are found in turn. The states are not exchangeable: the first ones part
+from all others by one plane."""
 
 from __future__ import annotations
 
@@ -48,12 +50,17 @@ from vijax.models.series.slds import (
     slds,
     states_template,
 )
-from vijax.models.series.state_space import expected_of_observations, path_template, regression_prior
+from vijax.models.series.state_space import (
+    expected_of_observations,
+    path_template,
+    regression_prior,
+)
 from vijax.models.series.switching_dynamics import Form, Motion
 from vijax.xla.by_value import by_value
 
 START = 30.0
-"""Tilt of omega where E-steps begin: so large that the first path is not drawn to the planes that part the states."""
+"""Tilt of omega where E-steps begin: so large that the first path is not drawn to the planes that
+part the states."""
 STICKINESS = 5.0
 """That of the system at whose paths a fit starts, counted in steps."""
 
@@ -80,29 +87,36 @@ def recurrent_slds(
 ) -> Model:
     """A recurrent switching linear dynamical system.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns of the observations.
       num_states: K, how many laws of motion, two or more.
       latent_dim: Q, dimension of the hidden path.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which are not modelled.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+          are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       stickiness: prior mean of the log odds of each regression for staying in a state.
       spread: prior standard deviation of the coefficients w and r of the switching.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
-      strength: prior precision of the coefficients of motion and observations, in units of their noise precision,
-        counted in observations.
-      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1; unset: Q + 2.
-      variance: inverse of the prior mean of the precisions of the motion, whose path begins at variance about one.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
+          mean is 0, are added.
+      strength: prior precision of the coefficients of motion and observations, in units of their
+        noise precision, counted in observations.
+      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
+          unset: Q + 2.
+      variance: inverse of the prior mean of the precisions of the motion, whose path begins at
+          variance about one.
       shape: shape of the gamma prior of the noise precisions of observations and first steps.
       rate: rate of the same prior; data of another scale than one want another rate.
-      init: the start; by default at the paths of an `slds` after 40 steps; `after_slds` for those of a fit of your own.
+      init: the start; by default at the paths of an `slds` after 40 steps; `after_slds` for those
+          of a fit of your own.
       estep: how the locals are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:
-      A `Model` with the globals of `vijax.models.slds`, but for `transition`: `switching` (MultivariateNormal over
-      (w_i, r_i), of Q + K numbers, batch (K - 1,)). Locals are `x`, `z` and `omega`. Data, paths and draws as there.
+      A `Model` with the globals of `vijax.models.slds`, but for `transition`: `switching`
+      (MultivariateNormal over (w_i, r_i), of Q + K numbers, batch (K - 1,)). Locals are `x`, `z`
+      and `omega`. Data, paths and draws as there.
 
     Raises:
       ValueError: an argument outside its limits, one state; later, data unlike the above.
@@ -111,22 +125,37 @@ def recurrent_slds(
     >>> recurrent_slds(6, num_states=4, latent_dim=2).prior({})["switching"].mean().shape
     (3, 6)
     """
-    require(num_states >= 2, "num_states", "two or more states, between which to switch", num_states)
+    require(
+        num_states >= 2, "num_states", "two or more states, between which to switch", num_states
+    )
     form, width = Form(latent_dim, 1, num_inputs, persistence), latent_dim + num_states
 
-    def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    def energy(
+        stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]
+    ) -> Float[Array, ""]:
         first = stats["z"].initial @ stats["initial"].log
-        switches = switching_terms(latent_dim, stats["switching"], stats["x"], stats["z"], stats["omega"], group[1])
+        switches = switching_terms(
+            latent_dim, stats["switching"], stats["x"], stats["z"], stats["omega"], group[1]
+        )
         return first + switches + path_terms(form, dim, stats, group)
 
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         tilt = jnp.full((len(group[0]) - 1, num_states - 1), START, jnp.result_type(float))
         path = path_template(latent_dim, group)
-        return {**path, "omega": PolyaGamma(-0.5 * tilt**2, 1), "z": states_template(num_states, False, group)}
+        return {
+            **path,
+            "omega": PolyaGamma(-0.5 * tilt**2, 1),
+            "z": states_template(num_states, False, group),
+        }
 
-    sizes, concentrations = (dim, num_states, latent_dim, num_inputs), (initial_concentration, 1.0, STICKINESS)
+    sizes, concentrations = (
+        (dim, num_states, latent_dim, num_inputs),
+        (initial_concentration, 1.0, STICKINESS),
+    )
     first = slds(*sizes, *concentrations, persistence, strength, degrees, variance, shape, rate)
-    mean = np.concatenate([np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1)
+    mean = np.concatenate(
+        [np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1
+    )
     covariance = np.broadcast_to(spread**2 * np.eye(width), (num_states - 1, width, width))
     made = energy_model(
         globals={
@@ -149,7 +178,8 @@ def recurrent_slds(
 def switching_terms(
     dim: int, s: Any, x: Any, z: Any, omega: PolyaGammaStats, mask: Bool[Array, " T"]
 ) -> Float[Array, ""]:
-    """sum over t >= 2 of log p(z_t, omega_t | z_{t-1}, x_{t-1}), the density of omega under PG(1, 0) left out."""
+    """sum over t >= 2 of log p(z_t, omega_t | z_{t-1}, x_{t-1}), the density of omega under PG(1,
+    0) left out."""
     k = z.unary.shape[-1]
     reached, sign = _stick(k)
     product = lambda subscripts, *of: jnp.einsum(subscripts, *of, precision="highest")
@@ -157,16 +187,23 @@ def switching_terms(
     reach, pull = product("tkj,ji->tki", pairs, reached), product("tkj,ji->tki", pairs, sign)
     value, outer = s.value, s.outer
     before, square = x.value[:-1], x.outer[:-1]
-    linear = product("tki,ik->", pull, value[:, dim:]) + product("ti,iq,tq->", pull.sum(1), value[:, :dim], before)
+    linear = product("tki,ik->", pull, value[:, dim:]) + product(
+        "ti,iq,tq->", pull.sum(1), value[:, :dim], before
+    )
     of_path = product("iqp,tqp->ti", outer[:, :dim, :dim], square) * reach.sum(1)
     cross = 0.5 * (outer[:, :dim, dim:] + outer[:, dim:, :dim].mT)
     mixed = product("tki,tik->ti", reach, product("iqk,tq->tik", cross, before))
     alone = product("tki,ik->ti", reach, jnp.diagonal(outer[:, dim:, dim:], axis1=1, axis2=2))
-    return linear - 0.5 * jnp.vdot(omega.value, of_path + 2 * mixed + alone) - math.log(2.0) * jnp.sum(reach)
+    return (
+        linear
+        - 0.5 * jnp.vdot(omega.value, of_path + 2 * mixed + alone)
+        - math.log(2.0) * jnp.sum(reach)
+    )
 
 
 def _stick(k: int) -> tuple[Float[np.ndarray, "K S"], Float[np.ndarray, "K S"]]:
-    """For each state and each regression: 1 where it is reached; +1/2 where it says yes, -1/2 where it says no."""
+    """For each state and each regression: 1 where it is reached; +1/2 where it says yes, -1/2 where
+    it says no."""
     state, regression = np.arange(k)[:, None], np.arange(k - 1)[None]
     reached = (state >= regression).astype(float)
     return reached, np.where(state == regression, 0.5, -0.5) * reached
@@ -187,7 +224,9 @@ def stick_logits(values: Any, dim: int, x: Float[Array, " Q"], z: Array) -> Floa
 def _drawn(form: Form, dim: int) -> Generative:
     """Draws of a recurrent switching linear dynamical system."""
 
-    def walk(values: Values, inputs: Array, z: Array, x: Array, goes_on: Any, key: PRNGKeyArray) -> tuple[Array, Array]:
+    def walk(
+        values: Values, inputs: Array, z: Array, x: Array, goes_on: Any, key: PRNGKeyArray
+    ) -> tuple[Array, Array]:
         """States and a path after `z` and `x`; from their first laws where there are none."""
         motion = Motion.of(form, values["dynamics"])
         key_z, key_x, key = jax.random.split(key, 3)
@@ -206,21 +245,37 @@ def _drawn(form: Form, dim: int) -> Generative:
         start = z, x, jnp.asarray(goes_on)
         return jax.lax.scan(go, start, (inputs, jax.random.split(key, len(inputs))))[1]
 
-    def local(hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray) -> dict[str, Array]:
+    def local(
+        hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray
+    ) -> dict[str, Array]:
         size = len(layout.mask)
-        none = jnp.zeros(size, jnp.int32), jnp.zeros((size, form.dim), layout.y.dtype), jnp.zeros(size, bool)
+        none = (
+            jnp.zeros(size, jnp.int32),
+            jnp.zeros((size, form.dim), layout.y.dtype),
+            jnp.zeros(size, bool),
+        )
         one = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
         z, x = jax.vmap(one)(layout.y[..., dim:], *none, jax.random.split(key, size))
         return {"z": z, "x": x}
 
-    def data(hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray) -> Array:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray
+    ) -> Array:
         return observed_draws(dim, values, local["x"], layout, key)
 
     def ahead(
-        hyper: Any, values: Values, local: Values, layout: sequences.Steps, num_steps: int, key: PRNGKeyArray
+        hyper: Any,
+        values: Values,
+        local: Values,
+        layout: sequences.Steps,
+        num_steps: int,
+        key: PRNGKeyArray,
     ) -> tuple[Values, sequences.Steps]:
         next_ = sequences.after(layout, num_steps)
-        ends = sequences.last_of(local["z"], layout.mask), sequences.last_of(local["x"], layout.mask)
+        ends = (
+            sequences.last_of(local["z"], layout.mask),
+            sequences.last_of(local["x"], layout.mask),
+        )
         one = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
         keys = jax.random.split(key, len(layout.mask))
         z, x = jax.vmap(one)(next_.y[..., dim:], *ends, layout.mask.any(axis=1), keys)

@@ -1,5 +1,5 @@
-"""Starts of recurrent switching linear dynamical systems: at the paths of a system whose switching does not depend on
-the path, `vijax.models.slds`, whose optima are easier to find."""
+"""Starts of recurrent switching linear dynamical systems: at the paths of a system whose switching
+does not depend on the path, `vijax.models.slds`, whose optima are easier to find."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROUNDS = 40
 
 @by_value
 def by_slds(first: Model) -> starts.Init:
-    """The start at the paths of `first`, a `vijax.models.slds` with as many states and dimensions, after some rounds of
-    coordinate ascent from its own start."""
+    """The start at the paths of `first`, a `vijax.models.slds` with as many states and dimensions,
+    after some rounds of coordinate ascent from its own start."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         key_start, key = jax.random.split(key)
@@ -43,10 +43,16 @@ def by_slds(first: Model) -> starts.Init:
 
 
 def _one_round(
-    model: Model, hyper: Any, prior: Product, batch: Minibatch, key: PRNGKeyArray, q: Product, local: Any
+    model: Model,
+    hyper: Any,
+    prior: Product,
+    batch: Minibatch,
+    key: PRNGKeyArray,
+    q: Product,
+    local: Any,
 ) -> tuple[Product, Any]:
-    """The globals at the locals that are found at given ones, and these. What rounding has left no law of its family
-    stays as it was."""
+    """The globals at the locals that are found at given ones, and these. What rounding has left no
+    law of its family stays as it was."""
 
     def bound(stats: Any) -> tuple[Any, Any]:
         said = model.local_elbo(hyper, stats, batch._replace(local=local), key, model.estep)
@@ -60,8 +66,8 @@ def _one_round(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AfterSlds:
-    """The start at given statistics of the locals. Starts of equal numbers are equal, so that a model made again with
-    one compiles nothing.
+    """The start at given statistics of the locals. Starts of equal numbers are equal, so that a
+    model made again with one compiles nothing.
 
     Attributes:
       means: mean statistics of `x`, `z` and `omega` by sequence, as NumPy arrays.
@@ -85,11 +91,13 @@ class AfterSlds:
 
 
 def after_slds(local: Mapping[str, Any]) -> AfterSlds:
-    """The start at the paths of a fitted `vijax.models.slds`: one of another key, of more steps or restarts, or of
-    other settings than the short fit at whose paths a `recurrent_slds` begins by itself.
+    """The start at the paths of a fitted `vijax.models.slds`: one of another key, of more steps or
+    restarts, or of other settings than the short fit at whose paths a `recurrent_slds` begins by
+    itself.
 
     Args:
-      local: `fit.locals(data, key=key)` of a fit of `slds`, with as many states and dimensions, to the same data.
+      local: `fit.locals(data, key=key)` of a fit of `slds`, with as many states and dimensions, to
+          the same data.
 
     Such as::
 
@@ -100,9 +108,14 @@ def after_slds(local: Mapping[str, Any]) -> AfterSlds:
 
 
 def _statistics(local: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean statistics of the locals, from the paths of `vijax.models.slds`: omega as where nothing is known."""
+    """Mean statistics of the locals, from the paths of `vijax.models.slds`: omega as where nothing
+    is known."""
     x, z = local["x"], local["z"]
     steps, k = z.num_steps, z.num_states
     moves = jnp.broadcast_to(z.transition[:, None], (len(z.transition), steps - 1, k, k))
     omega = PolyaGammaStats(jnp.full((len(moves), steps - 1, k - 1), 0.25, moves.dtype))
-    return {"x": x.expected_stats(), "z": dataclasses.replace(z, transition=moves).expected_stats(), "omega": omega}
+    return {
+        "x": x.expected_stats(),
+        "z": dataclasses.replace(z, transition=moves).expected_stats(),
+        "omega": omega,
+    }

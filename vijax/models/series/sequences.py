@@ -1,4 +1,5 @@
-"""Sequences of unequal length, as a padded array and the mask of its steps; and sequences drawn from the models."""
+"""Sequences of unequal length, as a padded array and the mask of its steps; and sequences drawn
+from the models."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from vijax.xla.precision import enable_x64
 
 
 def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
-    """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps. Of tables of pandas, polars
-    or Arrow the columns are those of the first, by their names.
+    """Sequences of unequal length, arrays (T_n, D), as one array and the mask of its steps. Of
+    tables of pandas, polars or Arrow the columns are those of the first, by their names.
 
     Args:
       sequences: a list of them.
 
     Raises:
-      ValueError: there is no sequence, one is no array (T, D) of numbers, they are not of one width, or a table lacks a
-        column of the first.
+      ValueError: there is no sequence, one is no array (T, D) of numbers, they are not of one
+        width, or a table lacks a column of the first.
 
     >>> y, mask = pad([np.zeros((2, 1)), np.ones((3, 1))])
     >>> y.shape, mask.tolist()
@@ -48,10 +49,20 @@ def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N
 
 
 def _numbers(argument: str, sequence: Any) -> np.ndarray:
-    """A sequence as an array (T, D), or an empty one. One axis could be steps as well as columns."""
+    """A sequence as an array (T, D), or an empty one. One axis could be steps as well as
+    columns."""
     row = np.asarray(array_of_numbers(argument, sequence))
-    remedy = "Write y[:, None] for T steps of one number (of a series of pandas y.to_frame()), y[None] for one step."
-    require(row.ndim == 2 or not row.size, argument, "an array (T, D), a row for each step", row.shape, remedy)
+    remedy = (
+        "Write y[:, None] for T steps of one number (of a series of pandas y.to_frame()), y[None] "
+        "for one step."
+    )
+    require(
+        row.ndim == 2 or not row.size,
+        argument,
+        "an array (T, D), a row for each step",
+        row.shape,
+        remedy,
+    )
     return row
 
 
@@ -62,17 +73,25 @@ def _in_one_order(sequences: Any) -> list[Any]:
     return [in_order_of(columns, each, f"sequences[{n}]") for n, each in enumerate(sequences)]
 
 
-def check_pair(data: PyTree, dim: int | None = None) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
-    """The pair (y, mask) as NumPy arrays; ValueError where it is no such pair, a mask has gaps or no step exists."""
+def check_pair(
+    data: PyTree, dim: int | None = None
+) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N T"]]:
+    """The pair (y, mask) as NumPy arrays; ValueError where it is no such pair, a mask has gaps or
+    no step exists."""
     pair = isinstance(data, tuple) and len(data) == 2
     require(pair, "data", "a pair (y, mask)", type(data).__name__, "See vijax.models.pad.")
     y, mask = map(np.asarray, data)
     fits = y.ndim == 3 and mask.shape == y.shape[:2]
-    require(fits, "data", "y of shape (N, T, D) and mask of shape (N, T)", f"{y.shape} and {mask.shape}")
+    require(
+        fits, "data", "y of shape (N, T, D) and mask of shape (N, T)", f"{y.shape} and {mask.shape}"
+    )
     mask = mask.astype(bool)
     gaps = np.flatnonzero(np.any(mask[:, 1:] & ~mask[:, :-1], axis=1))
     where = f"a gap in sequence {gaps[0]}" if len(gaps) else ""
-    remedy = "A step that was not observed is a row of NaN, where the model takes those. See vijax.models.pad."
+    remedy = (
+        "A step that was not observed is a row of NaN, where the model takes those. See "
+        "vijax.models.pad."
+    )
     require(not len(gaps), "data", "masks true on the first steps of each sequence", where, remedy)
     require(mask.any(), "data", "at least one step", "sequences that are all empty")
     require(dim in (None, y.shape[2]), "data", f"y of shape (N, T, {dim})", f"shape {y.shape}")
@@ -86,12 +105,14 @@ def check_values(
     expected: str,
     remedy: str = "",
 ) -> None:
-    """Raises ValueError naming sequence, step and column of the first bad value of a step that exists."""
+    """Raises ValueError naming sequence, step and column of the first bad value of a step that
+    exists."""
     where = np.argwhere(bad & mask[..., None])
     if len(where):
         n, t, d = map(int, where[0])
         raise ValueError(
-            f"data: expected {expected}, got {y[n, t, d]} in sequence {n}, step {t}, column {d} ({len(where)} such "
+            f"data: expected {expected}, got {y[n, t, d]} in sequence {n}, step {t}, column {d} "
+            f"({len(where)} such "
             f"values). {remedy}".rstrip()
         )
 
@@ -101,8 +122,8 @@ UNITS = "sequence", "step"
 
 
 def score_of(densities: Callable[..., Array], q: Estimates, data: PyTree) -> Any:
-    """The held-out score of sequences, nats per step with a standard error over sequences, from their log densities
-    `densities(q, y, mask)` in float64."""
+    """The held-out score of sequences, nats per step with a standard error over sequences, from
+    their log densities `densities(q, y, mask)` in float64."""
     from vijax.evaluate import Score
 
     y, mask = map(np.asarray, data)
@@ -175,7 +196,9 @@ def last_of(values: Array, mask: Bool[Array, "N T"]) -> Array:
 
 def after(layout: Steps, num_steps: int) -> Steps:
     """The layout of the next steps: totals are those of the last existing step."""
-    y = jnp.broadcast_to(last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1]))
+    y = jnp.broadcast_to(
+        last_of(layout.y, layout.mask)[:, None], (len(layout.y), num_steps, layout.y.shape[-1])
+    )
     return Steps(y, jnp.ones(y.shape[:2], bool))
 
 
@@ -205,7 +228,9 @@ def hidden_markov(emission: Emission, check: Any) -> Generative | None:
         one = lambda key: path(values["initial"], values["transition"], num_steps, key)
         return {"z": jax.vmap(one)(jax.random.split(key, size))}
 
-    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray
+    ) -> Float[Array, "N T D"]:
         one = lambda k, y, key: draw(values["components"], k, y, key)
         keys = jax.random.split(key, layout.mask.shape)
         return padded(jax.vmap(jax.vmap(one))(local["z"], layout.y, keys), layout)
@@ -214,10 +239,14 @@ def hidden_markov(emission: Emission, check: Any) -> Generative | None:
         hyper: Any, values: Values, local: Values, layout: Steps, num_steps: int, key: PRNGKeyArray
     ) -> tuple[Values, Steps]:
         laws = values["initial"], values["transition"]
-        return {"z": paths_after(local["z"], layout.mask, *laws, num_steps, key)}, after(layout, num_steps)
+        return {"z": paths_after(local["z"], layout.mask, *laws, num_steps, key)}, after(
+            layout, num_steps
+        )
 
     needs = "whose steps have totals of their own" if emission.has_totals else ""
-    return Generative(steps_like(check, emission.example, needs), data, local, observed, ahead=ahead)
+    return Generative(
+        steps_like(check, emission.example, needs), data, local, observed, ahead=ahead
+    )
 
 
 def factorial(dim: int, num_chains: int, check: Any) -> Generative:
@@ -227,10 +256,14 @@ def factorial(dim: int, num_chains: int, check: Any) -> Generative:
         size, num_steps = layout.mask.shape
         keys = jax.random.split(key, (num_chains, size))
         one = lambda initial, transition, key: path(initial, transition, num_steps, key)
-        paths = jax.vmap(jax.vmap(one, (None, None, 0)))(values["initial"], values["transition"], keys)
+        paths = jax.vmap(jax.vmap(one, (None, None, 0)))(
+            values["initial"], values["transition"], keys
+        )
         return {f"z{m + 1}": z for m, z in enumerate(paths)}
 
-    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray
+    ) -> Float[Array, "N T D"]:
         found = values["contributions"]
         by_chain = found.coefficients.reshape(dim, num_chains, -1)
         mean = sum(by_chain[:, m].T[local[f"z{m + 1}"]] for m in range(num_chains))
@@ -259,7 +292,9 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
         one = lambda key: _states(values, num_steps, key)
         return {"x": jax.vmap(one)(jax.random.split(key, size))}
 
-    def data(hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray) -> Float[Array, "N T D"]:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: Steps, key: PRNGKeyArray
+    ) -> Float[Array, "N T D"]:
         found = values["observation"]
         mean = local["x"] @ found.coefficients[:, :-1].T + found.coefficients[:, -1][None, None]
         noise = jax.random.normal(key, layout.y.shape, layout.y.dtype)
@@ -277,9 +312,14 @@ def linear_gaussian(dim: int, check: Any) -> Generative:
 
 
 def _states(
-    values: Values, num_steps: int, key: PRNGKeyArray, last: Array | None = None, goes_on: Any = True
+    values: Values,
+    num_steps: int,
+    key: PRNGKeyArray,
+    last: Array | None = None,
+    goes_on: Any = True,
 ) -> Float[Array, "T K"]:
-    """States of a linear-Gaussian chain: from its first law, or after the state `last` where it `goes_on`."""
+    """States of a linear-Gaussian chain: from its first law, or after the state `last` where it
+    `goes_on`."""
     law, moves = values["initial"], values["dynamics"]
     noise = jax.random.normal(key, (num_steps, *law.mean.shape), law.mean.dtype)
     go = lambda x, noise: moves.coefficients @ x + noise / jnp.sqrt(moves.precision)

@@ -1,15 +1,16 @@
-"""Switching linear dynamical systems: a hidden path whose linear law of motion switches, seen with noise (Ghahramani
-and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
+"""Switching linear dynamical systems: a hidden path whose linear law of motion switches, seen with
+noise (Ghahramani and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
 
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_td ~ N(c_d' x_t + e_d, 1 / r_d)
 
-with u_t inputs, a the persistence, (A_k, B_k, b_k) and L_k matrix-normal-Wishart, the other pairs normal-gamma. A
-sequence is a group. Structured mean field, q(z) q(x): both chains are kept joint. q(x) is a Gaussian chain, by the
-Kalman filter and smoother in information form, of the expected dynamics, each state's weighted by its probability at
-that step; q(z) is a Markov chain, by forward-backward, of the states' expected log densities under the pairs (x_{t-1},
-x_t). The two are found in turn, and the bound never falls.
+with u_t inputs, a the persistence, (A_k, B_k, b_k) and L_k matrix-normal-Wishart, the other pairs
+normal-gamma. A sequence is a group. Structured mean field, q(z) q(x): both chains are kept joint.
+q(x) is a Gaussian chain, by the Kalman filter and smoother in information form, of the expected
+dynamics, each state's weighted by its probability at that step; q(z) is a Markov chain, by
+forward-backward, of the states' expected log densities under the pairs (x_{t-1}, x_t). The two are
+found in turn, and the bound never falls.
 
 The likelihood determines x up to an invertible affine map only; compare what does not depend on it.
 """
@@ -29,7 +30,14 @@ from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
 from vijax.contract.room import sized
-from vijax.families import Dirichlet, LinearGaussianChainStats, MarkovChain, MarkovChainStats, NormalGamma, Product
+from vijax.families import (
+    Dirichlet,
+    LinearGaussianChainStats,
+    MarkovChain,
+    MarkovChainStats,
+    NormalGamma,
+    Product,
+)
 from vijax.families.chain import chains
 from vijax.inference.estep import mean_field
 from vijax.models.energies.energy import energy_model
@@ -76,35 +84,41 @@ def slds(
 ) -> Model:
     """A switching linear dynamical system.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns of the observations.
       num_states: K, how many laws of motion.
       latent_dim: Q, dimension of the hidden path.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which are not modelled.
+      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+          are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior mean is 0, are added.
-      strength: prior precision of all coefficients and means, in units of their noise precision, counted in
-        observations.
-      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1; unset: Q + 2.
-      variance: inverse of the prior mean of the precisions of the motion, whose path begins at variance about one.
+      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
+          mean is 0, are added.
+      strength: prior precision of all coefficients and means, in units of their noise precision,
+        counted in observations.
+      degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
+          unset: Q + 2.
+      variance: inverse of the prior mean of the precisions of the motion, whose path begins at
+          variance about one.
       shape: shape of the gamma prior of the noise precisions of observations and first steps.
       rate: rate of the same prior; data of another scale than one want another rate.
-      init: the start; by default the path of leading principal components, smoothed, and states by clusters of windows
-        of like motion.
+      init: the start; by default the path of leading principal components, smoothed, and states by
+        clusters of windows of like motion.
       estep: how the two chains are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:
       A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)), `dynamics`
-      (MatrixNormalWishart, batch (K,); rows of the coefficients are the path one step ago, the inputs, and a constant)
-      and `observation` (MultivariateNormalGamma over ((c_d, e_d), r_d), batch (D,)), and locals `x` and `z`. Data: a
-      pair (y, mask) of shapes (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
-      (`vijax.models.pad`). NaN marks a missing observation. `fit.locals(data, key=key)` are the laws of the paths:
-      `["z"].probs` smoothed probabilities of the states, `["x"].mean()` smoothed paths. Draws have the inputs of the
-      data; forecasts keep those of the last step.
+      (MatrixNormalWishart, batch (K,); rows of the coefficients are the path one step ago, the
+      inputs, and a constant) and `observation` (MultivariateNormalGamma over ((c_d, e_d), r_d),
+      batch (D,)), and locals `x` and `z`. Data: a pair (y, mask) of shapes (N, T, D + M) and (N,
+      T), the mask true on the steps that exist, which come first (`vijax.models.pad`). NaN marks a
+      missing observation. `fit.locals(data, key=key)` are the laws of the paths: `["z"].probs`
+      smoothed probabilities of the states, `["x"].mean()` smoothed paths. Draws have the inputs of
+      the data; forecasts keep those of the last step.
 
     Raises:
       ValueError: an argument outside its limits; later, data unlike the above.
@@ -124,7 +138,9 @@ def slds(
     """
     form = Form(latent_dim, 1, num_inputs, persistence)
 
-    def energy(stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]) -> Float[Array, ""]:
+    def energy(
+        stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]
+    ) -> Float[Array, ""]:
         return chain_terms(stats) + path_terms(form, dim, stats, group)
 
     made = energy_model(
@@ -133,7 +149,10 @@ def slds(
             **motion_priors(form, num_states, strength, degrees, variance, shape, rate),
             "observation": regression_prior(dim, form.dim + 1, strength, shape, rate),
         },
-        locals=lambda group: {**path_template(latent_dim, group), "z": states_template(num_states, True, group)},
+        locals=lambda group: {
+            **path_template(latent_dim, group),
+            "z": states_template(num_states, True, group),
+        },
         energy=energy,
         example=(np.linspace(-1.0, 1.0, 3 * (dim + num_inputs)).reshape(3, -1), np.ones(3, bool)),
         init=init or start_of_paths(form, dim, num_states),
@@ -145,7 +164,13 @@ def slds(
 
 
 def motion_priors(
-    form: Form, num_states: int, strength: float, degrees: float | None, variance: float, shape: float, rate: float
+    form: Form,
+    num_states: int,
+    strength: float,
+    degrees: float | None,
+    variance: float,
+    shape: float,
+    rate: float,
 ) -> dict[str, Any]:
     """Priors of the first step and the dynamics."""
     return {
@@ -155,7 +180,8 @@ def motion_priors(
 
 
 def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -> MarkovChain:
-    """The chain of equally likely paths; its transitions are shared by all steps, or each step has its own."""
+    """The chain of equally likely paths; its transitions are shared by all steps, or each step has
+    its own."""
     y, mask = group
     dtype, k, steps = jnp.result_type(float), num_states, len(y)
     shapes = (k,), (k, k) if shared else (steps - 1, k, k), (steps, k)
@@ -164,7 +190,8 @@ def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -
 
 
 def path_terms(form: Form, dim: int, stats: Any, group: tuple[Array, Array]) -> Float[Array, ""]:
-    """log p(y, x | z, globals) of one sequence: of its first step, of its moves by state, and of its observations."""
+    """log p(y, x | z, globals) of one sequence: of its first step, of its moves by state, and of
+    its observations."""
     y, mask = group
     inputs = jnp.where(mask[:, None], y[:, dim:], 0.0)
     return motion_terms(form, stats, inputs, mask) + observation_terms(
@@ -172,7 +199,9 @@ def path_terms(form: Form, dim: int, stats: Any, group: tuple[Array, Array]) -> 
     )
 
 
-def motion_terms(form: Form, stats: Any, inputs: Float[Array, "T M"], mask: Bool[Array, " T"]) -> Float[Array, ""]:
+def motion_terms(
+    form: Form, stats: Any, inputs: Float[Array, "T M"], mask: Bool[Array, " T"]
+) -> Float[Array, ""]:
     """log p(x | z, globals) of one sequence: of its first step, and of its moves by state."""
     x = stats["x"]
     first = first_terms(stats["start"], x.value[0], jnp.diagonal(x.outer[0]))
@@ -187,7 +216,9 @@ def chain_terms(stats: Any) -> Float[Array, ""]:
     return z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
 
 
-def chain_priors(num_states: int, initial: float, transition: float, stickiness: float) -> dict[str, Dirichlet]:
+def chain_priors(
+    num_states: int, initial: float, transition: float, stickiness: float
+) -> dict[str, Dirichlet]:
     """Priors of the first state and of the next state given each, from their concentrations."""
     rows = transition * np.ones((num_states, num_states)) + stickiness * np.eye(num_states)
     return {
@@ -198,12 +229,16 @@ def chain_priors(num_states: int, initial: float, transition: float, stickiness:
 
 @by_value
 def start_of_paths(form: Form, dim: int, num_states: int, variance: float = 0.05) -> starts.Init:
-    """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading principal components,
-    known up to `variance`; and states by clusters of windows in which that path, smoothed, moves alike."""
+    """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading
+    principal components, known up to `variance`; and states by clusters of windows in which that
+    path, smoothed, moves alike."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        y, mask = (
+            jnp.asarray(y, jnp.result_type(float)),
+            jnp.asarray(mask, bool) & context.counts()[:, None],
+        )
         path = smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
         return implied_by_path(form, num_states, variance, key, context, path, y[..., dim:], mask)
 
@@ -220,13 +255,21 @@ def implied_by_path(
     inputs: Float[Array, "N T M"],
     mask: Bool[Array, "N T"],
 ) -> Product:
-    """The globals implied by a path that is known up to `variance`, and by states of like motion on it."""
+    """The globals implied by a path that is known up to `variance`, and by states of like motion on
+    it."""
     labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
-    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, path.dtype))(labels, mask)
+    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, path.dtype))(
+        labels, mask
+    )
     chain: Any = path_template(form.dim, (path[0], mask[0]))["x"]
-    exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(path, mask)
-    spread = jnp.where(mask[..., None, None], variance * jnp.eye(form.dim, dtype=path.dtype)[None, None], 0.0)
-    # The errors of neighbouring steps are nearly the same: else the motion would seem to have their noise.
+    exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(
+        path, mask
+    )
+    spread = jnp.where(
+        mask[..., None, None], variance * jnp.eye(form.dim, dtype=path.dtype)[None, None], 0.0
+    )
+    # The errors of neighbouring steps are nearly the same: else the motion would seem to have their
+    # noise.
     both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
     cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
     x = exact._replace(outer=exact.outer + spread, cross=cross)
@@ -238,7 +281,9 @@ def smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Arr
     weights, steps = (1.0, 4.0, 6.0, 4.0, 1.0), path.shape[1]
     wide = lambda a: jnp.pad(jnp.where(mask[..., None], a, 0.0), ((0, 0), (2, 2), (0, 0)))
     total = lambda a: sum(w * wide(a)[:, i : i + steps] for i, w in enumerate(weights))
-    return jnp.where(mask[..., None], total(path) / jnp.maximum(total(jnp.ones_like(path)), 1.0), 0.0)
+    return jnp.where(
+        mask[..., None], total(path) / jnp.maximum(total(jnp.ones_like(path)), 1.0), 0.0
+    )
 
 
 def check_observations(dim: int, num_inputs: int, data: PyTree) -> None:
@@ -247,7 +292,11 @@ def check_observations(dim: int, num_inputs: int, data: PyTree) -> None:
 
 
 def observed_draws(
-    dim: int, values: Values, path: Float[Array, "N T Q"], layout: sequences.Steps, key: PRNGKeyArray
+    dim: int,
+    values: Values,
+    path: Float[Array, "N T Q"],
+    layout: sequences.Steps,
+    key: PRNGKeyArray,
 ) -> Float[Array, "N T C"]:
     """Observations of paths, and the inputs as they are."""
     found = values["observation"]
@@ -260,7 +309,9 @@ def observed_draws(
 def first_step(values: Values, key: PRNGKeyArray) -> Float[Array, " Q"]:
     """A draw of x_1."""
     law = values["start"]
-    return law.mean + jax.random.normal(key, law.mean.shape, law.mean.dtype) / jnp.sqrt(law.precision)
+    return law.mean + jax.random.normal(key, law.mean.shape, law.mean.dtype) / jnp.sqrt(
+        law.precision
+    )
 
 
 def drawn(form: Form, dim: int) -> Generative:
@@ -275,20 +326,32 @@ def drawn(form: Form, dim: int) -> Generative:
         given = given.at[0].set(jnp.where(is_first, first_step(values, key_first), jnp.nan))
         return Motion.of(form, values["dynamics"]).follow(z, inputs, before[None], given, key)
 
-    def local(hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray) -> dict[str, Array]:
+    def local(
+        hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray
+    ) -> dict[str, Array]:
         size, num_steps = layout.mask.shape
         key_z, key_x = jax.random.split(key)
         one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
         z = jax.vmap(one)(jax.random.split(key_z, size))
         before = jnp.zeros((size, form.dim), layout.y.dtype)
         follow = lambda z, inputs, before, key: moved(values, z, inputs, before, True, key)
-        return {"z": z, "x": jax.vmap(follow)(z, layout.y[..., dim:], before, jax.random.split(key_x, size))}
+        return {
+            "z": z,
+            "x": jax.vmap(follow)(z, layout.y[..., dim:], before, jax.random.split(key_x, size)),
+        }
 
-    def data(hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray) -> Array:
+    def data(
+        hyper: Any, values: Values, local: Values, layout: sequences.Steps, key: PRNGKeyArray
+    ) -> Array:
         return observed_draws(dim, values, local["x"], layout, key)
 
     def ahead(
-        hyper: Any, values: Values, local: Values, layout: sequences.Steps, num_steps: int, key: PRNGKeyArray
+        hyper: Any,
+        values: Values,
+        local: Values,
+        layout: sequences.Steps,
+        num_steps: int,
+        key: PRNGKeyArray,
     ) -> tuple[Values, sequences.Steps]:
         key_z, key_x = jax.random.split(key)
         next_ = sequences.after(layout, num_steps)

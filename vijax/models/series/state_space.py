@@ -2,18 +2,18 @@
 
     x_1 ~ N(m, 1 / p),   x_tk ~ N(a_k' x_{t-1}, 1 / q_k),   y_td ~ N(c_d' x_t + b_d, 1 / r_d),
 
-independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k, q_k) and ((c_d,
-b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one local variable, kept joint: q(x) is a
-Gaussian chain whose potentials are the statistics' gradient, its normaliser the Kalman filter, its expected statistics
-the smoother. `em` is the algorithm of Shumway and Stoffer (1982), `cavi` the one of Beal (2003, chapter 5) with learnt
-state noise.
+independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k,
+q_k) and ((c_d, b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one
+local variable, kept joint: q(x) is a Gaussian chain whose potentials are the statistics' gradient,
+its normaliser the Kalman filter, its expected statistics the smoother. `em` is the algorithm of
+Shumway and Stoffer (1982), `cavi` the one of Beal (2003, chapter 5) with learnt state noise.
 
-The likelihood determines x up to an invertible linear map only (independent noise over k is no restriction: a map makes
-it so). Priors choose weakly among equals; `em`, which has none, stays near its start, where states have variance about
-one. Compare quantities that do not depend on the map: predictions, likelihoods, the eigenvalues of the dynamics. A
-column that is never observed has no maximum either; `em` leaves its coefficients and noise at their start, and counts
-this among the retractions.
-"""
+The likelihood determines x up to an invertible linear map only (independent noise over k is no
+restriction: a map makes it so). Priors choose weakly among equals; `em`, which has none, stays near
+its start, where states have variance about one. Compare quantities that do not depend on the map:
+predictions, likelihoods, the eigenvalues of the dynamics. A column that is never observed has no
+maximum either; `em` leaves its coefficients and noise at their start, and counts this among the
+retractions."""
 
 from __future__ import annotations
 
@@ -60,23 +60,25 @@ def linear_gaussian_state_space(
 ) -> Model:
     """A linear-Gaussian state-space model (linear dynamical system) with a bias.
 
-    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and deviation 1.
+    Priors are about zero and of scale one: bring columns of another place or scale to mean 0 and
+    deviation 1.
 
     Args:
       dim: D, columns of the observations.
       num_states: K, dimension of the state.
-      strength: prior precision of the coefficients m, a, c and b, in units of their noise precision, counted in
-        observations.
+      strength: prior precision of the coefficients m, a, c and b, in units of their noise
+        precision, counted in observations.
       shape: shape of the gamma prior of all noise precisions.
       rate: rate of the same prior; data of another scale than one want another rate.
 
     Returns:
       A `Model` with globals `initial` (NormalGamma, batch (K,)), `dynamics` and `observation`
-      (MultivariateNormalGamma over (a_k, q_k), batch (K,), and over ((c_d, b_d), r_d), batch (D,)), and the local `x`.
-      Data: a pair (y, mask) of shapes (N, T, D) and (N, T), the mask true on the steps that exist, which come first
-      (`vijax.models.pad`). NaN marks a missing entry; steps of NaN after the last observation are forecasts.
-      `fit.locals(data, key=key)["x"]` is the law of the paths: `.mean()` are smoothed states. `fit.score` is the log
-      density of sequences at the posterior means, in nats per step.
+      (MultivariateNormalGamma over (a_k, q_k), batch (K,), and over ((c_d, b_d), r_d), batch (D,)),
+      and the local `x`. Data: a pair (y, mask) of shapes (N, T, D) and (N, T), the mask true on the
+      steps that exist, which come first (`vijax.models.pad`). NaN marks a missing entry; steps of
+      NaN after the last observation are forecasts. `fit.locals(data, key=key)["x"]` is the law of
+      the paths: `.mean()` are smoothed states. `fit.score` is the log density of sequences at the
+      posterior means, in nats per step.
 
     >>> import vijax as vi
     >>> t = np.arange(60.0)
@@ -131,14 +133,21 @@ def first_terms(s: Any, value: Float[Array, " K"], square: Float[Array, " K"]) -
     return 0.5 * jnp.sum(s.log_precision - spread - _LOG_2PI)
 
 
-def _dynamics_terms(s: Any, x: LinearGaussianChainStats, mask: Bool[Array, " T"]) -> Float[Array, ""]:
-    """sum_t log N(x_t; A x_{t-1}, 1 / q), from sums of the path's statistics over the transitions that exist."""
+def _dynamics_terms(
+    s: Any, x: LinearGaussianChainStats, mask: Bool[Array, " T"]
+) -> Float[Array, ""]:
+    """sum_t log N(x_t; A x_{t-1}, 1 / q), from sums of the path's statistics over the transitions
+    that exist."""
     moves = mask[1:].astype(x.value.dtype)
     cross = jnp.einsum("t,tij->ij", moves, x.cross, precision="highest")
     before = jnp.einsum("t,tij->ij", moves, x.outer[:-1], precision="highest")
     after = jnp.einsum("t,tkk->k", moves, x.outer[1:], precision="highest")
-    pull = jnp.vdot(s.precision_times_value, cross.T) - 0.5 * jnp.vdot(jnp.sum(s.precision_times_outer, 0), before)
-    return pull + 0.5 * (jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI) - jnp.vdot(s.precision, after))
+    pull = jnp.vdot(s.precision_times_value, cross.T) - 0.5 * jnp.vdot(
+        jnp.sum(s.precision_times_outer, 0), before
+    )
+    return pull + 0.5 * (
+        jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI) - jnp.vdot(s.precision, after)
+    )
 
 
 def observation_terms(
@@ -149,38 +158,51 @@ def observation_terms(
     y = jnp.where(seen > 0, y, 0.0)
     # Coefficients (c, b) meet the statistics of (x, 1).
     linear = jnp.einsum("td,tk->dk", y, x.value, precision="highest")
-    pull = jnp.vdot(s.precision_times_value[:, :-1], linear) + s.precision_times_value[:, -1] @ jnp.sum(y, 0)
+    pull = jnp.vdot(s.precision_times_value[:, :-1], linear) + s.precision_times_value[
+        :, -1
+    ] @ jnp.sum(y, 0)
     square, cross = s.precision_times_outer[:, :-1, :-1], s.precision_times_outer[:, :-1, -1]
     cross = 0.5 * (cross + s.precision_times_outer[:, -1, :-1])
     spread = jnp.vdot(square, jnp.einsum("td,tij->dij", seen, x.outer, precision="highest"))
     spread += 2 * jnp.vdot(cross, jnp.einsum("td,tk->dk", seen, x.value, precision="highest"))
     count = jnp.sum(seen, 0)
-    spread += jnp.vdot(s.precision_times_outer[:, -1, -1], count) + jnp.vdot(s.precision, jnp.sum(y**2, 0))
+    spread += jnp.vdot(s.precision_times_outer[:, -1, -1], count) + jnp.vdot(
+        s.precision, jnp.sum(y**2, 0)
+    )
     return pull + 0.5 * (jnp.vdot(count, s.log_precision - _LOG_2PI) - spread)
 
 
 @by_value
 def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
-    """The start: states that predict. They are the leading principal components, scaled to variance one, of windows
-    (y_t, ..., y_{t+L-1}) of the observations about their means, with columns scaled alike (missing entries at their
-    means). The window is as long as K needs: windows of a noiseless system span its states (observability). States
-    count as known up to `variance`, so that all noise precisions have a mode, as points need; a little noise from the
-    key separates restarts."""
+    """The start: states that predict. They are the leading principal components, scaled to variance
+    one, of windows (y_t, ..., y_{t+L-1}) of the observations about their means, with columns scaled
+    alike (missing entries at their means). The window is as long as K needs: windows of a noiseless
+    system span its states (observability). States count as known up to `variance`, so that all
+    noise precisions have a mode, as points need; a little noise from the key separates restarts."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = jnp.asarray(y, jnp.result_type(float)), jnp.asarray(mask, bool) & context.counts()[:, None]
+        y, mask = (
+            jnp.asarray(y, jnp.result_type(float)),
+            jnp.asarray(mask, bool) & context.counts()[:, None],
+        )
         scores = window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
         chain: Any = path_template(num_states, (y[0], mask[0]))["x"]
         exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
-        spread = jnp.where(mask[..., None, None], variance * jnp.eye(num_states, dtype=scores.dtype)[None, None], 0.0)
+        spread = jnp.where(
+            mask[..., None, None],
+            variance * jnp.eye(num_states, dtype=scores.dtype)[None, None],
+            0.0,
+        )
         return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
 
     return start
 
 
-def window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int) -> Float[Array, "N T K"]:
+def window_scores(
+    y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int
+) -> Float[Array, "N T K"]:
     """Leading principal components of windows, of variance one; zero where there are none."""
     seen = mask[..., None] & ~jnp.isnan(y)
     count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
@@ -200,10 +222,13 @@ def window_scores(y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states
 
 
 def score(q: Estimates, data: PyTree, dim: int) -> Any:
-    """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at the point that they
-    found), exact by the Kalman filter in float64: nats per step, with its standard error over sequences."""
+    """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at
+    the point that they found), exact by the Kalman filter in float64: nats per step, with its
+    standard error over sequences."""
     _check(data, dim)
-    at_means = lambda q, y, mask: log_densities({n: found.stats(found.mean()) for n, found in q.items()}, y, mask)
+    at_means = lambda q, y, mask: log_densities(
+        {n: found.stats(found.mean()) for n, found in q.items()}, y, mask
+    )
     return score_of(at_means, q, data)
 
 
@@ -212,13 +237,18 @@ def _work(stats: Any, y: Array, mask: Array) -> int:
 
 
 @functools.partial(once_jit, work=_work)
-def log_densities(stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]) -> Float[Array, " N"]:
-    """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a point."""
+def log_densities(
+    stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
+) -> Float[Array, " N"]:
+    """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a
+    point."""
     num_states = stats["initial"].precision.shape[0]
 
     def one(group: tuple[Array, Array]) -> Float[Array, ""]:
         chain = path_template(num_states, group)["x"]
-        value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(zero_stats({"x": chain}))
+        value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(
+            zero_stats({"x": chain})
+        )
         return value + chain.with_naturals(naturals["x"]).log_normalizer()
 
     return jax.vmap(one)((y, mask))
@@ -228,14 +258,23 @@ def path_template(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]
     """The template of q(x): standard normals."""
     y, mask = group
     dtype, steps = jnp.result_type(float), len(y)
-    square = jnp.broadcast_to(on_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states))
-    linear, cross = jnp.zeros((steps, num_states), dtype), jnp.zeros((steps - 1, num_states, num_states), dtype)
+    square = jnp.broadcast_to(
+        on_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states)
+    )
+    linear, cross = (
+        jnp.zeros((steps, num_states), dtype),
+        jnp.zeros((steps - 1, num_states, num_states), dtype),
+    )
     return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
 
 
-def regression_prior(size: int, width: int, strength: float, shape: float, rate: float) -> MultivariateNormalGamma:
+def regression_prior(
+    size: int, width: int, strength: float, shape: float, rate: float
+) -> MultivariateNormalGamma:
     """The prior of `size` independent regressions on `width` columns."""
-    return MultivariateNormalGamma.from_parameters(np.zeros((size, width)), strength * np.eye(width), shape, rate)
+    return MultivariateNormalGamma.from_parameters(
+        np.zeros((size, width)), strength * np.eye(width), shape, rate
+    )
 
 
 def _check(data: PyTree, dim: int) -> None:

@@ -1,11 +1,11 @@
-"""Dynamics of which each state of a chain has its own: regressions of a step on the steps before it.
+"""Dynamics of which each state of a chain has its own: regressions of a step on the steps before
+it.
 
     x_t - a x_{t-1} | z_t = k ~ N(G_k' f_t, L_k^-1),   f_t = (x_{t-1}, ..., x_{t-P}, u_t, 1),
 
-(G_k, L_k) matrix-normal-Wishart, a the persistence, u_t inputs. What is regressed is the change, as a smooth path is
-large beside its changes, and squares of the path would leave float32 no digits for the noise. Autoregressive hidden
-Markov models see x; switching linear dynamical systems do not.
-"""
+(G_k, L_k) matrix-normal-Wishart, a the persistence, u_t inputs. What is regressed is the change, as
+a smooth path is large beside its changes, and squares of the path would leave float32 no digits for
+the noise. Autoregressive hidden Markov models see x; switching linear dynamical systems do not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def dynamics_prior(
     location = np.zeros((num_states, features, dim))
     degrees = dim + 2.0 if degrees is None else degrees
     scale = np.eye(dim) / (degrees * variance)
-    return MatrixNormalWishart.from_parameters(location, strength * np.eye(features), degrees, scale)
+    return MatrixNormalWishart.from_parameters(
+        location, strength * np.eye(features), degrees, scale
+    )
 
 
 def lagged(x: Float[Array, "T D"], num_lags: int) -> Float[Array, "T PD"]:
@@ -61,7 +63,9 @@ def lagged(x: Float[Array, "T D"], num_lags: int) -> Float[Array, "T PD"]:
     return jnp.concatenate([*shifted, jnp.zeros((steps, 0), x.dtype)], -1)
 
 
-def features_of(form: Form, x: Float[Array, "T D"], inputs: Float[Array, "T M"]) -> Float[Array, "T J"]:
+def features_of(
+    form: Form, x: Float[Array, "T D"], inputs: Float[Array, "T M"]
+) -> Float[Array, "T J"]:
     """f_t of every step of a path that is known."""
     return jnp.concatenate([lagged(x, form.num_lags), inputs, jnp.ones((len(x), 1), x.dtype)], -1)
 
@@ -81,10 +85,14 @@ def known_steps(form: Form, y: Any, mask: Any) -> Bool[Array, "*batch T"]:
     return known
 
 
-def step_densities(s: Any, features: Float[Array, "T J"], change: Float[Array, "T D"]) -> Float[Array, "T K"]:
+def step_densities(
+    s: Any, features: Float[Array, "T J"], change: Float[Array, "T D"]
+) -> Float[Array, "T K"]:
     """log N(change_t; G_k' f_t, L_k^-1) of each step and state, from statistics of (G_k, L_k)."""
     product = lambda subscripts, *of: jnp.einsum(subscripts, *of, precision="highest")
-    pull = product("tkd,td->tk", product("tj,kjd->tkd", features, s.coefficients_times_precision), change)
+    pull = product(
+        "tkd,td->tk", product("tj,kjd->tkd", features, s.coefficients_times_precision), change
+    )
     of_mean = product("tki,ti->tk", product("tj,kji->tki", features, s.quadratic), features)
     of_noise = product("tkd,td->tk", product("td,kde->tke", change, s.precision), change)
     return pull + 0.5 * (s.log_det[None] - of_mean - of_noise - change.shape[-1] * LOG_2PI)
@@ -93,7 +101,8 @@ def step_densities(s: Any, features: Float[Array, "T J"], change: Float[Array, "
 def expected_step_densities(
     form: Form, s: Any, x: LinearGaussianChainStats, inputs: Float[Array, "T M"]
 ) -> Float[Array, "S K"]:
-    """The mean of `step_densities` over a path of one lag, from the statistics of its pairs: steps 2, 3, ..., T."""
+    """The mean of `step_densities` over a path of one lag, from the statistics of its pairs: steps
+    2, 3, ..., T."""
     a = form.persistence
     known = jnp.concatenate([inputs[1:], jnp.ones_like(x.value[1:, :1])], -1)
     times = lambda left, right: left[:, :, None] * right[:, None, :]
@@ -101,7 +110,11 @@ def expected_step_densities(
     products = jnp.concatenate([x.cross - a * x.outer[:-1], times(known, change)], 1)
     corner = times(known, x.value[:-1])
     features = jnp.concatenate(
-        [jnp.concatenate([x.outer[:-1], corner.mT], 2), jnp.concatenate([corner, times(known, known)], 2)], 1
+        [
+            jnp.concatenate([x.outer[:-1], corner.mT], 2),
+            jnp.concatenate([corner, times(known, known)], 2),
+        ],
+        1,
     )
     squares = x.outer[1:] - a * (x.cross + x.cross.mT) + a**2 * x.outer[:-1]
     dot = lambda moments, of: jnp.einsum("tij,kij->tk", moments, of, precision="highest")
@@ -122,7 +135,9 @@ class Motion(NamedTuple):
         """The dynamics from coefficients and precisions."""
         factor = jnp.linalg.cholesky(values.precision)
         eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
-        return cls(values.coefficients, solve_triangular(factor.mT, eye, lower=False), form.persistence)
+        return cls(
+            values.coefficients, solve_triangular(factor.mT, eye, lower=False), form.persistence
+        )
 
     def follow(
         self,
@@ -132,7 +147,8 @@ class Motion(NamedTuple):
         given: Float[Array, "T D"],
         key: PRNGKeyArray,
     ) -> Float[Array, "T D"]:
-        """A path after the steps `before`, the latest first. Steps whose row of `given` is no NaN are held to it."""
+        """A path after the steps `before`, the latest first. Steps whose row of `given` is no NaN
+        are held to it."""
 
         def go(before: Array, inputs: tuple) -> tuple[Array, Array]:
             k, u, noise, given = inputs
@@ -146,8 +162,11 @@ class Motion(NamedTuple):
         return jax.lax.scan(go, before, (states, inputs, noise, given))[1]
 
 
-def check_columns(data: PyTree, dim: int, num_inputs: int) -> tuple[np.ndarray, Bool[np.ndarray, "N T"]]:
-    """The pair (y, mask); ValueError where columns do not fit, a value is infinite, or an input is missing."""
+def check_columns(
+    data: PyTree, dim: int, num_inputs: int
+) -> tuple[np.ndarray, Bool[np.ndarray, "N T"]]:
+    """The pair (y, mask); ValueError where columns do not fit, a value is infinite, or an input is
+    missing."""
     y, mask = check_pair(data, dim + num_inputs)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN where an entry is missing")
     bad = np.isnan(y) & (np.arange(y.shape[-1]) >= dim)
@@ -155,8 +174,11 @@ def check_columns(data: PyTree, dim: int, num_inputs: int) -> tuple[np.ndarray, 
     return y, mask
 
 
-def require_explained(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int) -> None:
-    """Raises ValueError where no sequence has `num_lags` whole steps and one more: nothing would be fitted."""
+def require_explained(
+    y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int
+) -> None:
+    """Raises ValueError where no sequence has `num_lags` whole steps and one more: nothing would be
+    fitted."""
     whole = mask & np.isfinite(y[..., :dim]).all(-1)
     runs = np.cumsum(np.pad(whole, [(0, 0), (1, num_lags)]), 1)
     some = (runs[:, num_lags + 1 :] - runs[:, : -num_lags - 1] > num_lags).any()
@@ -165,9 +187,12 @@ def require_explained(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, nu
 
 
 def require_begun(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int) -> None:
-    """Raises ValueError where a sequence does not begin with `num_lags` whole steps, after which draws go on."""
+    """Raises ValueError where a sequence does not begin with `num_lags` whole steps, after which
+    draws go on."""
     known = mask & np.isfinite(y[..., :dim]).all(-1)
     bad = np.flatnonzero(known[:, :num_lags].sum(1) < num_lags)
     where = f"sequence {bad[0]}" if len(bad) else ""
     expected = f"sequences whose first {num_lags} steps are known, after which they are drawn"
-    require(not len(bad), "data", expected, where, "Cut off what comes before the first known steps.")
+    require(
+        not len(bad), "data", expected, where, "Cut off what comes before the first known steps."
+    )

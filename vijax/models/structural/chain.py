@@ -1,16 +1,17 @@
-"""A chain of Gibbs sampling of the structural topic model that begins at q: shares of documents with the uncertainty of
-topics, coefficients and covariance.
+"""A chain of Gibbs sampling of the structural topic model that begins at q: shares of documents
+with the uncertainty of topics, coefficients and covariance.
 
-Draws of shares at fixed coefficients G are too narrow: their regression returns the G that they were drawn with. Where
-a share f of the information is missing (documents are short), the variance of effects is I^-1 / (1 - f), I that of
-known shares; composition at fixed G gives I^-1 (1 + f) (Rubin 1987, chapter 4). A chain that draws G given the shares
-and the shares given G adds all powers of f. One sweep:
+Draws of shares at fixed coefficients G are too narrow: their regression returns the G that they
+were drawn with. Where a share f of the information is missing (documents are short), the variance
+of effects is I^-1 / (1 - f), I that of known shares; composition at fixed G gives I^-1 (1 + f)
+(Rubin 1987, chapter 4). A chain that draws G given the shares and the shares given G adds all
+powers of f. One sweep:
 
     z_d | G, L, beta, words:  Metropolis-Hastings from N(z; G' x_d, L^-1) exp(h_d z - z' S_d z / 2), q's own sites
     topic of each word | z, beta;     beta | topics of words;     G, L | z, their conjugate conditionals
 
-Words' topics are drawn after z, whose conditional has them summed out (Tanner and Wong 1987; van Dyk and Park 2008).
-"""
+Words' topics are drawn after z, whose conditional has them summed out (Tanner and Wong 1987; van
+Dyk and Park 2008)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ BLOCK = 1 << 16
 
 
 class Sites(NamedTuple):
-    """Factors of q(z) of each document that stand for its words, exp(linear z - z' precision z / 2), and q's mean."""
+    """Factors of q(z) of each document that stand for its words, exp(linear z - z' precision z /
+    2), and q's mean."""
 
     mean: Float[Array, "docs K"]
     linear: Float[Array, "docs K"]
@@ -42,7 +44,8 @@ class Sites(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Words of all documents, in blocks: the document, the word (of the table by group), and how often."""
+    """Words of all documents, in blocks: the document, the word (of the table by group), and how
+    often."""
 
     document: Int[Array, "blocks B"]
     word: Int[Array, "blocks B"]
@@ -63,10 +66,14 @@ EACH = 3
 
 
 def documents_of(
-    corpus: Corpus, groups: int, logits: Any, mean: Float[np.ndarray, "docs K"], site: Float[np.ndarray, "docs K K"]
+    corpus: Corpus,
+    groups: int,
+    logits: Any,
+    mean: Float[np.ndarray, "docs K"],
+    site: Float[np.ndarray, "docs K K"],
 ) -> Documents:
-    """The documents of a corpus with covariates, at q(z_d) of these means, and precisions beside the prior's; `logits`
-    are the statistics of coefficients and precision for which q was found."""
+    """The documents of a corpus with covariates, at q(z_d) of these means, and precisions beside
+    the prior's; `logits` are the statistics of coefficients and precision for which q was found."""
     of = np.repeat(np.arange(corpus.num_documents), np.diff(corpus.indptr))
     covariates: Any = corpus.covariates
     x = covariates[:, :-1] if groups else covariates
@@ -85,7 +92,9 @@ def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
     size = min(BLOCK, 1 << max(len(word) - 1, 0).bit_length())  # few sizes, so that few programs
     missing = -len(word) % size
     blocks = lambda x, kind: jnp.asarray(np.pad(x, (0, missing)).reshape(-1, size), kind)
-    return Words(blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(times, jnp.result_type(float)))
+    return Words(
+        blocks(document, jnp.int32), blocks(word, jnp.int32), blocks(times, jnp.result_type(float))
+    )
 
 
 def drawn(
@@ -113,7 +122,9 @@ def drawn(
     state, shares, total = (stats, documents.sites.mean, jnp.zeros(())), [], before + EACH * number
     for done in range(before % EACH or EACH, total + 1, EACH):
         state = _swept(groups, prior, documents, state, key, max(done - EACH, 0), done)
-        jax.block_until_ready(state)  # else sweeps would be told, and could not be interrupted, that are only planned
+        jax.block_until_ready(
+            state
+        )  # else sweeps would be told, and could not be interrupted, that are only planned
         if done > before:
             shares.append(np.asarray(jax.nn.softmax(state[1])))
         if callback is not None:
@@ -123,7 +134,13 @@ def drawn(
 
 @functools.partial(step_jit, static_argnums=(0,))
 def _swept(
-    groups: int, prior: Product, documents: Documents, state: Any, key: PRNGKeyArray, first: Any, end: Any
+    groups: int,
+    prior: Product,
+    documents: Documents,
+    state: Any,
+    key: PRNGKeyArray,
+    first: Any,
+    end: Any,
 ) -> Any:
     """The state after sweeps number `first` to `end` - 1."""
     at = lambda i, state: sweep(groups, prior, documents, state, jax.random.fold_in(key, i))
@@ -131,13 +148,16 @@ def _swept(
 
 
 def sweep(groups: int, prior: Product, documents: Documents, state: Any, key: PRNGKeyArray) -> Any:
-    """One sweep of a state: statistics of the globals, z, and the sum of the shares of accepted proposals."""
+    """One sweep of a state: statistics of the globals, z, and the sum of the shares of accepted
+    proposals."""
     stats, z, accepted = state
     key_z, key_topics, key_own, key_words = jax.random.split(key, 4)
     table = table_of(groups, stats)
     z, moved = _moved(stats["logits"], documents, table, z, key_z)
     counts = _topics_of_words(documents.tokens, table, z, key_topics)
-    laws = conditional(groups, prior, stats, counts, key_own) | {"logits": given_z(prior["logits"], documents.x, z)}
+    laws = conditional(groups, prior, stats, counts, key_own) | {
+        "logits": given_z(prior["logits"], documents.x, z)
+    }
     return drawn_stats(laws, key_words), z, accepted + jnp.mean(moved)
 
 
@@ -147,30 +167,47 @@ def drawn_stats(laws: Mapping[str, Any], key: PRNGKeyArray) -> dict[str, Any]:
     return {name: law.sample_stats(keys[name]) for name, law in laws.items()}
 
 
-def given_z(prior: Any, x: Float[Array, "docs J"], z: Float[Array, "docs K"]) -> MatrixNormalWishart:
-    """The law of coefficients and precision given all z: prior and messages (x z', -x x' / 2, -z z' / 2, 1/2)."""
+def given_z(
+    prior: Any, x: Float[Array, "docs J"], z: Float[Array, "docs K"]
+) -> MatrixNormalWishart:
+    """The law of coefficients and precision given all z: prior and messages (x z', -x x' / 2, -z z'
+    / 2, 1/2)."""
     product = functools.partial(jnp.matmul, precision="highest")
     message = product(x.T, z), -0.5 * product(x.T, x), -0.5 * product(z.T, z), 0.5 * len(z)
-    return MatrixNormalWishart(*(a + b for a, b in zip(jax.tree.leaves(prior), message, strict=True)))
+    return MatrixNormalWishart(
+        *(a + b for a, b in zip(jax.tree.leaves(prior), message, strict=True))
+    )
 
 
 def _moved(
-    logits: Any, documents: Documents, table: Float[Array, "W K"], z: Float[Array, "docs K"], key: PRNGKeyArray
+    logits: Any,
+    documents: Documents,
+    table: Float[Array, "W K"],
+    z: Float[Array, "docs K"],
+    key: PRNGKeyArray,
 ) -> tuple[Float[Array, "docs K"], Any]:
-    """z after a step of Metropolis-Hastings with the prior times q's site as proposal, and which have moved."""
+    """z after a step of Metropolis-Hastings with the prior times q's site as proposal, and which
+    have moved."""
     key_noise, key_accept = jax.random.split(key)
     sites = documents.sites
-    linear = jnp.matmul(documents.x, logits.coefficients_times_precision, precision="highest") + sites.linear
+    linear = (
+        jnp.matmul(documents.x, logits.coefficients_times_precision, precision="highest")
+        + sites.linear
+    )
     factor = jnp.linalg.cholesky(logits.precision[None] + sites.precision)
     noise = jax.random.normal(key_noise, z.shape, z.dtype)
     at = lambda b, trans: solve(factor, b[..., None], trans=trans)[..., 0]
     tried = at(at(linear, 0) + noise, 1)
     excess = functools.partial(_excess, documents, table)
-    accepted = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype)) < excess(tried) - excess(z)
+    accepted = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype)) < excess(
+        tried
+    ) - excess(z)
     return jnp.where(accepted[:, None], tried, z), accepted
 
 
-def _excess(documents: Documents, table: Float[Array, "W K"], z: Float[Array, "docs K"]) -> Float[Array, " docs"]:
+def _excess(
+    documents: Documents, table: Float[Array, "W K"], z: Float[Array, "docs K"]
+) -> Float[Array, " docs"]:
     """Log likelihood of the words of each document less the log of its site."""
     sites, shares = documents.sites, jax.nn.softmax(z)
     words = jnp.exp(table)
@@ -181,7 +218,9 @@ def _excess(documents: Documents, table: Float[Array, "W K"], z: Float[Array, "d
         return total.at[block.document].add(sums), None
 
     sums, _ = jax.lax.scan(add, jnp.zeros_like(z[:, 0]), documents.pairs)
-    site = jnp.sum(sites.linear * z, 1) - 0.5 * jnp.einsum("dk,dkl,dl->d", z, sites.precision, z, precision="highest")
+    site = jnp.sum(sites.linear * z, 1) - 0.5 * jnp.einsum(
+        "dk,dkl,dl->d", z, sites.precision, z, precision="highest"
+    )
     return sums - site
 
 

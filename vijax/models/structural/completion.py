@@ -26,7 +26,8 @@ def completed(
     """The score of the second halves of documents, as of `vijax.evaluate.document_completion`.
 
     Args:
-      shares: batch, key -> expected shares of its documents, an array for each length; compiled already.
+      shares: batch, key -> expected shares of its documents, an array for each length; compiled
+          already.
       words: probabilities of words by group and topic.
       corpus: documents with their covariates.
       groups: the group of each document; None: there is one.
@@ -38,23 +39,32 @@ def completed(
     first, second = halves(long, key_halves)
     parts, places = [], []
     for batch, order in document_batches(first, 1024):
-        parts += [np.asarray(x) for x in shares(batch, key_shares)]  # draws are by what a document holds
+        parts += [
+            np.asarray(x) for x in shares(batch, key_shares)
+        ]  # draws are by what a document holds
         places.append(order)
     theta = in_order(np.concatenate(parts), np.concatenate(places))
     document = np.repeat(np.arange(len(long)), second.lengths)
     group = np.zeros(len(long), int) if groups is None else groups
     mixed = np.concatenate(
         [
-            np.einsum("nk,nk->n", theta[document[part]], words[group[document[part]], :, second.indices[part]])
+            np.einsum(
+                "nk,nk->n",
+                theta[document[part]],
+                words[group[document[part]], :, second.indices[part]],
+            )
             for part in np.array_split(np.arange(len(document)), max(1, len(document) // 100_000))
         ]
     )
-    log_probs = np.bincount(document, second.counts * np.log(np.maximum(mixed, 1e-300)), minlength=len(long))
+    log_probs = np.bincount(
+        document, second.counts * np.log(np.maximum(mixed, 1e-300)), minlength=len(long)
+    )
     return Score.of(log_probs, second.tokens, rows, corpus.num_documents - len(rows))
 
 
 def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
-    """The tokens of each document in two halves at random, by what it holds; the first has the odd one.
+    """The tokens of each document in two halves at random, by what it holds; the first has the odd
+    one.
 
     >>> one, two = halves(Corpus.from_counts([[3, 2], [0, 4]]), jax.random.key(0))
     >>> one.tokens.tolist(), two.tokens.tolist(), (one.to_scipy() + two.to_scipy()).toarray().tolist()
@@ -62,7 +72,9 @@ def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
     """
     entries = token_order(corpus, key).entries
     document = np.repeat(np.arange(corpus.num_documents), corpus.tokens)
-    place = np.arange(len(entries)) - np.repeat(np.cumsum(corpus.tokens) - corpus.tokens, corpus.tokens)
+    place = np.arange(len(entries)) - np.repeat(
+        np.cumsum(corpus.tokens) - corpus.tokens, corpus.tokens
+    )
     is_first = place < (corpus.tokens - corpus.tokens // 2)[document]
     counts = np.bincount(entries[is_first], minlength=len(corpus.counts))
     return _with_counts(corpus, counts), _with_counts(corpus, corpus.counts - counts)
@@ -71,4 +83,6 @@ def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
 def _with_counts(corpus: Corpus, counts: np.ndarray) -> Corpus:
     kept = counts > 0
     indptr = np.concatenate([[0], np.cumsum(kept)])[corpus.indptr]
-    return dataclasses.replace(corpus, indptr=indptr, indices=corpus.indices[kept], counts=counts[kept], notes=())
+    return dataclasses.replace(
+        corpus, indptr=indptr, indices=corpus.indices[kept], counts=counts[kept], notes=()
+    )

@@ -22,7 +22,8 @@ from vijax.spreads import spread_or_one
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Covariates:
-    """Columns and groups that the formula of prevalence and the column of content make of the rows of training.
+    """Columns and groups that the formula of prevalence and the column of content make of the rows
+    of training.
 
     Attributes:
       design: the formula as read.
@@ -49,19 +50,36 @@ class Covariates:
         design = one_sided(prevalence, table)
         levels = None if content is None else _labels(table, content).levels()
         enough = levels is None or len(levels.names) > 1
-        require(enough, "content", "a column of two groups or more", list(levels.names if levels else ()))
+        require(
+            enough,
+            "content",
+            "a column of two groups or more",
+            list(levels.names if levels else ()),
+        )
         return cls(design, *_standards(design), content, levels)
 
     @functools.cached_property
     def mark(self) -> str:
-        """A text by which these covariates are known again: of their columns, levels, and the numbers of training."""
+        """A text by which these covariates are known again: of their columns, levels, and the
+        numbers of training."""
         categories = self.design.common.categories.items()
-        levels = [(str(node), category.levels, category.contrast.matrix.tolist()) for node, category in categories]
-        learnt = [self.design.labels, levels, self.centre.tolist(), self.scale.tolist(), self.content, self.levels]
+        levels = [
+            (str(node), category.levels, category.contrast.matrix.tolist())
+            for node, category in categories
+        ]
+        learnt = [
+            self.design.labels,
+            levels,
+            self.centre.tolist(),
+            self.scale.tolist(),
+            self.content,
+            self.levels,
+        ]
         return hashlib.blake2b(repr(learnt).encode(), digest_size=16).hexdigest()
 
     def of(self, corpus: Corpus, table: Any) -> Corpus:
-        """Documents with their covariates, the group last. Raises ValueError as `vijax.models.Stm.described` does."""
+        """Documents with their covariates, the group last. Raises ValueError as
+        `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
         columns = (self.design.rows_of(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
@@ -75,14 +93,21 @@ class Covariates:
 
 
 def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
-    """A formula of covariates and a table, read. Raises ValueError where it has a response or group effects."""
+    """A formula of covariates and a table, read. Raises ValueError where it has a response or group
+    effects."""
     is_one = isinstance(formula, str) and formula.strip().startswith("~")
     require(is_one, argument, "~ terms", repr(formula))
     design = formulas.read(formula, table, argument=argument)
     remedy = "Write g for the effects of groups."
     require(not design.factors, argument, "no bars", repr(formula), remedy)
     offsets = [str(offset) for offset in design.common.offsets]
-    require(not offsets, argument, "no offset, which shares of topics do not have", offsets, "Write the column itself.")
+    require(
+        not offsets,
+        argument,
+        "no offset, which shares of topics do not have",
+        offsets,
+        "Write the column itself.",
+    )
     require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 
@@ -95,12 +120,19 @@ def check_rows(corpus: Corpus, table: Any) -> None:
     """Raises ValueError unless the table has a row for each document."""
     rows = len(typed_table(table))
     remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
-    require(rows == corpus.num_documents, "table", f"{corpus.num_documents} rows, one a document", rows, remedy)
+    require(
+        rows == corpus.num_documents,
+        "table",
+        f"{corpus.num_documents} rows, one a document",
+        rows,
+        remedy,
+    )
     check_index(corpus, table)
 
 
 def check_index(corpus: Corpus, table: Any) -> None:
-    """Raises ValueError where the table, or a column of a dict, names its rows otherwise than the corpus does."""
+    """Raises ValueError where the table, or a column of a dict, names its rows otherwise than the
+    corpus does."""
     require_same_index(corpus, "table", table, "corpus", BY_PLACE)
     if isinstance(table, Mapping):
         for name, column in table.items():
@@ -108,7 +140,8 @@ def check_index(corpus: Corpus, table: Any) -> None:
 
 
 def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
-    """Means and standard deviations of the columns; 0 and 1 of the intercept. Without an intercept none is centred."""
+    """Means and standard deviations of the columns; 0 and 1 of the intercept. Without an intercept
+    none is centred."""
     x, has_intercept = design.rows.x, "Intercept" in design.labels
     is_one = np.array([label == "Intercept" for label in design.labels])
     scale = np.where(is_one, 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from vijax.data.corpora.corpus import Corpus
 
 SHORT = 55
-"""Words a document from which on 90 % intervals covered as often as with known shares: 92 % and 89 % at 55, 85 % and
-88 % at 30."""
+"""Words a document from which on 90 % intervals covered as often as with known shares: 92 % and 89
+% at 55, 85 % and 88 % at 30."""
 OF_SHORT = (
-    "In simulated corpora of 30 words a document 90 % intervals covered 85 %, less where two topics were merged: "
+    "In simulated corpora of 30 words a document 90 % intervals covered 85 %, less where two "
+    "topics were merged: "
     'fit again with start="documents" and restarts=4, and keep the fit with the higher bound.'
 )
 AT_FITTED = "At fitted topics (sweeps=0) they covered 80 %."
@@ -31,9 +32,15 @@ def notes_on(corpus: Corpus, sweeps: int, accepted: float = 1.0) -> tuple[str, .
     """
     notes, words = [], corpus.num_tokens / corpus.num_documents
     if words < SHORT:
-        notes.append(f"Documents are short ({words:.0f} words on average): intervals may be too narrow. {OF_SHORT}")
+        notes.append(
+            f"Documents are short ({words:.0f} words on average): intervals may be too narrow. "
+            f"{OF_SHORT}"
+        )
         notes += [] if sweeps else [AT_FITTED]
     if accepted < STUCK:
         share = f"{100 * accepted:.0f} %"
-        notes.append(f"The chain accepted {share} of its proposals: intervals may be too narrow. Take more sweeps.")
+        notes.append(
+            f"The chain accepted {share} of its proposals: intervals may be too narrow. Take more "
+            "sweeps."
+        )
     return tuple(notes)

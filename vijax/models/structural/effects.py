@@ -83,11 +83,12 @@ class Effects:
         return np.quantile(self.draws, 0.5 + 0.5 * self.level, axis=0)
 
     def at(self, table: Any) -> Shares:
-        """Expected shares at rows of a table, with intervals: a line along a covariate where the rows walk along it.
+        """Expected shares at rows of a table, with intervals: a line along a covariate where the
+        rows walk along it.
 
-        A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is then the nearest
-        one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so that means and intervals are shares
-        too."""
+        A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is
+        then the nearest one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so
+        that means and intervals are shares too."""
         return self._summed(self._at(table))._replace(notes=self.design.rows_of(table).notes)
 
     def difference(self, table: Any, other: Any) -> Shares:
@@ -95,7 +96,8 @@ class Effects:
         return self._summed(self._at(table) - self._at(other))
 
     def outside(self, table: Any) -> float:
-        """The share of draws at rows of a table that `at` moves, because a share of theirs is not from 0 to 1."""
+        """The share of draws at rows of a table that `at` moves, because a share of theirs is not
+        from 0 to 1."""
         return float(np.mean(self._is_outside(self._line(table))))
 
     def _at(self, table: Any) -> Float[np.ndarray, "S K rows"]:
@@ -115,7 +117,14 @@ class Effects:
         return Shares(lines.mean(0), lines.std(0, ddof=1), *ends)
 
     def __str__(self) -> str:
-        head = ["topic", "", "mean", "sd", f"{50 - 50 * self.level:g} %", f"{50 + 50 * self.level:g} %"]
+        head = [
+            "topic",
+            "",
+            "mean",
+            "sd",
+            f"{50 - 50 * self.level:g} %",
+            f"{50 + 50 * self.level:g} %",
+        ]
         each = (self.mean, self.sd, self.low, self.high)
         lines = [
             [f"{k}" if j == 0 else "", label, *(f"{x[k, j]:.4f}" for x in each)]
@@ -124,13 +133,15 @@ class Effects:
         ]
         widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
         place = lambda row: "  ".join(
-            cell.ljust(w) if i == 1 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i == 1 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         return printable("\n".join([*map(place, [head, *lines]), *self.notes]))
 
 
 def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The nearest numbers (in squares) that are 0 or more and sum to one along an axis (Duchi et al. 2008, figure 1).
+    """The nearest numbers (in squares) that are 0 or more and sum to one along an axis (Duchi et
+    al. 2008, figure 1).
 
     >>> nearest_shares(np.array([0.7, 0.4, -0.1])).round(2).tolist(), nearest_shares(np.array([0.2, 0.8])).tolist()
     ([0.65, 0.35, 0.0], [0.2, 0.8])
@@ -144,9 +155,12 @@ def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.moveaxis(np.maximum(x - level, 0.0), -1, axis)
 
 
-def drawn_shares(logits: Any, local: Any, key: PRNGKeyArray, number: int) -> Float[Array, "docs S K"]:
-    """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has its own noise, by
-    its q(z_d): in what is then averaged over documents, errors of draws must not be the same."""
+def drawn_shares(
+    logits: Any, local: Any, key: PRNGKeyArray, number: int
+) -> Float[Array, "docs S K"]:
+    """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has
+    its own noise, by its q(z_d): in what is then averaged over documents, errors of draws must not
+    be the same."""
     key = own_keys(key, local.mean)
     cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
     return jax.nn.softmax(gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), number))
@@ -159,23 +173,37 @@ def composed(
     key: PRNGKeyArray,
     level: float,
 ) -> Effects:
-    """Effects by the method of composition: for each draw of the shares least squares, and draws of the coefficients of
-    all topics together from N(b, S x (X'X)^-1), S being the covariance of the residuals."""
+    """Effects by the method of composition: for each draw of the shares least squares, and draws of
+    the coefficients of all topics together from N(b, S x (X'X)^-1), S being the covariance of the
+    residuals."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     num_docs, num_draws, num_topics = shares.shape
     width = x.shape[1]
     root, rank = np.linalg.qr(x)[1], np.linalg.matrix_rank(x)
-    require(rank == width, "formula", "columns of which none follows from the others", f"{width} of rank {rank}")
+    require(
+        rank == width,
+        "formula",
+        "columns of which none follows from the others",
+        f"{width} of rank {rank}",
+    )
     require(num_docs > width, "formula", f"fewer columns than the {num_docs} documents", width)
     y = np.asarray(shares, float).reshape(num_docs, -1)
     fitted = np.linalg.lstsq(x, y, rcond=None)[0]
     left = (y - x @ fitted).reshape(num_docs, num_draws, num_topics)
-    values, vectors = np.linalg.eigh(np.einsum("dsk,dsl->skl", left, left, optimize=True) / (num_docs - width))
-    spread = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]  # the shares sum to one: a value is 0
+    values, vectors = np.linalg.eigh(
+        np.einsum("dsk,dsl->skl", left, left, optimize=True) / (num_docs - width)
+    )
+    spread = (
+        vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+    )  # the shares sum to one: a value is 0
     noise = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     drawn = np.linalg.solve(root, noise.normal(size=(EACH, num_draws, width, num_topics)))
-    coefficients = fitted.reshape(width, num_draws, num_topics).swapaxes(0, 1) + drawn @ spread.swapaxes(1, 2)
-    return Effects(design.labels, coefficients.swapaxes(2, 3).reshape(-1, num_topics, width), level, design)
+    coefficients = fitted.reshape(width, num_draws, num_topics).swapaxes(
+        0, 1
+    ) + drawn @ spread.swapaxes(1, 2)
+    return Effects(
+        design.labels, coefficients.swapaxes(2, 3).reshape(-1, num_topics, width), level, design
+    )
 
 
 def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
@@ -183,5 +211,7 @@ def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: f
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     design, coefficients = covariates.design, drawn / covariates.scale[:, None]
     if "Intercept" in design.labels:
-        coefficients[:, design.labels.index("Intercept")] -= np.einsum("j,sjk->sk", covariates.centre, coefficients)
+        coefficients[:, design.labels.index("Intercept")] -= np.einsum(
+            "j,sjk->sk", covariates.centre, coefficients
+        )
     return Effects(design.labels, np.swapaxes(coefficients, 1, 2), level, design, of_shares=False)

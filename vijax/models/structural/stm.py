@@ -3,24 +3,25 @@
     beta_k ~ Dirichlet(eta),   (G, L) ~ matrix-normal-Wishart,   z_d ~ N(G' x_d, L^-1),
     each word of document d ~ sum_k softmax(z_d)_k beta_k
 
-x_d are the covariates of a document, by a formula. With x_d = 1 it is the correlated topic model, of which it has the
-E-step and the bound. At q(z_d) = N(m_d, V_d) the term of the prior is
+x_d are the covariates of a document, by a formula. With x_d = 1 it is the correlated topic model,
+of which it has the E-step and the bound. At q(z_d) = N(m_d, V_d) the term of the prior is
 
-    E_q[log N(z_d; G' x_d, L^-1)] = <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L| / 2 + const.,
+    E_q[log N(z_d; G' x_d, L^-1)] = <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L|
+    / 2 + const.,
 
-linear in the statistics of (G, L). So its gradient, the message of a document, is (x m', -x x' / 2, -(m m' + V) / 2,
-1/2), and the step to prior + messages is the exact conditional: Bayesian regression of the z on x with their whole
-covariance. (The R package stm alternates a variational regression by topic and a maximum for Sigma.)
+linear in the statistics of (G, L). So its gradient, the message of a document, is (x m', -x x' / 2,
+-(m m' + V) / 2, 1/2), and the step to prior + messages is the exact conditional: Bayesian
+regression of the z on x with their whole covariance. (The R package stm alternates a variational
+regression by topic and a maximum for Sigma.)
 
-Words of a topic may differ between groups of documents. A word of topic k in group g is then from the words that all
-groups have, beta_k, or else, with probability pi_gk, from the group's own,
+Words of a topic may differ between groups of documents. A word of topic k in group g is then from
+the words that all groups have, beta_k, or else, with probability pi_gk, from the group's own,
 
     pi_gk ~ Beta(2, 8),   delta_gk ~ Dirichlet(content_eta),   w ~ (1 - pi_gk) beta_k + pi_gk delta_gk
 
-(Zhai, Velivelli and Yu 2004; Paul and Girju 2009). SAGE's deviations of logits (Eisenstein, Ahmed and Xing 2011), which
-stm takes, have no conjugate prior. Here the switch of each word is summed out with its topic, in the same logarithm,
-and all of beta, delta and pi have exact messages.
-"""
+(Zhai, Velivelli and Yu 2004; Paul and Girju 2009). SAGE's deviations of logits (Eisenstein, Ahmed
+and Xing 2011), which stm takes, have no conjugate prior. Here the switch of each word is summed out
+with its topic, in the same logarithm, and all of beta, delta and pi have exact messages."""
 
 from __future__ import annotations
 
@@ -36,7 +37,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.arguments import EVEN, Positive, Positives, checked, whole
 from vijax.checks import check_key, require, require_integers
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_concentration, word_prior
+from vijax.contract.batch import (
+    DataForm,
+    Documents,
+    Minibatch,
+    OfDocuments,
+    word_concentration,
+    word_prior,
+)
 from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
 from vijax.contract.queries import answers
 from vijax.contract.room import sized
@@ -67,7 +75,8 @@ MANY = 10
 TOL = 0.01
 """Gain of a step, in nats, below which a document is left until the next visit."""
 ANCHORED = 0.8
-"""Share of the start of a topic that is of anchor words; the rest is of all words, so that none is ruled out."""
+"""Share of the start of a topic that is of anchor words; the rest is of all words, so that none is
+ruled out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -84,7 +93,7 @@ class Stm(Model):
     covariates: Covariates
     table: Any
 
-    # --- data ---------------------------------------------------------------------------------------------------------
+    # --- data -------------------------------------------------------------------------------------
     def described(self, corpus: Corpus, table: Any) -> Corpus:
         """Other documents with their covariates, for `Fit.transform`, `Fit.score` and `vijax.fit`.
 
@@ -93,18 +102,19 @@ class Stm(Model):
           table: a row for each of them, with the columns of the formula.
 
         Raises:
-          ValueError: a column is missing, has a value that training lacks, or has another number of rows.
+          ValueError: a column is missing, has a value that training lacks, or has another number of
+              rows.
         """
         if corpus.vocabulary is not None and corpus.vocabulary != self.data.vocabulary:
             corpus = with_vocabulary(corpus, self.data.vocabulary or ())
         return self.covariates.of(corpus, table)
 
-    # --- what a fit says ----------------------------------------------------------------------------------------------
+    # --- what a fit says --------------------------------------------------------------------------
     def coefficients(
         self, fit: Any, *, key: PRNGKeyArray, level: float = 0.9, num_draws: int = 1000
     ) -> of_effects.Effects:
-        """Coefficients of the log proportions z on the columns of the formula, from their posterior. Proportions depend
-        on all of them at once: `effects` are in terms of shares.
+        """Coefficients of the log proportions z on the columns of the formula, from their
+        posterior. Proportions depend on all of them at once: `effects` are in terms of shares.
 
         Args:
           fit: fit of this model.
@@ -129,33 +139,35 @@ class Stm(Model):
         sweeps: int = 300,
         callback: Callable[[int, int], None] | None = None,
     ) -> of_effects.Effects:
-        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty of topics and of
-        each document's shares.
+        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty
+        of topics and of each document's shares.
 
-        Each draw of all documents' shares is regressed on the columns of the formula by least squares; ten draws of the
-        coefficients, given each, are pooled (method of composition, Treier and Jackman 2008; `estimateEffect` of stm).
-        For documents of training the draws are of a chain of Gibbs sampling that begins at q, in which topics,
-        coefficients and covariance are drawn too; three sweeps lie between two draws. Fits of all algorithms
-        will do. Where intervals may be too narrow, `Effects.notes` and the printed table say so.
+        Each draw of all documents' shares is regressed on the columns of the formula by least
+        squares; ten draws of the coefficients, given each, are pooled (method of composition,
+        Treier and Jackman 2008; `estimateEffect` of stm). For documents of training the draws are
+        of a chain of Gibbs sampling that begins at q, in which topics, coefficients and covariance
+        are drawn too; three sweeps lie between two draws. Fits of all algorithms will do. Where
+        intervals may be too narrow, `Effects.notes` and the printed table say so.
 
         Args:
           fit: fit of this model.
-          formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that prevalence lacks are
-            shrunk towards no effect.
+          formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that
+            prevalence lacks are shrunk towards no effect.
           key: random key of the draws.
-          table: a row for each document; None takes that of training. Other documents must come with theirs.
-          corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d) with topics as they
-            are fitted; None takes those of training.
+          table: a row for each document; None takes that of training. Other documents must come
+              with theirs.
+          corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d)
+            with topics as they are fitted; None takes those of training.
           level: probability of the intervals.
           num_draws: draws of the shares.
-          sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at fitted topics, which cost
-            less; intervals are then too narrow where documents are short.
-          callback: called now and then with the number of sweeps that are done, and of all: a chain of thousands of
-            documents takes minutes.
+          sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at fitted
+            topics, which cost less; intervals are then too narrow where documents are short.
+          callback: called now and then with the number of sweeps that are done, and of all: a chain
+            of thousands of documents takes minutes.
 
         Raises:
-          ValueError: a formula that cannot be read, other numbers of rows than documents, or other documents without
-            their table.
+          ValueError: a formula that cannot be read, other numbers of rows than documents, or other
+            documents without their table.
         """
         check_key(key)
         self._check_words(fit)
@@ -166,7 +178,10 @@ class Stm(Model):
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
         by_chain = corpus is None and sweeps > 0
-        table, corpus = (self.table if table is None else table), (self.data if corpus is None else corpus)
+        table, corpus = (
+            (self.table if table is None else table),
+            (self.data if corpus is None else corpus),
+        )
         check_rows(corpus, table)
         design = self.covariates.design if formula is None else one_sided(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
@@ -182,17 +197,26 @@ class Stm(Model):
     def find_thoughts(
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
     ) -> list[Int[np.ndarray, " number"]]:
-        """The documents with the largest share of each topic, as rows of the corpus; very short ones are left out."""
+        """The documents with the largest share of each topic, as rows of the corpus; very short
+        ones are left out."""
         self._check_words(fit)
         corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
-        rows = typical_rows(np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number)
+        rows = typical_rows(
+            np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number
+        )
         return [np.array(places) for places in rows]
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
-        """Expected probabilities of words by group and topic; one group where words do not differ."""
+        """Expected probabilities of words by group and topic; one group where words do not
+        differ."""
         self._check_words(fit)
         got = list(fit.posterior)
-        require(("content" in got) == bool(self.covariates.groups), "fit", "a fit of this model", f"one of {got}")
+        require(
+            ("content" in got) == bool(self.covariates.groups),
+            "fit",
+            "a fit of this model",
+            f"one of {got}",
+        )
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
     def _check_words(self, fit: Any) -> None:
@@ -200,30 +224,55 @@ class Stm(Model):
         form = fit.alg.spec.model.form.documents
         by_own = form is not None and form.described_by == self.covariates.mark
         got = "one of another formula or other training rows"
-        require(by_own, "fit", "a fit of this model", got, "Make the model of the formula and the table of the fit.")
+        require(
+            by_own,
+            "fit",
+            "a fit of this model",
+            got,
+            "Make the model of the formula and the table of the fit.",
+        )
         own, known = self.data.vocabulary, fit.vocabulary
         is_own = own is None or known is None or are_same(own, known)
-        require(is_own, "fit", "a fit of this model, over its words", "one over others", "Ask the model of that fit.")
+        require(
+            is_own,
+            "fit",
+            "a fit of this model, over its words",
+            "one over others",
+            "Ask the model of that fit.",
+        )
 
-    def _draws(self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int) -> Float[np.ndarray, "docs S K"]:
+    def _draws(
+        self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int
+    ) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
         read = _Draws(number + number % 2)
-        drawn = inferred_of_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
+        drawn = inferred_of_documents(
+            read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key
+        )
         return np.asarray(drawn)[:, :number]
 
     def _draws_of_chain(
-        self, fit: Any, key: PRNGKeyArray, sweeps: int, number: int, callback: Callable[[int, int], None] | None
+        self,
+        fit: Any,
+        key: PRNGKeyArray,
+        sweeps: int,
+        number: int,
+        callback: Callable[[int, int], None] | None,
     ) -> tuple[Float[np.ndarray, "docs S K"], float]:
-        """Draws of the shares of the documents of training from a chain that begins at a draw of q, and the share of
-        its proposals that were accepted."""
+        """Draws of the shares of the documents of training from a chain that begins at a draw of q,
+        and the share of its proposals that were accepted."""
         key_sites, key_start, key_chain = jax.random.split(key, 3)
-        sites = inferred_of_documents(_sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites)
+        sites = inferred_of_documents(
+            _sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites
+        )
         logits = fit.alg.spec.estimand.of("logits").point(fit.posterior["logits"])
         groups = len(self.covariates.groups)
         documents = chain.documents_of(self.data, groups, logits, *sites)
         laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
         prior, start = self.prior(fit.state.hyper), chain.drawn_stats(laws, key_start)
-        drawn, accepted = chain.drawn(groups, prior, start, documents, key_chain, sweeps, number, callback)
+        drawn, accepted = chain.drawn(
+            groups, prior, start, documents, key_chain, sweeps, number, callback
+        )
         return drawn.swapaxes(0, 1), accepted
 
 
@@ -234,10 +283,15 @@ class _Draws:
     number: int
 
     def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
-        return [of_effects.drawn_shares(stats["logits"], local, key, self.number) for local in said.local]
+        return [
+            of_effects.drawn_shares(stats["logits"], local, key, self.number)
+            for local in said.local
+        ]
 
 
-def _sites(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[tuple[Array, Array]]:
+def _sites(
+    model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray
+) -> list[tuple[Array, Array]]:
     """Means of q(z_d), and precisions of what the words say of z_d."""
     return [(local.mean, local.site) for local in said.local]
 
@@ -258,37 +312,42 @@ def stm(
     num_samples: Annotated[int, EVEN] = 64,
     seed: int = 0,
 ) -> Stm:
-    """The structural topic model: topics whose shares, and words, depend on covariates of the documents.
+    """The structural topic model: topics whose shares, and words, depend on covariates of the
+    documents.
 
     Args:
       num_topics: K, how many topics.
       corpus: the documents, a `vijax.data.Corpus` (or what `vijax.data.read` makes one of).
-      table: columns by name, a row for each document (a dict, a table of pandas, polars or pyarrow), or the path of a
-        file; None where no covariate is used.
-      prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with interactions, splines and
-        categories; group effects `(1 | g)` are not for this model.
+      table: columns by name, a row for each document (a dict, a table of pandas, polars or
+        pyarrow), or the path of a file; None where no covariate is used.
+      prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with
+        interactions, splines and categories; group effects `(1 | g)` are not for this model.
       content: column of groups by which the words of each topic differ; None: they do not.
-      eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or (K, V) as
-        `vijax.topics.seeded` makes it.
+      eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or
+        (K, V) as `vijax.topics.seeded` makes it.
       content_eta: the same for a group's own words.
-      strength: prior precision of the coefficients, in units of that of the log proportions around their mean and of
-        standard deviations of the columns: worth so many documents.
-      start: where topics begin: "anchors" at those of anchor words, which are good and not random; "documents" at a few
-        documents each, drawn by the key. Topics with seed words begin at these, and at documents that have them.
-      estep: default E-step; `vijax.estep.proximal_gradient(tol=0.01)` if None. With more than ten topics its curvatures
-        are had from slopes (`vijax.expectation.vector_monte_carlo`), which is faster, and costs a little of the bound.
+      strength: prior precision of the coefficients, in units of that of the log proportions around
+        their mean and of standard deviations of the columns: worth so many documents.
+      start: where topics begin: "anchors" at those of anchor words, which are good and not random;
+        "documents" at a few documents each, drawn by the key. Topics with seed words begin at
+        these, and at documents that have them.
+      estep: default E-step; `vijax.estep.proximal_gradient(tol=0.01)` if None. With more than ten
+        topics its curvatures are had from slopes (`vijax.expectation.vector_monte_carlo`), which is
+        faster, and costs a little of the bound.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
 
     Returns:
-      A `Model` of this corpus with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, a
-      `vijax.MatrixNormalWishart` of the coefficients on standardised columns and of Sigma^-1; with content also
-      `content`, a Dirichlet of batch shape (G K,), and `own`, a Beta of batch shape (G, K). Fit it by
-      `vijax.fit(vijax.cavi(model), model.data, num_steps=100, key=key)`, or by any algorithm of `vijax.models.ctm`.
-      `model.effects`, `model.coefficients`, `model.find_thoughts` and `model.words` take the fit.
+      A `Model` of this corpus with globals `topics`, a Dirichlet of batch shape (K,), and `logits`,
+      a `vijax.MatrixNormalWishart` of the coefficients on standardised columns and of Sigma^-1;
+      with content also `content`, a Dirichlet of batch shape (G K,), and `own`, a Beta of batch
+      shape (G, K). Fit it by `vijax.fit(vijax.cavi(model), model.data, num_steps=100, key=key)`, or
+      by any algorithm of `vijax.models.ctm`. `model.effects`, `model.coefficients`,
+      `model.find_thoughts` and `model.words` take the fit.
 
     Raises:
-      ValueError: a formula that cannot be read, other rows than documents, a size or concentration out of range.
+      ValueError: a formula that cannot be read, other rows than documents, a size or concentration
+          out of range.
 
     >>> import vijax as vi
     >>> from vijax.data import synthetic
@@ -308,8 +367,15 @@ def stm(
     check_rows(corpus, table)
     covariates = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
-    sizes = _Sizes(int(num_topics), int(corpus.vocab_size), len(covariates.design.labels), len(covariates.groups))
-    made = _model(sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored)
+    sizes = _Sizes(
+        int(num_topics),
+        int(corpus.vocab_size),
+        len(covariates.design.labels),
+        len(covariates.groups),
+    )
+    made = _model(
+        sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored
+    )
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     if made.form.documents is not None:
         words = None if corpus.vocabulary is None else tuple(corpus.vocabulary)
@@ -321,15 +387,19 @@ def stm(
 
 
 def _estep(num_topics: int) -> Any:
-    """The default E-step. With many topics Hessians of all draws cost more than what they give to the bound. The next
-    step visits the documents again, so that their last digits need not be found at each."""
+    """The default E-step. With many topics Hessians of all draws cost more than what they give to
+    the bound. The next step visits the documents again, so that their last digits need not be found
+    at each."""
     many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
-    return esteps.proximal_gradient(vector_monte_carlo(64, antithetic=True, matched=True, curvature=many), tol=TOL)
+    return esteps.proximal_gradient(
+        vector_monte_carlo(64, antithetic=True, matched=True, curvature=many), tol=TOL
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Sizes:
-    """K, V, the number of columns of the design, and the number of groups of words (0: words do not differ)."""
+    """K, V, the number of columns of the design, and the number of groups of words (0: words do not
+    differ)."""
 
     topics: int
     words: int
@@ -351,15 +421,22 @@ def _model(
     hyper = {"eta": word_concentration(eta, sizes.topics, sizes.words)}
     by_word = {"topics": ("eta",)}
     if sizes.groups:
-        hyper["content_eta"] = word_concentration(content_eta, sizes.groups * sizes.topics, sizes.words)
+        hyper["content_eta"] = word_concentration(
+            content_eta, sizes.groups * sizes.topics, sizes.words
+        )
         by_word["content"] = ("content_eta",)
     degrees = sizes.topics + 2.0
     logits = _logits(sizes, strength, degrees)
 
     def prior(hyper: Hyper) -> Product:
-        laws: dict[str, Any] = {"logits": logits, "topics": word_prior(hyper["eta"], sizes.topics, sizes.words)}
+        laws: dict[str, Any] = {
+            "logits": logits,
+            "topics": word_prior(hyper["eta"], sizes.topics, sizes.words),
+        }
         if sizes.groups:
-            laws["content"] = word_prior(hyper["content_eta"], sizes.groups * sizes.topics, sizes.words)
+            laws["content"] = word_prior(
+                hyper["content_eta"], sizes.groups * sizes.topics, sizes.words
+            )
             shape = sizes.groups, sizes.topics
             laws["own"] = Beta.from_alpha_beta(np.full(shape, OWN[0]), np.full(shape, OWN[1]))
         return Product(laws)
@@ -373,7 +450,9 @@ def _model(
         estep,
         form=DataForm(documents=OfDocuments(sizes.words, by_word)),
         locals=OfLocals(
-            lambda hyper, batch: tuple(cold(docs, sizes.topics, logits.half_degrees.dtype) for docs in batch.data),
+            lambda hyper, batch: tuple(
+                cold(docs, sizes.topics, logits.half_degrees.dtype) for docs in batch.data
+            ),
             carried=True,
             solved_by=esteps.LogisticNormalEStep,
         ),
@@ -391,7 +470,7 @@ def _logits(sizes: _Sizes, strength: float, degrees: float) -> MatrixNormalWisha
     return MatrixNormalWishart.from_parameters(location, own, degrees, np.eye(size) / degrees)
 
 
-# --- the bound --------------------------------------------------------------------------------------------------------
+# --- the bound ------------------------------------------------------------------------------------
 def _bound(
     sizes: _Sizes,
     num_samples: int,
@@ -431,12 +510,17 @@ def _in_group(docs: Documents, size: int) -> Documents:
     return dataclasses.replace(docs, words=docs.words + size * group[:, None])
 
 
-# --- the start --------------------------------------------------------------------------------------------------------
+# --- the start ------------------------------------------------------------------------------------
 def _start(
-    sizes: _Sizes, anchored: Anchored | None, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
+    sizes: _Sizes,
+    anchored: Anchored | None,
+    hyper: Hyper,
+    key: PRNGKeyArray,
+    prior: Product,
+    batch: Minibatch | None,
 ) -> Product:
-    """Topics by anchor words or by documents, as in `ctm`; own words of groups as those of the topic. Coefficients are
-    0, held as firmly as by ten documents."""
+    """Topics by anchor words or by documents, as in `ctm`; own words of groups as those of the
+    topic. Coefficients are 0, held as firmly as by ten documents."""
     logits = _logits(sizes, 10.0, sizes.topics + 10.0)
     if anchored is None or batch is None:
         topics = seeded_topics(hyper, key, prior, batch)
@@ -446,7 +530,8 @@ def _start(
     if sizes.groups:
         share = OWN[0] / sum(OWN) / sizes.groups
         counts = share * (topics.concentration - prior["topics"].concentration)  # type: ignore[attr-defined]
-        laws["content"] = Dirichlet(prior["content"].concentration + jnp.tile(counts, (sizes.groups, 1)))  # type: ignore[attr-defined]
+        before = prior["content"].concentration  # type: ignore[attr-defined]
+        laws["content"] = Dirichlet(before + jnp.tile(counts, (sizes.groups, 1)))
     return prior.replace(laws)
 
 
@@ -458,8 +543,10 @@ def _anchored_counts(anchored: Anchored, batch: Minibatch) -> Float[Array, "K V"
     return (total * joint).astype(jnp.result_type(float))
 
 
-# --- scores -----------------------------------------------------------------------------------------------------------
-def _score(sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any) -> Any:
+# --- scores ---------------------------------------------------------------------------------------
+def _score(
+    sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any
+) -> Any:
     """Document completion with the prior of each document by its covariates."""
     stats = {name: _law_of(estimate).expected_stats() for name, estimate in estimates.items()}
     shares = functools.partial(_shares, bound, estep, hyper, stats)
@@ -468,7 +555,9 @@ def _score(sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estim
 
 
 @functools.partial(step_jit, static_argnums=(0, 1))
-def _shares(bound: Any, estep: Any, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray) -> list[Array]:
+def _shares(
+    bound: Any, estep: Any, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray
+) -> list[Array]:
     """Expected shares of documents."""
     said = bound(hyper, stats, batch, key, estep)
     return [expected_shares(stats["logits"], local, key) for local in said.local]

@@ -1,8 +1,7 @@
 """Matrices of counts, dense or sparse, as the batches that models of documents read.
 
-Shapes are rounded up, so that sets of nearly one size, as in cross-validation, share a compiled program. Counts need
-not be whole numbers, because the words of a pipeline may be weighted.
-"""
+Shapes are rounded up, so that sets of nearly one size, as in cross-validation, share a compiled
+program. Counts need not be whole numbers, because the words of a pipeline may be weighted."""
 
 from __future__ import annotations
 
@@ -66,7 +65,9 @@ class Bags:
         rows = scipy.sparse.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
-        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, covariates)
+        return cls(
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, covariates
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,7 +88,8 @@ class BagLoader:
         reshuffled: bool = True,
         covariates: np.ndarray | None = None,
     ) -> BagLoader:
-        """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a set of `total`."""
+        """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a
+        set of `total`."""
         bags: Any = Bags.of(X, covariates)
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))
@@ -140,8 +142,8 @@ def _rounded(bucket: Bucket) -> Bucket:
 
 
 def in_least_precision(X: Any) -> Any:
-    """Counts in float32 where that holds them exactly, else in float64. So the type in which the same numbers come
-    changes no answer.
+    """Counts in float32 where that holds them exactly, else in float64. So the type in which the
+    same numbers come changes no answer.
 
     >>> [str(in_least_precision(np.array([[number]])).dtype) for number in (3, 3.0, 0.1, np.float32(0.1), 2**24 + 1)]
     ['float32', 'float32', 'float64', 'float32', 'float64']
@@ -211,18 +213,22 @@ class InBatches(OfBags, abc.ABC):
     learning_offset: NotNegative = 10.0
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of `total_samples` rows, in parts of `batch_size`, a stochastic step for each; the
-        first call begins. y is ignored. Raises as `fit` does."""
+        """Goes on with a minibatch of `total_samples` rows, in parts of `batch_size`, a stochastic
+        step for each; the first call begins. y is ignored. Raises as `fit` does."""
         self._check_settings()
         first = not hasattr(self, "fit_")
         X = self._counts(X, "partial_fit", reset=first)
         with precision_of(X):
             total = max(int(self.total_samples), X.shape[0])
-            loader = BagLoader.of(X, self.batch_size, seed_of(self.random_state), total, reshuffled=False)
+            loader = BagLoader.of(
+                X, self.batch_size, seed_of(self.random_state), total, reshuffled=False
+            )
             state = None if first else self.fit_.state
             steps = loader.steps_per_epoch + (0 if state is None else int(state.step))
             alg = self._stochastic(X.shape[1])
-            self.fit_ = fit(alg, loader, key=key_of(self.random_state), num_steps=steps, state=state)
+            self.fit_ = fit(
+                alg, loader, key=key_of(self.random_state), num_steps=steps, state=state
+            )
             self._describe()
         self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
         return self

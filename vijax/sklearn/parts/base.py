@@ -1,4 +1,5 @@
-"""The base of all estimators: random states, precision, and warnings about a fit that went wrong."""
+"""The base of all estimators: random states, precision, and warnings about a fit that went
+wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
 LEAST = 64
-"""Rows of the smallest data set, with padding: few numbers, and one program for all that are smaller."""
+"""Rows of the smallest data set, with padding: few numbers, and one program for all that are
+smaller."""
 
 
 WITH_ROWS = ("fit", "partial_fit", "score", "log_predictive", "transform", "recommend")
@@ -37,23 +39,27 @@ WITH_ROWS = ("fit", "partial_fit", "score", "log_predictive", "transform", "reco
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Makes the constructor of an estimator from its fields; it keeps arguments as they are, as scikit-learn asks."""
+    """Makes the constructor of an estimator from its fields; it keeps arguments as they are, as
+    scikit-learn asks."""
     return dataclasses.dataclass(eq=False, repr=False)(cls)
 
 
 class VijaxEstimator(BaseEstimator):
-    """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made: JAX would read
-    arrays of float64 as float32 where that is the working precision."""
+    """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made:
+    JAX would read arrays of float64 as float32 where that is the working precision."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Has every question refuse a y or weights whose rows are named otherwise than those of X."""
+        """Has every question refuse a y or weights whose rows are named otherwise than those of
+        X."""
         super().__init_subclass__(**kwargs)
         for name in WITH_ROWS:
             method = inspect.getattr_static(cls, name, None)
             if not inspect.isfunction(method) or (checked := same_rows(method)) is method:
                 continue
             if not method.__module__.startswith("vijax"):  # whose text has labels of other pages
-                checked.__doc__ = f"{name.capitalize()} of scikit-learn, for rows that are named as those of X."
+                checked.__doc__ = (
+                    f"{name.capitalize()} of scikit-learn, for rows that are named as those of X."
+                )
             setattr(cls, name, checked)
 
     def _check_settings(self) -> None:
@@ -72,7 +78,8 @@ class VijaxEstimator(BaseEstimator):
             return by_row(read, X)
 
     def _keep(self, fit: Any, converged: bool, n_iter: int) -> None:
-        """Sets the attributes that every estimator has, and warns where the fit has not converged."""
+        """Sets the attributes that every estimator has, and warns where the fit has not
+        converged."""
         self.fit_, self.converged_, self.n_iter_ = fit, converged, n_iter
         if not converged:
             warnings.warn(
@@ -87,7 +94,9 @@ class VijaxEstimator(BaseEstimator):
         starts = [name for name in ("n_init", "init_params") if name in self.get_params(deep=False)]
         if not starts:
             return "Increase max_iter or tol."
-        return f"Increase max_iter or tol, or try another start: {', '.join(starts)} or random_state."
+        return (
+            f"Increase max_iter or tol, or try another start: {', '.join(starts)} or random_state."
+        )
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
@@ -123,7 +132,8 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstima
 
 
 def key_of(random_state: Any) -> PRNGKeyArray:
-    """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a `RandomState`."""
+    """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a
+    `RandomState`."""
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
@@ -136,7 +146,9 @@ def padded(data: PyTree, least: int = LEAST) -> PyTree:
     """The data, followed by copies of their last row."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     missing = size_with_padding(rows, least) - rows
-    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data)
+    return jax.tree.map(
+        lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data
+    )
 
 
 def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
@@ -158,11 +170,20 @@ def cast(values: PyTree, X: Any) -> PyTree:
 
 
 def as_dense(X: Any) -> Any:
-    """A sparse matrix as an array of all its entries, which the model reads; others as they are. Raises ValueError: it
-    would not fit in memory."""
+    """A sparse matrix as an array of all its entries, which the model reads; others as they are.
+    Raises ValueError: it would not fit in memory."""
     if not scipy.sparse.issparse(X):
         return X
     needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()
-    remedy = "Take fewer features, or LatentDirichletAllocation, which reads only the entries that are not zero."
-    require(needed <= there, "X", f"a matrix whose entries fit in {there:.3g} bytes", f"{needed:.3g}", remedy)
+    remedy = (
+        "Take fewer features, or LatentDirichletAllocation, which reads only the entries that are "
+        "not zero."
+    )
+    require(
+        needed <= there,
+        "X",
+        f"a matrix whose entries fit in {there:.3g} bytes",
+        f"{needed:.3g}",
+        remedy,
+    )
     return X.toarray()

@@ -1,4 +1,5 @@
-"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and their estimates."""
+"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and their
+estimates."""
 
 from __future__ import annotations
 
@@ -18,41 +19,55 @@ class Settings(NamedTuple):
     mean: np.ndarray  # prior mean of the means, (D,)
     strength: float  # the number of observations that this is worth
     degrees: float  # nu, degrees of freedom of the precisions
-    # The inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for spherical
+    # The inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for
+    # spherical
     covariance: np.ndarray
 
     def counted(self, times: int) -> Settings:
-        """The prior of the one precision that components share, where each of them brings it once."""
+        """The prior of the one precision that components share, where each of them brings it
+        once."""
         return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
 
 
-def emission_of(kind: str, num_components: int, dim: int, given: Settings | None = None) -> Emission:
-    """The observation model of the components under this prior, or under any prior where there is none."""
+def emission_of(
+    kind: str, num_components: int, dim: int, given: Settings | None = None
+) -> Emission:
+    """The observation model of the components under this prior, or under any prior where there is
+    none."""
     given = given or Settings(np.zeros(dim), 1.0, float(dim), identity(kind, dim))
     names = {"location": given.mean, "strength": given.strength}
     if kind in ("full", "tied"):
         make = emission.full_gaussian if kind == "full" else emission.tied_gaussian
         scale = np.linalg.inv(given.covariance)
-        return make(num_components, dim, degrees=given.degrees, scale=0.5 * (scale + scale.T), **names)
+        return make(
+            num_components, dim, degrees=given.degrees, scale=0.5 * (scale + scale.T), **names
+        )
     half, half_scale = 0.5 * given.degrees, 0.5 * given.covariance
     if kind == "diag":
         return emission.diagonal_gaussian(num_components, dim, shape=half, rate=half_scale, **names)
-    return emission.spherical_gaussian(num_components, dim, shape=dim * half, rate=dim * half_scale, **names)
+    return emission.spherical_gaussian(
+        num_components, dim, shape=dim * half, rate=dim * half_scale, **names
+    )
 
 
 def identity(kind: str, dim: int) -> np.ndarray:
     """The unit covariance of this kind."""
-    return np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
+    return (
+        np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
+    )
 
 
 def covariance_of_data(kind: str, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The covariance of all rows, each as often as its weight says, as a prior; the identity for one row."""
+    """The covariance of all rows, each as often as its weight says, as a prior; the identity for
+    one row."""
     if len(X) < 2:
         return identity(kind, X.shape[1])
     if np.all(weights == 1):
         matrix, variance = np.atleast_2d(np.cov(X.T)), X.var(axis=0, ddof=1)
     else:
-        count = max(float(weights.sum()), 2.0)  # weights may be small: they still say what rows count for
+        count = max(
+            float(weights.sum()), 2.0
+        )  # weights may be small: they still say what rows count for
         matrix = np.atleast_2d(np.cov(X.T, aweights=weights, ddof=0)) * count / (count - 1)
         variance = np.diag(matrix)
     if kind in ("full", "tied"):
@@ -65,10 +80,21 @@ def check_prior(kind: str, settings: Settings, dim: int) -> None:
     shape = identity(kind, dim).shape
     got = np.shape(settings.covariance)
     require(got == shape, "covariance_prior", f"shape {shape} for covariance_type={kind!r}", got)
-    require(np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean))
+    require(
+        np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean)
+    )
     enough = settings.degrees > dim - 1
-    require(enough, "degrees_of_freedom_prior", f"a number above n_features - 1 = {dim - 1}", settings.degrees)
-    matrix = settings.covariance if np.ndim(settings.covariance) == 2 else np.diag(np.atleast_1d(settings.covariance))
+    require(
+        enough,
+        "degrees_of_freedom_prior",
+        f"a number above n_features - 1 = {dim - 1}",
+        settings.degrees,
+    )
+    matrix = (
+        settings.covariance
+        if np.ndim(settings.covariance) == 2
+        else np.diag(np.atleast_1d(settings.covariance))
+    )
     definite = bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
     require(definite, "covariance_prior", "a positive definite covariance", settings.covariance)
 
@@ -91,7 +117,8 @@ def covariances_of(kind: str, precisions: np.ndarray) -> np.ndarray:
 
 
 def cholesky_of(kind: str, precisions: np.ndarray) -> np.ndarray:
-    """C with C C' the precision, upper triangular as in scikit-learn; for the diagonal kinds square roots."""
+    """C with C C' the precision, upper triangular as in scikit-learn; for the diagonal kinds square
+    roots."""
     if kind not in ("full", "tied"):
         return np.sqrt(precisions)
     inverse = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(precisions)))
@@ -109,5 +136,10 @@ def covariance_matrix(kind: str, covariances: np.ndarray, component: int, dim: i
 def num_parameters(kind: str, num_components: int, dim: int) -> int:
     """Free parameters of a mixture: covariances, means, weights."""
     matrix = dim * (dim + 1) // 2
-    sizes = {"full": num_components * matrix, "tied": matrix, "diag": num_components * dim, "spherical": num_components}
+    sizes = {
+        "full": num_components * matrix,
+        "tied": matrix,
+        "diag": num_components * dim,
+        "spherical": num_components,
+    }
     return sizes[kind] + num_components * dim + num_components - 1

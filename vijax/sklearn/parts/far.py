@@ -1,4 +1,5 @@
-"""Components of a Gaussian mixture that lie so far from zero, for their spread, that rounding hides it."""
+"""Components of a Gaussian mixture that lie so far from zero, for their spread, that rounding hides
+it."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ LOST = 1e-4
 
 
 FAR = 1e4
-"""Distance of all rows from zero, in units of their extent, from which they are read about their centre."""
+"""Distance of all rows from zero, in units of their extent, from which they are read about their
+centre."""
 
 
 def centre_of(X: np.ndarray) -> Any:
-    """The middle of the extent of each column, whatever the order and the weights of rows, where one is far from zero;
-    else 0.
+    """The middle of the extent of each column, whatever the order and the weights of rows, where
+    one is far from zero; else 0.
 
     >>> centre_of(np.array([[1e7], [1e7 + 2]])).tolist(), centre_of(np.array([[1.0], [3.0]]))
     ([10000001.0], 0.0)
@@ -36,24 +38,31 @@ def centre_of(X: np.ndarray) -> Any:
 
 
 class Moments(NamedTuple):
-    """Means and least variances of the components, by responsibilities: in two passes, in which nothing cancels."""
+    """Means and least variances of the components, by responsibilities: in two passes, in which
+    nothing cancels."""
 
     mean: Float[np.ndarray, "K D"]
     least: Float[np.ndarray, " K"]
 
 
-def moments(X: np.ndarray, probs: np.ndarray, weights: np.ndarray, kind: str, noise: float) -> Moments:
+def moments(
+    X: np.ndarray, probs: np.ndarray, weights: np.ndarray, kind: str, noise: float
+) -> Moments:
     """The moments of rows in components, with the variance of the noise about every row."""
     shares = probs * weights[:, None]
     sizes = shares.sum(axis=0)
     shares = shares / np.maximum(sizes, 1e-300)
     mean = shares.T @ X
-    least = [_least_variance(X - place, share, kind) + noise for place, share in zip(mean, shares.T, strict=True)]
+    least = [
+        _least_variance(X - place, share, kind) + noise
+        for place, share in zip(mean, shares.T, strict=True)
+    ]
     return Moments(mean, np.asarray(least))
 
 
 def _least_variance(left: np.ndarray, share: np.ndarray, kind: str) -> float:
-    """The least variance in any direction that a kind of covariance has, of rows less their mean."""
+    """The least variance in any direction that a kind of covariance has, of rows less their
+    mean."""
     if kind == "full":
         variances = np.linalg.eigvalsh((left * share[:, None]).T @ left)
         return max(float(variances[0]), 0.0)
@@ -62,20 +71,23 @@ def _least_variance(left: np.ndarray, share: np.ndarray, kind: str) -> float:
 
 
 def may_lose(X: np.ndarray, noise: float) -> bool:
-    """True where a component of one row, as wide as the noise, could not be told from one without a variance."""
+    """True where a component of one row, as wide as the noise, could not be told from one without a
+    variance."""
     reach = np.abs(X).max()
     return bool(EPS * reach**2 > LOST * noise)
 
 
 def is_lost(found: Moments, places: Any) -> bool:
-    """True where the squared distances of means from the places have so many digits that variances are lost."""
+    """True where the squared distances of means from the places have so many digits that variances
+    are lost."""
     far = np.max((found.mean - places) ** 2, axis=1)
     return bool(np.any(EPS * far > LOST * found.least))
 
 
 @by_value
 def given_classes(probs: Any) -> Init:
-    """The start that these probabilities of classes, by row, imply; rows behind them are padding."""
+    """The start that these probabilities of classes, by row, imply; rows behind them are
+    padding."""
     known = np.asarray(probs, np.float64)
 
     def start(key: Any, context: Context) -> Product:

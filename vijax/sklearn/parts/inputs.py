@@ -1,8 +1,8 @@
-"""The door of all estimators: arrays that scikit-learn would read as something else are refused before it sees them.
+"""The door of all estimators: arrays that scikit-learn would read as something else are refused
+before it sees them.
 
-scikit-learn takes the hidden numbers of masked cells for data, and the integers behind dates, whose unit may be days in
-one table and nanoseconds in the next.
-"""
+scikit-learn takes the hidden numbers of masked cells for data, and the integers behind dates, whose
+unit may be days in one table and nanoseconds in the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from vijax.data.schema.same_rows import require_one_index
 MOST_SHOWN = 10
 """Names of columns in a message, at most."""
 TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
-"""How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in small letters."""
+"""How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in
+small letters."""
 
 
 def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: Any) -> Any:
@@ -46,14 +47,16 @@ def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: A
 
 
 def compare_numbered(estimator: Any, X: Any, reset: bool) -> None:
-    """Has an estimator learn (`reset`) or compare the names of columns that are not all text: numbers, say, which
-    scikit-learn does not look at.
+    """Has an estimator learn (`reset`) or compare the names of columns that are not all text:
+    numbers, say, which scikit-learn does not look at.
 
     Raises:
       ValueError: others than in fit, or in another order.
     """
     labels = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else []
-    names = tuple(labels) if labels and not all(isinstance(label, str) for label in labels) else None
+    names = (
+        tuple(labels) if labels and not all(isinstance(label, str) for label in labels) else None
+    )
     if reset:
         estimator._numbered_columns = names
         return
@@ -61,7 +64,11 @@ def compare_numbered(estimator: Any, X: Any, reset: bool) -> None:
     if names is None or known is None or names == known:
         return
     is_short = len(known) <= MOST_SHOWN and set(known) <= set(names)
-    remedy = f"Pass X[{list(known)}]" if is_short else "Give them the names and the order that they had in fit"
+    remedy = (
+        f"Pass X[{list(known)}]"
+        if is_short
+        else "Give them the names and the order that they had in fit"
+    )
     expected = f"the columns of fit, in their order: {_shown(known)}"
     require(False, "X", expected, _shown(names), f"{remedy}, or X.to_numpy() for columns by place.")
 
@@ -72,7 +79,8 @@ def _shown(names: tuple) -> str:
 
 
 def checked_array(argument: str, values: Any, dtype: Any) -> np.ndarray:
-    """An array of numbers beside X, as `sklearn.utils.check_array` checks it; ValueError for masked cells and dates."""
+    """An array of numbers beside X, as `sklearn.utils.check_array` checks it; ValueError for masked
+    cells and dates."""
     require_plain(argument, values)
     return check_array(values, dtype=dtype, input_name=argument)
 
@@ -89,29 +97,42 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
         masked = int(np.ma.getmaskarray(values).sum())
         remedy = "Fill them in, or leave these rows out."
         require(not masked, argument, "a value in each cell", f"{masked:,} masked", remedy)
-    times = [] if may_be_dates else [kind for kind in map(str, _types_of(values)) if kind.lower().startswith(TIMES)]
-    remedy = (
-        "Make them numbers yourself, in a unit that later rows have too: (dates - start) / numpy.timedelta64(1, 'D')."
+    times = (
+        []
+        if may_be_dates
+        else [kind for kind in map(str, _types_of(values)) if kind.lower().startswith(TIMES)]
     )
-    require(not times, argument, "numbers", f"dates or durations, {times[0] if times else ''}", remedy)
+    remedy = (
+        "Make them numbers yourself, in a unit that later rows have too: (dates - start) / "
+        "numpy.timedelta64(1, 'D')."
+    )
+    require(
+        not times, argument, "numbers", f"dates or durations, {times[0] if times else ''}", remedy
+    )
 
 
 def _types_of(values: Any) -> Iterable[Any]:
     """The types of the columns of a table, or that of an array."""
     if hasattr(values, "schema") and hasattr(values.schema, "types"):  # pyarrow
         return values.schema.types
-    if (types := getattr(values, "dtypes", None)) is not None and np.iterable(types):  # tables of pandas and polars
+    if (types := getattr(values, "dtypes", None)) is not None and np.iterable(
+        types
+    ):  # tables of pandas and polars
         return list(types)
     return [getattr(values, "dtype", getattr(values, "type", None))]
 
 
-# --- rows that two arguments name ------------------------------------------------------------------------------------
+# --- rows that two arguments name -----------------------------------------------------------------
 def same_rows(method: Callable) -> Callable:
-    """A method of an estimator, X among its arguments, which refuses y, weights or covariates of rows that are named
-    otherwise than those of X: they are read by place. Methods without such arguments stay as they are. A y that may be
-    left out is ignored, and not looked at."""
+    """A method of an estimator, X among its arguments, which refuses y, weights or covariates of
+    rows that are named otherwise than those of X: they are read by place. Methods without such
+    arguments stay as they are. A y that may be left out is ignored, and not looked at."""
     signature = inspect.signature(method)
-    beside = [name for name in signature.parameters if name not in ("self", "X") and _is_by_row(signature, name)]
+    beside = [
+        name
+        for name in signature.parameters
+        if name not in ("self", "X") and _is_by_row(signature, name)
+    ]
     if "X" not in signature.parameters or not beside or hasattr(method, "_checks_rows"):
         return method
 

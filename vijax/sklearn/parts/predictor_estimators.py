@@ -24,7 +24,8 @@ from vijax.sklearn.parts.rows import Fitted, weighed
 from vijax.xla.precision import enable_x64
 
 EXACT = 1e-3
-"""Deviation of y from a fit, in units of the spread of y, below which there is no noise to speak of."""
+"""Deviation of y from a fit, in units of the spread of y, below which there is no noise to speak
+of."""
 
 
 @estimator
@@ -45,12 +46,13 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     _accepts_sparse: ClassVar[str | bool] = False
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fits the model to inputs X, (rows, features), and y, (rows,): the class of each row, or its observation, in
-        the support of the likelihood. A `ConvergenceWarning` says that a bound had not converged after `max_iter`
-        steps.
+        """Fits the model to inputs X, (rows, features), and y, (rows,): the class of each row, or
+        its observation, in the support of the likelihood. A `ConvergenceWarning` says that a bound
+        had not converged after `max_iter` steps.
 
         Raises:
-          ValueError: an argument out of its range, missing numbers, impossible observations, only one class.
+          ValueError: an argument out of its range, missing numbers, impossible observations, only
+              one class.
         """
         return self._fit(X, y, None)
 
@@ -98,7 +100,8 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         )
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X of a fitted estimator, checked; a sparse one is made dense where the estimator takes such."""
+        """X of a fitted estimator, checked; a sparse one is made dense where the estimator takes
+        such."""
         check_is_fitted(self)
         return np.asarray(as_dense(self._valid(X, reset=False)), np.float64)
 
@@ -108,7 +111,9 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         return np.asarray(as_dense(X), np.float64), y
 
     def _valid(self, *data: Any, **more: Any) -> Any:
-        return validated(self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more)
+        return validated(
+            self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -117,8 +122,9 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
 
 
 class PredictorClassifier(ClassifierMixin, PredictorEstimator):
-    """An abstract classifier with a Gaussian predictor for each class (one predictor for two classes). A subclass has
-    `_model`, `_start`, `_features` and sets its fitted attributes in `_describe`."""
+    """An abstract classifier with a Gaussian predictor for each class (one predictor for two
+    classes). A subclass has `_model`, `_start`, `_features` and sets its fitted attributes in
+    `_describe`."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
@@ -127,7 +133,9 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_}.")
+            raise ValueError(
+                f"Classifier can't train when only one class is present: {self.classes_}."
+            )
         self._prepare(X, weights)
         with enable_x64(True):
             found = [self._one(self._features(X), labels == k, weights) for k in self._positive()]
@@ -139,11 +147,13 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
-        """The probability of each class, all parameters integrated over their posterior; for more than two classes in
-        proportion to the probabilities of one against the rest."""
+        """The probability of each class, all parameters integrated over their posterior; for more
+        than two classes in proportion to the probabilities of one against the rest."""
         features = self._features(self._rows(X))
         with enable_x64(True):
-            of_one = np.stack([predictor_fits.probability_of_one(fit, features) for fit in self.fit_], axis=1)
+            of_one = np.stack(
+                [predictor_fits.probability_of_one(fit, features) for fit in self.fit_], axis=1
+            )
         both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
         return both / both.sum(axis=1, keepdims=True)
 
@@ -157,15 +167,17 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
     def _one(self, features: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Fitted:
-        return self._fitted(features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt(), weights)
+        return self._fitted(
+            features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt(), weights
+        )
 
     def _describe(self) -> None:
         """Sets further fitted attributes."""
 
 
 class PredictorRegressor(RegressorMixin, PredictorEstimator):
-    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`, `_features` and sets its
-    fitted attributes in `_describe`."""
+    """An abstract regressor with a Gaussian predictor. A subclass has `_model`, `_start`,
+    `_features` and sets its fitted attributes in `_describe`."""
 
     likelihood: str
 
@@ -176,7 +188,9 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
         observed.make(observed.start).check(y)
         mean, spread = mean_and_spread(y, weights)
-        self._shift, self._unit = (float(mean), float(spread) or 1.0) if observed.is_real else (0.0, 1.0)
+        self._shift, self._unit = (
+            (float(mean), float(spread) or 1.0) if observed.is_real else (0.0, 1.0)
+        )
         self._prepare(X, weights)
         features = self._features(X)
         start = {**self._start(features), **observed.start}
@@ -193,7 +207,9 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
 
     def _leaves_nothing(self, features: np.ndarray, y: np.ndarray) -> bool:
         """True where y is constant, or the fit gives it, to a thousandth of its spread."""
-        return bool(np.ptp(y) == 0 or np.abs(y - self._moments(features)[0]).max() < EXACT * np.std(y))
+        return bool(
+            np.ptp(y) == 0 or np.abs(y - self._moments(features)[0]).max() < EXACT * np.std(y)
+        )
 
     def _moments(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of y at features."""
@@ -206,13 +222,15 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         if not self._is_exact:
             return super()._to_converge()
         return (
-            "X gives y exactly, or y is constant: no noise is left, and its size falls without end. Give y with the "
-            "noise of its measurement; without any, sklearn.linear_model.LinearRegression or interpolation will do."
+            "X gives y exactly, or y is constant: no noise is left, and its size falls without "
+            "end. Give y with the "
+            "noise of its measurement; without any, sklearn.linear_model.LinearRegression or "
+            "interpolation will do."
         )
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y, all parameters integrated over their posterior, and with `return_std` its standard deviation,
-        at inputs X, (rows, features)."""
+        """The mean of y, all parameters integrated over their posterior, and with `return_std` its
+        standard deviation, at inputs X, (rows, features)."""
         mean, spread = self._moments(self._features(self._rows(X)))
         return (mean, spread) if return_std else mean
 

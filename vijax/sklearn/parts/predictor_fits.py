@@ -1,5 +1,6 @@
-"""Linear models and Gaussian processes behind the estimators. Their inputs are points of the model, so that one program
-serves all data of about one size: rows of padding have features of zero, and no effect."""
+"""Linear models and Gaussian processes behind the estimators. Their inputs are points of the model,
+so that one program serves all data of about one size: rows of padding have features of zero, and no
+effect."""
 
 from __future__ import annotations
 
@@ -33,12 +34,14 @@ JITTER = 1e-6
 """Jitter on the diagonal of kernels, for a scale of about one."""
 
 
-# --- observations ----------------------------------------------------------------------------------------------------
+# --- observations ---------------------------------------------------------------------------------
 class Observed(NamedTuple):
     """One kind of observation."""
 
     make: Callable[[Mapping[str, Any]], Likelihood]  # hyperparameters -> p(y | z)
-    start: Mapping[str, float]  # the hyperparameters of its own that are learnt, with their first values
+    start: Mapping[
+        str, float
+    ]  # the hyperparameters of its own that are learnt, with their first values
     # (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v)
     moments: Callable[[np.ndarray, np.ndarray, Mapping[str, float]], tuple[np.ndarray, np.ndarray]]
     is_real: bool  # y may be any number, and is measured in units of its spread
@@ -49,9 +52,12 @@ def _of_normal(extra: Callable[[Mapping[str, float]], float]) -> Any:
 
 
 def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> Any:
-    """Moments for a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a function of E[e^2z]."""
+    """Moments for a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a
+    function of E[e^2z]."""
 
-    def moments(m: np.ndarray, v: np.ndarray, hyper: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    def moments(
+        m: np.ndarray, v: np.ndarray, hyper: Mapping[str, float]
+    ) -> tuple[np.ndarray, np.ndarray]:
         mean, second = np.exp(m + 0.5 * v), np.exp(2 * m + 2 * v)
         return mean, second - mean**2 + extra(mean, second, hyper)  # type: ignore[call-arg]
 
@@ -61,7 +67,10 @@ def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> 
 Observation = Literal["gaussian", "student_t", "poisson", "negative_binomial", "gamma"]
 OBSERVED: dict[str, Observed] = {
     "gaussian": Observed(
-        lambda h: likelihoods.gaussian(h["noise"]), {"noise": 0.1}, _of_normal(lambda h: h["noise"]), True
+        lambda h: likelihoods.gaussian(h["noise"]),
+        {"noise": 0.1},
+        _of_normal(lambda h: h["noise"]),
+        True,
     ),
     "student_t": Observed(
         lambda h: likelihoods.student_t(4.0, h["noise"]),
@@ -69,7 +78,12 @@ OBSERVED: dict[str, Observed] = {
         _of_normal(lambda h: 2.0 * h["noise"] ** 2),  # nu / (nu - 2) at nu = 4
         True,
     ),
-    "poisson": Observed(lambda h: likelihoods.poisson_log(), {}, _of_rate(lambda m, s, h: m), False),  # type: ignore[arg-type, misc]
+    "poisson": Observed(
+        lambda h: likelihoods.poisson_log(),
+        {},
+        _of_rate(lambda m, s, h: m),  # type: ignore[arg-type, misc]
+        False,
+    ),
     "negative_binomial": Observed(
         lambda h: likelihoods.negative_binomial(h["dispersion"]),
         {"dispersion": 5.0},
@@ -86,7 +100,7 @@ OBSERVED: dict[str, Observed] = {
 """The registry of `likelihood=` of the regressors."""
 
 
-# --- models -----------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 class Inputs(NamedTuple):
     """The inputs of training, padded."""
 
@@ -97,7 +111,9 @@ class Inputs(NamedTuple):
     def of(cls, x: np.ndarray) -> Inputs:
         """Inputs padded with zeros."""
         size = size_with_padding(len(x))
-        return cls(np.pad(x, [(0, size - len(x)), (0, 0)]), (np.arange(size) < len(x)).astype(float))
+        return cls(
+            np.pad(x, [(0, size - len(x)), (0, 0)]), (np.arange(size) < len(x)).astype(float)
+        )
 
 
 @by_value
@@ -116,9 +132,14 @@ def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
 
 @by_value
 def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
-    """z ~ GP(0, kernel), of `OBSERVED` or "bernoulli"; one length for all columns, or one for each."""
+    """z ~ GP(0, kernel), of `OBSERVED` or "bernoulli"; one length for all columns, or one for
+    each."""
     kernel_of: Any = kernel_named(kernel) if isinstance(kernel, str) else lambda hyper: kernel
-    hyper = {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0} if isinstance(kernel, str) else {}
+    hyper = (
+        {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0}
+        if isinstance(kernel, str)
+        else {}
+    )
 
     def factor(hyper: Hyper) -> Float[Array, "N N"]:
         x, real = hyper["inputs"]
@@ -160,8 +181,9 @@ def _model(
 
 
 WAIT = 5
-"""Steps of the predictors alone, before hyperparameters move. At the prior their gradients are hundreds of times as
-large as later, and Adam, which divides by the gradients of the last thousand steps, would hardly move then."""
+"""Steps of the predictors alone, before hyperparameters move. At the prior their gradients are
+hundreds of times as large as later, and Adam, which divides by the gradients of the last thousand
+steps, would hardly move then."""
 
 
 class _Waiting(NamedTuple):
@@ -173,7 +195,8 @@ class _Waiting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Init:
-    """The start of Adam at a rate; unlike optax's own function it pickles, and equals another of the same rate."""
+    """The start of Adam at a rate; unlike optax's own function it pickles, and equals another of
+    the same rate."""
 
     rate: float
 
@@ -207,14 +230,23 @@ def fit_predictors(
     learning_rate: float,
     weights: np.ndarray | None = None,
 ) -> Fitted:
-    """Fits the model to rows, which count by their weights: proximal-gradient steps, and gradient steps in the learnt
-    hyperparameters."""
+    """Fits the model to rows, which count by their weights: proximal-gradient steps, and gradient
+    steps in the learnt hyperparameters."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
     more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
-    hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {"inputs": Inputs.of(x)}
+    hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {
+        "inputs": Inputs.of(x)
+    }
     return fit_rows(
-        pg_svi(model, **more), data, key, max_iter, tol, hyper=hyper, by_gradient=bool(learnt), weights=weights
+        pg_svi(model, **more),
+        data,
+        key,
+        max_iter,
+        tol,
+        hyper=hyper,
+        by_gradient=bool(learnt),
+        weights=weights,
     )
 
 

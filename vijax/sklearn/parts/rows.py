@@ -1,4 +1,5 @@
-"""Rows of numbers: padded to sizes that other data share, and fitted until the bound converges from step to step."""
+"""Rows of numbers: padded to sizes that other data share, and fitted until the bound converges from
+step to step."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Fitted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WeightedLoader(ArrayLoader):
-    """All rows at once, each as often as its weight says; N is the sum of the weights, or `total`."""
+    """All rows at once, each as often as its weight says; N is the sum of the weights, or
+    `total`."""
 
     sample_weight: Any = ()
     total: float | None = None
@@ -58,8 +60,9 @@ class WeightedLoader(ArrayLoader):
 
 
 def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The rows of positive weight, their weights (ones for None), and the same rows of further arrays. Raises
-    ValueError: weights of another number than rows, negative, not finite, or all zero."""
+    """The rows of positive weight, their weights (ones for None), and the same rows of further
+    arrays. Raises ValueError: weights of another number than rows, negative, not finite, or all
+    zero."""
     require_plain("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
@@ -80,19 +83,29 @@ def fit_rows(
     by_gradient: bool = False,
     weights: np.ndarray | None = None,
 ) -> Fitted:
-    """Runs full-data steps until the bound per row changes by less than `tol` from one to the next, or `max_iter`
-    steps. With padding there are at least `least` rows. Rows count by their `weights`; None counts each once. Where
-    something moves `by_gradient`, at a rate in each step, one step tells little: the bound per row must then stay
-    within `tol` for `STEPS` steps."""
+    """Runs full-data steps until the bound per row changes by less than `tol` from one to the next,
+    or `max_iter` steps. With padding there are at least `least` rows. Rows count by their
+    `weights`; None counts each once. Where something moves `by_gradient`, at a rate in each step,
+    one step tells little: the bound per row must then stay within `tol` for `STEPS` steps."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     size = size_with_padding(rows, least)
-    is_even = weights is None or bool(np.all(weights == 1))  # the program of all fits without weights
-    loader = ArrayLoader(data, size, 0) if is_even else WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
-    settled = _Settled(tol * (rows if weights is None else float(weights.sum())), _within if by_gradient else _any_step)
+    is_even = weights is None or bool(
+        np.all(weights == 1)
+    )  # the program of all fits without weights
+    loader = (
+        ArrayLoader(data, size, 0)
+        if is_even
+        else WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
+    )
+    settled = _Settled(
+        tol * (rows if weights is None else float(weights.sum())),
+        _within if by_gradient else _any_step,
+    )
     done = 0 if state is None else int(state.step)
     given = {"hyper": hyper} if state is None else {"state": state}
     with warnings.catch_warnings():
-        # `n_init` is said once, for one component and for ten: in scikit-learn one component is no warning either.
+        # `n_init` is said once, for one component and for ten: in scikit-learn one component is no
+        # warning either.
         warnings.simplefilter("ignore", EqualStartsWarning)
         found = fit(
             alg,
@@ -119,7 +132,9 @@ class InParts:
     def _has_posterior(self) -> bool:
         """True where there is `partial_fit`; else raises AttributeError, which says why."""
         if getattr(self, "inference", "variational") == "em":
-            raise AttributeError("inference: expected 'variational' for partial_fit, got 'em'. EM reads all rows.")
+            raise AttributeError(
+                "inference: expected 'variational' for partial_fit, got 'em'. EM reads all rows."
+            )
         return True
 
     def _steps(self) -> Any:
@@ -127,14 +142,24 @@ class InParts:
         return robbins_monro(offset=self.learning_offset + 1.0, kappa=self.learning_decay)
 
     def _fit_part(
-        self, alg: Algorithm, data: PyTree, hyper: Callable[[], Any], is_first: bool, least: int = LEAST
+        self,
+        alg: Algorithm,
+        data: PyTree,
+        hyper: Callable[[], Any],
+        is_first: bool,
+        least: int = LEAST,
     ) -> Fit:
-        """One stochastic step on a minibatch of `total_samples` groups (None: of all groups seen so far)."""
+        """One stochastic step on a minibatch of `total_samples` groups (None: of all groups seen so
+        far)."""
         own: Any = self
         size = int(np.shape(jax.tree.leaves(data)[0])[0])
         own.n_samples_seen_ = size + (0 if is_first else own.n_samples_seen_)
-        total = float(own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, size))
-        loader = WeightedLoader(data, size_with_padding(size, least), 0, sample_weight=np.ones(size), total=total)
+        total = float(
+            own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, size)
+        )
+        loader = WeightedLoader(
+            data, size_with_padding(size, least), 0, sample_weight=np.ones(size), total=total
+        )
         done = 0 if is_first else int(own.fit_.state.step)
         given: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": own.fit_.state}
         own.n_batch_iter_ = done + 1
@@ -142,7 +167,8 @@ class InParts:
 
 
 class _Settled:
-    """A callback: true where the bounds of every start since the last look have converged, by a rule."""
+    """A callback: true where the bounds of every start since the last look have converged, by a
+    rule."""
 
     def __init__(self, tol: float, rule: Callable[[np.ndarray, float], bool]):
         self.tol, self.yes = tol, False
@@ -163,8 +189,8 @@ def _any_step(bounds: np.ndarray, tol: float) -> bool:
 
 
 def _within(bounds: np.ndarray, tol: float) -> bool:
-    """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope between two
-    stretches, some steps change little with much left to gain."""
+    """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope
+    between two stretches, some steps change little with much left to gain."""
     return bool(np.all(np.ptp(bounds, axis=0) < tol))
 
 
@@ -199,9 +225,14 @@ class OfCounts:
 
 
 def prior_of_rates(
-    num_components: int, X: np.ndarray, shape: float = 1.0, rate: float | None = None, weights: Any = None
+    num_components: int,
+    X: np.ndarray,
+    shape: float = 1.0,
+    rate: float | None = None,
+    weights: Any = None,
 ) -> Gamma:
-    """The prior of the rates of each component; without a `rate` its mean is the (weighted) mean of the data."""
+    """The prior of the rates of each component; without a `rate` its mean is the (weighted) mean of
+    the data."""
     average = X.mean(axis=0) if weights is None else mean_and_spread(X, weights)[0]
     mean = np.maximum(average, 1e-6)
     rates: Any = shape / mean if rate is None else np.full(X.shape[1], float(rate))

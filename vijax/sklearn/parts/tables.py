@@ -28,8 +28,9 @@ def frame_of(table: Any) -> Any:
 
 
 def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
-    """X as a table of pandas, checked by scikit-learn. Columns are those that `fit` saw, whatever others there are and
-    in any order; those without names are x0, x1, ... Where `fit` learns them (`reset`) the response is left out."""
+    """X as a table of pandas, checked by scikit-learn. Columns are those that `fit` saw, whatever
+    others there are and in any order; those without names are x0, x1, ... Where `fit` learns them
+    (`reset`) the response is left out."""
     if hasattr(X, "columns"):
         frame = frame_of(X)
         require(len(frame) > 0, "X", "a row or more", "an empty table")
@@ -43,11 +44,21 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
                 return frame[kept]
             missing = [name for name in kept if name not in set(frame)]
             remedy = "Give these columns the names that they had in fit."
-            require(False, "X", f"the columns {listed(kept)}", f"a table without {listed(missing)}", remedy)
-        validate_data(estimator, frame, skip_check_array=True, reset=reset)  # for the names of columns alone
+            require(
+                False,
+                "X",
+                f"the columns {listed(kept)}",
+                f"a table without {listed(missing)}",
+                remedy,
+            )
+        validate_data(
+            estimator, frame, skip_check_array=True, reset=reset
+        )  # for the names of columns alone
         compare_numbered(estimator, frame, reset)
     else:
-        numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(
+            np.float64
+        )
         frame = frame_of(dict(enumerate(numbers.T)))
     if reset:
         names = list(getattr(estimator, "feature_names_in_", ()))
@@ -63,32 +74,56 @@ def response_of(formula: str | None) -> str:
     """
     if formula is None:
         return ""
-    require(isinstance(formula, str) and "~" in formula, "formula", "response ~ terms, or ~ terms", repr(formula))
+    require(
+        isinstance(formula, str) and "~" in formula,
+        "formula",
+        "response ~ terms, or ~ terms",
+        repr(formula),
+    )
     response = parse(formula).response
     if response is None:
         return ""
     remedy = "Transform y before fit, or use vijax.glmm."
-    require(isinstance(response, Column), "formula", "a name to the left of ~", repr(str(response)), remedy)
+    require(
+        isinstance(response, Column),
+        "formula",
+        "a name to the left of ~",
+        repr(str(response)),
+        remedy,
+    )
     return response.name  # type: ignore[union-attr]
 
 
 def _right_of_tilde(formula: str) -> str:
     """The terms of a formula; a name between backquotes may hold a ~ of its own."""
-    tilde = next(token for token in tokens_of(formula) if token.kind == "operator" and token.text == "~")
+    tilde = next(
+        token for token in tokens_of(formula) if token.kind == "operator" and token.text == "~"
+    )
     return formula[tilde.end :].strip()
 
 
-def whole_formula(formula: str | None, groups: str | Sequence[str] | None, frame: Any) -> tuple[str, str]:
-    """The formula with a response, and the name of that: "y" with as many "_" as it takes to be no column. Without a
-    formula all columns are terms, but for those of groups, which have intercepts."""
+def whole_formula(
+    formula: str | None, groups: str | Sequence[str] | None, frame: Any
+) -> tuple[str, str]:
+    """The formula with a response, and the name of that: "y" with as many "_" as it takes to be no
+    column. Without a formula all columns are terms, but for those of groups, which have
+    intercepts."""
     name = response_of(formula) or "y"
     while name in frame:
         name += "_"
     if formula is not None:
         columns = typed_table(frame.iloc[:0])
-        for column in columns_of(parse(formula), with_response=False):  # the response is no column of X
+        for column in columns_of(
+            parse(formula), with_response=False
+        ):  # the response is no column of X
             columns.column("formula", column)
-        require(groups is None, "groups", "None where there is a formula", repr(groups), "Write (1 | g) in it.")
+        require(
+            groups is None,
+            "groups",
+            "None where there is a formula",
+            repr(groups),
+            "Write (1 | g) in it.",
+        )
         return f"{quoted(name)} ~ {_right_of_tilde(formula)}", name
     factors = [groups] if isinstance(groups, str) else list(groups or ())
     for factor in factors:

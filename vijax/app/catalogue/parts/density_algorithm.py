@@ -1,4 +1,5 @@
-"""The section [algorithm] of log densities: the rows of free variables, and two methods that run to their own end."""
+"""The section [algorithm] of log densities: the rows of free variables, and two methods that run to
+their own end."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ GUIDES: dict[str, tuple[Callable[..., Guide], dict[str, Argument]]] = {
 }
 """Families of q: the constructor and the settings of each."""
 SHAPES = {
-    key: argument._replace(default=None, meaning=f"guide {name}: {argument.meaning}{unset({name: argument})}")
+    key: argument._replace(
+        default=None, meaning=f"guide {name}: {argument.meaning}{unset({name: argument})}"
+    )
     for name, (_, settings) in GUIDES.items()
     for key, argument in settings.items()
 }
@@ -58,7 +61,10 @@ def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
     for key in more:
         if name is None or key not in GUIDES[name][1]:
             of = next(other for other, (_, settings) in GUIDES.items() if key in settings)
-            raise ConfigError(f'algorithm.{key}: expected algorithm.guide = "{of}" beside it, got {name or "no guide"}')
+            raise ConfigError(
+                f'algorithm.{key}: expected algorithm.guide = "{of}" beside it, got '
+                f"{name or 'no guide'}"
+            )
     return None if name is None else GUIDES[name][0](**more)
 
 
@@ -71,7 +77,9 @@ def _advi(model: Model, alpha: float | None = None, **choices: Any) -> Algorithm
 
 
 def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
-    def make(model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any) -> Algorithm:
+    def make(
+        model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any
+    ) -> Algorithm:
         shape = _guide(guide, choices)
         return row(model, guide=shape, optimizer=optax.adam(learning_rate), **choices)
 
@@ -79,10 +87,14 @@ def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
 
 
 def _ends_full(model: Model, **choices: Any) -> Algorithm:
-    """The algorithm of the normals that `vijax.auto` returns: checkpoints hold its state (or that of a mixture, see
-    `vijax.app.folder.at_once`)."""
+    """The algorithm of the normals that `vijax.auto` returns: checkpoints hold its state (or that
+    of a mixture, see `vijax.app.folder.at_once`)."""
     dim = model.log_density.variables.dim
-    return _framed(model, guides.full_rank()) if dim <= MOST_FULL else _framed(model, guides.mean_field(), rank_of(dim))
+    return (
+        _framed(model, guides.full_rank())
+        if dim <= MOST_FULL
+        else _framed(model, guides.mean_field(), rank_of(dim))
+    )
 
 
 def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
@@ -94,7 +106,9 @@ def _framed(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
     return free_algorithms.ngvi(with_guide(model, guide, is_framed=True, num_directions=directions))
 
 
-GUIDE = Argument(Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None)
+GUIDE = Argument(
+    Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None
+)
 RATE = Argument(float, 0.01, "rate of Adam", POSITIVE)
 ORDER = arguments_of(renyi)["alpha"]._replace(default=None)
 
@@ -123,24 +137,38 @@ NOT_BY_PARTS = (
 """Why rows of a log density cannot be read by parts, for `Listing.not_by_parts`."""
 
 
-# --- methods that run to their own end -------------------------------------------------------------------------------
+# --- methods that run to their own end ------------------------------------------------------------
 def is_at_once(config: Any) -> bool:
     """True where the algorithm stops by itself, after no number of steps that was asked for."""
     return config.algorithm.name in METHODS
 
 
 def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings [fit] that mean nothing to such an algorithm (it may ignore the number of
-    passes)."""
+    """Raises a `ConfigError` on settings [fit] that mean nothing to such an algorithm (it may
+    ignore the number of passes)."""
     name = config.algorithm.name
     if not is_at_once(config):
         return
-    starts = "auto has starts of its own: algorithm.num_starts" if name == "auto" else "dadvi has sixteen starts"
+    starts = (
+        "auto has starts of its own: algorithm.num_starts"
+        if name == "auto"
+        else "dadvi has sixteen starts"
+    )
     for key, is_set, why in (
         ("restarts", config.fit.restarts > 1, starts),
         ("devices", config.fit.devices is not None, f"{name} computes on one device"),
-        ("convergence", config.fit.convergence is not None, f"{name} judges by itself when it has converged"),
-        ("batch_size", name == "dadvi" and config.fit.batch_size is not None, "dadvi reads all the data at every step"),
+        (
+            "convergence",
+            config.fit.convergence is not None,
+            f"{name} judges by itself when it has converged",
+        ),
+        (
+            "batch_size",
+            name == "dadvi" and config.fit.batch_size is not None,
+            "dadvi reads all the data at every step",
+        ),
     ):
         if is_set:
-            raise ConfigError(f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}")
+            raise ConfigError(
+                f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}"
+            )

@@ -1,4 +1,5 @@
-"""Emissions on the command line: the section that chooses one, and the tables and pictures of fitted components."""
+"""Emissions on the command line: the section that chooses one, and the tables and pictures of
+fitted components."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from vijax.models import emission as emissions
 from vijax.models.emission import Emission
 
 EmissionConfig = chooser(
-    "[model.emission]: what a component (or state) emits, and the conjugate prior of its parameters.",
+    "[model.emission]: what a component (or state) emits, and the conjugate prior of its "
+    "parameters.",
     "full_gaussian",
     "the family; tied: one covariance for all, spherical: one variance for each",
     without=("num_components", "dim", "vocab_size"),
@@ -46,18 +48,24 @@ InitConfig = chooser(
 
 def make(config: Any, num_components: int, dim: int) -> Emission:
     """The emission that a section describes."""
-    if config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None and config.degrees <= dim - 1:
+    if (
+        config.name in ("full_gaussian", "tied_gaussian")
+        and config.degrees is not None
+        and config.degrees <= dim - 1
+    ):
         raise ValueError(
-            f"model.emission.degrees: expected more than the {dim} columns less 1, got {config.degrees}. Leave it "
+            f"model.emission.degrees: expected more than the {dim} columns less 1, got "
+            f"{config.degrees}. Leave it "
             "unset for columns + 2."
         )
     return chosen(config, num_components, dim)
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns for the emission of [model]: Gaussian ones have priors of one place and scale. A
-    variance that is the same for all columns needs one scale for all, and one that is known to be 1 none. Where the
-    place or scale of the prior is set, columns stay as they are."""
+    """The way to standardise columns for the emission of [model]: Gaussian ones have priors of one
+    place and scale. A variance that is the same for all columns needs one scale for all, and one
+    that is known to be 1 none. Where the place or scale of the prior is set, columns stay as they
+    are."""
     config = settings.emission
     if any(getattr(config, name, None) not in (None, value) for name, value in PLACED.items()):
         return None
@@ -74,12 +82,14 @@ MANNERS: dict[str, Manner] = {
     "unit_gaussian": "centre",
 }
 HELD = 0.5
-"""Rows of a component that holds any: expected ones, of which the last components of a mixture have small parts."""
+"""Rows of a component that holds any: expected ones, of which the last components of a mixture have
+small parts."""
 
 
-# --- fitted components -----------------------------------------------------------------------------------------------
+# --- fitted components ----------------------------------------------------------------------------
 def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Mean and covariance of each component in the units of the data, for the Gaussian emissions; else none."""
+    """Mean and covariance of each component in the units of the data, for the Gaussian emissions;
+    else none."""
     if not name.endswith("gaussian"):
         return []
     point, means, units = seen.point("components"), _means(name, seen), units_of(seen.data.train)
@@ -102,7 +112,9 @@ def _means(name: str, seen: Seen) -> np.ndarray:
     point = seen.point("components")
     if not name.endswith("gaussian") or name == "unit_gaussian":
         return np.asarray(point)
-    return np.asarray(point.mean)[..., 0] if name == "spherical_gaussian" else np.asarray(point.mean)
+    return (
+        np.asarray(point.mean)[..., 0] if name == "spherical_gaussian" else np.asarray(point.mean)
+    )
 
 
 def table_of_components(
@@ -116,20 +128,29 @@ def table_of_components(
     most: int = 8,
     within: Float[np.ndarray, "K D"] | None = None,
 ) -> list[Block]:
-    """A table of components, largest first, without those that hold less than half of a row: the columns `leading` (the
-    first of them sizes), then means; and a map of all means where there are many columns. `rows` are the expected rows
-    of each component, `within` the deviations of these rows as they were fitted."""
+    """A table of components, largest first, without those that hold less than half of a row: the
+    columns `leading` (the first of them sizes), then means; and a map of all means where there are
+    many columns. `rows` are the expected rows of each component, `within` the deviations of these
+    rows as they were fitted."""
     means = units_of(seen.data.train).points(_means(name, seen))
     sizes = np.asarray(next(iter(leading.values())), float)
     order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
-    spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)] if name != "unit_gaussian" else []
+    spreads = (
+        [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)]
+        if name != "unit_gaussian"
+        else []
+    )
     shown = range(min(len(columns), most))
     header = ["", *leading, *(columns[d] for d in shown)]
     if spreads and len(columns) <= most // 2:
         header += [f"sd {columns[d]}" for d in shown]
 
     def row(k: int) -> list[Any]:
-        cells = [int(k), *(float(values[k]) for values in leading.values()), *(float(means[k, d]) for d in shown)]
+        cells = [
+            int(k),
+            *(float(values[k]) for values in leading.values()),
+            *(float(means[k, d]) for d in shown),
+        ]
         return cells + ([float(spreads[k][d]) for d in shown] if len(header) > len(cells) else [])
 
     notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
@@ -138,26 +159,41 @@ def table_of_components(
     if within is not None and len(spreads) and len(order):
         units = units_of(seen.data.train)
         whole = units.deviation if units.scaled else np.nanstd(seen.data.train.x, axis=0)
-        found = np.array(spreads)[: len(rows)], np.array([units.spread(own) for own in within])[: len(rows)]
+        found = (
+            np.array(spreads)[: len(rows)],
+            np.array([units.spread(own) for own in within])[: len(rows)],
+        )
         notes.append(note_on_widened(*found, columns, whole, np.asarray(rows), unit))
-    blocks: list[Block] = [Table(title, header, [row(k) for k in order], " ".join(filter(None, notes)))]
+    blocks: list[Block] = [
+        Table(title, header, [row(k) for k in order], " ".join(filter(None, notes)))
+    ]
     if len(columns) > most:
-        note = units_of(seen.data.train).note()  # columns of one scale make colours that can be compared
+        note = units_of(
+            seen.data.train
+        ).note()  # columns of one scale make colours that can be compared
         named, fitted = [str(k) for k in order], _means(name, seen)[order]
         blocks.append(Heat("What components emit", named, list(columns), fitted, note))
     return blocks
 
 
 def picture(
-    title: str, name: str, seen: Seen, x: np.ndarray, columns: Sequence[str], labels: np.ndarray, weights: np.ndarray
+    title: str,
+    name: str,
+    seen: Seen,
+    x: np.ndarray,
+    columns: Sequence[str],
+    labels: np.ndarray,
+    weights: np.ndarray,
 ) -> Block:
-    """Rows by component in the plane, with outlines of Gaussians; for a single column the density."""
+    """Rows by component in the plane, with outlines of Gaussians; for a single column the
+    density."""
     x, found = units_of(seen.data.train).points(x), gaussians(name, seen)
     if x.shape[1] == 1 and found:
 
         def density(grid: np.ndarray) -> np.ndarray:
             parts = [
-                np.exp(-0.5 * (grid - mean[0]) ** 2 / cov[0, 0]) / np.sqrt(2 * np.pi * cov[0, 0]) for mean, cov in found
+                np.exp(-0.5 * (grid - mean[0]) ** 2 / cov[0, 0]) / np.sqrt(2 * np.pi * cov[0, 0])
+                for mean, cov in found
             ]
             return np.asarray(weights)[: len(parts)] @ np.array(parts)
 
@@ -166,5 +202,7 @@ def picture(
     outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(found) if weights[k] > 1e-3]
     if x.shape[1] == 1:
         x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
-    note = "Each row in the colour of its class" + ("; outlines at two standard deviations." if outlines else ".")
+    note = "Each row in the colour of its class" + (
+        "; outlines at two standard deviations." if outlines else "."
+    )
     return views.scatter(title, x, columns, labels, outlines, note)

@@ -1,4 +1,5 @@
-"""Shared parts of models of networks on the command line: perceptrons, the law of a row, algorithms, images."""
+"""Shared parts of models of networks on the command line: perceptrons, the law of a row,
+algorithms, images."""
 
 from __future__ import annotations
 
@@ -34,8 +35,12 @@ NUM_SHOWN = 12
 """Images in a row of pictures."""
 
 
-# --- [model.networks] ------------------------------------------------------------------------------------------------
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu, "softplus": jax.nn.softplus}
+# --- [model.networks] -----------------------------------------------------------------------------
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "softplus": jax.nn.softplus,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +48,9 @@ class NetworksConfig:
     """[model.networks]: two perceptrons, the decoder's layers those of the encoder in reverse."""
 
     hidden: tuple[int, ...] = setting(
-        (200,), "units of each hidden layer", Limit(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1")
+        (200,),
+        "units of each hidden layer",
+        Limit(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1"),
     )
     activation: Literal["tanh", "relu", "softplus"] = setting("tanh", "between the layers")
     seed: int = setting(0, "seed of the first weights", whole(0))
@@ -63,8 +70,9 @@ class Perceptron:
 
 
 def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.ndarray]]:
-    """First weights: normal, of variance 1 / inputs. Smaller ones in the last layer would give nearly the same output
-    for all rows, and the mixture of a structured autoencoder begins at clusters of the outputs."""
+    """First weights: normal, of variance 1 / inputs. Smaller ones in the last layer would give
+    nearly the same output for all rows, and the mixture of a structured autoencoder begins at
+    clusters of the outputs."""
     rng, dtype = np.random.default_rng(list(seed)), jnp.result_type(float)
     found = []
     for fan_in, fan_out in itertools.pairwise(sizes):
@@ -75,7 +83,8 @@ def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Halves:
-    """A network whose output is split in two vectors of one length, with a function that reads both."""
+    """A network whose output is split in two vectors of one length, with a function that reads
+    both."""
 
     net: Perceptron
     read: Callable[[Array, Array], Any]
@@ -87,7 +96,8 @@ class Halves:
 
 @dataclasses.dataclass(frozen=True)
 class WithNoise:
-    """A network whose output are means, with one log standard deviation for all as a parameter beside its layers."""
+    """A network whose output are means, with one log standard deviation for all as a parameter
+    beside its layers."""
 
     net: Perceptron
 
@@ -96,9 +106,11 @@ class WithNoise:
         return self.net(params["layers"], z), params["log_sd"]
 
 
-def networks(settings: Any, num_columns: int, read: Callable[[Array, Array], Any]) -> tuple[Network, Network, Observed]:
-    """Encoder, decoder and likelihood, as the settings [model] say. `read` interprets the encoder's two halves, each
-    of length `latent_dim`."""
+def networks(
+    settings: Any, num_columns: int, read: Callable[[Array, Array], Any]
+) -> tuple[Network, Network, Observed]:
+    """Encoder, decoder and likelihood, as the settings [model] say. `read` interprets the encoder's
+    two halves, each of length `latent_dim`."""
     given = settings.networks
     net, law = Perceptron(given.activation), chosen(settings.observed)
     down = layers_of([num_columns, *given.hidden, 2 * settings.latent_dim], (given.seed, 0))
@@ -114,8 +126,10 @@ def learns_noise(settings: Any) -> bool:
     return settings.observed.name == "gaussian" and settings.observed.sd is None
 
 
-# --- [model.observed] ------------------------------------------------------------------------------------------------
-THRESHOLD = Argument(float, None, "entries above it count as 1; unset: they are 0 and 1 already", None)
+# --- [model.observed] -----------------------------------------------------------------------------
+THRESHOLD = Argument(
+    float, None, "entries above it count as 1; unset: they are 0 and 1 already", None
+)
 ObservedConfig = chooser(
     "[model.observed]: the law of a row given the decoder's output.",
     "gaussian",
@@ -128,8 +142,13 @@ ObservedConfig = chooser(
 def own_settings() -> dict[str, Any]:
     """Settings [model] that models of networks share."""
     return {
-        "image": (tuple[int, ...], setting((), "height and width, where a row is an image: for pictures")),
-        "test_draws": setting(100, "draws of the importance-weighted bound that scores held-out rows", whole()),
+        "image": (
+            tuple[int, ...],
+            setting((), "height and width, where a row is an image: for pictures"),
+        ),
+        "test_draws": setting(
+            100, "draws of the importance-weighted bound that scores held-out rows", whole()
+        ),
         "networks": section(NetworksConfig),
         "observed": section(ObservedConfig),
     }
@@ -141,7 +160,8 @@ def arrange(table: Rows, settings: Any) -> np.ndarray:
 
 
 def arrange_sequences(table: Rows, settings: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The same of sequences, (y, mask), as `vijax.models.pad` makes them; steps with a missing entry stay so."""
+    """The same of sequences, (y, mask), as `vijax.models.pad` makes them; steps with a missing
+    entry stay so."""
     y, mask = padded_sequences(table)
     return _cut(y, settings), mask
 
@@ -152,12 +172,15 @@ def _cut(x: np.ndarray, settings: Any) -> np.ndarray:
 
 
 def check_rows(settings: Any, data: Data) -> None:
-    """Raises a `ConfigError` on rows that are not of the image's size, or are not of zeros and ones where they must."""
+    """Raises a `ConfigError` on rows that are not of the image's size, or are not of zeros and ones
+    where they must."""
     num_columns, image = len(data.names), settings.image
     if image and int(np.prod(image)) != num_columns:
         raise ConfigError(
-            f"model.image: expected height and width of {num_columns} columns in all, got {list(image)}, which are "
-            f"{int(np.prod(image))}; choose the columns of the image with data.columns, name one that is no part of it "
+            f"model.image: expected height and width of {num_columns} columns in all, got "
+            f"{list(image)}, which are "
+            f"{int(np.prod(image))}; choose the columns of the image with data.columns, name one "
+            "that is no part of it "
             'as data.target, or say that rows are no images: --set "model.image=[]"'
         )
     if settings.observed.name != "bernoulli":
@@ -167,17 +190,22 @@ def check_rows(settings: Any, data: Data) -> None:
         if len(bad):
             row, column = bad[0]
             raise ConfigError(
-                f"model.observed.threshold: expected entries 0 and 1 for a Bernoulli law, got {x[row, column]:g} in "
-                f"column {data.names[column]!r}; set model.observed.threshold (entries above it count as 1), or "
+                "model.observed.threshold: expected entries 0 and 1 for a Bernoulli law, got "
+                f"{x[row, column]:g} in "
+                f"column {data.names[column]!r}; set model.observed.threshold (entries above it "
+                "count as 1), or "
                 "model.observed.name=gaussian"
             )
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings that do not go together; a target is allowed, and colours pictures."""
+    """Raises a `ConfigError` on settings that do not go together; a target is allowed, and colours
+    pictures."""
     if config.data.group is not None:
         origin = entries["model.name"].origin
-        raise ConfigError(f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them")
+        raise ConfigError(
+            f"{origin}: data.group: {config.model.name} reads rows one by one, not groups of them"
+        )
     check_of_sequences(config, entries)
 
 
@@ -185,20 +213,28 @@ def check_of_sequences(config: Any, entries: Mapping[str, Entry]) -> None:
     """The same, where rows are steps of sequences, the groups of the table."""
     if config.data.hold_out == "entries":
         origin = entries["model.name"].origin
-        raise ConfigError(f'{origin}: data.hold_out: expected "rows" for {config.model.name}, which reads whole rows')
+        raise ConfigError(
+            f'{origin}: data.hold_out: expected "rows" for {config.model.name}, which reads whole '
+            "rows"
+        )
     if config.fit.restarts > 1:
         remedy = "runs from other starts differ in model.networks.seed"
-        raise ConfigError(f"{entries['fit.restarts'].origin}: fit.restarts: expected 1 for networks; {remedy}")
+        raise ConfigError(
+            f"{entries['fit.restarts'].origin}: fit.restarts: expected 1 for networks; {remedy}"
+        )
     if config.model.image and len(config.model.image) != 2:
         got = list(config.model.image)
-        raise ConfigError(f"{entries['model.image'].origin}: model.image: expected [height, width], got {got}")
+        raise ConfigError(
+            f"{entries['model.image'].origin}: model.image: expected [height, width], got {got}"
+        )
 
 
 SOURCE = TABLES._replace(check=check)
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns: for a Gaussian law whose noise is learnt, and rows that are no images."""
+    """The way to standardise columns: for a Gaussian law whose noise is learnt, and rows that are
+    no images."""
     return "each" if learns_noise(settings) and not settings.image else None
 
 
@@ -246,7 +282,7 @@ def network_model_of_sequences(
     )
 
 
-# --- [algorithm] -----------------------------------------------------------------------------------------------------
+# --- [algorithm] ----------------------------------------------------------------------------------
 ORDER = arguments_of(objective.renyi)["alpha"]._replace(default=None)
 
 
@@ -275,7 +311,9 @@ StructuredEstep = chooser(
 
 def _aevb(doc: str, meaning: str, estep: Any) -> Any:
     name = (Literal["aevb"], setting("aevb", meaning))
-    rate = setting_of(free_algorithms.aevb, "learning_rate", before="rate ", more=", for the networks")
+    rate = setting_of(
+        free_algorithms.aevb, "learning_rate", before="rate ", more=", for the networks"
+    )
     return section_class(doc, name=name, learning_rate=rate, estep=section(estep))
 
 
@@ -300,13 +338,17 @@ def is_scaled(settings: Any) -> bool:
 DRAWING, DRAWING_SEQUENCES = of_rows(arrange, is_scaled), of_sequences(arrange_sequences, is_scaled)
 
 
-# --- the page --------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 def score(seen: Seen) -> RowScore:
     """A tight bound on log p of each held-out row, in the units of the data."""
     draws = seen.settings.test_draws
-    bound = seen.model.bound(seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws)
+    bound = seen.model.bound(
+        seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws
+    )
     scales = log_scales(seen.data.test) if is_scaled(seen.settings) else 0.0
-    return RowScore.of(np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws")
+    return RowScore.of(
+        np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws"
+    )
 
 
 def size_table(seen: Seen) -> Table:
@@ -318,7 +360,9 @@ def size_table(seen: Seen) -> Table:
         "decoder": [settings.latent_dim, *hidden[::-1], num_columns],
     }
     count = lambda name: sum(int(np.size(leaf)) for leaf in jax.tree.leaves(hyper[name]))
-    rows = [[name, "-".join(map(str, layers)), f"{count(name):,}"] for name, layers in sizes.items()]
+    rows = [
+        [name, "-".join(map(str, layers)), f"{count(name):,}"] for name, layers in sizes.items()
+    ]
     if learns_noise(settings):
         rows.append(["sd of the noise", f"{float(np.exp(hyper['decoder']['log_sd'])):.4g}", ""])
     return Table("Networks", ["", "units", "parameters"], rows)
@@ -331,9 +375,14 @@ def rebuilt(seen: Seen, x: np.ndarray) -> Block:
         pairs = [rows, np.asarray(seen.model.reconstruct(seen.fit, rows))]
         note = "Rows of the data, and what encoder and decoder make of them."
         return images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note)
-    error = np.sqrt(np.mean((np.asarray(seen.model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0))
+    error = np.sqrt(
+        np.mean((np.asarray(seen.model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0)
+    )
     spreads = map(units_of(seen.data.train).spread, (x.std(0), error))
-    columns = [[name, float(sd), float(miss)] for name, sd, miss in zip(seen.data.names, *spreads, strict=True)]
+    columns = [
+        [name, float(sd), float(miss)]
+        for name, sd, miss in zip(seen.data.names, *spreads, strict=True)
+    ]
     note = "Root mean square difference of a row and what encoder and decoder make of it."
     return Table("Reconstructions", ["", "sd of the data", "error"], columns, note)
 
@@ -346,8 +395,8 @@ def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], n
 
 
 def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Rows to show (held-out ones where there are any), their classes by a target column of few values, and the names
-    of these."""
+    """Rows to show (held-out ones where there are any), their classes by a target column of few
+    values, and the names of these."""
     part = seen.data.train if seen.data.test is None else seen.data.test
     x = arrange(part, seen.settings)
     rows = views.thinned(len(x))

@@ -15,8 +15,11 @@ NEEDS_DOUBLE = 1e-5
 """Variances, beside that of the column, of which sums of squares in float32 keep too few digits."""
 
 
-def deviations_of_rows(x: Float[np.ndarray, "N D"], probs: Float[np.ndarray, "N K"]) -> Float[np.ndarray, "K D"]:
-    """Standard deviations of the rows of each component, about their own mean, in float64; NaN without rows.
+def deviations_of_rows(
+    x: Float[np.ndarray, "N D"], probs: Float[np.ndarray, "N K"]
+) -> Float[np.ndarray, "K D"]:
+    """Standard deviations of the rows of each component, about their own mean, in float64; NaN
+    without rows.
 
     >>> x = 1e6 + np.array([[-1.0], [1.0]])
     >>> deviations_of_rows(x, np.ones((2, 1))).tolist()
@@ -38,8 +41,8 @@ def note_on_widened(
     rows: Float[np.ndarray, " K"],
     unit: str,
 ) -> str:
-    """A note on the component that is widened most, with settings under which its rows say how wide it is; empty where
-    there is none.
+    """A note on the component that is widened most, with settings under which its rows say how wide
+    it is; empty where there is none.
 
     Args:
       spreads: sds of the components.
@@ -58,10 +61,14 @@ def note_on_widened(
     shares = np.where(widened, of_rows / np.where(deviations > 0, deviations, 1.0), np.inf)
     least = 10.0 ** np.floor(2 * np.log10(shares.min()))
     double = ", fit.precision=float64" if least < NEEDS_DOUBLE else ""
-    told = f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of {of_rows[k, d]:.4g}"
+    told = (
+        f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of "
+        f"{of_rows[k, d]:.4g}"
+    )
     prior = f"model.emission.rate={least:g}, model.emission.strength={least:g}"
     settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
     return (
-        f"The prior widens what lies close together: {told}. The prior is as wide as the whole column, and worth a few "
+        f"The prior widens what lies close together: {told}. The prior is as wide as the whole "
+        "column, and worth a few "
         f"{unit}s. To let the {unit}s say it: {settings}."
     )

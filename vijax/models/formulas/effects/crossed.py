@@ -1,8 +1,10 @@
-"""Integrals over the effects of several factors at once, crossed or nested, by Laplace's approximation.
+"""Integrals over the effects of several factors at once, crossed or nested, by Laplace's
+approximation.
 
-With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I + Z' W Z at its
-mode, W minus the second derivatives of the log likelihood by row (C x C of a row with C predictors). The groups of the
-factor with the most effects have blocks of their own in H, which are eliminated first; what is left is dense,
+With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I
++ Z' W Z at its mode, W minus the second derivatives of the log likelihood by row (C x C of a row
+with C predictors). The groups of the factor with the most effects have blocks of their own in H,
+which are eliminated first; what is left is dense,
 
     H = [A C; C' D],   S = D - C' A^-1 C,   log det H = log det A + log det S       (Bates et al. 2015, section 3).
 """
@@ -68,7 +70,11 @@ class Columns(NamedTuple):
         across = jnp.zeros((groups, rest, d), w.dtype)
         across = across.at[self.group[:, None], self.places].add(times(self.others, weighted))
         pairs = times(weighted_by(w, self.others), self.others)
-        dense = jnp.zeros((rest, rest), w.dtype).at[self.places[:, :, None], self.places[:, None]].add(pairs)
+        dense = (
+            jnp.zeros((rest, rest), w.dtype)
+            .at[self.places[:, :, None], self.places[:, None]]
+            .add(pairs)
+        )
         return factored(own, across, dense)
 
 
@@ -104,22 +110,34 @@ class Curvature(NamedTuple):
         return jnp.sum(jnp.log(diagonals)) + jnp.sum(jnp.log(jnp.diagonal(self.rest)))
 
 
-def factored(own: Float[Array, "J d d"], across: Float[Array, "J R d"], rest: Float[Array, "R R"]) -> Curvature:
+def factored(
+    own: Float[Array, "J d d"], across: Float[Array, "J R d"], rest: Float[Array, "R R"]
+) -> Curvature:
     """The triangular factor of I + [own across; across' rest]."""
     blocks = jax.vmap(cholesky)(own + jnp.eye(own.shape[1], dtype=own.dtype)[None])
-    across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(blocks, across)
+    across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(
+        blocks, across
+    )
     flat = jnp.moveaxis(across, 1, 2).reshape(-1, len(rest))
-    return Curvature(blocks, across, jnp.linalg.cholesky(jnp.eye(len(rest), dtype=rest.dtype) + rest - flat.T @ flat))
+    return Curvature(
+        blocks,
+        across,
+        jnp.linalg.cholesky(jnp.eye(len(rest), dtype=rest.dtype) + rest - flat.T @ flat),
+    )
 
 
-def by_laplace(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns) -> Float[Array, ""]:
+def by_laplace(
+    log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns
+) -> Float[Array, ""]:
     """The log of the integral, for all rows together."""
     v, curvature = mode_of(log_lik, parameters, a, z)
     constant = 0.5 * (v.first.size + v.others.size) * LOG_2PI
     return _joint(log_lik, parameters, a, z, v) + constant - curvature.log_det()
 
 
-def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns, key: PRNGKeyArray) -> Effects:
+def drawn(
+    log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns, key: PRNGKeyArray
+) -> Effects:
     """Effects drawn about their mode."""
     v, curvature = mode_of(log_lik, parameters, a, z)
     return _plus(v, curvature.backward(noise_of(key, v)))
@@ -128,12 +146,17 @@ def drawn(log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns
 def noise_of(key: PRNGKeyArray, like: Effects) -> Effects:
     """Draws of N(0, 1) in the place of all effects."""
     keys = jax.random.split(key)
-    return Effects(*(jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, like, strict=True)))
+    return Effects(
+        *(jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, like, strict=True))
+    )
 
 
 def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
     """The mode, and the curvature there; both with their derivatives, as in `integrals.mode_of`."""
-    fixed = (*jax.lax.stop_gradient((parameters, a)), Columns(*jax.lax.stop_gradient(z[:4]), z.sizes))
+    fixed = (
+        *jax.lax.stop_gradient((parameters, a)),
+        Columns(*jax.lax.stop_gradient(z[:4]), z.sizes),
+    )
     groups, rest = z.sizes
     start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(rest, a.dtype))
     slopes = lambda v: _slopes(log_lik, *fixed, v)
@@ -149,10 +172,16 @@ def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Eff
 def _joint(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> Float[Array, ""]:
     inside = sum(jnp.sum(x**2) for x in v)
     size = sum(x.size for x in v)
-    return jnp.sum(log_lik(parameters, a + z.times(v).reshape(a.shape))) - 0.5 * inside - 0.5 * size * LOG_2PI
+    return (
+        jnp.sum(log_lik(parameters, a + z.times(v).reshape(a.shape)))
+        - 0.5 * inside
+        - 0.5 * size * LOG_2PI
+    )
 
 
-def _slopes(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> tuple[Effects, Curvature]:
+def _slopes(
+    log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects
+) -> tuple[Effects, Curvature]:
     slope, weights = slopes_of_rows(log_lik, parameters, a + z.times(v).reshape(a.shape))
     turned = z.turned(slope.reshape(weights.shape[:2]))
     gradient = Effects(turned.first - v.first, turned.others - v.others)
@@ -164,10 +193,13 @@ def _plus(one: Effects, other: Effects) -> Effects:
 
 
 def columns_of(
-    factors: Mapping[int, Float[Array, "d d"]], rows: Mapping[str, Any], counts: tuple[int, ...], predictors: int
+    factors: Mapping[int, Float[Array, "d d"]],
+    rows: Mapping[str, Any],
+    counts: tuple[int, ...],
+    predictors: int,
 ) -> Columns:
-    """Columns of the effects of all factors: `factors` are the triangular factors of their covariances, `counts` their
-    numbers of groups, the first of them that with the most effects."""
+    """Columns of the effects of all factors: `factors` are the triangular factors of their
+    covariances, `counts` their numbers of groups, the first of them that with the most effects."""
     turned = [spread_out(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
     others, places, start = [], [], 0
     for i in range(1, len(counts)):
@@ -176,4 +208,6 @@ def columns_of(
         places.append(start + rows[f"group{i}"][:, None] * d + jnp.arange(d)[None])
         start += counts[i] * d
     sizes = counts[0], start
-    return Columns(turned[0], rows["group0"], jnp.concatenate(others, 2), jnp.concatenate(places, 1), sizes)
+    return Columns(
+        turned[0], rows["group0"], jnp.concatenate(others, 2), jnp.concatenate(places, 1), sizes
+    )

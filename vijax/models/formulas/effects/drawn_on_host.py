@@ -1,11 +1,12 @@
-"""Effects of the groups of several factors, drawn given the data, at many draws of the other unknowns at once.
+"""Effects of the groups of several factors, drawn given the data, at many draws of the other
+unknowns at once.
 
-With H = I + Lambda Z' W Z Lambda the effects in units of their sds are N(H^-1 g, H^-1). A draw is the solution of
-H v = g + n, n ~ N(0, H), and n = e + Lambda Z' W^1/2 f of standard normal e and f, one for each effect and row
-(Papandreou and Yuille 2010): no factor of H is needed at each draw. The first factor leaves by elimination; the Schur
-complement K of the rest, which differs little from draw to draw, is solved by conjugate gradients that are
-preconditioned by its factor at the mean of the draws, to float64's digits but for `TOLERANCE`.
-"""
+With H = I + Lambda Z' W Z Lambda the effects in units of their sds are N(H^-1 g, H^-1). A draw is
+the solution of H v = g + n, n ~ N(0, H), and n = e + Lambda Z' W^1/2 f of standard normal e and f,
+one for each effect and row (Papandreou and Yuille 2010): no factor of H is needed at each draw. The
+first factor leaves by elimination; the Schur complement K of the rest, which differs little from
+draw to draw, is solved by conjugate gradients that are preconditioned by its factor at the mean of
+the draws, to float64's digits but for `TOLERANCE`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from scipy import linalg
 from vijax.models.formulas.effects.on_host import HostSums
 
 TOLERANCE, MOST_PASSES = 1e-6, 60
-"""Share of the right-hand side that conjugate gradients leave, in the norm of the preconditioner; and their passes."""
+"""Share of the right-hand side that conjugate gradients leave, in the norm of the preconditioner;
+and their passes."""
 AT_ONCE = 1 << 23
 """Numbers of rows, or of effects of the first factor, of the draws that are made at once."""
 
@@ -44,7 +46,11 @@ class Unknowns(NamedTuple):
 
 
 def drawn(
-    sums: HostSums, effects: Sequence[sp.csr_array], weights: Float[np.ndarray, " N"], at: Unknowns, seed: int
+    sums: HostSums,
+    effects: Sequence[sp.csr_array],
+    weights: Float[np.ndarray, " N"],
+    at: Unknowns,
+    seed: int,
 ) -> tuple[Float[np.ndarray, "S J d"], Float[np.ndarray, "S R"]]:
     """Effects of the first factor and of the others, in units of their sds.
 
@@ -63,8 +69,14 @@ def drawn(
     for start in range(0, len(at.sigma), size):
         some = at.part(slice(start, start + size))
         count = len(some.sigma)
-        noise = np.stack([rng.standard_normal(len(weights)) for _ in range(count)], 1) * np.sqrt(weights)[:, None]
-        own = rng.standard_normal((count, first.shape[0])), rng.standard_normal((count, rest.shape[0]))
+        noise = (
+            np.stack([rng.standard_normal(len(weights)) for _ in range(count)], 1)
+            * np.sqrt(weights)[:, None]
+        )
+        own = (
+            rng.standard_normal((count, first.shape[0])),
+            rng.standard_normal((count, rest.shape[0])),
+        )
         parts.append(_Draws(sums, some).solved((first @ noise).T, (rest @ noise).T, own, solved))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
@@ -137,7 +149,9 @@ class _Draws:
             left = left - step[:, None] * pushed
             solved = precondition(left)
             before, size = size, np.sum(left * solved, 1)
-            direction = solved + (size / np.maximum(before, np.finfo(float).tiny))[:, None] * direction
+            direction = (
+                solved + (size / np.maximum(before, np.finfo(float).tiny))[:, None] * direction
+            )
         for i in np.flatnonzero(size > goal):
             x[i] = _preconditioner(self._sums, self._at.ratios[i])(right[i][None])[0]
         return x

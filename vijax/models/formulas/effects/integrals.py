@@ -1,16 +1,17 @@
-"""Integrals over the effects v ~ N(0, I) of one group: log of the integral of N(v; 0, I) prod_n p(y_n | a_n + B_n v).
+"""Integrals over the effects v ~ N(0, I) of one group: log of the integral of N(v; 0, I) prod_n
+p(y_n | a_n + B_n v).
 
-a_n is a number and B_n a row, or a_n has C predictors of one row and B_n has a row for each: with the gradients g_n and
-the Hessians -W_n, C x C, of log p(y_n | eta) in its predictors, the integrand has the gradient sum_n B_n' g_n - v and
-the curvature I + sum_n B_n' W_n B_n.
+a_n is a number and B_n a row, or a_n has C predictors of one row and B_n has a row for each: with
+the gradients g_n and the Hessians -W_n, C x C, of log p(y_n | eta) in its predictors, the integrand
+has the gradient sum_n B_n' g_n - v and the curvature I + sum_n B_n' W_n B_n.
 
-A normal law has it in closed form. For other laws it is adaptive Gauss-Hermite quadrature (Naylor and Smith 1982;
-Pinheiro and Chao 2006, equation 7): nodes about the mode of the integrand, in units of its curvature there. One node is
-Laplace's approximation.
+A normal law has it in closed form. For other laws it is adaptive Gauss-Hermite quadrature (Naylor
+and Smith 1982; Pinheiro and Chao 2006, equation 7): nodes about the mode of the integrand, in units
+of its curvature there. One node is Laplace's approximation.
 
-The mode is found with derivatives switched off. One more Newton step with them switched on moves it by nothing, and has
-the derivative of the mode in all that it depends on (the implicit function theorem), so that gradients are exact.
-"""
+The mode is found with derivatives switched off. One more Newton step with them switched on moves it
+by nothing, and has the derivative of the mode in all that it depends on (the implicit function
+theorem), so that gradients are exact."""
 
 from __future__ import annotations
 
@@ -34,11 +35,12 @@ LOG_2PI = math.log(2 * math.pi)
 def of_normal(
     r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""], count: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may be a triangular
-    factor of as many rows.
+    """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may
+    be a triangular factor of as many rows.
 
-    Its quadratic form is a minimum over effects, |r - B v|^2 / sigma^2 + |v|^2. As a difference of |r|^2 / sigma^2 and
-    what v explains it would lose all digits where r and B are large: the density would then have modes of rounding."""
+    Its quadratic form is a minimum over effects, |r - B v|^2 / sigma^2 + |v|^2. As a difference of
+    |r|^2 / sigma^2 and what v explains it would lose all digits where r and B are large: the
+    density would then have modes of rounding."""
     v, factor = law_of_normal(r, b, sigma)
     squares = jnp.sum((r - b @ v) ** 2) / sigma**2 + jnp.sum(v**2)
     return -0.5 * (count * (LOG_2PI + 2 * jnp.log(sigma)) + squares) - _log_det(factor)
@@ -53,7 +55,11 @@ def law_of_normal(
 
 
 def by_quadrature(
-    log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"], nodes: int
+    log_lik: LogLik,
+    parameters: Any,
+    a: Float[Array, " n *C"],
+    b: Float[Array, "n *C d"],
+    nodes: int,
 ) -> Float[Array, ""]:
     """The integral for any law, by so many nodes a dimension."""
     if b.shape[-1] == 0:
@@ -70,7 +76,8 @@ def mode_of(
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
     """The mode of the integrand, and the factor of its curvature there."""
     fixed = jax.lax.stop_gradient((parameters, a, b))
-    # Jitted, so that it is traced once for all that ask for it; and here, so that it goes when this does.
+    # Jitted, so that it is traced once for all that ask for it; and here, so that it goes when this
+    # does.
     value, slopes = (jax.jit(functools.partial(f, log_lik)) for f in (joint, _slopes))
     found = climbed(
         lambda v: value(*fixed, v),
@@ -96,12 +103,19 @@ def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> t
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
     flat = b.reshape(-1, v.size)
     weighted = weighted_by(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
-    return slope.reshape(-1) @ flat - v, cholesky(weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype))
+    return slope.reshape(-1) @ flat - v, cholesky(
+        weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
+    )
 
 
-def slopes_of_rows(log_lik: LogLik, parameters: Any, eta: Float[Array, " n *C"]) -> tuple[Array, Float[Array, "n C C"]]:
-    """The gradient in eta, and minus the Hessian of each row; where a law of one predictor bends upwards, zero."""
-    up = jax.grad(lambda eta: jnp.sum(log_lik(parameters, eta)))  # row by row, so one tangent asks all rows
+def slopes_of_rows(
+    log_lik: LogLik, parameters: Any, eta: Float[Array, " n *C"]
+) -> tuple[Array, Float[Array, "n C C"]]:
+    """The gradient in eta, and minus the Hessian of each row; where a law of one predictor bends
+    upwards, zero."""
+    up = jax.grad(
+        lambda eta: jnp.sum(log_lik(parameters, eta))
+    )  # row by row, so one tangent asks all rows
     if eta.ndim == 1:
         slope, bend = jax.jvp(up, (eta,), (jnp.ones_like(eta),))
         return slope, jnp.maximum(-bend, 0.0)[:, None, None]
@@ -109,7 +123,9 @@ def slopes_of_rows(log_lik: LogLik, parameters: Any, eta: Float[Array, " n *C"])
     return up(eta), -jax.vmap(asked, out_axes=2)(jnp.eye(eta.shape[1], dtype=eta.dtype))
 
 
-def weighted_by(weights: Float[Array, "n C C"], columns: Float[Array, "n C d"]) -> Float[Array, "n C d"]:
+def weighted_by(
+    weights: Float[Array, "n C C"], columns: Float[Array, "n C d"]
+) -> Float[Array, "n C d"]:
     """W_n B_n of each row."""
     return jnp.sum(weights[..., None] * columns[:, None], 2)
 
@@ -128,7 +144,9 @@ MOST_STEPS, ARRIVED = 50, 1e-4
 """Steps of a search; and twice the nats that a step promises, below which the last one follows."""
 
 
-def climbed(value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any) -> Any:
+def climbed(
+    value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any
+) -> Any:
     """The mode of a function, by Newton steps that are cut where it would fall.
 
     Args:
@@ -166,7 +184,7 @@ def _grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return places, weights + 0.5 * (places**2).sum(1)
 
 
-# --- small matrices, entry by entry: stacks of them are then plain arithmetic ----------------------------------------
+# --- small matrices, entry by entry: stacks of them are then plain arithmetic ---------------------
 def cholesky(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """The lower factor of a small matrix."""
     d = a.shape[0]
@@ -182,7 +200,10 @@ def forward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array, 
     """factor^-1 x."""
     y: list[Any] = []
     for i in range(x.size):
-        y.append((x[i] - sum((factor[i, k] * y[k] for k in range(i)), jnp.zeros((), x.dtype))) / factor[i, i])
+        y.append(
+            (x[i] - sum((factor[i, k] * y[k] for k in range(i)), jnp.zeros((), x.dtype)))
+            / factor[i, i]
+        )
     return jnp.stack(y) if y else x
 
 

@@ -1,20 +1,23 @@
 """A normal law's marginal likelihood near its mode, from few factorisations.
 
-What is dear in it depends on the ratios of sds of effects to that of errors alone (`on_host`): a few numbers, whatever
-the rows, groups and coefficients. In their logarithms phi its parts are analytic, with singularities pi / 2 away from
-the real line (log det H is a sum of log(1 + e^(2 phi) lambda)), so that polynomials through Chebyshev's points meet
-them with an error that falls like rho^-m with the number of points m (Trefethen 2013, theorem 8.2). The box of the
-points is `REACH` standard deviations wide on each side; beyond it the likelihood falls as that of a normal law. Where a
-ratio may be zero its box begins there: the parts are even functions of asinh(ratio sqrt(largest lambda)).
+What is dear in it depends on the ratios of sds of effects to that of errors alone (`on_host`): a
+few numbers, whatever the rows, groups and coefficients. In their logarithms phi its parts are
+analytic, with singularities pi / 2 away from the real line (log det H is a sum of log(1 + e^(2 phi)
+lambda)), so that polynomials through Chebyshev's points meet them with an error that falls like
+rho^-m with the number of points m (Trefethen 2013, theorem 8.2). The box of the points is `REACH`
+standard deviations wide on each side; beyond it the likelihood falls as that of a normal law. Where
+a ratio may be zero its box begins there: the parts are even functions of asinh(ratio sqrt(largest
+lambda)).
 
-With n the sum of weights, s(phi) the least squares over coefficients, b(phi) where they are, U U' = M of the
-coefficients, and s_0, sigma_0^2 = s_0 / n at the centre, the log likelihood less that of the centre is
+With n the sum of weights, s(phi) the least squares over coefficients, b(phi) where they are, U U' =
+M of the coefficients, and s_0, sigma_0^2 = s_0 / n at the centre, the log likelihood less that of
+the centre is
 
     -n/2 (e^a - 1 - a) - (n/2 log(s / s_0) + half log det) - |U' (b - b(phi))|^2 / (2 sigma^2),
     a = log(s / s_0) - 2 log(sigma / sigma_0),
 
-in which no large numbers cancel: float32 is enough, whatever the number of rows. The parts are interpolated one by one.
-"""
+in which no large numbers cancel: float32 is enough, whatever the number of rows. The parts are
+interpolated one by one."""
 
 from __future__ import annotations
 
@@ -37,9 +40,11 @@ REACH = 6.0
 WIDEST = 0.4
 """A standard deviation beyond which the likelihood may reach down to a ratio of zero."""
 LOW, MOST_DOUBLED = 10.0, 8
-"""Nats by which the density at the ends of the box is to be below the mode; and how often an upper end is doubled."""
+"""Nats by which the density at the ends of the box is to be below the mode; and how often an upper
+end is doubled."""
 ENOUGH = 2e-4
-"""Nats of error that the number of points is chosen for; `Nearby.errors` measures what it came to."""
+"""Nats of error that the number of points is chosen for; `Nearby.errors` measures what it came
+to."""
 FEWEST_POINTS, MOST_POINTS = 4, 2000
 FARTHEST = 12.0
 """Logarithms of ratios that the search for the mode looks at."""
@@ -50,7 +55,8 @@ APART, SETTLED = 0.02, 0.01
 LEAST_CURVATURE = 0.1
 """Curvature that steps take a flat likelihood to have."""
 LEAST_SHARE = 1e-10
-"""Coefficients that are known so much worse than others depend on each other: nothing is interpolated."""
+"""Coefficients that are known so much worse than others depend on each other: nothing is
+interpolated."""
 LARGEST_EXPONENT = 80.0
 PARTS = "profile", "log_squares", "best", "root"
 """What is interpolated: n/2 log(s / s_0) + half log det; log(s / s_0); b(phi); U."""
@@ -76,7 +82,8 @@ class Profile(NamedTuple):
 
     @classmethod
     def at(cls, sums: HostSums, ratios: Float[np.ndarray, " P"]) -> Profile | None:
-        """The likelihood of these sums; None where they determine no coefficients, or are not finite."""
+        """The likelihood of these sums; None where they determine no coefficients, or are not
+        finite."""
         try:
             return cls.of(sums.at(ratios))
         except np.linalg.LinAlgError:  # rounding, at ratios that are far too large
@@ -98,13 +105,22 @@ class Profile(NamedTuple):
 
     def log_lik(self, b: np.ndarray, sigma: float, count: float) -> float:
         """The log likelihood at coefficients and sigma."""
-        squares = self.squares + float(((b - self.best) @ self.root) @ ((b - self.best) @ self.root))
-        return -0.5 * (count * (LOG_2PI + 2 * math.log(sigma)) + squares / sigma**2) - self.half_log_det
+        squares = self.squares + float(
+            ((b - self.best) @ self.root) @ ((b - self.best) @ self.root)
+        )
+        return (
+            -0.5 * (count * (LOG_2PI + 2 * math.log(sigma)) + squares / sigma**2)
+            - self.half_log_det
+        )
 
     def marginal(self, count: float) -> float:
         """The log likelihood with coefficients and sigma integrated out, up to a constant."""
         free = count - len(self.best)
-        return -self.half_log_det - float(np.log(np.diagonal(self.root)).sum()) - 0.5 * free * math.log(self.squares)
+        return (
+            -self.half_log_det
+            - float(np.log(np.diagonal(self.root)).sum())
+            - 0.5 * free * math.log(self.squares)
+        )
 
     def sigma(self, count: float) -> float:
         """The standard deviation of the errors."""
@@ -126,8 +142,9 @@ class Interpolated(NamedTuple):
 
 
 def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolated | None:
-    """The likelihood of so many ratios near the mode of the posterior. None where that would take too many points,
-    where it has no mode that a few steps reach, or no end, or does not determine coefficients."""
+    """The likelihood of so many ratios near the mode of the posterior. None where that would take
+    too many points, where it has no mode that a few steps reach, or no end, or does not determine
+    coefficients."""
     if size > MOST_RATIOS:
         return None
     marginal = _Marginal(sums, log_prior)
@@ -167,7 +184,9 @@ class Axis(NamedTuple):
 
 def _axis(marginal: _Marginal, mode: Float[np.ndarray, " P"], sd: float, i: int) -> Axis | None:
     """The coordinate of a ratio about the mode; None where the posterior has no end."""
-    at = lambda away: marginal(mode + away * np.eye(len(mode))[i]) - away  # of the ratio, not of its logarithm
+    at = lambda away: (
+        marginal(mode + away * np.eye(len(mode))[i]) - away
+    )  # of the ratio, not of its logarithm
     top = marginal(mode)
     if not marginal.sums.largest[i] > 0:  # a column of zeros
         return None
@@ -195,8 +214,8 @@ def points_for(reach: float, size: float) -> int:
 
 
 class _Marginal:
-    """The posterior of the logarithms of ratios, roughly: coefficients and sigma integrated out under flat priors, and
-    their prior where they are best."""
+    """The posterior of the logarithms of ratios, roughly: coefficients and sigma integrated out
+    under flat priors, and their prior where they are best."""
 
     def __init__(self, sums: HostSums, log_prior: LogPrior):
         self.sums, self._log_prior = sums, log_prior
@@ -209,8 +228,11 @@ class _Marginal:
         sigma = profile.sigma(self.sums.count)
         return profile.marginal(self.sums.count) + self._log_prior(profile.best, sigma, np.exp(phi))
 
-    def mode(self, start: np.ndarray) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]] | None:
-        """The mode, and standard deviations by the curvature there, by Newton's steps; None where they find none."""
+    def mode(
+        self, start: np.ndarray
+    ) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]] | None:
+        """The mode, and standard deviations by the curvature there, by Newton's steps; None where
+        they find none."""
         phi = start
         for _ in range(MOST_STEPS):
             value, slope, curvature = self._bends(phi)
@@ -235,7 +257,12 @@ class _Marginal:
         size = len(phi)
         moves = APART * np.eye(size)
         pairs = list(itertools.combinations(range(size), 2))
-        around = [phi, *(phi + moves), *(phi - moves), *(phi + moves[i] + moves[j] for i, j in pairs)]
+        around = [
+            phi,
+            *(phi + moves),
+            *(phi - moves),
+            *(phi + moves[i] + moves[j] for i, j in pairs),
+        ]
         # In the order of the first ratio, on which the dearest product depends.
         order = sorted(range(len(around)), key=lambda k: tuple(around[k]))
         values = np.zeros(len(around))
@@ -250,11 +277,16 @@ class _Marginal:
         return float(middle), slope, curvature / APART**2
 
 
-def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]) -> Interpolated | None:
+def _through_points(
+    sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]
+) -> Interpolated | None:
     """Interpolates through the points of each ratio, less the likelihood at a centre."""
     at_centre = Profile.at(sums, centre)
     # The first factor's ratios change last, then the second's: what is dear depends on them alone.
-    at_points = [Profile.at(sums, np.array(ratios)) for ratios in itertools.product(*(a.ratios() for a in axes))]
+    at_points = [
+        Profile.at(sums, np.array(ratios))
+        for ratios in itertools.product(*(a.ratios() for a in axes))
+    ]
     counts = [axis.points for axis in axes]
     profiles = [profile for profile in at_points if profile is not None]
     if at_centre is None or len(profiles) < len(at_points):
@@ -272,8 +304,13 @@ def _through_points(sums: HostSums, centre: Float[np.ndarray, " P"], axes: Seque
     sigma = math.sqrt(at_centre.squares / sums.count)
     level = at_centre.log_lik(at_centre.best, sigma, sums.count)
     rows |= {"sigma": np.array(sigma), "count": np.array(sums.count)}
-    rows |= {name: np.array([getattr(axis, name) for axis in axes], float) for name in ("is_even", "centre", "reach")}
-    return Interpolated({name: values[None] for name, values in rows.items()}, level, sums.num_factorisations)
+    rows |= {
+        name: np.array([getattr(axis, name) for axis in axes], float)
+        for name in ("is_even", "centre", "reach")
+    }
+    return Interpolated(
+        {name: values[None] for name, values in rows.items()}, level, sums.num_factorisations
+    )
 
 
 def chebyshev_points(count: int) -> Float[np.ndarray, " m"]:
@@ -282,7 +319,8 @@ def chebyshev_points(count: int) -> Float[np.ndarray, " m"]:
 
 
 def _coefficients(values: np.ndarray, size: int) -> np.ndarray:
-    """Coefficients of Chebyshev polynomials through values at the points of a grid, of its `size` leading axes."""
+    """Coefficients of Chebyshev polynomials through values at the points of a grid, of its `size`
+    leading axes."""
     for axis in range(size):
         count = values.shape[axis]
         turn = 2 / count * _polynomials(chebyshev_points(count), count, np)
@@ -300,11 +338,14 @@ def _polynomials(u: Any, count: int, xp: Any) -> Any:
 
 
 def log_lik(rows: Mapping[str, Any], b: Any, sigma: Any, ratios: Any, xp: Any = jnp) -> Any:
-    """The log likelihood at coefficients, sigma and ratios, less `Interpolated.level`, by JAX or by NumPy (`xp`)."""
+    """The log likelihood at coefficients, sigma and ratios, less `Interpolated.level`, by JAX or by
+    NumPy (`xp`)."""
     is_even = rows["is_even"] > 0
     unit = xp.where(is_even, rows["centre"], 1.0)
     of_logarithms = (xp.log(ratios) - rows["centre"]) / rows["reach"]
-    place = xp.where(is_even, 2 * (xp.arcsinh(ratios / unit) / rows["reach"]) ** 2 - 1, of_logarithms)
+    place = xp.where(
+        is_even, 2 * (xp.arcsinh(ratios / unit) / rows["reach"]) ** 2 - 1, of_logarithms
+    )
     inside = xp.clip(place, -1.0, 1.0)
     outside = xp.abs(place - inside)
     parts = [rows[name] for name in PARTS]

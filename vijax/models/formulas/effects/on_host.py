@@ -1,18 +1,20 @@
-"""The marginal likelihood of normal laws on the host, in float64, at given ratios of sds of effects to that of errors.
+"""The marginal likelihood of normal laws on the host, in float64, at given ratios of sds of effects
+to that of errors.
 
-With Lambda the diagonal matrix of these ratios, one for each effect, and c the coefficients of (X, y) in r = y - X b,
+With Lambda the diagonal matrix of these ratios, one for each effect, and c the coefficients of (X,
+y) in r = y - X b,
 
     H = I + Lambda Z' W Z Lambda,    log p(y) = -n/2 log(2 pi sigma^2) - c' M c / (2 sigma^2) - log det H / 2,
     M = (X, y)' W (X, y) - (X, y)' W Z Lambda H^-1 Lambda Z' W (X, y).
 
-Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor have a block of H
-for each group and leave by elimination; what is left is dense,
+Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor
+have a block of H for each group and leave by elimination; what is left is dense,
 
     K = I + Lambda_2 (rest - across' V across) Lambda_2,    V = Lambda_1 (I + Lambda_1 own Lambda_1)^-1 Lambda_1
 
-(Bates et al. 2015, section 3). across' V across is a product of sparse matrices; it depends on the ratios of the first
-factor alone and is kept for the next call. LAPACK factors K, that of the second factor first, which is kept too.
-"""
+(Bates et al. 2015, section 3). across' V across is a product of sparse matrices; it depends on the
+ratios of the first factor alone and is kept for the next call. LAPACK factors K, that of the second
+factor first, which is kept too."""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Eliminated(NamedTuple):
       half_log_det: half the log determinant of its blocks.
       spread: V of each group, (J, d, d).
       rest: rest - across' V across, (R, R).
-      of_rest: Z' W (X, y) of the other factors, less the part that the first one explains, (R, p + 1).
+      of_rest: Z' W (X, y) of the other factors, less the part that the first one explains, (R, p +
+          1).
       squares: (X, y)' W (X, y) less that part.
     """
 
@@ -72,7 +75,8 @@ class _Second(NamedTuple):
 
 
 class HostSums:
-    """Sums over the rows of a regression (`crossed_normal.sums_of`, `rows_by_group.data_of`), ready to be factored.
+    """Sums over the rows of a regression (`crossed_normal.sums_of`, `rows_by_group.data_of`), ready
+    to be factored.
 
     Attributes:
       own: Z' W Z of each group of the first factor, (J, d, d).
@@ -89,12 +93,18 @@ class HostSums:
     """
 
     def __init__(self, data: Mapping[str, Any], counts: tuple[int, ...], widths: tuple[int, ...]):
-        """From the data of the density, and the numbers of groups and of effects of a group of each factor."""
+        """From the data of the density, and the numbers of groups and of effects of a group of each
+        factor."""
         whole = {name: np.asarray(x, np.float64) for name, x in data.items()}
         read = _of_sums if len(counts) > 1 else _of_groups
-        self.own, self.across, self.rest, self.of_first, self.of_rest, self.squares, self.count = read(whole)
+        self.own, self.across, self.rest, self.of_first, self.of_rest, self.squares, self.count = (
+            read(whole)
+        )
         ends = np.cumsum(widths)
-        others = [np.tile(np.arange(end - d, end), count) for end, d, count in zip(ends, widths, counts, strict=True)]
+        others = [
+            np.tile(np.arange(end - d, end), count)
+            for end, d, count in zip(ends, widths, counts, strict=True)
+        ]
         self.places = np.concatenate([np.zeros(0, int), *others[1:]])
         self.largest = np.zeros(sum(widths))
         self.largest[: widths[0]] = np.diagonal(self.own, axis1=1, axis2=2).max(0)
@@ -117,21 +127,25 @@ class HostSums:
         if not len(second.rest):
             return Pieces(half, squares)
         scales = ratios[self.places[self._size_of_second :]]
-        left = scales[:, None] * (first.of_rest[self._size_of_second :] - second.across.T @ second.explained)
+        left = scales[:, None] * (
+            first.of_rest[self._size_of_second :] - second.across.T @ second.explained
+        )
         factor = self._factor(second.rest, scales)
         explained = linalg.solve_triangular(factor, left, lower=True, check_finite=False)
         half += float(np.log(np.diagonal(factor)).sum())
         return Pieces(half, squares - explained.T @ explained)
 
     def _second(self, first: Eliminated, ratios: Float[np.ndarray, " P"]) -> _Second:
-        """The second factor's effects, taken out after those of the first; the last result is kept, so that ratios of
-        the others, which have fewer effects, cost little."""
+        """The second factor's effects, taken out after those of the first; the last result is kept,
+        so that ratios of the others, which have fewer effects, cost little."""
         size = self._size_of_second
         scales = ratios[self.places[:size]]
         name = ratios[: self.own.shape[1]].tobytes() + scales.tobytes()
         if self._last_second is None or self._last_second[0] != name:
             factor = self._factor(first.rest[:size, :size], scales)
-            whitened = lambda x: linalg.solve_triangular(factor, scales[:, None] * x, lower=True, check_finite=False)
+            whitened = lambda x: linalg.solve_triangular(
+                factor, scales[:, None] * x, lower=True, check_finite=False
+            )
             explained, across = whitened(first.of_rest[:size]), first.rest[:size, size:]
             across = whitened(across) if across.size else across
             rest = first.rest[size:, size:] - across.T @ across
@@ -148,7 +162,9 @@ class HostSums:
         return self._factor(self.eliminated(ratios[: self.own.shape[1]]).rest, ratios[self.places])
 
     @staticmethod
-    def _factor(rest: Float[np.ndarray, "R R"], scales: Float[np.ndarray, " R"]) -> Float[np.ndarray, "R R"]:
+    def _factor(
+        rest: Float[np.ndarray, "R R"], scales: Float[np.ndarray, " R"]
+    ) -> Float[np.ndarray, "R R"]:
         """The lower triangular factor of I + scales rest scales."""
         dense = rest * scales
         dense *= scales[:, None]
@@ -184,7 +200,9 @@ def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
     count, d, _ = blocks.shape
     if d == 1:
         return sp.dia_array((blocks[None, :, 0, 0], 0), shape=(count, count)).tocsr()
-    return sp.bsr_array((blocks, np.arange(count), np.arange(count + 1)), shape=(count * d, count * d)).tocsr()
+    return sp.bsr_array(
+        (blocks, np.arange(count), np.arange(count + 1)), shape=(count * d, count * d)
+    ).tocsr()
 
 
 def _of_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
@@ -207,4 +225,12 @@ def _of_groups(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     turned = np.swapaxes(z, 1, 2)
     squares = np.einsum("jnp,jnq->pq", table, table)
     none, width = sp.coo_array((0, 0)), table.shape[2]
-    return turned @ z, none, none, turned @ table, np.zeros((0, width)), squares, float(data["count"].sum())
+    return (
+        turned @ z,
+        none,
+        none,
+        turned @ table,
+        np.zeros((0, width)),
+        squares,
+        float(data["count"].sum()),
+    )
