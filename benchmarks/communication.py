@@ -23,7 +23,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 import vijax as vi  # noqa: E402
-from vijax.scale.place import place  # noqa: E402
+from vijax.scale.place import choose_placement  # noqa: E402
 
 KINDS = "all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all"
 BYTES = {"f64": 8, "f32": 4, "s64": 8, "s32": 4, "u32": 4, "pred": 1, "bf16": 2}
@@ -55,8 +55,8 @@ def compiled(alg: vi.Algorithm, batch: vi.Minibatch, num_devices: int = DEVICES)
     mesh, key = vi.scale.mesh(num_devices), jax.random.key(0)
     if alg.spec.messages.num_parts is not None:  # whose messages vijax.fit splits
         state = alg.init(key, batch)
-        where = place(mesh, state)
-        alg, state = where.algorithm(alg, None), where.state(state)
+        where = choose_placement(mesh, state)
+        alg, state = where.adapt_algorithm(alg, None), where.put_state(state)
         return jax.jit(alg.step, donate_argnums=1).lower(key, state, batch).compile()
     alg = vi.scale.on_mesh(alg, mesh)
     shapes = lambda tree: jax.tree.map(

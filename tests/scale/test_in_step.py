@@ -14,8 +14,8 @@ from tests.process_cases import ends, in_python
 from vijax.contract.batch import Minibatch
 from vijax.data.streams.stream import Stream, StreamLoader
 from vijax.scale import in_step as steps
-from vijax.scale.in_step import Rules, in_step, require_alike_streams, told_of
-from vijax.scale.lost import ProcessLostError, failing_together, naming_the_lost
+from vijax.scale.in_step import Rules, announce_batches, require_alike_streams, synchronize
+from vijax.scale.lost import ProcessLostError, fail_together, name_lost_process
 
 CHUNK, TOTAL = 4, 20
 
@@ -66,7 +66,7 @@ def chunks(batches, is_same):
             if isinstance(batch, Exception):
                 raise batch
             read.append(Minibatch(np.asarray(batch, float), None))
-        told = told_of(read, step, CHUNK, is_same)
+        told = announce_batches(read, step, CHUNK, is_same)
         if read:
             yield read, len(read), told
 
@@ -74,7 +74,7 @@ def chunks(batches, is_same):
 def steps_of(together, sources, is_same=False, says_end=True):
     """The numbers of steps that each process takes, chunk by chunk, or what it raises."""
     rules = Rules(CHUNK, TOTAL, is_same, says_end)
-    take = lambda k: [count for _, count, _ in in_step(chunks(sources[k], is_same), 0, rules)]
+    take = lambda k: [count for _, count, _ in synchronize(chunks(sources[k], is_same), 0, rules)]
     return together(take, len(sources))
 
 
@@ -148,7 +148,7 @@ def test_where_one_source_fails_the_others_say_which_and_why(together):
 
 def test_what_one_cannot_begin_none_does(together):
     def begin(number):
-        with failing_together(True):
+        with fail_together(True):
             if number == 1:
                 raise ValueError("no such file")
 
@@ -156,7 +156,7 @@ def test_what_one_cannot_begin_none_does(together):
     assert isinstance(well, ProcessLostError)
     assert "ValueError: no such file" in str(well)
     assert str(failed) == "no such file"
-    with failing_together(False):
+    with fail_together(False):
         pass
 
 
@@ -170,7 +170,7 @@ def test_a_sum_that_fails_is_another_process_that_is_lost(error):
             ProcessLostError,
             match=r"another process was lost .*messages of that process say why.*Gloo",
         ),
-        naming_the_lost(True),
+        name_lost_process(True),
     ):
         raise error
     for is_shared, other in (
@@ -178,7 +178,7 @@ def test_a_sum_that_fails_is_another_process_that_is_lost(error):
         (True, JaxRuntimeError("RESOURCE_EXHAUSTED: 4 GB")),
         (True, KeyError(1)),
     ):
-        with pytest.raises(type(other)) as kept, naming_the_lost(is_shared):
+        with pytest.raises(type(other)) as kept, name_lost_process(is_shared):
             raise other
         assert kept.value is other
 

@@ -15,7 +15,7 @@ import vijax as vi
 from tests import axis_cases
 from tests.mesh_cases import CASES, COUNTS, Y, lda
 from vijax import algorithms
-from vijax.scale.place import Padded, padded, place
+from vijax.scale.place import PaddedLoader, choose_placement, pad_batch
 
 KEY, DEVICES = jax.random.key(0), 8
 
@@ -116,15 +116,15 @@ case = CASES["lda by svi, warm"]
 alg = case.make()
 state = vi.fit(alg, COUNTS[:40], key=jax.random.key(0), num_steps=1, batch_size=10).state
 where = place(vi.scale.mesh(8), state)
-there = where.state(state)
+there = where.put_state(state)
 shapes = lambda x: {s.data.shape[0] for s in x.addressable_shards}
 print(shapes(there.beside["warm"].local), shapes(there.posterior["topics"].concentration))
 state = fitted("lda by memoized", None).state
 where = place(vi.scale.mesh(8), state)
-there = where.state(state)
-again = where.state(there)
+there = where.put_state(state)
+again = where.put_state(there)
 sizes = [{s.data.shape for s in x["topics"].concentration.addressable_shards} for x in again.messages[::3]]
-print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.leaves(where.plain(again).messages))))
+print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.leaves(where.plain_state(again).messages))))
 """
 
 
@@ -205,12 +205,12 @@ def test_padding_weighs_nothing_and_comes_last():
     batch = vi.Minibatch(
         {"x": np.arange(6.0).reshape(3, 2)}, np.float32(9), rows=np.array([4, 0, 8])
     )
-    more = padded(batch, 4)
+    more = pad_batch(batch, 4)
     assert more.data["x"].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1]]
     assert (more.weights.tolist(), more.rows.tolist()) == ([1, 1, 1, 0], [4, 0, 8, 9])
-    assert padded(batch, 3) is batch
+    assert pad_batch(batch, 3) is batch
     known = batch._replace(weights=np.array([1.0, 1.0, 0.0]))
-    assert padded(known, 2).weights.tolist() == [1, 1, 0, 0]
+    assert pad_batch(known, 2).weights.tolist() == [1, 1, 0, 0]
 
 
 def test_padding_of_documents_has_no_words():
@@ -219,7 +219,7 @@ def test_padding_of_documents_has_no_words():
     )
     own = vi.topics.renumbered(batch, 40)
     for some in (batch, own):
-        more = padded(some, 8)
+        more = pad_batch(some, 8)
         for docs, before, rows in zip(more.data, some.data, more.rows, strict=True):
             size = len(before.weights)
             assert len(docs.weights) % 8 == 0
@@ -227,7 +227,7 @@ def test_padding_of_documents_has_no_words():
             assert not docs.weights[size:].any()
             assert np.all(rows[size:] == len(COUNTS))
             assert np.array_equal(docs.counts[:size], before.counts)
-    assert np.array_equal(padded(own, 8).data.words, own.data.words)
+    assert np.array_equal(pad_batch(own, 8).data.words, own.data.words)
 
 
 def test_a_padded_loader_is_the_loader_in_all_else():
@@ -237,7 +237,7 @@ def test_a_padded_loader_is_the_loader_in_all_else():
         def batches(self, start, stop):
             return iter([vi.Minibatch(np.ones(3), np.float32(3))] * (stop - start))
 
-    loader = Padded(Loader(), 2)
+    loader = PaddedLoader(Loader(), 2)
     assert (loader.num_groups, loader.steps_per_epoch) == (3, 1)
     assert [len(batch.data) for batch in loader.batches(0, 2)] == [4, 4]
 
@@ -247,16 +247,16 @@ def test_locals_of_several_lengths_keep_their_number():
     state = (
         vi.ngvi(axis_cases.density()).init(KEY)._replace(local=(jnp.ones((3, 2)), (jnp.ones(5),)))
     )
-    where = place(vi.scale.mesh(1), state)
+    where = choose_placement(vi.scale.mesh(1), state)
     assert where.rows == (3, 5)
-    longer = where.state(state)._replace(local=(jnp.ones((4, 2)), (jnp.ones(8),)))
-    assert jax.tree.map(jnp.shape, where.plain(longer).local) == ((3, 2), ((5,),))
+    longer = where.put_state(state)._replace(local=(jnp.ones((4, 2)), (jnp.ones(8),)))
+    assert jax.tree.map(jnp.shape, where.plain_state(longer).local) == ((3, 2), ((5,),))
 
 
 def test_without_a_mesh_nothing_is_moved():
     state = object()
-    where = place(None, state)
-    assert where.state(state) is where.plain(state) is state
+    where = choose_placement(None, state)
+    assert where.put_state(state) is where.plain_state(state) is state
 
 
 WHOLE = vi.density(

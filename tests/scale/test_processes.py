@@ -13,7 +13,7 @@ import pytest
 import vijax as vi
 from tests.process_cases import ends, in_python, vijax, wait_for, write_documents, write_inputs
 from vijax.scale import watch
-from vijax.scale.watch import Seen, Sign, Watch, lost, updated
+from vijax.scale.watch import Sighting, Sign, Watch, find_lost, update_sightings
 
 FITS = """
 import jax, json, os
@@ -422,11 +422,11 @@ HERE, THERE, THIRD = (Sign(k, f"host{k}", 10 + k) for k in range(3))
 
 
 def test_a_silent_process_is_lost_by_the_readers_clock():
-    seen = updated({}, {0: HERE, 1: THERE}, 100.0)
-    seen = updated(seen, {0: HERE._replace(signs=2), 1: THERE._replace(signs=2)}, 101.0)
-    assert lost(seen, 0, 101.0 + watch.SILENT_S) is None
-    seen = updated(seen, {0: HERE._replace(signs=3), 1: THERE._replace(signs=2)}, 122.0)
-    assert lost(seen, 0, 122.0) == (
+    seen = update_sightings({}, {0: HERE, 1: THERE}, 100.0)
+    seen = update_sightings(seen, {0: HERE._replace(signs=2), 1: THERE._replace(signs=2)}, 101.0)
+    assert find_lost(seen, 0, 101.0 + watch.SILENT_S) is None
+    seen = update_sightings(seen, {0: HERE._replace(signs=3), 1: THERE._replace(signs=2)}, 122.0)
+    assert find_lost(seen, 0, 122.0) == (
         1,
         "process 1 (host host1, pid 11) is lost: it has given no sign of life for 21 s",
     )
@@ -436,14 +436,14 @@ def test_a_process_that_ended_is_not_blamed_for_the_one_it_lost():
     """All name the first: also one that hears of it from another, and not the one that was thought
     lost."""
     ended = THERE._replace(fault="process 2 (host host2, pid 12) is lost", because_of=2)
-    seen = {k: Seen(sign, 0.0, 0.0) for k, sign in enumerate((HERE, ended, THIRD))}
-    assert lost(seen, 0, 1.0) == (2, ended.fault)
-    assert lost(seen, 2, 1.0) == (
+    seen = {k: Sighting(sign, 0.0, 0.0) for k, sign in enumerate((HERE, ended, THIRD))}
+    assert find_lost(seen, 0, 1.0) == (2, ended.fault)
+    assert find_lost(seen, 2, 1.0) == (
         1,
         f"process 1 (host host1, pid 11) went on without this one: {ended.fault}",
     )
-    failed = seen | {1: Seen(THERE._replace(fault="no such file"), 0.0, 0.0)}
-    assert lost(failed, 0, 1.0) == (1, "process 1 (host host1, pid 11) ended: no such file")
+    failed = seen | {1: Sighting(THERE._replace(fault="no such file"), 0.0, 0.0)}
+    assert find_lost(failed, 0, 1.0) == (1, "process 1 (host host1, pid 11) ended: no such file")
 
 
 def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
@@ -451,21 +451,21 @@ def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
         0: HERE._replace(signs=n, entered=9),
         1: THERE._replace(signs=n, entered=entered),
     }
-    seen, now = updated({}, signs(0, 9), 0.0), 0.0
-    seen = updated(
+    seen, now = update_sightings({}, signs(0, 9), 0.0), 0.0
+    seen = update_sightings(
         seen, {0: HERE._replace(signs=1, entered=10), 1: THERE._replace(signs=1, entered=9)}, 1.0
     )
     for n in range(2, 400):
         now = float(n)
-        seen = updated(
+        seen = update_sightings(
             seen,
             {0: HERE._replace(signs=n, entered=10), 1: THERE._replace(signs=n, entered=9)},
             now,
         )
-        if lost(seen, 0, now):
+        if find_lost(seen, 0, now):
             break
     assert now == pytest.approx(1.0 + watch.STUCK_S, abs=1.5)
-    assert "process 1 (host host1, pid 11) is stuck: it is alive" in lost(seen, 0, now)[1]
+    assert "process 1 (host host1, pid 11) is stuck: it is alive" in find_lost(seen, 0, now)[1]
 
 
 def test_who_keeps_the_others_waiting_is_named(tmp_path):
@@ -474,9 +474,9 @@ def test_who_keeps_the_others_waiting_is_named(tmp_path):
     between = lambda *seconds: {
         k: THIRD._replace(process=k, between_s=s) for k, s in enumerate(seconds)
     }
-    one._seen = updated({}, between(3.0, 3.4, 3.9), 0.0)
+    one._seen = update_sightings({}, between(3.0, 3.4, 3.9), 0.0)
     assert one.slowest() == ""
-    one._seen = updated({}, between(3.0, 9.4, 4.0), 0.0)
+    one._seen = update_sightings({}, between(3.0, 9.4, 4.0), 0.0)
     assert one.slowest() == "waited 6 s for process 1"
 
 

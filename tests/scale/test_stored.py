@@ -40,7 +40,7 @@ def test_only_the_blocks_of_a_part_are_read(tmp_path):
 
 
 def test_padding_repeats_the_first_row(tmp_path):
-    table = in_files(tmp_path / "rows").padded(2)
+    table = in_files(tmp_path / "rows").pad(2)
     expected = np.concatenate([WHOLE, WHOLE[:, :1], WHOLE[:, :1]], 1)
     assert table.shape == expected.shape
     np.testing.assert_array_equal(np.asarray(table), expected)
@@ -52,7 +52,7 @@ def test_padding_repeats_the_first_row(tmp_path):
 def test_numbers_of_every_type_come_back(of, tmp_path):
     whole = (np.arange(10) % 3).astype(of)
     table = in_files(tmp_path / "rows", whole, 0, (0, 4))
-    again = StoredRows.found(tmp_path / "rows", json.loads(json.dumps(table.described())))
+    again = StoredRows.open(tmp_path / "rows", json.loads(json.dumps(table.describe())))
     assert again.dtype == whole.dtype
     np.testing.assert_array_equal(np.asarray(again), whole, strict=True)
 

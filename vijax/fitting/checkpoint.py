@@ -26,7 +26,7 @@ import numpy as np
 from vijax.files import check_declared_sizes, checksum, own_folder, storable, write_arrays
 from vijax.scale.arrays import Rows
 from vijax.scale.row_files import StoredRows
-from vijax.scale.stored import stored
+from vijax.scale.stored import store_tables
 
 Tree = TypeVar("Tree")
 
@@ -103,7 +103,7 @@ def save(
 def with_stored_rows(folder: str | Path, step: int, tree: Tree) -> Tree:
     """A tree for `save` by process 0 alone: the rows that lie with several processes are written.
     All call it."""
-    return stored(Path(folder) / f"step_{step:08d}.rows", tree)
+    return store_tables(Path(folder) / f"step_{step:08d}.rows", tree)
 
 
 def checkpoint_files(folder: str | Path) -> list[Path]:
@@ -153,7 +153,7 @@ def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[A
             )
         rows = path.with_suffix(".rows")
         leaves = [
-            StoredRows.found(rows, leaf["rows"])
+            StoredRows.open(rows, leaf["rows"])
             if "rows" in leaf
             else _verified(arrays[f"leaf/{i}"], leaf)
             for i, leaf in enumerate(meta["leaves"])
@@ -237,7 +237,7 @@ def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
     arrays, meta["leaves"] = {}, []
     for i, (path, leaf) in enumerate(_paths(tree)):
         if isinstance(leaf, StoredRows):
-            meta["leaves"].append({"path": path, "rows": leaf.described()})
+            meta["leaves"].append({"path": path, "rows": leaf.describe()})
             continue
         array, kind = _to_array(leaf)
         arrays[f"leaf/{i}"] = array.view(storable(array.dtype))

@@ -46,8 +46,8 @@ from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
 from vijax.inference.wrappers.wrapper import of_general
-from vijax.scale.lost import failing_together, naming_the_lost
-from vijax.scale.place import Here, There, is_shared, place
+from vijax.scale.lost import fail_together, name_lost_process
+from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import settled
 from vijax.verdict.improper import report_of_improper
@@ -220,7 +220,7 @@ def fit(
         on_mesh(alg, mesh)  # it refuses what cannot be done
     key_init, key_run, seed = keys.of_run(key)
     spec = alg.spec
-    with failing_together(is_shared(mesh)):
+    with fail_together(is_shared(mesh)):
         loader = source = as_loader(
             data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg)
         )
@@ -248,7 +248,7 @@ def fit(
         is_noisy = loader.steps_per_epoch > 1 or spec.draws
         window = window_of(loader.steps_per_epoch) if is_noisy else 0
         state = _watching(state, window) if window and tol is not None else state
-    where = place(mesh, state, loader)
+    where = choose_placement(mesh, state, loader)
     is_seen = (
         bool(callbacks) or where.is_shared
     )  # chunks are then told to somebody: they have one length
@@ -259,16 +259,16 @@ def fit(
         if tol is None
         else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
     )
-    with naming_the_lost(where.is_shared):
+    with name_lost_process(where.is_shared):
         where.require_alike_streams(loader)
-        state = where.shared(
+        state = where.share_start(
             state,
             key=jax.random.key_data(key),
             steps=total,
             batches=loader.steps_per_epoch,
             chunk=length,
         )
-        there = where.algorithm(shared, loader)
+        there = where.adapt_algorithm(shared, loader)
         steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
         advance = functools.partial(
             run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps
@@ -277,7 +277,7 @@ def fit(
         if steps_per_chunk is None:
             chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
         status, traces = _run(chunks, state, callbacks, max_bad_steps)
-        alone, trace = _view(where.plain(chunks.state), _joined(traces))
+        alone, trace = _view(where.plain_state(chunks.state), _joined(traces))
     is_judged = spec.model.free is not None and not hasattr(
         loader, "is_stream"
     )  # which cannot be read again
@@ -394,9 +394,9 @@ class _Chunks:
         length: int,
         total: int,
         rule: _Rule | None,
-        where: Here | There,
+        where: OneDevice | ManyDevices,
     ):
-        self.alg, self.advance, self.loader = alg, advance, where.loader(loader)
+        self.alg, self.advance, self.loader = alg, advance, where.adapt_loader(loader)
         self.length, self.total, self.where = length, total, where
         self.rule = rule  # a chunk ends where convergence is judged
         self.pace, self.grows = (
@@ -415,12 +415,12 @@ class _Chunks:
         if is_fixed:  # nothing to fetch, and a thread would cost time
             source = inputs
         else:
-            source = self.where.in_step(
+            source = self.where.synchronize(
                 _prefetched(inputs), done, self.length, self.total, self.loader
             )
         with contextlib.closing(source):
             for batches, count, _ in source:
-                there, began = self.where.state(self.state), time.perf_counter()
+                there, began = self.where.put_state(self.state), time.perf_counter()
                 self.state, told = self.advance(there, batches, np.int32(count), self.is_watched)
                 count, done = int(self.state.step) - done, int(self.state.step)
                 trace = self._trace(told, done, count)
@@ -437,17 +437,17 @@ class _Chunks:
         """Stacked batches of each chunk, their number, and with its first what other processes hear
         of the chunk; full data are put on the device once."""
         if self.loader.steps_per_epoch == 1:
-            fixed = self.where.batches(stacked(self.loader.batches(0, 1), 1, 1))
+            fixed = self.where.put_batches(stacked(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
                 yield fixed, count, None
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
-            chunk, told = self.where.told(itertools.islice(batches, count), start, count)
+            chunk, told = self.where.announce(itertools.islice(batches, count), start, count)
             start += count
             for alike in runs_of_one_shape(chunk):
                 yield (
-                    self.where.batches(stacked(iter(alike), self.length, len(alike))),
+                    self.where.put_batches(stacked(iter(alike), self.length, len(alike))),
                     len(alike),
                     told,
                 )
@@ -516,14 +516,14 @@ def _run(
                 traces[joined:] = [_joined(traces[joined:])]
                 joined += 1
             status = _verdict(
-                chunks.state, rule, max_bad_steps, chunks.where.agreed(interrupted.is_set())
+                chunks.state, rule, max_bad_steps, chunks.where.any_process(interrupted.is_set())
             )
             stopping = status is not Status.FINISHED or done >= chunks.total
             seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
             asked = [callback(seen) for callback in callbacks]
             if stopping:
                 break
-            if chunks.where.agreed(any(asked)):
+            if chunks.where.any_process(any(asked)):
                 status = Status.STOPPED
                 break
     return status, traces
@@ -542,7 +542,7 @@ def _verdict(
 
 
 def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
-    loader, whole = chunks.loader, chunks.where.seen(chunks.state)
+    loader, whole = chunks.loader, chunks.where.callback_state(chunks.state)
     state, trace = _view(whole, trace)
     return Progress(
         done,

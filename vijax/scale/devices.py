@@ -38,7 +38,7 @@ def mesh(num_devices: int | None = None) -> Mesh:
     return Mesh(np.array(devices), (DATA,), axis_types=(AxisType.Auto,))
 
 
-def checked(given: Mesh) -> tuple[Mesh, str]:
+def check_mesh(given: Mesh) -> tuple[Mesh, str]:
     """The mesh with an axis that steps may split along, and the name of that axis.
 
     Raises:

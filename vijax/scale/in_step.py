@@ -18,7 +18,7 @@ from vijax.contract.batch import Minibatch
 from vijax.data.reading.checks import listed
 from vijax.data.streams.stream import READ_AGAIN
 from vijax.scale.lost import raise_fault
-from vijax.scale.processes import digest_of, form_of, require_alike, texts
+from vijax.scale.processes import digest, form_text, require_alike, texts
 
 LETTERS = 16
 """Letters of a digest by which batches are compared."""
@@ -46,7 +46,7 @@ def require_alike_streams(loader: Any, first: Minibatch, is_part: bool) -> None:
     expected = "tables with the same columns, in one order, in every process"
     remedy = "Have each process select the columns by name, in one order."
     _require_one("data", _columns(getattr(loader, "leaf_columns", None) or ()), expected, remedy)
-    told = form_of(first) if is_part else digest_of(first)
+    told = form_text(first) if is_part else digest(first)
     require_alike("data", {"first batch": told}, OTHER_FORM if is_part else OTHER_BATCHES)
 
 
@@ -67,11 +67,11 @@ def _columns(leaves: Sequence[tuple[str, ...] | None]) -> str:
     return (
         shown
         if len(shown) < 400
-        else f"{shown[:400]} ... ({digest_of(np.frombuffer(repr(leaves).encode(), 'u1'))})"
+        else f"{shown[:400]} ... ({digest(np.frombuffer(repr(leaves).encode(), 'u1'))})"
     )
 
 
-class Told(NamedTuple):
+class Announcement(NamedTuple):
     """The word of a process on its next chunk.
 
     Attributes:
@@ -85,16 +85,20 @@ class Told(NamedTuple):
     digests: np.ndarray
 
 
-def told_of(batches: Sequence[Minibatch], step: int, asked: int, is_same: bool) -> Told:
+def announce_batches(
+    batches: Sequence[Minibatch], step: int, asked: int, is_same: bool
+) -> Announcement:
     """The mark of batches; `is_same`: those of all processes are the same, and not only of one
     form."""
-    digest = digest_of if is_same else _digest_of_form
+    digest = digest if is_same else _digest_of_form
     letters = "".join(map(digest, batches)).encode()
-    return Told(step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS))
+    return Announcement(
+        step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS)
+    )
 
 
 def _digest_of_form(batch: Minibatch) -> str:
-    return hashlib.sha256(form_of(batch).encode()).hexdigest()[:LETTERS]
+    return hashlib.sha256(form_text(batch).encode()).hexdigest()[:LETTERS]
 
 
 class Rules(NamedTuple):
@@ -113,12 +117,12 @@ class Rules(NamedTuple):
     says_end: bool
 
 
-def in_step(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any, int, None]]:
+def synchronize(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any, int, None]]:
     """Chunks, in every process as many and of as many steps, until one of the processes has no
     more.
 
     Args:
-      source: gives batches, their number, and a `Told` with the first batches of a chunk, None with
+      source: gives batches, their number, and a `Announcement` with the first batches of a chunk, None with
           others.
       begun: the step at which it begins.
       rules: how the processes go together.
@@ -134,7 +138,7 @@ def in_step(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any,
             batches, count, told = item or (
                 None,
                 0,
-                Told(begun, 1, np.zeros((0, LETTERS), np.uint8)),
+                Announcement(begun, 1, np.zeros((0, LETTERS), np.uint8)),
             )
             if told is not None:
                 left, has_ended = _agreed(told, fault, rules)
@@ -154,7 +158,7 @@ def _next(source: Iterator) -> tuple[Any, Exception | None]:
         return None, error
 
 
-def _agreed(told: Told, fault: Exception | None, rules: Rules) -> tuple[int, bool]:
+def _agreed(told: Announcement, fault: Exception | None, rules: Rules) -> tuple[int, bool]:
     """The number of steps that all processes take next, and whether these are the last. Says so
     where a source ends."""
     count = len(told.digests)

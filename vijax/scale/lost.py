@@ -31,7 +31,7 @@ class ProcessLostError(JaxRuntimeError):
 
 
 @contextlib.contextmanager
-def naming_the_lost(is_shared: bool) -> Iterator[None]:
+def name_lost_process(is_shared: bool) -> Iterator[None]:
     """Errors of sums over processes, which JAX raises where one of them is gone, say so.
 
     Args:
@@ -64,7 +64,7 @@ def _is_loss(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def failing_together(is_shared: bool) -> Iterator[None]:
+def fail_together(is_shared: bool) -> Iterator[None]:
     """Makes all processes fail where one does: the others hear of its error, and wait for nobody.
 
     Args:

@@ -21,36 +21,42 @@ from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
 from vijax.scale import arrays, watch
-from vijax.scale.devices import checked
-from vijax.scale.in_step import Rules, Told, in_step, require_alike_streams, told_of
-from vijax.scale.processes import agreed, from_first, require_alike
+from vijax.scale.devices import check_mesh
+from vijax.scale.in_step import (
+    Announcement,
+    Rules,
+    announce_batches,
+    require_alike_streams,
+    synchronize,
+)
+from vijax.scale.processes import any_process, from_first, require_alike
 from vijax.scale.row_files import StoredRows
-from vijax.scale.split_parts import by_split_part, joined, places_of, sliced
+from vijax.scale.split_parts import SplitByPart, join_slices, slice_tables, table_places
 from vijax.scale.steps import on_mesh
 from vijax.topics.own_words import OwnWords
 from vijax.tree import on_device
 
 
 @dataclasses.dataclass(frozen=True)
-class Here:
+class OneDevice:
     """One device, JAX's own choice: all stays as it is."""
 
     is_shared: ClassVar[bool] = False
     """True where other processes take part."""
 
-    def algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
+    def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
         """The algorithm as it runs there."""
         return alg
 
-    def loader(self, loader: Any) -> Any:
+    def adapt_loader(self, loader: Any) -> Any:
         """The loader of the batches that it takes."""
         return loader
 
-    def batches(self, stacked: Minibatch) -> Minibatch:
+    def put_batches(self, stacked: Minibatch) -> Minibatch:
         """Batches, stacked along a leading axis, put there."""
         return jax.device_put(stacked)
 
-    def state(self, state: Any) -> Any:
+    def put_state(self, state: Any) -> Any:
         """A state put there."""
         return state
 
@@ -58,31 +64,31 @@ class Here:
         """Raises ValueError where processes stream what does not go together."""
         require_no_part(loader, jax.process_count())
 
-    def shared(self, state: Any, **said: Any) -> Any:
+    def share_start(self, state: Any, **said: Any) -> Any:
         """A state from which all processes begin; `said` is what they must agree on."""
         return _read(state)
 
-    def seen(self, state: Any) -> Any:
+    def callback_state(self, state: Any) -> Any:
         """A state for callbacks: as it is on one device, but tables by row of several processes are
         `arrays.Rows`."""
         return state
 
-    def plain(self, state: Any) -> Any:
+    def plain_state(self, state: Any) -> Any:
         """A state as it is on one device."""
         return state
 
-    def agreed(self, asked: bool) -> bool:
+    def any_process(self, asked: bool) -> bool:
         """True where any process that runs the fit asks it."""
         return asked
 
-    def told(
+    def announce(
         self, batches: Iterable[Minibatch], step: int, asked: int
-    ) -> tuple[Iterable[Minibatch], Told | None]:
+    ) -> tuple[Iterable[Minibatch], Announcement | None]:
         """The batches of a chunk, and what other processes hear of them: None where there are no
         others."""
         return batches, None
 
-    def in_step(
+    def synchronize(
         self, source: Generator, begun: int, length: int, total: int, loader: Any
     ) -> Generator:
         """The chunks of a source, as many in all processes."""
@@ -90,7 +96,7 @@ class Here:
 
 
 @dataclasses.dataclass(frozen=True)
-class There:
+class ManyDevices:
     """The devices of a mesh. Batches are padded to a number of groups that they divide, and split.
     Of a state they split what has a row for each group of the data, with padding: locals that are
     carried, and warm starts. They split the messages of parts, by entries, unless other processes
@@ -110,8 +116,8 @@ class There:
     lead: int
     reads_own: bool = False
 
-    def algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
-        """See `Here`. Step sizes by the share of the data in a batch are those of a batch without
+    def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
+        """See `OneDevice`. Step sizes by the share of the data in a batch are those of a batch without
         padding."""
         spec = alg.spec
         if isinstance(spec.step_size, by_share) and spec.model.form.num_groups is not None:
@@ -119,30 +125,30 @@ class There:
             here = np.shape(jax.tree.leaves(batch.data)[0])[0]
             spec = spec._replace(step_size=spec.step_size.of(here / spec.model.form.num_groups))
         if self._splits(spec.messages):
-            spec = spec._replace(messages=by_split_part(spec.messages.num_parts, axis=self.axis))
+            spec = spec._replace(messages=SplitByPart(spec.messages.num_parts, axis=self.axis))
         same = of_spec(spec)
         for wrapper in alg.wrappers:
             same = wrap(same, wrapper)
         return on_mesh(same, self.mesh)
 
-    def loader(self, loader: Any) -> Any:
-        """See `Here`. Each process reads its own part of a batch; steps by words have to see all of
+    def adapt_loader(self, loader: Any) -> Any:
+        """See `OneDevice`. Each process reads its own part of a batch; steps by words have to see all of
         its words."""
         if self.is_shared:
             leave_end_unsaid(loader)
         if self.reads_own:
             return loader.shared(Share(jax.process_index(), jax.process_count(), self.mesh.size))
-        return Padded(loader, self.mesh.size)
+        return PaddedLoader(loader, self.mesh.size)
 
-    def batches(self, stacked: Minibatch) -> Minibatch:
-        """See `Here`; stacked along a leading axis of steps."""
+    def put_batches(self, stacked: Minibatch) -> Minibatch:
+        """See `OneDevice`; stacked along a leading axis of steps."""
         split, whole = self._at(P(None, self.axis)), self._at(P())
         data = OwnWords(whole, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
         places: Any = Minibatch(data, whole, split, split, whole, split)  # type: ignore[arg-type]
         return arrays.put_own(stacked, places, 1) if self.reads_own else self._put(stacked, places)
 
-    def state(self, state: Any) -> Any:
-        """See `Here`."""
+    def put_state(self, state: Any) -> Any:
+        """See `OneDevice`."""
         if self.is_shared:
             watch.ENTERED.mark()
         lead = (None,) * self.lead
@@ -150,81 +156,81 @@ class There:
             self._at(P(*axes)) for axes in ((*lead, self.axis), (*lead, None, self.axis), ())
         )
         runs = self._runs(state)
-        more = lambda x: _with_rows(x, -len_of(x, self.lead) % self.mesh.size, self.lead)
-        tables = jax.tree.map(more, tables_of(runs))
+        more = lambda x: _with_rows(x, -count_rows(x, self.lead) % self.mesh.size, self.lead)
+        tables = jax.tree.map(more, row_tables(runs))
         if is_split := self._splits(runs.messages):
-            runs = runs._replace(messages=sliced(runs.messages, self.mesh.size, self.lead))
-        places = jax.tree.map(lambda _: whole, with_tables(runs, None))
-        places = with_tables(places, jax.tree.map(lambda _: split, tables))
+            runs = runs._replace(messages=slice_tables(runs.messages, self.mesh.size, self.lead))
+        places = jax.tree.map(lambda _: whole, replace_tables(runs, None))
+        places = replace_tables(places, jax.tree.map(lambda _: split, tables))
         if is_split:
-            places = places._replace(messages=places_of(runs.messages, slices, whole))
-        runs = with_tables(runs, tables)
+            places = places._replace(messages=table_places(runs.messages, slices, whole))
+        runs = replace_tables(runs, tables)
         if not self.lead:
             return self._put(runs, places)
         others = jax.tree.map(lambda _: whole, state._replace(states=None))
         return self._put(self._with(state, runs), others._replace(states=places))
 
     def require_alike_streams(self, loader: Any) -> None:
-        """See `Here`. Of own parts the first batches have one form; else they are the same."""
+        """See `OneDevice`. Of own parts the first batches have one form; else they are the same."""
         if not self.reads_own:
             require_no_part(loader, jax.process_count())
         if self.is_shared and hasattr(loader, "is_stream"):
             (first,) = loader.batches(0, 1)
             require_alike_streams(loader, first, is_part(loader))
 
-    def shared(self, state: Any, **said: Any) -> Any:
-        """See `Here`. What is whole in every process is that of process 0: another machine may
+    def share_start(self, state: Any, **said: Any) -> Any:
+        """See `OneDevice`. What is whole in every process is that of process 0: another machine may
         round otherwise."""
         if not self.is_shared:
             return _read(state)
         runs = self._runs(state)
         require_alike("fit", {"data": runs.data, **said})
-        runs = with_tables(from_first(with_tables(runs, None)), tables_of(runs))
+        runs = replace_tables(from_first(replace_tables(runs, None)), row_tables(runs))
         return self._with(from_first(state._replace(states=None)), runs) if self.lead else runs
 
-    def seen(self, state: Any) -> Any:
-        """See `Here`."""
+    def callback_state(self, state: Any) -> Any:
+        """See `OneDevice`."""
         there, one = self._runs(state), self.mesh.devices.flat[0]
         is_split = self._splits(there.messages)
         state = self._with(state, there._replace(messages=None)) if is_split else state
         state = jax.tree.map(arrays.local, state) if self.is_shared else jax.device_put(state, one)
         runs = self._runs(state)
-        leaves, structure = jax.tree.flatten(tables_of(runs))
+        leaves, structure = jax.tree.flatten(row_tables(runs))
         cut = [_without_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
-        runs = with_tables(runs, jax.tree.unflatten(structure, cut))
+        runs = replace_tables(runs, jax.tree.unflatten(structure, cut))
         if is_split:  # on the host: together they may be more than a device holds
-            runs = runs._replace(messages=joined(there.messages, there.posterior, self.lead))
+            runs = runs._replace(messages=join_slices(there.messages, there.posterior, self.lead))
         return self._with(state, runs)
 
-    def plain(self, state: Any) -> Any:
-        """See `Here`."""
-        return _read(self.seen(state))
+    def plain_state(self, state: Any) -> Any:
+        """See `OneDevice`."""
+        return _read(self.callback_state(state))
 
-    def agreed(self, asked: bool) -> bool:
-        """See `Here`."""
+    def any_process(self, asked: bool) -> bool:
+        """See `OneDevice`."""
         if self.is_shared:
             watch.ENTERED.left()
-        return agreed(asked) if self.is_shared else asked
+        return any_process(asked) if self.is_shared else asked
 
-    def told(
+    def announce(
         self, batches: Iterable[Minibatch], step: int, asked: int
-    ) -> tuple[Iterable[Minibatch], Told | None]:
-        """See `Here`."""
+    ) -> tuple[Iterable[Minibatch], Announcement | None]:
+        """See `OneDevice`."""
         if not self.is_shared:
             return batches, None
         read = list(batches)
-        return read, told_of(read, step, asked, not self.reads_own)
+        return read, announce_batches(read, step, asked, not self.reads_own)
 
-    def in_step(
+    def synchronize(
         self, source: Generator, begun: int, length: int, total: int, loader: Any
     ) -> Generator:
-        """See `Here`."""
+        """See `OneDevice`."""
         if not self.is_shared:
             return source
         rules = Rules(
             length, total, is_same=not self.reads_own, says_end=hasattr(loader, "is_stream")
         )
-        return in_step(source, begun, rules)
+        return synchronize(source, begun, rules)
 
     @property
     def is_shared(self) -> bool:
@@ -248,15 +254,15 @@ class There:
         return NamedSharding(self.mesh, spec)
 
 
-def place(mesh: Mesh | None, state: Any, loader: Any = None) -> Here | There:
+def choose_placement(mesh: Mesh | None, state: Any, loader: Any = None) -> OneDevice | ManyDevices:
     """The place of a fit that begins at this state: of one run, or of several with their `states`
     stacked."""
     if mesh is None:
-        return Here()
+        return OneDevice()
     runs, lead = getattr(state, "states", state), int(hasattr(state, "states"))
-    there = There(
-        *checked(mesh),
-        rows=tuple(len_of(x, lead) for x in jax.tree.leaves(tables_of(runs))),
+    there = ManyDevices(
+        *check_mesh(mesh),
+        rows=tuple(count_rows(x, lead) for x in jax.tree.leaves(row_tables(runs))),
         lead=lead,
     )
     of = [device.process_index for device in there.mesh.devices.flat]
@@ -266,12 +272,12 @@ def place(mesh: Mesh | None, state: Any, loader: Any = None) -> Here | There:
     )
 
 
-def tables_of(run: Any) -> tuple[Any, Any]:
+def row_tables(run: Any) -> tuple[Any, Any]:
     """The tables by row of a state: locals that are carried, and warm starts."""
     return run.local, run.beside.get(Warm.name)
 
 
-def with_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
+def replace_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
     """A state with other tables, or with none."""
     local, warm = tables or (None, None)
     rest = {name: x for name, x in run.beside.items() if name != Warm.name}
@@ -313,7 +319,7 @@ def require_no_part(loader: Any, processes: int) -> None:
 
 # --- padding --------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
-class Padded:
+class PaddedLoader:
     """The batches of another loader, of a multiple of so many groups. Padding weighs nothing, and
     comes last."""
 
@@ -325,29 +331,29 @@ class Padded:
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
-        return (padded(batch, self.multiple) for batch in self.inner.batches(start, stop))
+        return (pad_batch(batch, self.multiple) for batch in self.inner.batches(start, stop))
 
 
-def padded(batch: Minibatch, multiple: int) -> Minibatch:
+def pad_batch(batch: Minibatch, multiple: int) -> Minibatch:
     """A batch with groups of weight 0 at its end, so that their number is a multiple; of documents
     of several lengths, of each length.
 
-    >>> batch = padded(Minibatch(np.array([2.0, 3.0]), 5.0, rows=np.array([1, 4])), 4)
+    >>> batch = pad_batch(Minibatch(np.array([2.0, 3.0]), 5.0, rows=np.array([1, 4])), 4)
     >>> print(batch.data, batch.weights, batch.rows)
     [2. 3. 2. 2.] [1. 1. 0. 0.] [1 4 5 5]
     """
     if isinstance(batch.data, OwnWords):
-        own = padded(batch._replace(data=batch.data.documents), multiple)
+        own = pad_batch(batch._replace(data=batch.data.documents), multiple)
         return own._replace(data=dataclasses.replace(batch.data, documents=own.data))
     none = (
         np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups
     )  # a row that there is not
     if isinstance(batch.data, tuple) and all(isinstance(docs, Documents) for docs in batch.data):
-        up = lambda fill: lambda x: _with_rows(x, -len_of(x) % multiple, fill=fill)
+        up = lambda fill: lambda x: _with_rows(x, -count_rows(x) % multiple, fill=fill)
         return batch._replace(
             data=jax.tree.map(up(0), batch.data), rows=jax.tree.map(up(none), batch.rows)
         )
-    size = len_of(jax.tree.leaves(batch.data)[0])
+    size = count_rows(jax.tree.leaves(batch.data)[0])
     more = -size % multiple
     if more == 0:
         return batch
@@ -361,7 +367,7 @@ def padded(batch: Minibatch, multiple: int) -> Minibatch:
     )
 
 
-def len_of(x: Any, axis: int = 0) -> int:
+def count_rows(x: Any, axis: int = 0) -> int:
     """The length of an axis."""
     return int(np.shape(x)[axis])
 
@@ -382,7 +388,7 @@ def _with_rows(x: Any, count: int, axis: int = 0, fill: Any = None) -> Any:
     if count == 0:
         return x
     if isinstance(x, StoredRows):
-        return x.padded(count)
+        return x.pad(count)
     first = np.take(np.asarray(x), [0], axis=axis)
     first = first if fill is None else np.full_like(first, fill)
     return np.concatenate([np.asarray(x), np.repeat(first, count, axis=axis)], axis=axis)

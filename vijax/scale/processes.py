@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vijax.checks import require
-from vijax.scale.watch import LOST, at_abort
+from vijax.scale.watch import LOST, call_before_abort
 
 HEARTBEAT_S = 40
 """Seconds without a sign of life after which JAX itself ends all processes; those who have a watch
@@ -71,7 +71,7 @@ def initialize(
         "all" if num_processes is None else f"all {num_processes}",
     )
     waited = f"vijax: not {several} processes came within {initialization_timeout} s"
-    undo = at_abort(
+    undo = call_before_abort(
         lambda: _end(
             f"{waited}. See that each was started and reaches {coordinator or 'process 0'}.\n"
         )
@@ -151,7 +151,7 @@ def is_joined() -> bool:
     return jax.process_count() > 1
 
 
-def agreed(asked: bool) -> bool:
+def any_process(asked: bool) -> bool:
     """True in every process if it is asked in any. All processes call it at the same moment of
     their program."""
     return bool(np.any(multihost_utils.process_allgather(np.bool_(asked))))
@@ -194,15 +194,15 @@ def from_first(tree: Any) -> Any:
     return multihost_utils.broadcast_one_to_all(jax.tree.map(np.asarray, tree))
 
 
-def digest_of(tree: Any) -> str:
+def digest(tree: Any) -> str:
     """A few letters that tell the numbers and the form of a tree of arrays from those of others."""
-    found = hashlib.sha256(form_of(tree).encode())
+    found = hashlib.sha256(form_text(tree).encode())
     for leaf in jax.tree.leaves(tree):
         found.update(np.ascontiguousarray(leaf).tobytes())
     return found.hexdigest()[:16]
 
 
-def form_of(tree: Any) -> str:
+def form_text(tree: Any) -> str:
     """The shapes and types of a tree of arrays, as text."""
     each = [f"{np.asarray(x).dtype}{list(np.shape(x))}" for x in jax.tree.leaves(tree)]
     return f"{jax.tree.structure(tree)} {' '.join(each)}"

@@ -45,13 +45,13 @@ class StoredRows:
         self.starts, self.padding, self._own = starts, padding, tuple(shape)
 
     @classmethod
-    def found(cls, folder: Path, described: Mapping[str, Any]) -> StoredRows:
+    def open(cls, folder: Path, described: Mapping[str, Any]) -> StoredRows:
         """Those that are described so. Raises OSError: a block is missing, or cut short."""
         rows = cls(folder, **described)
         rows.require_whole()
         return rows
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The description that `found` reads, for JSON."""
         said = {"number": self.number, "shape": list(self._own), "dtype": self.dtype.name}
         return {**said, "axis": self.axis, "starts": self.starts}
@@ -61,7 +61,7 @@ class StoredRows:
         """Its shape, with padding."""
         return self._of(self._own[self.axis] + self.padding)
 
-    def padded(self, count: int) -> StoredRows:
+    def pad(self, count: int) -> StoredRows:
         """The table with so many rows of padding."""
         return StoredRows(
             self.folder, self.number, self._own, self.dtype, self.axis, self.starts, count

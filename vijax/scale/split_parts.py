@@ -51,7 +51,7 @@ class Slices(Table):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class by_split_part(by_part):
+class SplitByPart(by_part):
     """`vijax.messages.by_part`, its messages in slices along an axis."""
 
     axis: str
@@ -62,13 +62,13 @@ class by_split_part(by_part):
         return Slices(self.axis)
 
 
-def places_of(parts: Parts, split: Any, whole: Any) -> Parts:
+def table_places(parts: Parts, split: Any, whole: Any) -> Parts:
     """The places of the arrays of a memory: those of slices, and those of all others."""
     none = jax.tree.map(lambda _: whole, parts)
     return _tables(lambda _: split, none)
 
 
-def sliced(parts: Parts, num_devices: int, lead: int) -> Parts:
+def slice_tables(parts: Parts, num_devices: int, lead: int) -> Parts:
     """A memory whose tables are of rows of entries, padded to a multiple of the number of devices;
     `lead` is 1 where it is that of several runs."""
 
@@ -81,7 +81,7 @@ def sliced(parts: Parts, num_devices: int, lead: int) -> Parts:
     return _tables(one, parts)
 
 
-def joined(parts: Parts, like: Product, lead: int) -> Parts:
+def join_slices(parts: Parts, like: Product, lead: int) -> Parts:
     """The memory that was sliced, on the host; `like` are the globals of its run or runs."""
 
     def one(rows: Any, x: Any) -> np.ndarray:

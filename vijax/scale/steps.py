@@ -18,8 +18,8 @@ from vijax.inference.compose import Algorithm, of_spec
 from vijax.inference.state import Info, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
-from vijax.scale.devices import checked
-from vijax.scale.split_parts import by_split_part, places_of
+from vijax.scale.devices import check_mesh
+from vijax.scale.split_parts import SplitByPart, table_places
 from vijax.topics.own_words import ByWords
 
 
@@ -49,7 +49,7 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
     >>> float(state.posterior["bias"].alpha), float(state.posterior["bias"].beta)
     (4.0, 2.0)
     """
-    mesh, axis = checked(mesh)
+    mesh, axis = check_mesh(mesh)
     remedy = (
         "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or "
         "leave mesh out."
@@ -85,8 +85,10 @@ class OnMesh(Wrapper):
         batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         own, whole = P(self.axis), P()
         states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
-        if isinstance(alg.spec.messages, by_split_part):
-            states = states._replace(messages=places_of(state.messages, P(None, self.axis), whole))
+        if isinstance(alg.spec.messages, SplitByPart):
+            states = states._replace(
+                messages=table_places(state.messages, P(None, self.axis), whole)
+            )
         infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
         batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
         # Unchecked: the check wants the zeros of every scan, and every derivative of our own,

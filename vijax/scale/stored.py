@@ -11,11 +11,11 @@ import numpy as np
 
 from vijax.files import own_folder
 from vijax.scale.arrays import PIECE, Rows, gathered
-from vijax.scale.processes import agreed
+from vijax.scale.processes import any_process
 from vijax.scale.row_files import StoredRows
 
 
-def stored(folder: Path, tree: Any) -> Any:
+def store_tables(folder: Path, tree: Any) -> Any:
     """A tree whose tables (`vijax.scale.arrays.Rows`) are in files of this folder. All processes
     call it together.
 
@@ -44,7 +44,7 @@ def stored(folder: Path, tree: Any) -> Any:
             table.require_whole()
 
     for work in (make, write, see):  # one after the other in all
-        if agreed(_fails(work)):
+        if any_process(_fails(work)):
             return gathered(tree)
     return jax.tree.unflatten(
         structure, [tables[i][1] if i in tables else x for i, x in enumerate(leaves)]

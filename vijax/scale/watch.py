@@ -77,7 +77,7 @@ class Sign(NamedTuple):
         return f"process {self.process} (host {self.host}, pid {self.pid})"
 
 
-class Seen(NamedTuple):
+class Sighting(NamedTuple):
     """A sign, and when it came and when the process entered its present chunk, on the reader's
     clock."""
 
@@ -86,25 +86,27 @@ class Seen(NamedTuple):
     entered_at: float
 
 
-def updated(seen: Mapping[int, Seen], signs: Mapping[int, Sign], now: float) -> dict[int, Seen]:
+def update_sightings(
+    seen: Mapping[int, Sighting], signs: Mapping[int, Sign], now: float
+) -> dict[int, Sighting]:
     """The last signs of all processes after another look at their files."""
     found = dict(seen)
     for k, sign in signs.items():
         before = found.get(k)
         if before is None:
-            found[k] = Seen(sign, now, now)
+            found[k] = Sighting(sign, now, now)
         elif sign != before.sign:
             moved = sign.entered != before.sign.entered
-            found[k] = Seen(sign, now, now if moved else before.entered_at)
+            found[k] = Sighting(sign, now, now if moved else before.entered_at)
     return found
 
 
-def lost(seen: Mapping[int, Seen], own: int, now: float) -> tuple[int, str] | None:
+def find_lost(seen: Mapping[int, Sighting], own: int, now: float) -> tuple[int, str] | None:
     """A process that is lost, and how, in words; None where all is well.
 
     >>> here, there = Sign(0, "a", 7), Sign(1, "b", 9)
-    >>> seen = {0: Seen(here, 100.0, 100.0), 1: Seen(there, 70.0, 70.0)}
-    >>> lost(seen, 0, 100.0)
+    >>> seen = {0: Sighting(here, 100.0, 100.0), 1: Sighting(there, 70.0, 70.0)}
+    >>> find_lost(seen, 0, 100.0)
     (1, 'process 1 (host b, pid 9) is lost: it has given no sign of life for 30 s')
     """
     others = [x for k, x in seen.items() if k != own]
@@ -153,7 +155,7 @@ class Watch:
         self.folder, self._own, self._total = folder, process, total
         self._remedy, self._say, self._leave = remedy, say, leave
         self._sign = Sign(process, socket.gethostname(), os.getpid())
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, Sighting] = {}
         self._over, self._thread = (
             threading.Event(),
             threading.Thread(target=self._keep, daemon=True),
@@ -218,8 +220,8 @@ class Watch:
 
     def look(self, now: float) -> tuple[int, str] | None:
         """Reads the files; gives a process that is lost."""
-        self._seen = updated(self._seen, self.signs(), now)
-        return lost(self._seen, self._own, now)
+        self._seen = update_sightings(self._seen, self.signs(), now)
+        return find_lost(self._seen, self._own, now)
 
     def _keep(self) -> None:
         last = time.monotonic()
@@ -242,7 +244,7 @@ class Watch:
         self._leave(LOST)
 
 
-def at_abort(call: Callable[[], Any]) -> Callable[[], None]:
+def call_before_abort(call: Callable[[], Any]) -> Callable[[], None]:
     """Has `call` come before this process is ended by `abort`, as JAX's client does where process 0
     is lost; gives what undoes that. Python's own handlers are too late: they run when the native
     code is done. (The handler of a signal that `abort` itself raises may call anything, C11

@@ -23,8 +23,8 @@ from vijax.app.plan.config import Config
 from vijax.fitting.checkpoint import with_stored_rows
 from vijax.fitting.interrupt import say_at_once
 from vijax.scale import initialize, mesh
-from vijax.scale.processes import WAIT_S, agreed, is_joined, texts
-from vijax.scale.watch import LOST, Watch, at_abort
+from vijax.scale.processes import WAIT_S, any_process, is_joined, texts
+from vijax.scale.watch import LOST, Watch, call_before_abort
 
 Result = TypeVar("Result")
 SIGNS = "processes"
@@ -138,7 +138,7 @@ class Team(Alone):
 
     def agreed(self, asked: bool) -> bool:
         """See `Alone`."""
-        return agreed(asked) if is_joined() else asked
+        return any_process(asked) if is_joined() else asked
 
     def stored(self, folder: Path, step: int, state: Any) -> Any:
         """See `Alone`."""
@@ -152,7 +152,7 @@ class Team(Alone):
     def do(self, work: Callable[[], Result]) -> Result | None:
         """The result of `work`; None where there was nothing to fit. Before `at_work` begins, an
         error of one process is an error of all."""
-        undo = at_abort(self._hold)
+        undo = call_before_abort(self._hold)
         try:
             found = work()
             self._meet(over=True)
@@ -251,7 +251,7 @@ class Team(Alone):
         )
         watch.write()
         self._meet()
-        if agreed(len(watch.signs()) < self.total):
+        if any_process(len(watch.signs()) < self.total):
             if self.is_first:
                 say(
                     f"Note: the processes do not all see {folder}, so nobody watches whether one "
