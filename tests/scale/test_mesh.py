@@ -124,7 +124,8 @@ where = place(vi.scale.mesh(8), state)
 there = where.put_state(state)
 again = where.put_state(there)
 sizes = [{s.data.shape for s in x["topics"].concentration.addressable_shards} for x in again.messages[::3]]
-print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.leaves(where.plain_state(again).messages))))
+plain = where.plain_state(again).messages
+print(*sizes, all(map(np.array_equal, jax.tree.leaves(state.messages), jax.tree.leaves(plain))))
 """
 
 

@@ -90,14 +90,14 @@ def announce_batches(
 ) -> Announcement:
     """The mark of batches; `is_same`: those of all processes are the same, and not only of one
     form."""
-    digest = digest if is_same else _digest_of_form
-    letters = "".join(map(digest, batches)).encode()
+    to_letters = digest if is_same else _form_digest
+    letters = "".join(map(to_letters, batches)).encode()
     return Announcement(
         step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS)
     )
 
 
-def _digest_of_form(batch: Minibatch) -> str:
+def _form_digest(batch: Minibatch) -> str:
     return hashlib.sha256(form_text(batch).encode()).hexdigest()[:LETTERS]
 
 
