@@ -103,8 +103,7 @@ def compare(
     if read[0].test is None:
         raise ConfigError(
             f"{folders[0]}: nothing was held out, and so there is nothing to compare; set "
-            "data.held_out, or "
-            "compare bounds on the training data: vijax compare --training"
+            "data.held_out, or compare bounds on the training data: vijax compare --training"
         )
     agreements = [
         agreement(folder, config, by) if by else None
@@ -201,8 +200,7 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
             )
             raise ConfigError(
                 f"{folders[0]} and {folder} are of other data, on which scores cannot be compared "
-                f"({known}); fit both "
-                "to the same data with the same split"
+                f"({known}); fit both to the same data with the same split"
             )
 
 
@@ -236,8 +234,7 @@ def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
         if not config.listing.has_score(seen.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound "
-                "on the training data: "
-                "vijax compare --training"
+                "on the training data: vijax compare --training"
             )
         try:
             score = config.listing.scored(seen)
@@ -270,8 +267,7 @@ def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
         if not same:
             raise ConfigError(
                 f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and "
-                "cannot be compared: "
-                f"{first}; {scores[i]}"
+                f"cannot be compared: {first}; {scores[i]}"
             )
     return max(known, key=lambda i: scores[i].mean)
 

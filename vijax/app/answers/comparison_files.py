@@ -196,8 +196,7 @@ def _other(
     groups = "topics" if most.coherence else "groups"
     return (
         f"The scores disagree: {best.folder.name} predicts best, and the {groups} of "
-        f"{most.folder.name} {what} "
-        f"({measure} {said}). {advice}"
+        f"{most.folder.name} {what} ({measure} {said}). {advice}"
     )
 
 
@@ -207,12 +206,9 @@ def note(found: Comparison) -> str:
     if found.training:
         return (
             f"The best is {best.folder.name}, {best.score}; higher is better. Nothing was held "
-            "out: this is the bound "
-            "on the log evidence of the training data, the mean of the last pass. It counts what "
-            "a model could explain "
-            "but need not, so that more parts do not always win; for point estimates (em, map) "
-            "they do. No standard "
-            "errors are known."
+            "out: this is the bound on the log evidence of the training data, the mean of the last "
+            "pass. It counts what a model could explain but need not, so that more parts do not "
+            "always win; for point estimates (em, map) they do. No standard errors are known."
         )
     close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
     said = (

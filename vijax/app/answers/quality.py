@@ -148,8 +148,7 @@ def quality(
         by = _compared(plain.name, better, said)
         warnings = [
             f"The model predicts held-out data {by}. What it finds may be chance: try a smaller "
-            "model, more passes or "
-            "more data, or take it that the data have no such structure.",
+            "model, more passes or more data, or take it that the data have no such structure.",
             *warnings,
         ]
     times = (
@@ -184,10 +183,8 @@ def _fell(curves: Curves) -> list[str]:
         return []
     return [
         f"The held-out score fell during the run, from {scores[best]:.3f} after "
-        f"{curves.held_out_epoch[best]:.3g} "
-        f"passes to {scores[-1]:.3f}: the fit learns what is of the training data alone. Try "
-        "fewer passes "
-        "(fit.num_epochs), a smaller model, or more data."
+        f"{curves.held_out_epoch[best]:.3g} passes to {scores[-1]:.3f}: the fit learns what is of "
+        "the training data alone. Try fewer passes (fit.num_epochs), a smaller model, or more data."
     ]
 
 

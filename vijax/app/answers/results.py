@@ -201,9 +201,8 @@ def check_asked(listing: Listing, asked: Asked) -> None:
     if listing.drawing is None:
         raise ConfigError(
             f"vijax predict draws tables, and {listing.name} has none to draw; what it says of "
-            "each row or document of "
-            "a file, with intervals where it has them, is written by vijax transform RUN --data "
-            "FILE"
+            "each row or document of a file, with intervals where it has them, is written by vijax "
+            "transform RUN --data FILE"
         )
     for name, other in (("data", "rows"), ("rows", "steps")):
         if getattr(asked, name) is not None and getattr(asked, other) is not None:

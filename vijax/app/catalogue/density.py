@@ -83,8 +83,7 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
     if given.group is not None and given.held_out > 0:
         raise ConfigError(
             f"{origin}: data.group: a density knows the groups of its training rows alone, and so "
-            "none of them can be "
-            "held out; set data.held_out=0"
+            "none of them can be held out; set data.held_out=0"
         )
     if given.hold_out == "entries":
         raise ConfigError(
@@ -216,9 +215,8 @@ LISTING = Listing(
     arrange,
     build=build,
     target=lambda settings: settings.target_kind,
-    no_transform="what it predicts is in the Python file alone: draw from it with "
-    "vijax.load(RUN, allow_code=True).sample(key, n), and apply the file's own functions to the "
-    "draws",
+    no_transform="what it predicts is in the Python file alone: draw from it with vijax.load(RUN, "
+    "allow_code=True).sample(key, n), and apply the file's own functions to the draws",
     needs_rows=True,
     not_by_parts=NOT_BY_PARTS,
 )

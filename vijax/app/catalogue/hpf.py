@@ -117,8 +117,7 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
     few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     about = (
         f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them "
-        "among the first "
-        f"{found.n}. "
+        f"among the first {found.n}. "
         + (
             "These users were not seen in training."
             if seen.data.test is not None

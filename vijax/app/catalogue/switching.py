@@ -36,8 +36,7 @@ def dim_of(settings: Any, columns: Any) -> int:
     if dim < 1:
         raise ConfigError(
             f"model.num_inputs: expected fewer than the {len(columns)} columns, the last of which "
-            "are inputs, got "
-            f"{settings.num_inputs}"
+            f"are inputs, got {settings.num_inputs}"
         )
     return dim
 

@@ -430,8 +430,7 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
     edges = blocks.edges_of(block)
     behind = "".join(
         f'<rect class="hue-{state % NUM_HUES} behind" x="{x(edges[start]):.1f}" y="{top}" '
-        f'height="{PANEL}" '
-        f'width="{x(edges[start + length]) - x(edges[start]):.2f}"/>'
+        f'height="{PANEL}" width="{x(edges[start + length]) - x(edges[start]):.2f}"/>'
         for start, length, state in stretches(block.states)
         if state >= 0
     )

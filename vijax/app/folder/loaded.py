@@ -255,11 +255,10 @@ class Run:
         score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
         version = f"  {others}\n" if others else ""
         return (
-            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n"
-            f"  {how}, {int(self.fit.state.step):,} steps by {self.config.algorithm.name}{score}\n"
-            f"{version}"
-            f"  {what}: {shown}\n"
-            f"  posterior: {', '.join(self.seen.posterior)}"
+            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n  {how}, "
+            f"{int(self.fit.state.step):,} steps by "
+            f"{self.config.algorithm.name}{score}\n{version}  {what}: {shown}\n  posterior: "
+            f"{', '.join(self.seen.posterior)}"
         )
 
     def _again(self) -> Seen:
@@ -287,8 +286,7 @@ def read(folder: Path, training: str | None = None, allow_code: bool = False) ->
     if file is not None and not allow_code:
         raise ConfigError(
             f"{folder}: this run names Python code, {file}, which loading does not execute. Read "
-            "that file; if you "
-            "trust it: vijax.load(..., allow_code=True)"
+            "that file; if you trust it: vijax.load(..., allow_code=True)"
         )
     with config.in_precision():
         return Run(folder, config, restore_run(folder, config, training), training)

@@ -22,8 +22,7 @@ from vijax.fitting.result import Fit
 
 REMEDY = (
     " Put them back; or say where they are now, as `vijax transform` and `evaluate` take it: "
-    "--training PATH "
-    "(vijax.load(..., training=PATH))."
+    "--training PATH (vijax.load(..., training=PATH))."
 )
 
 

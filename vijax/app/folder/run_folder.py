@@ -77,8 +77,7 @@ def read_run_config(folder: Path) -> Config:
     if not path.is_file():
         raise ConfigError(
             f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it "
-            "began, nothing of it "
-            f"was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
+            f"began, nothing of it was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
     try:
         return with_noise_of_then(folder, load_config(path))

@@ -57,8 +57,7 @@ FOLDER_NAME = Limit(
     lambda name: name.isprintable() and not set(name) & set("/\\:") and name[:1] not in ("", ".", " ")
     and len(name.encode()) <= LONGEST_NAME,
     f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or "
-    "control character, no "
-    "dot or space in front",
+    "control character, no dot or space in front",
 )  # fmt: skip
 """So that the folder is made inside runs/, and nowhere else."""
 

@@ -194,10 +194,9 @@ def _check_decreasing(config: Config, size: int, total: int) -> None:
     if schedule(jnp.int32(1_000_000)) >= 1:
         raise ValueError(
             f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for "
-            f"algorithm.name={name}, "
-            f"got {size}: its steps of size one forget every batch but the last. Leave "
-            "fit.batch_size unset, or set "
-            "algorithm.name=svi, or algorithm.step_size.name=robbins_monro"
+            f"algorithm.name={name}, got {size}: its steps of size one forget every batch but the "
+            "last. Leave fit.batch_size unset, or set algorithm.name=svi, or "
+            "algorithm.step_size.name=robbins_monro"
         )
 
 

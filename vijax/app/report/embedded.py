@@ -268,9 +268,8 @@ def _words_of_run(
     vocabulary = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
     if found.shape != (len(block.topics), len(vocabulary)):
         raise ConfigError(
-            f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of "
-            f"{len(vocabulary)} words, got an array "
-            f"of shape {found.shape}; write both again: vijax resume {folder}"
+            f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} "
+            f"words, got an array of shape {found.shape}; write both again: vijax resume {folder}"
         )
     return words_of(found, vocabulary, config.page.words)
 

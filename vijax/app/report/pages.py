@@ -182,9 +182,8 @@ def one_word_on_letters() -> Iterator[None]:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     if any(are_of_letters):
         warnings.warn(
-            "The pictures in the folder figures have boxes in the place of some letters, which "
-            "the font of Matplotlib "
-            "lacks. The page report.html has them all.",
+            "The pictures in the folder figures have boxes in the place of some letters, which the "
+            "font of Matplotlib lacks. The page report.html has them all.",
             stacklevel=4,
         )
 

@@ -73,8 +73,7 @@ def _policy(script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri "
-        "'none'; "
-        "form-action 'none'"
+        "'none'; form-action 'none'"
     )
 
 

@@ -235,8 +235,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
     if not 0.5 < steps < MOST_STEPS:
         raise ConfigError(
             f"fit.num_epochs: expected passes over the data of 1 to {MOST_STEPS:,} steps in all, "
-            "got "
-            f"{config.fit.num_epochs:g} passes, which are {steps:g} steps"
+            f"got {config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
     growth.check(config)
     devices = team.mesh(config)

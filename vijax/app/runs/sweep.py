@@ -173,8 +173,7 @@ def _names(folder: Path) -> list[str]:
     """The names of the runs of a sweep, checked to lead to no other folder."""
     remedy = (
         f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and "
-        "then compare them "
-        f"(vijax compare {folder}/RUN {folder}/RUN)"
+        f"then compare them (vijax compare {folder}/RUN {folder}/RUN)"
     )
     names = read_json(folder / FILE, remedy).get("runs")
     if (

@@ -29,10 +29,8 @@ DECIMAL = (
 SHEET = "sheet of a spreadsheet; unset: the first"
 MISSING_WORDS = (
     "words for a missing cell in columns of names (groups, categories, users), beside cells with "
-    "nothing in them; "
-    "unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, none in files "
-    "with types; []: none. "
-    "Columns of numbers know all of these"
+    "nothing in them; unset: NA, N/A, #N/A, NaN, null, ? and <NA> in text files and spreadsheets, "
+    "none in files with types; []: none. Columns of numbers know all of these"
 )
 SHA256 = "checksum of the file at a URL; unset: that of the first download must stay"
 Format = Literal[
@@ -87,9 +85,8 @@ class DocumentData:
     split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
     sample: int = setting(
         100_000,
-        "shards: documents that are held of more than so many, for the page and for the score; "
-        "the rest are read by "
-        "parts, without a copy",
+        "shards: documents that are held of more than so many, for the page and for the score; the "
+        "rest are read by parts, without a copy",
         whole(),
     )
     held_mb: int = setting(
@@ -160,14 +157,12 @@ class RatingData(DocumentData):
     user_features: str | None = setting(
         None,
         "table of numbers that are known of users, for those who took little or nothing: a column "
-        "user, and a row for "
-        "each; csv, parquet, ...",
+        "user, and a row for each; csv, parquet, ...",
     )
     item_features: str | None = setting(
         None,
         "table of numbers that are known of items, a column item and a row for each; items that "
-        "nobody took in "
-        "training are recommended by them",
+        "nobody took in training are recommended by them",
     )
 
 
@@ -197,9 +192,8 @@ class TableData:
     )
     missing: Literal["refuse", "drop"] = setting(
         "refuse",
-        "what becomes of missing cells where the model has no law for them: drop leaves their "
-        "rows out, of sequences "
-        "leaves the step, unseen",
+        "what becomes of missing cells where the model has no law for them: drop leaves their rows "
+        "out, of sequences leaves the step, unseen",
     )
     num_rows: int | None = setting(
         None,
@@ -210,8 +204,7 @@ class TableData:
     sample: int = setting(
         1_000_000,
         "most rows that are held of a folder of Parquet files, or of an address; more are read by "
-        "parts, and the page "
-        "and the score are of so many",
+        "parts, and the page and the score are of so many",
         whole(),
     )
     held_mb: int = setting(
@@ -220,9 +213,8 @@ class TableData:
     standardise: bool | Literal["together", "centre"] | None = setting(
         None,
         "bring columns (not the target) to mean 0 and deviation 1 in training rows; together: by "
-        "one deviation for "
-        "all; centre: to mean 0; unset: as the model's priors need it. Results are in the units "
-        "of the data",
+        "one deviation for all; centre: to mean 0; unset: as the model's priors need it. Results "
+        "are in the units of the data",
     )
     held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
@@ -246,8 +238,7 @@ class GraphData:
     path: str = setting(
         "synthetic:links",
         "file or URL (.csv, .tsv, .xlsx, .parquet, .npy, .npz) of edges, a row each, or of a "
-        "square matrix with one "
-        "column a node; or synthetic:links",
+        "square matrix with one column a node; or synthetic:links",
     )
     source: str = setting("source", "edge list: column of the node at which an edge begins")
     target: str = setting("target", "edge list: column of the node at which it ends")
@@ -416,8 +407,7 @@ class FitConfig:
         fit,
         "batch_size",
         more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 "
-        "words, at most half of "
-        "them, at least 256; all of them for em, map, cavi, pg_svi",
+        "words, at most half of them, at least 256; all of them for em, map, cavi, pg_svi",
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
     precision: Literal["float32", "float64"] = setting(

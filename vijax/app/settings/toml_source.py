@@ -47,10 +47,9 @@ def _check_is_no_data(path: Path) -> None:
         kind = "a folder" if path.is_dir() else "data"
         raise ConfigError(
             f"{path} is {kind}, not a configuration. Name a model, and the data after --data: "
-            "vijax fit lda --data "
-            f"{path} (texts), vijax fit mixture --data {path} (numbers); or have a configuration "
-            "written: vijax init "
-            f"lda --data {path}. `vijax configs` lists the names there are"
+            f"vijax fit lda --data {path} (texts), vijax fit mixture --data {path} (numbers); or "
+            f"have a configuration written: vijax init lda --data {path}. `vijax configs` lists "
+            "the names there are"
         )
 
 
@@ -207,6 +206,5 @@ def find(given: str | Path) -> Path:
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(
         f"{given}: there is no such file, and no configuration of that name comes with "
-        f"vijax{hint}. "
-        "`vijax configs` lists those that do"
+        f"vijax{hint}. `vijax configs` lists those that do"
     )

@@ -79,9 +79,8 @@ def executed(path: str, sha256: str | None, setting: str) -> ModuleType:
     if sha256 != code.sha256:
         before, now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
         raise ConfigError(
-            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} "
-            "now), and is not "
-            "executed; put it back as it was, or start again: vijax fit"
+            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} now), "
+            "and is not executed; put it back as it was, or start again: vijax fit"
         )
     if os.environ.get(ALLOW) != code.sha256 and not _listed(code.sha256).is_file():
         raise ConfigError(

@@ -20,8 +20,7 @@ SETTING = (
     setting(
         None,
         "number that is subtracted from a target of numbers for the fit, and added to what is "
-        "predicted; unset: the "
-        "mean of the training rows, where there is an intercept",
+        "predicted; unset: the mean of the training rows, where there is an intercept",
     ),
 )
 """The setting of a section of a model."""

@@ -55,8 +55,7 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         # settings out of those.
         raise DataError(
             f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table "
-            "with the columns of "
-            "that one."
+            "with the columns of that one."
         ) from error
 
 
@@ -107,11 +106,9 @@ def check_are_texts(section: DocumentData, source: Any = None) -> None:
     if looks_like_ratings(names) and not exact:
         where = source if isinstance(source, str | Path) else "data"
         raise ConfigError(
-            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users "
-            "and items. Name the "
-            "column of the text: --set data.column=COLUMN. For users and items there is another "
-            "model: vijax fit hpf "
-            "--data FILE."
+            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users and "
+            "items. Name the column of the text: --set data.column=COLUMN. For users and items "
+            "there is another model: vijax fit hpf --data FILE."
         )
 
 

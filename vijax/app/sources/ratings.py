@@ -151,8 +151,7 @@ def load(config: Any) -> Data:
     if isinstance(found.train, SampledDocuments):
         raise ConfigError(
             f"{config.data.path}: more users than are held, and those that are read by parts have "
-            "no features; to hold "
-            f"all of them, set data.sample={found.whole.num_documents}"
+            f"no features; to hold all of them, set data.sample={found.whole.num_documents}"
         )
     notes = tuple(note for table in (users, items) if table is not None for note in table.notes)
     if users is not None:

@@ -131,8 +131,7 @@ def _check(config: Any, number: int) -> None:
         ),
         listing.not_by_parts: bool(listing.not_by_parts),
         f"the start, scales and page of {listing.name} are made of all rows; in Python: "
-        "vijax.fit(vijax.aevb(model), "
-        "vijax.data.rows(...), batch_size=1000)": not isinstance(
+        "vijax.fit(vijax.aevb(model), vijax.data.rows(...), batch_size=1000)": not isinstance(
             algorithm, EnergyAlgorithm | ProximalAlgorithm
         ),
         f"what {listing.name} finds is of the training rows themselves": listing.needs_rows,
@@ -150,7 +149,6 @@ def _check(config: Any, number: int) -> None:
     for why, is_so in wrong.items():
         if is_so:
             raise ConfigError(
-                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and "
-                "so they are read by "
-                f"parts; but {why}. To hold all of them, set data.sample={number}"
+                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and so "
+                f"they are read by parts; but {why}. To hold all of them, set data.sample={number}"
             )

@@ -71,8 +71,7 @@ def sampled_documents(section: DocumentData) -> Data | None:
     sample = train.take(held)
     note = (
         f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} "
-        "of them; the fit "
-        f"reads all by parts.{few}"
+        f"of them; the fit reads all by parts.{few}"
     )
     fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
     fields["notes"] = (*sample.notes, note)
@@ -113,8 +112,6 @@ def check_by_parts(config: Any, data: Data) -> None:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
                 f"{config.data.path}: {total:,} {title}s are more than "
-                f"data.sample={config.data.sample:,}, and "
-                f"so they are read by parts; but {why}. To make a corpus of all of them on this "
-                "machine's disk, set "
-                f"data.sample={total}"
+                f"data.sample={config.data.sample:,}, and so they are read by parts; but {why}. To "
+                f"make a corpus of all of them on this machine's disk, set data.sample={total}"
             )

@@ -162,25 +162,22 @@ def _load_noted(config: Any) -> Data:
     elif not numbered and are_wide(deviations):
         least = np.where(deviations > 0, deviations, np.inf).argmin()
         notes.append(
-            "The scales of columns are far apart (the deviation of "
-            f"{names[deviations.argmax()]!r} is "
-            f"{deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors "
-            "and starts are of one "
-            "scale for all of them: --set data.standardise=true gives all columns the same."
+            f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} "
+            f"is {deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors "
+            "and starts are of one scale for all of them: --set data.standardise=true gives all "
+            "columns the same."
         )
     return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, *notes)))
 
 
 SCALED = {
     True: "Columns are brought to mean 0 and deviation 1 for the fit (data.standardise), and "
-    "priors are of that scale; "
-    "results are in the units of the data.",
+    "priors are of that scale; results are in the units of the data.",
     "together": "Columns are brought to mean 0 and, by one number for all, to deviation 1 for the "
     "fit "
     "(data.standardise), and priors are of that scale; results are in the units of the data.",
     "centre": "Columns are brought to mean 0 for the fit (data.standardise), and priors are of "
-    "that place; results are "
-    "in the units of the data.",
+    "that place; results are in the units of the data.",
 }
 
 
@@ -453,10 +450,9 @@ def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
     if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
         origin = entries["data.missing"].origin
         raise ConfigError(
-            f"{origin}: data.missing: to leave a row out would join the steps before and after "
-            "it; fit a model that "
-            "takes missing values: hmm (with data.missing=drop a step unseen), arhmm, slds or "
-            "state_space"
+            f"{origin}: data.missing: to leave a row out would join the steps before and after it; "
+            "fit a model that takes missing values: hmm (with data.missing=drop a step unseen), "
+            "arhmm, slds or state_space"
         )
 
 
@@ -580,8 +576,7 @@ def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
     rows = int(is_new[table.groups].sum())
     return [
         f"{rows:,} rows are of {len(names):,} groups that training has not seen, "
-        f"{listed(names, 5)}: they are "
-        "predicted by the population."
+        f"{listed(names, 5)}: they are predicted by the population."
     ]
 
 
@@ -607,8 +602,7 @@ def _usable_rows(
     first = row_names(found).name(int(np.argmin(whole)))
     notes.add(
         f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, "
-        f"the first in {first}: "
-        "their results are empty."
+        f"the first in {first}: their results are empty."
     )
     for name in choice.labels:
         if said := said_missing(found, name, AS_IN_TRAINING):

@@ -55,8 +55,7 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
     ):
         raise ValueError(
             f"model.emission.degrees: expected more than the {dim} columns less 1, got "
-            f"{config.degrees}. Leave it "
-            "unset for columns + 2."
+            f"{config.degrees}. Leave it unset for columns + 2."
         )
     return chosen(config, num_components, dim)
 

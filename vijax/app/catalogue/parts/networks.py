@@ -191,9 +191,8 @@ def check_rows(settings: Any, data: Data) -> None:
             row, column = bad[0]
             raise ConfigError(
                 "model.observed.threshold: expected entries 0 and 1 for a Bernoulli law, got "
-                f"{x[row, column]:g} in "
-                f"column {data.names[column]!r}; set model.observed.threshold (entries above it "
-                "count as 1), or "
+                f"{x[row, column]:g} in column {data.names[column]!r}; set "
+                "model.observed.threshold (entries above it count as 1), or "
                 "model.observed.name=gaussian"
             )
 

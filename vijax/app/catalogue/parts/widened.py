@@ -69,6 +69,5 @@ def note_on_widened(
     settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
     return (
         f"The prior widens what lies close together: {told}. The prior is as wide as the whole "
-        "column, and worth a few "
-        f"{unit}s. To let the {unit}s say it: {settings}."
+        f"column, and worth a few {unit}s. To let the {unit}s say it: {settings}."
     )
