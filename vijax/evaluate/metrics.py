@@ -76,8 +76,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             damaged = (
                 f"{path}, line {number}: damaged: expected one step or score in JSON. Delete this "
-                "line: only its point "
-                "of the curves is lost."
+                "line: only its point of the curves is lost."
             )
 
 

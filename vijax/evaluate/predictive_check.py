@@ -65,8 +65,8 @@ class PredictiveCheck(NamedTuple):
         if np.ndim(self.p_value):
             extreme = int(np.sum((self.p_value < 0.025) | (self.p_value > 0.975)))
             return (
-                f"{self.name}: {extreme} of {self.p_value.size} entries with a p-value below "
-                "0.025 or above 0.975"
+                f"{self.name}: {extreme} of {self.p_value.size} entries with a p-value below 0.025 "
+                "or above 0.975"
             )
         low, high = self.interval()
         observed = f"{np.mean(self.observed):.4g}" + (" on average" if self.reads_globals else "")

@@ -10,8 +10,7 @@ A_NAT = (
 )
 OF_RANKINGS = (
     "NDCG is 1 where all that was hidden of what a user took stands first among the recommended "
-    "items, 0 where none "
-    "of it is among them; places further down count less."
+    "items, 0 where none of it is among them; places further down count less."
 )
 _NUMBERS = re.compile(r"^\S+(?: ± \S+)? ")
 

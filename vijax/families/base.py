@@ -151,9 +151,8 @@ class Family(abc.ABC):
         """
         if type(self).log_base_measure is not Family.log_base_measure:
             raise NotImplementedError(
-                f"no {type(self).__name__} is constant in x, because log h(x) is not linear in "
-                "its statistics: maximum "
-                "likelihood has no flat prior. Use vijax.map."
+                f"no {type(self).__name__} is constant in x, because log h(x) is not linear in its "
+                "statistics: maximum likelihood has no flat prior. Use vijax.map."
             )
         return tree.apply(jnp.zeros_like, self)
 
@@ -163,8 +162,7 @@ class Family(abc.ABC):
         `vijax.families.laws.Law`. Raises NotImplementedError where these have no closed form."""
         raise NotImplementedError(
             f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw "
-            "from it, as in "
-            "np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
+            "from it, as in np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
         )
 
     def variance(self) -> Any:
@@ -350,9 +348,8 @@ class Family(abc.ABC):
         if self.discrete:
             raise NotImplementedError(
                 f"{type(self).__name__} is discrete: its draws have no derivative in the natural "
-                "parameters, so "
-                "structured SVI (message V eta) does not apply; use ssvi_a or svi for this "
-                "variable."
+                "parameters, so structured SVI (message V eta) does not apply; use ssvi_a or svi "
+                "for this variable."
             )
         return self._pathwise(lambda q: q.sample_stats(key))
 

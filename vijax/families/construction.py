@@ -115,8 +115,8 @@ Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natu
     )
     shown = f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"
     raise ValueError(
-        f"{argument}: expected {expected}, got {shown}. Did you mean {_meant(q)}? "
-        "A family called by its bare name takes natural parameters."
+        f"{argument}: expected {expected}, got {shown}. Did you mean {_meant(q)}? A family called "
+        "by its bare name takes natural parameters."
     )
 
 

@@ -96,9 +96,8 @@ def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, A
     if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
         raise ValueError(
             "locals_of: expected a model whose locals are families by name (vijax.energy_model, "
-            "and the ready models "
-            "made by it), got one whose locals are arrays of its own. See fit.locals(data, "
-            "key=key)."
+            "and the ready models made by it), got one whose locals are arrays of its own. See "
+            "fit.locals(data, key=key)."
         )
     keys = dict(zip(factors, jax.random.split(key, len(factors)), strict=True))
     return {name: q.sample(keys[name], (num_draws,)) for name, q in factors.items()}

@@ -274,8 +274,8 @@ def _check_change(q: Product, message: Callable, fisher: np.ndarray, change: np.
     gap = length(found - ours)
     allowed = SLACK * (length(found) + length(ours)) + 0.02 * STEP / np.sqrt(len(noise)) + rounding
     got = (
-        f"one whose message does not change as its bound says: off by {gap / STEP:.2g} of a "
-        "change of q"
+        f"one whose message does not change as its bound says: off by {gap / STEP:.2g} of a change "
+        "of q"
     )
     remedy = (
         "Locals found by iteration, behind jax.lax.stop_gradient, are not served: write it as an "

@@ -6,9 +6,9 @@
 Potentials are log weights, normalised or not. `transition` is (K, K), shared by all steps, or (T-1,
 K, K). Sequences of unequal lengths are padded to one T: `mask` (T,) is true on the steps that
 exist, which come first. A padded step adds nothing to A, its gradient, statistics or entropies,
-whatever its potentials hold; a sequence without steps has A =
-0. The gradient of A in the potentials is the expected statistics, which `chain_marginals` computes
-by a pass forward and one back, in probabilities or, where those underflow, in log space.
+whatever its potentials hold; a sequence without steps has A = 0. The gradient of A in the
+potentials is the expected statistics, which `chain_marginals` computes by a pass forward and one
+back, in probabilities or, where those underflow, in log space.
 
 These functions take one sequence; map them over a batch by `jax.vmap`.
 """

@@ -26,8 +26,7 @@ TABLES = 10.0
 
 def log_weights(sticks: BetaStats) -> Float[Array, "*batch T1"]:
     """log pi_1, ..., log pi_{T+1} from the statistics of T sticks; the last is the rest of the
-    stick, sum_{j<=T} log(1
-    - v_j). There are two truncations (Pei 2019):
+    stick, sum_{j<=T} log(1 - v_j). There are two truncations (Pei 2019):
 
     - Blei and Jordan: T + 1 components, v_{T+1} = 1. Take all of them: they sum to one.
     - Kurihara et al.: infinitely many components, those after T under the prior. Component k > T

@@ -47,11 +47,10 @@ class PolyaGamma(Family):
     log h(x) = log_prob(x, c=0);  t = (x,);  natural parameters (-(c**2) / 2,).
 
     In a logistic model with locals w ~ PG(1, 0) the energy of a label y = 0 or 1 with predictor psi
-    is (y - 1 / 2) psi
-    - w psi^2 / 2 - log 2, multilinear in w and the statistics of psi's terms; b counts the trials
-    of a binomial, or the failures plus successes of a negative binomial. Draws are sums of b draws
-    of PG(1, c). Entropies are integrals over the density, some 4,000 terms each. In float32 right
-    to 1e-3 for b up to 40 and c up to 1e4.
+    is (y - 1 / 2) psi - w psi^2 / 2 - log 2, multilinear in w and the statistics of psi's terms; b
+    counts the trials of a binomial, or the failures plus successes of a negative binomial. Draws
+    are sums of b draws of PG(1, c). Entropies are integrals over the density, some 4,000 terms
+    each. In float32 right to 1e-3 for b up to 40 and c up to 1e4.
 
     >>> q = PolyaGamma.from_b_c(1, [2.0, 0.0])
     >>> print(*(f"{x:.4f}" for x in (*q.mean(), q.log_normalizer()[0], *q.log_prob(0.2))))

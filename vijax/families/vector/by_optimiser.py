@@ -36,8 +36,8 @@ class ByOptimiser(Family):
         """Raises NotImplementedError: there are no natural parameters."""
         raise NotImplementedError(
             f"{type(self).__name__} is no exponential family: it has no natural parameters. Move "
-            "it by "
-            "vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi does."
+            "it by vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi "
+            "does."
         )
 
     def fisher_solve(self, cotangent: Any) -> NoReturn:

@@ -6,10 +6,11 @@ through its symmetric part, so a gradient in `stats.outer` that is not symmetric
 gradient B) may be added to it as it is. The results of methods are symmetric. On the antisymmetric
 matrices F is zero, and `fisher_solve` gives zero.
 
-In float32 the precision form holds variances to 3e-8 times the condition number of the correlations, and means to 6e-8
-|mean| / sd times it, in standard deviations. Divergences, entropies and densities are right to 1e-3 where the
-condition number, and its product with |mean| / sd, are up to 3e3; constructors raise where more than 1e-3 of a
-variance, or of a standard deviation in the mean, goes.
+In float32 the precision form holds variances to 3e-8 times the condition number of the
+correlations, and means to 6e-8 |mean| / sd times it, in standard deviations. Divergences, entropies
+and densities are right to 1e-3 where the condition number, and its product with |mean| / sd, are up
+to 3e3; constructors raise where more than 1e-3 of a variance, or of a standard deviation in the
+mean, goes.
 """
 
 from __future__ import annotations
