@@ -136,7 +136,7 @@ def main() -> None:
 
     rows["bound and gradient, with E-step and table"] = bound(vi.estep.cvb0())
     rows["E-step, bound and gradient, one iteration"] = bound(vi.estep.cvb0(max_iters=1))
-    moved = lambda s, c: s.posterior["topics"].moved(
+    moved = lambda s, c: s.posterior["topics"].with_columns(
         own.words, c, jnp.float32(0.9), jnp.bool_(True)
     )
     program = jax.jit(moved, donate_argnums=0).lower(state, columns).compile(usable(STEP))

@@ -26,7 +26,7 @@ OK = jnp.array(True)
 @pytest.mark.parametrize("base", BASES, ids=NAMES)
 @pytest.mark.parametrize("words", WORDS, ids=["padded", "few", "all", "padded-to-all"])
 def test_columns_are_the_aggregated_law(base, words):
-    q = DirichletByWord.of(Dirichlet(CONCENTRATION), base)
+    q = DirichletByWord.from_law(Dirichlet(CONCENTRATION), base)
     known = words < 9
     got = np.asarray(q.columns(jnp.asarray(words)).concentration.T)
     assert got.shape == (3, min(len(words) + 1, 9))
@@ -47,7 +47,7 @@ def test_columns_are_the_aggregated_law(base, words):
 def test_draws_of_columns_are_draws_of_all():
     """Each share of a draw from the columns is beta with the whole law's parameters, and so is the
     rest."""
-    q = DirichletByWord.of(Dirichlet(CONCENTRATION), BASES[0])
+    q = DirichletByWord.from_law(Dirichlet(CONCENTRATION), BASES[0])
     few = jnp.array([1, 6])
     draws = np.exp(q.columns(few).sample_stats(KEY, (4000,)).log)[:, 2]
     c, total = np.asarray(CONCENTRATION[2], float), float(CONCENTRATION[2].sum())
@@ -64,7 +64,7 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
             jnp.asarray(CONCENTRATION, float),
             jnp.array([0, 4, 5, 9]),
         )
-        q = DirichletByWord.of(Dirichlet(c), base)
+        q = DirichletByWord.from_law(Dirichlet(c), base)
 
         @jax.jit
         def step(q, c):
@@ -74,7 +74,7 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
                 message.T, ((0, 2), (0, 0))
             )
             to = seen.with_naturals(((1 - rho) * seen.concentration + rho * target,))
-            q = q.moved(words, to, jnp.asarray(1 - rho), OK)
+            q = q.with_columns(words, to, jnp.asarray(1 - rho), OK)
             return q, (1 - rho) * c + rho * (base + jnp.zeros_like(c).at[:, words[:3]].add(message))
 
         for _ in range(3):
@@ -85,9 +85,9 @@ def test_a_step_of_the_columns_is_one_of_all(rho, base):
 
 
 def test_a_step_that_is_not_taken_changes_nothing():
-    q = DirichletByWord.of(Dirichlet(CONCENTRATION), BASES[0])
+    q = DirichletByWord.from_law(Dirichlet(CONCENTRATION), BASES[0])
     words = jnp.array([0, 4, 9])
-    same = q.moved(words, q.columns(words), jnp.ones(()), jnp.array(False))
+    same = q.with_columns(words, q.columns(words), jnp.ones(()), jnp.array(False))
     for a, b in zip(jax.tree.leaves(q), jax.tree.leaves(same), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     np.testing.assert_array_equal(q.entries, same.entries)
@@ -96,7 +96,9 @@ def test_a_step_that_is_not_taken_changes_nothing():
 def test_totals_drift_by_no_more_than_rounding_and_are_mended():
     """A thousand float32 steps of one word in nine, against float64."""
     with jax.enable_x64(False):
-        q = DirichletByWord.of(Dirichlet(CONCENTRATION.astype(jnp.float32)), jnp.float32(0.05))
+        q = DirichletByWord.from_law(
+            Dirichlet(CONCENTRATION.astype(jnp.float32)), jnp.float32(0.05)
+        )
 
         @jax.jit
         def run(q):
@@ -106,7 +108,7 @@ def test_totals_drift_by_no_more_than_rounding_and_are_mended():
                 target = prior_columns(q.base, words, 9, 3).concentration + jnp.array(
                     [[100.0], [0.0]], jnp.float32
                 )
-                return q.moved(
+                return q.with_columns(
                     words,
                     seen.with_naturals(((1 - rho) * seen.concentration + rho * target,)),
                     1 - rho,
@@ -118,12 +120,12 @@ def test_totals_drift_by_no_more_than_rounding_and_are_mended():
         q = run(q)
         exact = np.asarray(q.concentration, float).sum(1)
         np.testing.assert_allclose(q.totals, exact, rtol=1e-5)
-        np.testing.assert_allclose(q.summed().totals, exact, rtol=3e-7)
+        np.testing.assert_allclose(q.resum().totals, exact, rtol=3e-7)
 
 
 def test_it_is_the_law_that_it_stores():
     dense = Dirichlet(CONCENTRATION)
-    q = DirichletByWord.of(dense, BASES[1])
+    q = DirichletByWord.from_law(dense, BASES[1])
     other = Dirichlet(jnp.ones_like(CONCENTRATION))
     for ask in (
         lambda q: q.mean(),

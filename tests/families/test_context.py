@@ -104,7 +104,7 @@ def test_a_product_hands_contexts_to_its_factors():
 
 def test_what_a_step_prepares_answers_as_before():
     q = sites()
-    ready = q.prepared()
+    ready = q.prepare()
     for ask in (
         lambda q: q.mean(),
         lambda q: q.marginals(),

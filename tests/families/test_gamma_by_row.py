@@ -16,7 +16,7 @@ WORDS = jnp.array([1, 4, 5, 7, 8])  # two are padding
 
 
 def stored(rng=RNG):
-    q = GammaByRow.of(
+    q = GammaByRow.from_law(
         Gamma(jnp.asarray(SHAPE), -jnp.asarray(RATE)), jnp.asarray(0.3), jnp.asarray(0.8)
     )
     return jax.tree.map(jnp.asarray, q)
@@ -55,7 +55,7 @@ def test_steps_are_those_of_the_whole_table(kept):
                 ]
             )
             assert all(bool(jnp.all(x)) for x in parts(to.in_domain()))
-            q = q.moved(WORDS, to, jnp.asarray(kept), jnp.array(True))
+            q = q.with_columns(WORDS, to, jnp.asarray(kept), jnp.array(True))
             full = np.zeros((V, K))
             full[WORDS[:3]] = of_shapes[:3]
             shape = kept * shape + (1 - kept) * (0.3 + full)
@@ -63,7 +63,7 @@ def test_steps_are_those_of_the_whole_table(kept):
             np.testing.assert_allclose(q.dense().shape, shape, rtol=1e-12)
             np.testing.assert_allclose(q.dense().rate, rate, rtol=1e-12)
         assert q.scale >= 1e-12
-        same = q.moved(WORDS, to, jnp.ones(()), jnp.array(False))
+        same = q.with_columns(WORDS, to, jnp.ones(()), jnp.array(False))
         np.testing.assert_array_equal(same.entries, q.entries)
         prior = Gamma.from_shape_rate(0.3 * np.ones((V, K)), 0.8)
         np.testing.assert_allclose(q.divergence_from_base(), q.dense().kl(prior), rtol=1e-12)

@@ -20,7 +20,9 @@ DIM, COUNT, REPEATS = 2, 16, 4000
 
 
 def points(key, count=COUNT, dim=DIM):
-    return jax.vmap(lambda i: quasi.normal_at(key, i, count, dim, jnp.float32))(jnp.arange(count))
+    return jax.vmap(lambda i: quasi.quasi_normal(key, i, count, dim, jnp.float32))(
+        jnp.arange(count)
+    )
 
 
 def test_each_point_is_standard_normal():

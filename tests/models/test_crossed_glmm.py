@@ -70,7 +70,7 @@ def dense(model, values):
     return np.concatenate(columns, 1)[copies], (rows["y"] - rows["x"] @ b)[copies], sigma
 
 
-def by_scipy(model, values):
+def call_scipy(model, values):
     """The log likelihood by a dense covariance."""
     z, r, sigma = dense(model, values)
     return stats.multivariate_normal.logpdf(r, cov=z @ z.T + sigma**2 * np.eye(len(r)))
@@ -87,7 +87,7 @@ def by_host(model, values):
 def test_sums_on_the_host_are_the_dense_normal_law(formula):
     model = vi.glmm(formula, TABLE, weights=WEIGHTS)
     values = values_of(model)
-    assert by_host(model, values) == pytest.approx(by_scipy(model, values), rel=1e-11)
+    assert by_host(model, values) == pytest.approx(call_scipy(model, values), rel=1e-11)
 
 
 @pytest.mark.parametrize("formula", [TWO, CORRELATED])
@@ -101,7 +101,7 @@ def test_the_density_is_the_dense_normal_law(formula):
     }
     narrow = {name: np.asarray(x, np.float32) for name, x in values.items()}
     assert float(jax.jit(model.density_form.log_lik)(narrow, sums)) == pytest.approx(
-        by_scipy(model, values), rel=1e-6
+        call_scipy(model, values), rel=1e-6
     )
 
 
@@ -119,7 +119,7 @@ def test_the_gradient_is_that_of_the_dense_normal_law():
             [{name: np.asarray(v) for name, v in values.items()} for values in pair]
             for pair in moved
         ]
-    differences = [(by_scipy(model, up) - by_scipy(model, down)) / 2e-5 for up, down in moved]
+    differences = [(call_scipy(model, up) - call_scipy(model, down)) / 2e-5 for up, down in moved]
     np.testing.assert_allclose(slope, differences, rtol=1e-5, atol=1e-5 * np.abs(differences).max())
 
 

@@ -45,7 +45,9 @@ WORDS = jnp.array([1, 3, 4, 8])
 @pytest.mark.parametrize("base", [0.05, np.linspace(0.02, 0.05, 9)], ids=["scalar", "vector"])
 def test_pairs_are_the_aggregated_law(base):
     c = jnp.asarray(CONCENTRATION, jnp.float32)
-    own, prior = DirichletByWord.of(Dirichlet(c), jnp.asarray(base, jnp.float32)).pairs(WORDS, IDS)
+    own, prior = DirichletByWord.from_law(Dirichlet(c), jnp.asarray(base, jnp.float32)).pairs(
+        WORDS, IDS
+    )
     word, topic = np.asarray(WORDS)[np.array([0, 0, 1, 2, 2])], np.array([0, 2, 1, 0, 1])
     np.testing.assert_allclose(own.pairs[:5], c[topic, word], rtol=1e-5)
     np.testing.assert_array_equal(own.topic, [*topic, 3, 3])
@@ -57,7 +59,7 @@ def test_pairs_are_the_aggregated_law(base):
 
 def test_draws_of_pairs_are_draws_of_all():
     c = jnp.asarray(CONCENTRATION, jnp.float32)
-    q = DirichletByWord.of(Dirichlet(c), jnp.float32(0.05)).pairs(WORDS, IDS)[0]
+    q = DirichletByWord.from_law(Dirichlet(c), jnp.float32(0.05)).pairs(WORDS, IDS)[0]
     draws = jax.tree.map(np.asarray, jax.jit(lambda key: q.sample_stats(key, (4000,)))(KEY))
     word, topic = np.array([1, 1, 3, 4, 4]), np.array([0, 2, 1, 0, 1])
     share = np.exp(draws.pairs[:, :5])
@@ -153,7 +155,7 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
         alg = vi.svi(lda(estep=ESTEPS[name]()), lazy=True, **choice)
         state = jax.jit(alg.init)(KEY)
         topics = Dirichlet(jnp.asarray(APART))
-        own = {"topics": DirichletByWord.of(topics, state.hyper["eta"])}
+        own = {"topics": DirichletByWord.from_law(topics, state.hyper["eta"])}
         state = state._replace(posterior=state.posterior.replace(own))
         seen = jax.jit(lambda state: as_seen(alg, state))(state)
         log_beta = np.asarray(topics.expected_stats().log)
@@ -311,13 +313,13 @@ def test_what_cannot_be_is_refused(make, words):
 def test_half_steps_are_those_of_the_family():
     """A step of the store at some pairs, against one of all concentrations."""
     c = jnp.asarray(CONCENTRATION, jnp.float32)
-    q = DirichletByWord.of(Dirichlet(c), jnp.float32(0.05))
+    q = DirichletByWord.from_law(Dirichlet(c), jnp.float32(0.05))
     own, prior = q.pairs(WORDS, IDS)
     message = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0])
     size = HALF(0)
     target = prior.with_naturals((prior.pairs + message, prior.rest))
     to = tree.mix(size, own, target)
-    moved = q.moved_pairs(WORDS, IDS, to, 1 - size, jnp.array(True))
+    moved = q.with_pairs(WORDS, IDS, to, 1 - size, jnp.array(True))
     dense = (1 - size) * CONCENTRATION + size * 0.05
     dense[np.array([0, 2, 1, 0, 1]), np.array([1, 1, 3, 4, 4])] += size * np.asarray(message[:5])
     np.testing.assert_allclose(moved.concentration, dense, rtol=1e-5)

@@ -79,7 +79,7 @@ def test_drawn_messages_have_the_dense_law():
         alg = vi.ssvi_a(lda(estep=vi.estep.cvb0()), lazy=lazy, step_size=HALF)
         state = start._replace(penalty=jnp.zeros(()))
         if lazy:
-            topics = DirichletByWord.of(start.posterior["topics"], jnp.asarray(0.05))
+            topics = DirichletByWord.from_law(start.posterior["topics"], jnp.asarray(0.05))
             state = state._replace(posterior=start.posterior.replace({"topics": topics}))
         one = lambda key: alg.step(key, state, batch)[0].posterior["topics"].concentration
         return np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(keys), float)
@@ -115,7 +115,7 @@ def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
     counts = np.random.default_rng(0).gamma(0.3, 3.0, (K, 1003)).astype(np.float32)
     counts[0, 1002] *= most
     dense = Dirichlet(jnp.asarray(counts + base, jnp.float32))
-    q = DirichletByWord.of(dense, jnp.asarray(base, jnp.float32))
+    q = DirichletByWord.from_law(dense, jnp.asarray(base, jnp.float32))
     prior = Dirichlet(jnp.broadcast_to(jnp.asarray(base, jnp.float32), (K, 1003)))
     np.testing.assert_allclose(q.divergence_from_base(), dense.kl(prior), rtol=3e-6)
 

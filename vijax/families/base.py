@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require_numbers
-from vijax.families.laws import Interval, ends_of, over_laws
+from vijax.families.laws import Interval, map_laws, tail_probabilities
 from vijax.tree import register
 
 F = TypeVar("F", bound="Family")
@@ -167,7 +167,7 @@ class Family(abc.ABC):
 
     def variance(self) -> Any:
         """Var_q[x] of each number of x, in the structure of `mean()`."""
-        return over_laws(lambda law: law.variance(), self.marginal_laws())
+        return map_laws(lambda law: law.variance(), self.marginal_laws())
 
     def std(self) -> Any:
         """Standard deviations of each number of x."""
@@ -176,7 +176,7 @@ class Family(abc.ABC):
     def cdf(self, x: Any) -> Any:
         """P(X <= x) of each number of x alone; `x` in the structure of `mean()`. Not
         differentiable."""
-        return over_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
+        return map_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
 
     def quantile(self, p: Any) -> Any:
         """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable.
@@ -189,7 +189,7 @@ class Family(abc.ABC):
         >>> print(*(f"{x:.3f}" for x in Gamma.from_shape_rate(2.0, 1.0).quantile([0.05, 0.5, 0.95])))
         0.355 1.678 4.744
         """
-        return over_laws(lambda law: law.quantile(p), self.marginal_laws())
+        return map_laws(lambda law: law.quantile(p), self.marginal_laws())
 
     def interval(self, mass: Any = 0.95) -> Interval:
         """The central interval of each number of x alone that holds `mass` of its probability:
@@ -200,7 +200,7 @@ class Family(abc.ABC):
         >>> print(f"{low:.2f} {high:.2f}")
         -2.29 4.29
         """
-        both = self.quantile(ends_of(mass))
+        both = self.quantile(tail_probabilities(mass))
         return Interval(*(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)))
 
     # --- derived ----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Family(abc.ABC):
         """The same law, in the form that users read; most families have no other."""
         return self
 
-    def prepared(self, means: bool = True) -> Self:
+    def prepare(self, means: bool = True) -> Self:
         """This law with its expensive parts (and the mean parameters, with `means`) computed once
         for a step. Most families have no such parts."""
         return self
@@ -335,7 +335,7 @@ class Family(abc.ABC):
             hessian = jax.hessian(lambda v: unravel(v).log_normalizer())(flat)
             return unravel(jnp.linalg.solve(hessian, ravel_pytree(self.with_naturals(g))[0]))
 
-        return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
+        return map_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Statistics, Callable[[Statistics], Self]]:
         """A draw's statistics t(R(u, lambda)) and the map V: eta -> F^-1 J^T eta of structured SVI,
@@ -369,7 +369,7 @@ class Family(abc.ABC):
         make a draw of q."""
         raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
 
-    def pathwise_at(
+    def pathwise_from_noise(
         self, noise: Float[Array, " noise"]
     ) -> tuple[Statistics, Callable[[Statistics], Self]]:
         """The statistics and the map of `pathwise_sample`, for the draw `from_noise(noise)`."""
@@ -384,7 +384,7 @@ class Family(abc.ABC):
         return t, lambda eta: self.fisher_solve(self.as_stats(pullback(self.as_stats(eta))[0]))
 
 
-def over_batch(f: Callable, batch_ndim: int) -> Callable:
+def map_batch(f: Callable, batch_ndim: int) -> Callable:
     """`f`, written for one event, mapped over `batch_ndim` leading axes."""
     for _ in range(batch_ndim):
         f = jax.vmap(f)

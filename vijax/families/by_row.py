@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vijax.families.base import Family
-from vijax.families.construction import through
+from vijax.families.construction import delegate
 
 FOLD_BELOW = 1e-12
 """The least S: entries of a stay below 1e12 times those of lambda."""
@@ -29,8 +29,8 @@ class StoredByRow(Family):
     scale: Float[Array, ""]  # S
 
     running: ClassVar[tuple[str, ...]] = ()
-    """Fields that steps add to, whose rounding errors `summed` mends."""
-    drawn: ClassVar[bool] = False
+    """Fields that steps add to, whose rounding errors `resum` mends."""
+    draw_covers_rows: ClassVar[bool] = False
     """True where a draw of `columns` is one of all rows."""
 
     @abc.abstractmethod
@@ -46,7 +46,9 @@ class StoredByRow(Family):
         """The prior's counterpart of `columns`."""
 
     @abc.abstractmethod
-    def moved(self, words: Array, to: Any, kept: Float[Array, ""], ok: Bool[Array, ""]) -> Self:
+    def with_columns(
+        self, words: Array, to: Any, kept: Float[Array, ""], ok: Bool[Array, ""]
+    ) -> Self:
         """The law after a step.
 
         Args:
@@ -61,7 +63,7 @@ class StoredByRow(Family):
     def divergence_from_base(self) -> Float[Array, ...]:
         """KL from the prior; its sum is that of the table."""
 
-    def summed(self) -> Self:
+    def resum(self) -> Self:
         """This law with its running fields computed anew."""
         return self
 
@@ -72,23 +74,23 @@ class StoredByRow(Family):
     def plain(self) -> Family:
         return self.dense()
 
-    def _shrunk(self, kept: Float[Array, ""], tables: Any) -> tuple[Any, Array]:
+    def _shrink(self, kept: Float[Array, ""], tables: Any) -> tuple[Any, Array]:
         """Tables that S scales, and S, after a step; S is folded into them, at most once, by a
         loop, because that keeps their arrays in place."""
         fold = lambda x: (jax.tree.map(lambda table: table * x[1], x[0]), jnp.ones_like(x[1]))
         return jax.lax.while_loop(lambda x: x[1] < FOLD_BELOW, fold, (tables, self.scale * kept))
 
     _law = operator.methodcaller("dense")  # that of the class that inherits
-    log_normalizer = through("log_normalizer", _law)
-    stats = through("stats", _law)
-    expected_stats = through("expected_stats", _law)
-    sample = through("sample", _law)
-    sample_stats = through("sample_stats", _law)
-    mean = through("mean", _law)
-    marginal_laws = through("marginal_laws", _law)
-    mode = through("mode", _law)
-    entropy = through("entropy", _law)
-    kl = through("kl", _law)
-    log_prob = through("log_prob", _law)
-    in_domain = through("in_domain", _law)
-    flat = through("flat", _law)
+    log_normalizer = delegate("log_normalizer", _law)
+    stats = delegate("stats", _law)
+    expected_stats = delegate("expected_stats", _law)
+    sample = delegate("sample", _law)
+    sample_stats = delegate("sample_stats", _law)
+    mean = delegate("mean", _law)
+    marginal_laws = delegate("marginal_laws", _law)
+    mode = delegate("mode", _law)
+    entropy = delegate("entropy", _law)
+    kl = delegate("kl", _law)
+    log_prob = delegate("log_prob", _law)
+    in_domain = delegate("in_domain", _law)
+    flat = delegate("flat", _law)

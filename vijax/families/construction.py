@@ -4,7 +4,7 @@ passed in: raw constructors check nothing.
 
 The information form stores precision @ mean beside the precision, and location^2 beside the spread.
 The parameters of the law are a difference or an inverse of these, so the condition number and (mean
-/ standard deviation)^2 of a law cost digits: float32 has seven. By `require_held` constructors
+/ standard deviation)^2 of a law cost digits: float32 has seven. By `require_accuracy` constructors
 compute in float64 the law that the stored numbers stand for, and raise where more than `LIMIT` of
 it is lost. Traced values have no numbers yet, and pass."""
 
@@ -37,11 +37,11 @@ CENTRE = f"Centre the data (subtract the location from them), or {_DOUBLE}."
 RESCALE = f"Measure each coordinate in units of its own spread, or {_DOUBLE}."
 
 
-def on_host(*values: Any) -> tuple[Any, ...]:
+def numpy_or_jax(*values: Any) -> tuple[Any, ...]:
     """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is
     traced.
 
-    >>> xp, x = on_host(jnp.ones(3))
+    >>> xp, x = numpy_or_jax(jnp.ones(3))
     >>> xp.sum(x)
     np.float32(3.0)
     """
@@ -51,7 +51,7 @@ def on_host(*values: Any) -> tuple[Any, ...]:
 
 
 def constructor(make: Make) -> Make:
-    """Decorator of a function that makes a family `on_host`: the arrays become JAX's and, as in
+    """Decorator of a function that makes a family `numpy_or_jax`: the arrays become JAX's and, as in
     JAX, overflow gives no warning."""
 
     @functools.wraps(make)
@@ -66,7 +66,7 @@ def _unchanged(q: Any, x: Any) -> Any:
     return x
 
 
-def through(
+def delegate(
     name: str,
     law: Callable[[Any], Family],
     give: Callable = _unchanged,
@@ -172,10 +172,10 @@ def _meant(q: Family) -> str:
     )
 
 
-def require_held(name: str, lost: Callable[..., Any], *arrays: Any, remedy: str) -> None:
+def require_accuracy(name: str, lost: Callable[..., Any], *arrays: Any, remedy: str) -> None:
     """ValueError naming the argument where `lost` of the arrays, in float64, exceeds `LIMIT`.
 
-    >>> require_held("rate", lambda wanted, got: abs(got / wanted - 1), 1e-3, 0.0, remedy=CENTRE)
+    >>> require_accuracy("rate", lambda wanted, got: abs(got / wanted - 1), 1e-3, 0.0, remedy=CENTRE)
     Traceback (most recent call last):
     ...
     ValueError: rate: expected a value that rounding the natural parameters changes by less than 0.1 %, got one that \
@@ -193,12 +193,12 @@ jax.config.update('jax_enable_x64', True).
     require(worst <= LIMIT, name, expected, got, remedy)
 
 
-def lost_rate(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
+def rate_error(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
     """The relative change of a rate."""
     return np.abs(got / wanted - 1.0)
 
 
-def lost_spread(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
+def spread_error(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
     """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, in any direction;
     1 where cov is singular."""
     try:
@@ -210,7 +210,7 @@ def lost_spread(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
     )
 
 
-def lost_mean(linear: np.ndarray, precision: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def mean_error(linear: np.ndarray, precision: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """The distance of P^-1 linear from the mean, in standard deviations: |F^-1 (linear - P mean)|,
     P = F F'."""
     try:

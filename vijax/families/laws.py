@@ -49,11 +49,11 @@ class Law(abc.ABC):
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
         """P(X <= x)."""
-        return by_scipy(self._cdf, x, *jax.tree.leaves(self))
+        return call_scipy(self._cdf, x, *jax.tree.leaves(self))
 
     def _quantile(self, p: Float[Array, "*shape_batch"]) -> Float[Array, "*shape_batch"]:
         """Quantiles at probabilities that broadcast with the batch."""
-        return by_scipy(self._inverse, p, *jax.tree.leaves(self))
+        return call_scipy(self._inverse, p, *jax.tree.leaves(self))
 
     def std(self) -> Float[Array, "*batch"]:
         """The standard deviation."""
@@ -72,7 +72,7 @@ class Law(abc.ABC):
 
     def interval(self, mass: float = 0.95) -> Interval:
         """The central interval that holds `mass` of the probability."""
-        return Interval(*self.quantile(ends_of(mass)))
+        return Interval(*self.quantile(tail_probabilities(mass)))
 
 
 def probabilities(argument: str, p: Any) -> Array:
@@ -83,22 +83,22 @@ def probabilities(argument: str, p: Any) -> Array:
     return p
 
 
-def ends_of(mass: Any) -> Float[Array, " 2"]:
+def tail_probabilities(mass: Any) -> Float[Array, " 2"]:
     """The probabilities at the two ends of a central interval.
 
-    >>> print(ends_of(0.9))
+    >>> print(tail_probabilities(0.9))
     [0.05 0.95]
     """
     tail = 0.5 * (1.0 - probabilities("mass", mass))
     return (jnp if isinstance(tail, jax.core.Tracer) else np).stack([tail, 1.0 - tail])
 
 
-def over_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
+def map_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
     """f of each law, in the structure of the laws."""
     return jax.tree.map(f, laws, *values, is_leaf=lambda x: isinstance(x, Law))
 
 
-def by_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
+def call_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
     """An elementwise function of SciPy's, applied to arrays that broadcast, in the working
     precision. A result that is too large is infinite, without a warning."""
     dtype = jnp.result_type(float)

@@ -163,8 +163,8 @@ class Product(Family, Mapping[str, Family]):
     kl = _of_factors("kl", _total)
     kl_to_prior = _of_factors("kl_to_prior", _total)
 
-    def prepared(self, means: bool = True) -> Self:
-        return self._like(self._map(lambda q: q.prepared(means)))
+    def prepare(self, means: bool = True) -> Self:
+        return self._like(self._map(lambda q: q.prepare(means)))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> dict[str, Any]:
         return self._map(lambda q, k: q.sample(k, shape), key=self._keys(key))

@@ -16,12 +16,12 @@ STORES: dict[type[Family], Any] = {Dirichlet: DirichletByWord, Gamma: GammaByRow
 factorisations gammas."""
 
 
-def by_row(q: Family, *base: Any) -> StoredByRow:
+def store_by_row(q: Family, *base: Any) -> StoredByRow:
     """A table stored row by row; `base` are the parameters of its prior that the store reads
     (`OfDocuments.by_word`).
 
     >>> import jax.numpy as jnp
-    >>> type(by_row(Dirichlet(jnp.ones((2, 5))), jnp.asarray(0.5))).__name__
+    >>> type(store_by_row(Dirichlet(jnp.ones((2, 5))), jnp.asarray(0.5))).__name__
     'DirichletByWord'
     """
-    return STORES[type(q)].of(q, *base)
+    return STORES[type(q)].from_law(q, *base)

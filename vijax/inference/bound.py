@@ -67,7 +67,7 @@ def gradient_through_context(
     def objective(theta: PyTree) -> Float[Array, ""]:
         hyper = with_points(spec.model, state.hyper, theta)
         q, rho = in_context(spec.model, hyper, state.posterior), jnp.ones((), state.step_size.dtype)
-        q = q.prepared()
+        q = q.prepare()
         said = value(estimators, key_global, q, spec.prior(hyper), rho, bound, theta, reads)
         return said - spec.penalty(q, hyper)
 

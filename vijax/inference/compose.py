@@ -295,7 +295,7 @@ class _Step(_OfChoices):
         check_state(key, state, State)
         spec, key = self.spec, in_one_piece(key)
         batch = self._batch(batch)
-        state = state._replace(posterior=state.posterior.prepared(spec.penalty_every == 1))
+        state = state._replace(posterior=state.posterior.prepare(spec.penalty_every == 1))
         theta = free_points(spec.model, state.hyper, spec.learn)
         moved = move(spec, key, state, batch, theta)
         penalty, penalty_grad = penalty_of(spec, state, theta)

@@ -21,7 +21,7 @@ from vijax.arguments import Size, checked
 from vijax.checks import require
 from vijax.contract.variables import Z as Z
 from vijax.families import Family, MultivariateNormal, Normal, Product
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.numeric import draws as quasi
 from vijax.families.vector.blocks import Blocks
 from vijax.families.vector.coupling_flow import CouplingFlow, Sizes, parts
@@ -59,7 +59,7 @@ class mean_field(Guide):
 
     @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
-        xp, mean, _ = on_host(mean, sd)
+        xp, mean, _ = numpy_or_jax(mean, sd)
         precision = xp.full_like(mean, 1 / sd**2)
         return Normal(precision * mean, -0.5 * precision)
 
@@ -72,7 +72,7 @@ class full_rank(Guide):
 
     @constructor
     def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
-        xp, mean, _ = on_host(mean, sd)
+        xp, mean, _ = numpy_or_jax(mean, sd)
         precision = xp.diag(xp.full_like(mean, 1 / sd**2))
         return MultivariateNormal(precision @ mean, -0.5 * precision)
 

@@ -200,9 +200,7 @@ class by_part(Messages):
 
     def look(self, spec: Spec, memory: Parts, batch: Minibatch, q: Product) -> Product:
         """See `Messages`: the globals as they stand, or where they are going."""
-        return (
-            memory.ahead(self._part(batch), q, self.table).prepared() if _looks_ahead(spec) else q
-        )
+        return memory.ahead(self._part(batch), q, self.table).prepare() if _looks_ahead(spec) else q
 
     def all(
         self, spec: Spec, memory: Parts, batch: Minibatch, at: At, message: Message

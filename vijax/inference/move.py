@@ -94,7 +94,7 @@ def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: P
         def objective(
             q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound
         ) -> Float[Array, ""]:
-            q = q.prepared()
+            q = q.prepare()
             said = value(estimators, key, q, prior, damped, bound, theta, reads)
             return said - spec.penalty(q, state.hyper)
 

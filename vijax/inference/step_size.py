@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from vijax import tree
 from vijax.arguments import Count, Positive, Size, at_least, checked, inside
 from vijax.checks import require
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 
 T = TypeVar("T")
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
@@ -53,7 +53,7 @@ class constant:
     rho: Annotated[float, inside("(0, 1]")] = 1.0
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        xp, t = on_host(t)
+        xp, t = numpy_or_jax(t)
         return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
 
@@ -100,7 +100,7 @@ class robbins_monro:
     kappa: Annotated[float, inside("[0, 1]")] = 0.75
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        xp, t = on_host(t)
+        xp, t = numpy_or_jax(t)
         return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
 
@@ -120,7 +120,7 @@ class by_odds:
     first: Positive
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        _, t = on_host(t)
+        _, t = numpy_or_jax(t)
         return self.first / (self.first + 1 + _real(t))
 
 
@@ -144,7 +144,7 @@ class hold_then_decay:
     kappa: Annotated[float, inside("[0, 1]")] = 0.5
 
     def __call__(self, t: Any) -> Float[Array, ""]:
-        xp, t = on_host(t)
+        xp, t = numpy_or_jax(t)
         return self.rho * xp.maximum(_real(t) - self.hold + 1.0, 1.0) ** -self.kappa
 
 

@@ -31,7 +31,7 @@ from vijax.contract.model import Hyper, Model
 from vijax.families import Product
 from vijax.families.by_row import StoredByRow
 from vijax.families.discrete.by_pair import distinct
-from vijax.families.stores import STORES, by_row
+from vijax.families.stores import STORES, store_by_row
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import distribution
 from vijax.inference.estimator import mean_field, ssvi_a
@@ -168,7 +168,7 @@ class ByWords(Wrapper):
             return {field: getattr(q, field) for field in q.running}
 
         def anew() -> tuple[Array, list[dict[str, Array]]]:
-            tall: list[Any] = [state.posterior[name].summed() for name in names]  # type: ignore[attr-defined]
+            tall: list[Any] = [state.posterior[name].resum() for name in names]  # type: ignore[attr-defined]
             others = {name: q for name, q in state.posterior.items() if name not in names}
             value = spec.penalty(others, state.hyper) + sum(
                 jnp.sum(q.divergence_from_base()) for q in tall
@@ -217,7 +217,7 @@ def stored(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """A dense posterior in the form in which such algorithms keep it."""
     base = lambda names: [jnp.asarray(hyper[name]) for name in names]
     return posterior.replace(
-        {name: by_row(posterior[name], *base(names)) for name, names in tables(model).items()}
+        {name: store_by_row(posterior[name], *base(names)) for name, names in tables(model).items()}
     )
 
 
@@ -286,9 +286,9 @@ def _put_back(
 
     def moved(q: Any, to: Any) -> StoredByRow:
         return (
-            q.moved(words, to, kept, ok)
+            q.with_columns(words, to, kept, ok)
             if pairs is None
-            else q.moved_pairs(words, pairs, to, kept, ok)
+            else q.with_pairs(words, pairs, to, kept, ok)
         )
 
     moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(model)}
@@ -340,7 +340,7 @@ def _check(spec: Spec) -> None:
         require(
             whole, "by_words", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy
         )
-        drawn = STORES[type(laws[name])].drawn
+        drawn = STORES[type(laws[name])].draw_covers_rows
         serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a if drawn else mean_field)
         estimators, rows = (
             ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a")

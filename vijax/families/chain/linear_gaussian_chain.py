@@ -23,7 +23,7 @@ from vijax.families.base import (
     context_field,
     domain_mask,
     family,
-    over_batch,
+    map_batch,
 )
 from vijax.families.chain import gaussian_chains as chains
 from vijax.families.laws import NormalLaw
@@ -195,7 +195,7 @@ class LinearGaussianChain(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """Step by step, with no difference of large numbers (`chain_kl`)."""
         other = self.with_naturals(other)  # in the same mask
-        return over_batch(chains.chain_kl, len(self.batch_shape))(
+        return map_batch(chains.chain_kl, len(self.batch_shape))(
             self._potentials(), other._potentials()
         )
 
@@ -211,7 +211,7 @@ class LinearGaussianChain(Family):
         g = tuple(cotangent._replace(outer=symmetric(cotangent.outer)))
         solve_one = lambda moments, g: jax.jvp(chains.chain_from_moments, (moments,), (g,))[1]
         return self.with_naturals(
-            over_batch(solve_one, len(self.batch_shape))(tuple(self.expected_stats()), g)
+            map_batch(solve_one, len(self.batch_shape))(tuple(self.expected_stats()), g)
         )
 
     def pathwise_sample(
@@ -242,7 +242,7 @@ class LinearGaussianChain(Family):
         batch."""
         batch, extra = len(self.batch_shape), x.ndim - self.linear.ndim
         ahead, behind = tuple(range(extra)), tuple(range(batch, batch + extra))
-        found = over_batch(f, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
+        found = map_batch(f, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
         return jnp.moveaxis(found, behind, ahead)
 
     def _potentials(self) -> chains.Potentials:
@@ -252,4 +252,4 @@ class LinearGaussianChain(Family):
 
     def _each(self, f: Any) -> Any:
         """f(mask, potentials of one chain) for every chain."""
-        return over_batch(f, len(self.batch_shape))(self.mask, *self._potentials())
+        return map_batch(f, len(self.batch_shape))(self.mask, *self._potentials())

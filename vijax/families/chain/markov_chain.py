@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax import tree
 from vijax.checks import require
-from vijax.families.base import Family, as_floats, context_field, domain_mask, family, over_batch
+from vijax.families.base import Family, as_floats, context_field, domain_mask, family, map_batch
 from vijax.families.chain import chains
 from vijax.families.discrete.categorical import Categorical, complements
 
@@ -144,7 +144,7 @@ class MarkovChain(Family):
         """Paths, by forward filtering and backward sampling."""
         keys = jax.random.split(key, self.batch_shape)
         draw = functools.partial(chains.chain_sample, shape=shape)
-        paths = over_batch(draw, len(self.batch_shape))(keys, *self._potentials(), self.mask)
+        paths = map_batch(draw, len(self.batch_shape))(keys, *self._potentials(), self.mask)
         axes = (
             tuple(range(len(self.batch_shape))),
             tuple(range(len(shape), len(shape) + len(self.batch_shape))),
@@ -189,10 +189,10 @@ class MarkovChain(Family):
             )[0]
             return q.with_naturals(found)
 
-        return over_batch(solve_one, len(self.batch_shape))(self, cotangent)
+        return map_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def _potentials(self) -> tuple[Array, Array, Array]:
         return self.initial, self.transition, self.unary
 
     def _each(self, f: Any) -> Any:
-        return over_batch(f, len(self.batch_shape))(*self._potentials(), self.mask)
+        return map_batch(f, len(self.batch_shape))(*self._potentials(), self.mask)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.families.base import Family, family, positive_and_finite
 from vijax.families.by_row import StoredByRow
-from vijax.families.construction import through
+from vijax.families.construction import delegate
 from vijax.families.discrete.by_pair import DirichletOfPairs
 from vijax.families.discrete.dirichlet import (
     Dirichlet,
@@ -33,7 +33,7 @@ from vijax.families.discrete.dirichlet import (
     share_excess,
 )
 from vijax.families.numeric import special
-from vijax.families.numeric.excess import without_rounding_below_zero
+from vijax.families.numeric.excess import clip_rounding
 from vijax.families.numeric.pathwise import sample_offset
 from vijax.tree import register
 
@@ -70,8 +70,8 @@ class TransposedDirichlet(Family):
     def plain(self) -> Dirichlet:
         return Dirichlet(self.concentration.T)
 
-    log_normalizer = through("log_normalizer", plain, lambda q, each: jnp.sum(each))
-    mode = through("mode", plain, lambda q, mode: mode.T)
+    log_normalizer = delegate("log_normalizer", plain, lambda q, each: jnp.sum(each))
+    mode = delegate("mode", plain, lambda q, mode: mode.T)
 
     def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
         return TransposedDirichletStats(floored_log(x))
@@ -107,7 +107,7 @@ class DirichletByWord(StoredByRow):
     """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the
     methods of the law are those of `dense()`, which computes all K x V concentrations.
 
-    >>> q = DirichletByWord.of(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
+    >>> q = DirichletByWord.from_law(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
     >>> q.mean().round(3).tolist()
     [[0.125, 0.625, 0.25]]
     >>> q.columns(jnp.array([1, 3])).concentration.T.tolist()
@@ -124,10 +124,10 @@ class DirichletByWord(StoredByRow):
     Stats: ClassVar[type[tuple]] = DirichletStats
     event_ndims: ClassVar[tuple[int, ...]] = (1,)
     running: ClassVar[tuple[str, ...]] = ("totals",)
-    drawn: ClassVar[bool] = True
+    draw_covers_rows: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
+    def from_law(cls, q: Dirichlet, base: Float[Array, ...]) -> Self:
         """The same law in this form; `base` is a number, (V,) or (K, V)."""
         entries = (q.concentration - jnp.atleast_2d(base)).T
         totals = jnp.sum(q.concentration, axis=1)
@@ -159,10 +159,10 @@ class DirichletByWord(StoredByRow):
         lam = _at(self.base, words) + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
-    def moved(
+    def with_columns(
         self, words: Array, to: TransposedDirichlet, kept: Float[Array, ""], ok: Bool[Array, ""]
     ) -> Self:
-        entries, scale = self._shrunk(kept, self.entries)
+        entries, scale = self._shrink(kept, self.entries)
         lam = to.concentration[: words.size]
         new = (lam - _at(self.base, words)) / scale
         at = jnp.where(ok, words, words + len(self.entries))
@@ -200,11 +200,11 @@ class DirichletByWord(StoredByRow):
         left = jnp.maximum(self.totals - seen.totals(), rest)
         return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
 
-    def moved_pairs(
+    def with_pairs(
         self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array
     ) -> Self:
-        """The law after a step of `pairs`; see `moved`."""
-        entries, scale = self._shrunk(kept, self.entries)
+        """The law after a step of `pairs`; see `with_columns`."""
+        entries, scale = self._shrink(kept, self.entries)
         word, topic, base = self._of_pairs(words, ids)
         at = jnp.where(ok, word, len(entries))
         entries = entries.at[at, topic].set((to.pairs - base) / scale, mode="drop")
@@ -220,7 +220,7 @@ class DirichletByWord(StoredByRow):
         base = self.base.at[place].get(mode="clip") if place else self.base
         return word, topic, jnp.where(known, base, 1.0)
 
-    def summed(self) -> Self:
+    def resum(self) -> Self:
         """This law with its totals summed anew over all words."""
         base = _total(self.base, len(self.entries))
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
@@ -236,9 +236,7 @@ class DirichletByWord(StoredByRow):
         by_dense = lambda: self.dense().kl(
             Dirichlet(jnp.broadcast_to(self.base.T, self.entries.shape[::-1]))
         )
-        return jax.lax.cond(
-            jnp.any(largest > 0.5 * total), by_dense, lambda: without_rounding_below_zero(value)
-        )
+        return jax.lax.cond(jnp.any(largest > 0.5 * total), by_dense, lambda: clip_rounding(value))
 
     def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
         """The sum of what single words add to the divergence, and the largest concentration, of

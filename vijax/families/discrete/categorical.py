@@ -22,7 +22,7 @@ from vijax.families.base import (
     ratio_or_zero,
     static_field,
 )
-from vijax.families.construction import constructor, on_host, through
+from vijax.families.construction import constructor, delegate, numpy_or_jax
 from vijax.families.laws import BinomialLaw
 from vijax.families.numeric.classes import log_sum_exp, softmax
 from vijax.families.numeric.log_factorial import binomial_gap, deviance, is_count, log_factorial_gap
@@ -92,7 +92,7 @@ class Categorical(Discrete):
     def from_probs(cls, probs: Any) -> Self:
         """Categoricals from probabilities along the last axis; zeros become the smallest normal
         float. ValueError where one is negative, or they do not sum to one within 1e-4."""
-        xp, probs = on_host(as_float(probs))
+        xp, probs = numpy_or_jax(as_float(probs))
         _require_axis("probs", probs)
         require(probs >= 0, "probs", "non-negative numbers", probs)
         total = xp.sum(probs, -1)
@@ -262,7 +262,7 @@ class Multinomial(Discrete):
         """The law of one draw."""
         return Categorical(self.logits)
 
-    kl = through(
+    kl = delegate(
         "kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical()
     )
 

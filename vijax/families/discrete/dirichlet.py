@@ -28,15 +28,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, family, positive_and_finite
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.families.laws import BetaLaw
 from vijax.families.numeric import special
 from vijax.families.numeric.excess import (
+    clip_rounding,
     log_excess,
     log_gamma_kernel,
     product_difference,
     total_log_density,
-    without_rounding_below_zero,
 )
 from vijax.families.numeric.pathwise import (
     elasticity_minus_one,
@@ -101,7 +101,7 @@ class Dirichlet(Family):
         return -jnp.sum(stats.log, axis=-1)
 
     def mean(self) -> Float[Array, "*batch v"]:
-        xp, c = on_host(self.concentration)
+        xp, c = numpy_or_jax(self.concentration)
         return jnp.asarray(c / xp.sum(c, axis=-1, keepdims=True))
 
     def marginal_laws(self) -> BetaLaw:
@@ -305,7 +305,7 @@ def dirichlet_divergence(
     totals = lax.cond(
         jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total
     )
-    return without_rounding_below_zero(jnp.sum(shares + remainders, axis=-1) + totals)
+    return clip_rounding(jnp.sum(shares + remainders, axis=-1) + totals)
 
 
 def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.families.base import as_float, positive_and_finite
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.families.point import Point
 from vijax.families.scalar.beta import Beta, BetaStats
 
@@ -97,7 +97,7 @@ def dirichlet_process(concentration: Any, num_sticks: int) -> Beta:
     (*batch, T). ValueError unless the concentration is positive and finite, and there is a
     stick."""
     require(num_sticks >= 1, "num_sticks", "a positive integer", num_sticks)
-    xp, alpha = on_host(as_float(concentration))
+    xp, alpha = numpy_or_jax(as_float(concentration))
     require(positive_and_finite(alpha), "concentration", "positive finite numbers", alpha)
     shape = (*alpha.shape, num_sticks)
     return Beta.from_alpha_beta(

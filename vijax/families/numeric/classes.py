@@ -27,10 +27,10 @@ def log_sum_exp(logits: Float[Array, "*batch K"]) -> Float[Array, "*batch"]:
     """
     if not 0 < logits.shape[-1] <= FEW:
         return jax.nn.logsumexp(logits, axis=-1)
-    return log_sum_exp_of(_apart(logits))
+    return log_sum_exp_classes(_apart(logits))
 
 
-def log_sum_exp_of(each: Sequence[Float[Array, "*batch"]]) -> Float[Array, "*batch"]:
+def log_sum_exp_classes(each: Sequence[Float[Array, "*batch"]]) -> Float[Array, "*batch"]:
     """The same of arrays of one class each, written out for any number of them."""
     largest, scaled = _scaled(each)
     return largest + jnp.log(functools.reduce(operator.add, scaled))

@@ -127,13 +127,13 @@ def fixed_normals(count: int, dim: int, dtype: DTypeLike) -> Float[Array, "count
     return _normal(jnp.asarray(points(count, dim)), dtype)
 
 
-def normal_at(
+def quasi_normal(
     key: PRNGKeyArray, index: Int[Array, ""], count: int, dim: int, dtype: DTypeLike
 ) -> Float[Array, " dim"]:
     """One of `count` standard normal points, whose shift is drawn with `key`: points of one key
     belong together.
 
-    >>> all_of = lambda key: jax.vmap(lambda i: normal_at(key, i, 64, 3, jnp.float32))(jnp.arange(64))
+    >>> all_of = lambda key: jax.vmap(lambda i: quasi_normal(key, i, 64, 3, jnp.float32))(jnp.arange(64))
     >>> bool(jnp.all(jnp.abs(all_of(jax.random.key(0)).mean(0)) < 0.05))  # independent ones: 0.125 on average
     True
     """

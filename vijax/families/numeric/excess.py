@@ -104,12 +104,12 @@ def _product_difference_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 @jax.custom_jvp
-def without_rounding_below_zero(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def clip_rounding(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """max(x, 0) for an x that is positive but for rounding: its derivative is that of x."""
     return jnp.maximum(x, 0.0)
 
 
-without_rounding_below_zero.defjvps(lambda dx, _, x: dx)
+clip_rounding.defjvps(lambda dx, _, x: dx)
 
 
 def log_gamma_kernel(x: Array, shape: Array, rate: Array, excess: Array) -> Float[Array, "*shape"]:

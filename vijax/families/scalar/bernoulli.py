@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import as_float, family, finite, ratio_or_zero
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.discrete.categorical import Discrete, relative_entropy_terms
 from vijax.families.laws import BinomialLaw
 from vijax.families.numeric.logistic import log_sigmoid, softplus
@@ -53,7 +53,7 @@ class Bernoulli(Discrete):
     def from_probs(cls, probs: Any) -> Self:
         """Bernoulli laws of P(x = 1); ValueError outside [0, 1]. 0 and 1 become the nearest numbers
         with log odds."""
-        xp, probs = on_host(as_float(probs))
+        xp, probs = numpy_or_jax(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
         return cls(xp.log(xp.maximum(probs, tiny)) - xp.log(xp.maximum(1 - probs, tiny)))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
-from vijax.families.construction import constructor, on_host, through
+from vijax.families.construction import constructor, delegate, numpy_or_jax
 from vijax.families.discrete.dirichlet import (
     Dirichlet,
     DirichletStats,
@@ -53,7 +53,7 @@ class Beta(Family):
     @constructor
     def from_alpha_beta(cls, alpha: Any, beta: Any) -> Self:
         """Betas of these parameters, broadcast; ValueError unless both are positive and finite."""
-        xp, *values = on_host(*as_floats(alpha, beta))
+        xp, *values = numpy_or_jax(*as_floats(alpha, beta))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "alpha", "positive finite numbers", a)
         require(positive_and_finite(b), "beta", "positive finite numbers", b)
@@ -63,11 +63,11 @@ class Beta(Family):
         """The law of (x, 1 - x)."""
         return Dirichlet(jnp.stack([self.alpha, self.beta], axis=-1))
 
-    log_normalizer = through("log_normalizer", as_dirichlet)
-    entropy = through("entropy", as_dirichlet)
-    kl = through("kl", as_dirichlet, take=lambda q, other: other.as_dirichlet())
-    sample_stats = through("sample_stats", as_dirichlet, lambda q, y: _unstack(y))
-    fisher_solve = through(
+    log_normalizer = delegate("log_normalizer", as_dirichlet)
+    entropy = delegate("entropy", as_dirichlet)
+    kl = delegate("kl", as_dirichlet, take=lambda q, other: other.as_dirichlet())
+    sample_stats = delegate("sample_stats", as_dirichlet, lambda q, y: _unstack(y))
+    fisher_solve = delegate(
         "fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g)
     )
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, family
-from vijax.families.construction import constructor, on_host, through
+from vijax.families.construction import constructor, delegate, numpy_or_jax
 from vijax.families.discrete.dirichlet import (
     floored_log,
     positive_and_finite,
@@ -60,7 +60,7 @@ class Gamma(Family):
     def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
         """Gammas of this shape and rate, broadcast; ValueError unless both are positive and
         finite."""
-        xp, *values = on_host(*as_floats(shape, rate))
+        xp, *values = numpy_or_jax(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
         require(
@@ -200,7 +200,7 @@ class InverseGamma(Family):
     def from_shape_scale(cls, shape: Any, scale: Any) -> Self:
         """Inverse gammas of this shape and scale, broadcast; ValueError unless both are positive
         and finite."""
-        xp, *values = on_host(*as_floats(shape, scale))
+        xp, *values = numpy_or_jax(*as_floats(shape, scale))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
         require(positive_and_finite(b), "scale", "positive finite numbers", b)
@@ -220,11 +220,11 @@ class InverseGamma(Family):
         """The law of 1 / x."""
         return Gamma(self.shape, self.negative_scale)
 
-    log_normalizer = through("log_normalizer", as_gamma)
-    kl = through("kl", as_gamma, take=lambda q, other: other.as_gamma())
-    expected_stats = through("expected_stats", as_gamma, lambda q, y: _inverted(y))
-    sample_stats = through("sample_stats", as_gamma, lambda q, y: _inverted(y))
-    fisher_solve = through(
+    log_normalizer = delegate("log_normalizer", as_gamma)
+    kl = delegate("kl", as_gamma, take=lambda q, other: other.as_gamma())
+    expected_stats = delegate("expected_stats", as_gamma, lambda q, y: _inverted(y))
+    sample_stats = delegate("sample_stats", as_gamma, lambda q, y: _inverted(y))
+    fisher_solve = delegate(
         "fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g)
     )
 

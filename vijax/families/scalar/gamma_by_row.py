@@ -57,7 +57,7 @@ class Sums(NamedTuple):
 class GammaRows(Family):
     """Some rows of a table of gammas, and sums over all, as a step at mean statistics reads them:
     its statistics are known where the columns were taken (`GammaByRow.columns`), and not where a
-    step leads. `GammaByRow.moved` takes the columns after a step, and has all methods of the
+    step leads. `GammaByRow.with_columns` takes the columns after a step, and has all methods of the
     law."""
 
     shape: Float[Array, "w k"]
@@ -100,7 +100,8 @@ class GammaByRow(StoredByRow):
     """A table of V x K gammas, as `vijax.topics.by_words` keeps it. A step takes `columns`; the
     methods of the law are those of `dense()`.
 
-    >>> q = GammaByRow.of(Gamma.from_shape_rate([[1.0, 2.0], [3.0, 4.0]], 2.0), jnp.asarray(0.5), jnp.asarray(1.0))
+    >>> items = Gamma.from_shape_rate([[1.0, 2.0], [3.0, 4.0]], 2.0)
+    >>> q = GammaByRow.from_law(items, jnp.asarray(0.5), jnp.asarray(1.0))
     >>> q.mean().tolist()
     [[0.5, 1.0], [1.5, 2.0]]
     >>> seen = q.columns(jnp.array([1, 2]))
@@ -120,7 +121,7 @@ class GammaByRow(StoredByRow):
     event_ndims: ClassVar[tuple[int, ...]] = (0, 0)
 
     @classmethod
-    def of(cls, q: Gamma, base_shape: Float[Array, ""], base_rate: Float[Array, ""]) -> Self:
+    def from_law(cls, q: Gamma, base_shape: Float[Array, ""], base_rate: Float[Array, ""]) -> Self:
         """The same law in this form; `base_shape` and `base_rate` are those of the prior, one
         number each."""
         dtype = q.shape.dtype
@@ -167,10 +168,10 @@ class GammaByRow(StoredByRow):
         zeros = jnp.zeros_like(self.by_column), jnp.zeros_like(self.by_row)
         return jax.lax.fori_loop(0, -(-num_rows // size), add, zeros)
 
-    def moved(
+    def with_columns(
         self, words: Array, to: GammaRows, kept: Float[Array, ""], ok: Bool[Array, ""]
     ) -> Self:
-        (entries, rates), scale = self._shrunk(kept, (self.entries, self.rates))
+        (entries, rates), scale = self._shrink(kept, (self.entries, self.rates))
         at = jnp.where(ok, words, words + len(self.entries))
         entries = entries.at[at].set((to.shape - self.base_shape) / scale, mode="drop", **PROMISED)
         rated = {"by_column": -to.negative_column_rate, "by_row": -to.negative_row_rate}

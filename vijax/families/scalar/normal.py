@@ -21,7 +21,7 @@ from vijax.families.base import (
     finite,
     positive_and_finite,
 )
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.laws import NormalLaw
 from vijax.families.numeric.excess import log_excess
 
@@ -58,7 +58,7 @@ class Normal(Family):
         Raises:
           ValueError: a mean that is not finite, or a variance that is not positive and finite.
         """
-        xp, *values = on_host(*as_floats(mean, variance))
+        xp, *values = numpy_or_jax(*as_floats(mean, variance))
         mean, variance = xp.broadcast_arrays(*values)
         require(finite(mean), "mean", "finite numbers", mean)
         require(positive_and_finite(variance), "variance", "positive finite numbers", variance)

@@ -23,7 +23,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
-from vijax.families.construction import CENTRE, constructor, lost_rate, on_host, require_held
+from vijax.families.construction import (
+    CENTRE,
+    constructor,
+    numpy_or_jax,
+    rate_error,
+    require_accuracy,
+)
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
 from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
@@ -77,7 +83,7 @@ class NormalGamma(Family):
           ValueError: a location that is not finite, another parameter that is not positive and
             finite, or a rate that is lost beside strength * location^2 / 2.
         """
-        xp, *values = on_host(*as_floats(location, strength, shape, rate))
+        xp, *values = numpy_or_jax(*as_floats(location, strength, shape, rate))
         m, kappa, a, b = xp.broadcast_arrays(*values)
         require(finite(m), "location", "finite numbers", m)
         for name, value in (("strength", kappa), ("shape", a), ("rate", b)):
@@ -86,8 +92,8 @@ class NormalGamma(Family):
         raw = raw + (
             b - less_half_product(raw, linear, linear, kappa)
         )  # the effect of rounding `linear`
-        lost = lambda b, raw, linear, kappa: lost_rate(b, raw - 0.5 * linear**2 / kappa)
-        require_held("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
+        lost = lambda b, raw, linear, kappa: rate_error(b, raw - 0.5 * linear**2 / kappa)
+        require_accuracy("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -0.5 * kappa, -raw, a)
 
     @property

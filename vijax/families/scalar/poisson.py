@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import as_float, family, finite, positive_and_finite, ratio_or_zero
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.discrete.categorical import Discrete
 from vijax.families.laws import PoissonLaw
 from vijax.families.numeric.excess import log_excess
@@ -59,7 +59,7 @@ class Poisson(Discrete):
     @constructor
     def from_rate(cls, rate: Any) -> Self:
         """Poisson laws of this mean; ValueError unless it is positive and finite."""
-        xp, rate = on_host(as_float(rate))
+        xp, rate = numpy_or_jax(as_float(rate))
         require(positive_and_finite(rate), "rate", "positive finite numbers", rate)
         return cls(xp.log(rate))
 

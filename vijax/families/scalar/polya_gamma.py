@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from vijax.checks import require, require_integers
 from vijax.families.base import Family, as_float, domain_mask, family, finite, static_field
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.numeric.draws import moving
 from vijax.families.numeric.excess import horner
 from vijax.families.scalar import polya_gamma_contour as contour
@@ -69,7 +69,7 @@ class PolyaGamma(Family):
         """Laws PG(b, c) from b, the number of PG(1, c) in the sum, and the tilt c, whose sign does
         not matter. Raises ValueError where b is no integer >= 1, or a tilt is not finite."""
         require_integers(b=b)
-        xp, c = on_host(as_float(c, "c"))
+        xp, c = numpy_or_jax(as_float(c, "c"))
         require(finite(xp.square(c)), "c", "finite numbers, and finite when squared", c)
         return cls(-0.5 * xp.square(c), int(b))
 

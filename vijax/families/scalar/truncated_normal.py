@@ -24,9 +24,9 @@ from vijax.families.base import (
     finite,
     positive_and_finite,
 )
-from vijax.families.construction import constructor, on_host
+from vijax.families.construction import constructor, numpy_or_jax
 from vijax.families.laws import TruncatedNormalLaw
-from vijax.families.numeric.excess import product_difference, without_rounding_below_zero
+from vijax.families.numeric.excess import clip_rounding, product_difference
 from vijax.families.numeric.normal_tails import SWITCH, hazard, log_mills, mills_tails
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -67,7 +67,7 @@ class TruncatedNormal(Family):
     def from_mean_variance(cls, location: Any, spread: Any) -> Self:
         """Truncated normals of the mean and variance before truncation, broadcast; ValueError
         unless both are finite, and the variance positive."""
-        xp, *values = on_host(*as_floats(location, spread))
+        xp, *values = numpy_or_jax(*as_floats(location, spread))
         location, spread = xp.broadcast_arrays(*values)
         require(finite(location), "location", "finite numbers", location)
         require(positive_and_finite(spread), "spread", "positive finite numbers", spread)
@@ -154,7 +154,7 @@ class TruncatedNormal(Family):
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """The cross entropy less the entropy, each in the form of its law, for a <= 0.4 or in the
         tail: no term is larger than these. A result below zero by rounding counts as zero."""
-        return without_rounding_below_zero(self._cross_entropy(other) - self.entropy())
+        return clip_rounding(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
         """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, family, static_field
-from vijax.families.construction import through
+from vijax.families.construction import delegate
 from vijax.families.laws import NormalLaw
 from vijax.families.product import Product
 from vijax.tree import register
@@ -83,20 +83,20 @@ class Blocks(Family):
     parts: Product
     places: Places = static_field()
 
-    log_normalizer = through("log_normalizer", _product)
-    dot = through("dot", _product, take=_parts)
-    log_base_measure = through("log_base_measure", _product, take=_parts)
-    log_prob = through("log_prob", _product, take=_apart)
-    entropy = through("entropy", _product)
-    kl = through("kl", _product, take=_parts)
-    stats = through("stats", _product, _as_stats, _apart)
-    expected_stats = through("expected_stats", _product, _as_stats)
-    fisher_product = through("fisher_product", _product, _as_stats, _parts)
-    mean = through("mean", _product, _together)
-    variance = through("variance", _product, _together)
-    in_domain = through("in_domain", _product, _as_blocks)
-    flat = through("flat", _product, _as_blocks)
-    fisher_solve = through("fisher_solve", _product, _as_blocks, _parts)
+    log_normalizer = delegate("log_normalizer", _product)
+    dot = delegate("dot", _product, take=_parts)
+    log_base_measure = delegate("log_base_measure", _product, take=_parts)
+    log_prob = delegate("log_prob", _product, take=_apart)
+    entropy = delegate("entropy", _product)
+    kl = delegate("kl", _product, take=_parts)
+    stats = delegate("stats", _product, _as_stats, _apart)
+    expected_stats = delegate("expected_stats", _product, _as_stats)
+    fisher_product = delegate("fisher_product", _product, _as_stats, _parts)
+    mean = delegate("mean", _product, _together)
+    variance = delegate("variance", _product, _together)
+    in_domain = delegate("in_domain", _product, _as_blocks)
+    flat = delegate("flat", _product, _as_blocks)
+    fisher_solve = delegate("fisher_solve", _product, _as_blocks, _parts)
 
     def mode(self) -> Float[Array, " D"]:
         return self.mean()
@@ -157,10 +157,10 @@ class Blocks(Family):
             self, self._each(lambda name, part: part.from_noise(self._shares(noise)[name]))
         )
 
-    def pathwise_at(
+    def pathwise_from_noise(
         self, noise: Float[Array, " noise"]
     ) -> tuple[BlocksStats, Callable[[BlocksStats], Self]]:
-        draws = self._each(lambda name, part: part.pathwise_at(self._shares(noise)[name]))
+        draws = self._each(lambda name, part: part.pathwise_from_noise(self._shares(noise)[name]))
         stats = _as_stats(self, {name: stats for name, (stats, _) in draws.items()})
         return stats, lambda eta: _as_blocks(
             self, {name: v(eta.parts[name]) for name, (_, v) in draws.items()}

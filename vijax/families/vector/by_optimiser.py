@@ -88,12 +88,12 @@ class ByDraws(ByOptimiser):
     closed_entropy: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+    def weighted_points(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
         """Points and weights, which sum to one, with means close to those under q."""
 
     def entropy(self) -> Float[Array, ""]:
         """H[q], as a mean over the points that represent q."""
-        x, weights = self.represented()
+        x, weights = self.weighted_points()
         return -weights @ self.log_prob(x)
 
     def slope(self, stats: Any, prior: Self) -> Value:

@@ -101,7 +101,7 @@ class CouplingFlow(ByDraws):
         normal = -0.5 * jnp.sum(noise**2, -1) - 0.5 * self.center.size * math.log(2 * math.pi)
         return jnp.reshape(normal + log_det - jnp.sum(self.log_sd), x.shape[:-1])
 
-    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+    def weighted_points(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
         return self._points(POINTS), jnp.full(POINTS, 1 / POINTS, self.center.dtype)
 
     def mean(self) -> Float[Array, " D"]:
@@ -121,7 +121,7 @@ class CouplingFlow(ByDraws):
 
     def kl(self, other: Self) -> Float[Array, ""]:
         """KL(self || other), over quasi-random draws."""
-        x, weights = self.represented()
+        x, weights = self.weighted_points()
         return weights @ (self.log_prob(x) - other.log_prob(x))
 
     def _points(self, count: int) -> Float[Array, "count D"]:

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import family
 from vijax.families.laws import NormalLaw
-from vijax.families.numeric.excess import without_rounding_below_zero
+from vijax.families.numeric.excess import clip_rounding
 from vijax.families.vector.by_optimiser import ByOptimiser, Value
 
 
@@ -72,9 +72,13 @@ class TriangularNormal(ByOptimiser):
         return self.center + noise @ self.factor.T
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[Value, Callable[[Value], Self]]:
-        return self.pathwise_at(jax.random.normal(key, (self.center.size,), self.center.dtype))
+        return self.pathwise_from_noise(
+            jax.random.normal(key, (self.center.size,), self.center.dtype)
+        )
 
-    def pathwise_at(self, noise: Float[Array, " D"]) -> tuple[Value, Callable[[Value], Self]]:
+    def pathwise_from_noise(
+        self, noise: Float[Array, " D"]
+    ) -> tuple[Value, Callable[[Value], Self]]:
         """The draw and its pullback. With x - center = exp(d) * (unit triangle @ e), the gradient
         is exp(d_i) g_i e_j in the rows of the triangle, and (x_i - center_i) g_i on its diagonal:
         one pass over the matrix, where automatic differentiation takes five."""
@@ -198,7 +202,7 @@ class LowRankNormal(ByOptimiser):
         own = jnp.sum(jnp.expm1(log_ratio) * _kept(other._scaled(), there) - log_ratio)
         shared = jnp.sum(other._square(self.factor.T)) - jnp.sum(there.share)
         volume = 2.0 * (_regression(self._scaled()).half_log_det - there.half_log_det)
-        return without_rounding_below_zero(
+        return clip_rounding(
             0.5 * (own + shared - volume + other._square(self.center - other.center))
         )
 

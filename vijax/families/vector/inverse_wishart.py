@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.families.base import Family, as_float, domain_mask, family
-from vijax.families.construction import constructor, through
+from vijax.families.construction import constructor, delegate
 from vijax.families.vector.matrices import inverse, solve, symmetric
 from vijax.families.vector.wishart import (
     Wishart,
@@ -83,11 +83,11 @@ class InverseWishart(Family):
         """The law of X^-1."""
         return Wishart(self.negative_half_scale, -self.negative_half_degrees)
 
-    log_normalizer = through("log_normalizer", as_wishart)
-    kl = through("kl", as_wishart, take=lambda q, other: other.as_wishart())
-    expected_stats = through("expected_stats", as_wishart, lambda q, y: _inverted(y))
-    sample_stats = through("sample_stats", as_wishart, lambda q, y: _inverted(y))
-    fisher_solve = through(
+    log_normalizer = delegate("log_normalizer", as_wishart)
+    kl = delegate("kl", as_wishart, take=lambda q, other: other.as_wishart())
+    expected_stats = delegate("expected_stats", as_wishart, lambda q, y: _inverted(y))
+    sample_stats = delegate("sample_stats", as_wishart, lambda q, y: _inverted(y))
+    fisher_solve = delegate(
         "fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g)
     )
 

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from vijax.checks import require
 from vijax.families.base import finite
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.families.numeric.special import excess_over_log
 from vijax.xla.compiler import quick_jit
 
@@ -21,7 +21,7 @@ def positive_definite(matrix: Array, name: str) -> Array:
     """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric
     within rounding and positive definite."""
     require(finite(matrix), name, "finite numbers", matrix)
-    xp, matrix = on_host(matrix)
+    xp, matrix = numpy_or_jax(matrix)
     gap = xp.max(xp.abs(matrix - matrix.mT), initial=0.0)
     close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
     require(
@@ -109,7 +109,7 @@ def inverse(factor: Array) -> Array:
 
 
 @quick_jit
-def inverse_of(matrix: Array) -> Array:
+def invert_positive_definite(matrix: Array) -> Array:
     """The inverse of a positive definite matrix, exactly symmetric, as one program."""
     return inverse(jnp.linalg.cholesky(matrix))
 

@@ -24,7 +24,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_floats, domain_mask, family, finite
-from vijax.families.construction import CENTRE, constructor, lost_spread, on_host, require_held
+from vijax.families.construction import (
+    CENTRE,
+    constructor,
+    numpy_or_jax,
+    require_accuracy,
+    spread_error,
+)
 from vijax.families.laws import StudentLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
@@ -96,7 +102,9 @@ class MatrixNormalWishart(Family):
             symmetric positive definite, degrees that do not exceed D - 1, or a scale whose inverse
             is lost beside location' strength location.
         """
-        xp, m, strength, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
+        xp, m, strength, degrees, scale = numpy_or_jax(
+            *as_floats(location, strength, degrees, scale)
+        )
         fits = (
             m.ndim >= 2
             and m.shape[-1:] == scale.shape[-1:]
@@ -112,10 +120,10 @@ class MatrixNormalWishart(Family):
             xp.broadcast_to(x, batch + x.shape[-2:]) for x in (m, strength, scale)
         )
         wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
-        _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
+        _, minus_rate, half_degrees = numpy_or_jax(wishart.negative_rate, wishart.half_degrees)
         linear = strength @ m
         raw = symmetric(0.5 * m.mT @ linear) - symmetric(minus_rate)
-        require_held("scale", _lost_scale, scale, raw, linear, strength, remedy=CENTRE)
+        require_accuracy("scale", _lost_scale, scale, raw, linear, strength, remedy=CENTRE)
         return cls(linear, -0.5 * strength, -raw, half_degrees)
 
     @property
@@ -294,4 +302,4 @@ def _lost_scale(
     scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
 ) -> np.ndarray:
     square = linear.swapaxes(-1, -2) @ np.linalg.solve(strength, linear)
-    return lost_spread(scale, 2.0 * raw - square)
+    return spread_error(scale, 2.0 * raw - square)

@@ -29,17 +29,17 @@ from vijax.families.base import Family, as_float, as_floats, domain_mask, family
 from vijax.families.construction import (
     RESCALE,
     constructor,
-    lost_mean,
-    lost_spread,
-    on_host,
-    require_held,
+    mean_error,
+    numpy_or_jax,
+    require_accuracy,
+    spread_error,
 )
 from vijax.families.laws import NormalLaw
 from vijax.families.vector.matrices import (
     excess_of_ratio,
     half_log_det,
     inverse,
-    inverse_of,
+    invert_positive_definite,
     matvec,
     outer,
     outer_statistic,
@@ -90,15 +90,15 @@ class MultivariateNormal(Family):
         batch axes. Raises ValueError as `from_mean_precision`; also where the inverse does not hold
         the covariance: in float32 from a condition number of the correlations of some 1e5."""
         mean, cov = _checked(mean, cov, "cov")
-        _, precision = on_host(inverse_of(cov))
-        require_held("cov", lost_spread, cov, precision, remedy=RESCALE)
+        _, precision = numpy_or_jax(invert_positive_definite(cov))
+        require_accuracy("cov", spread_error, cov, precision, remedy=RESCALE)
         return cls._of(mean, precision)
 
     @classmethod
     def _of(cls, mean: Array, precision: Array) -> Self:
-        _, mean, precision = on_host(mean, precision)
+        _, mean, precision = numpy_or_jax(mean, precision)
         linear = matvec(precision, mean)
-        require_held("mean", lost_mean, linear, precision, mean, remedy=RESCALE)
+        require_accuracy("mean", mean_error, linear, precision, mean, remedy=RESCALE)
         return cls(linear, -0.5 * precision)
 
     @property
@@ -230,7 +230,7 @@ class MultivariateNormal(Family):
 
 def _checked(mean: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Mean and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
-    xp, mean, matrix = on_host(*as_floats(mean, matrix))
+    xp, mean, matrix = numpy_or_jax(*as_floats(mean, matrix))
     fits = mean.ndim >= 1 and matrix.ndim >= 2 and matrix.shape[-2:] == 2 * mean.shape[-1:]
     require(
         fits,

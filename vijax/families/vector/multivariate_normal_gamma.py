@@ -29,10 +29,10 @@ from vijax.families.construction import (
     CENTRE,
     RESCALE,
     constructor,
-    lost_mean,
-    lost_rate,
-    on_host,
-    require_held,
+    mean_error,
+    numpy_or_jax,
+    rate_error,
+    require_accuracy,
 )
 from vijax.families.discrete.dirichlet import floored_log, positive_and_finite
 from vijax.families.laws import StudentLaw
@@ -95,7 +95,7 @@ class MultivariateNormalGamma(Family):
         that is not symmetric positive definite, a shape or rate that is not positive and finite, a
         rate that is lost beside location' strength location / 2, or a location that the product
         with the strength does not hold."""
-        xp, m, strength, a, b = on_host(*as_floats(location, strength, shape, rate))
+        xp, m, strength, a, b = numpy_or_jax(*as_floats(location, strength, shape, rate))
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
         require(
             fits,
@@ -115,14 +115,14 @@ class MultivariateNormalGamma(Family):
         square = lambda linear, strength: np.sum(
             np.linalg.solve(strength, linear[..., None])[..., 0] * linear, -1
         )
-        of_rate = lambda b, raw, linear, strength: lost_rate(
+        of_rate = lambda b, raw, linear, strength: rate_error(
             b, raw - 0.5 * square(linear, strength)
         )
-        require_held("rate", of_rate, b, raw, linear, strength, remedy=CENTRE)
+        require_accuracy("rate", of_rate, b, raw, linear, strength, remedy=CENTRE)
         of_location = lambda m, linear, strength, a, b: (
-            lost_mean(linear, strength, m) * np.sqrt(a / b)
+            mean_error(linear, strength, m) * np.sqrt(a / b)
         )
-        require_held("location", of_location, m, linear, strength, a, b, remedy=RESCALE)
+        require_accuracy("location", of_location, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)
 
     @property

@@ -85,7 +85,7 @@ class NormalMixture(ByDraws):
     def log_prob(self, x: Any) -> Float[Array, "*shape"]:
         return jax.nn.logsumexp(self._joint(jnp.asarray(x)), 0)
 
-    def represented(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
+    def weighted_points(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
         noise = quasi.fixed_normals(POINTS, self.center.shape[1], self.center.dtype)
         x = jax.vmap(lambda q: q.center[None] + noise @ q.factor.T)(self.components)
         return jnp.reshape(x, (-1, x.shape[-1])), jnp.repeat(self.weights / POINTS, POINTS)

@@ -33,7 +33,13 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.families.base import as_floats, family, finite, positive_and_finite
-from vijax.families.construction import CENTRE, constructor, lost_spread, on_host, require_held
+from vijax.families.construction import (
+    CENTRE,
+    constructor,
+    numpy_or_jax,
+    require_accuracy,
+    spread_error,
+)
 from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.vector.matrices import inverse, outer, symmetric
@@ -88,7 +94,7 @@ class NormalWishart(MeansAndPrecision):
         linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
         raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`
         scale, means = xp.broadcast_to(scale, raw.shape), linear[..., None, :]
-        require_held("scale", _lost_scale, scale, raw, means, kappa[..., None], remedy=CENTRE)
+        require_accuracy("scale", _lost_scale, scale, raw, means, kappa[..., None], remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     def precision_law(self) -> Wishart:
@@ -152,7 +158,7 @@ class NormalsWishart(MeansAndPrecision):
         xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 2)
         linear = kappa[..., None] * m
         raw = rate + 0.5 * xp.einsum("...ji,...jk->...ik", linear, m)
-        require_held(
+        require_accuracy(
             "scale",
             _lost_scale,
             xp.broadcast_to(scale, raw.shape),
@@ -189,7 +195,7 @@ class NormalsWishart(MeansAndPrecision):
 def _checked(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) -> tuple:
     """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast; or a
     ValueError."""
-    xp, m, kappa, degrees, scale = on_host(*as_floats(location, strength, degrees, scale))
+    xp, m, kappa, degrees, scale = numpy_or_jax(*as_floats(location, strength, degrees, scale))
     fits = m.ndim >= ndim and m.shape[-1:] == scale.shape[-1:]
     require(fits, "location", f"{'J ' * (ndim - 1)}vectors of {scale.shape[-1:]}", m.shape)
     require(finite(m), "location", "finite numbers", m)
@@ -203,7 +209,7 @@ def _checked(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) 
         xp.broadcast_to(kappa, batch + m.shape[-ndim:-1]),
     )
     wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
-    _, minus_rate, half_degrees = on_host(wishart.negative_rate, wishart.half_degrees)
+    _, minus_rate, half_degrees = numpy_or_jax(wishart.negative_rate, wishart.half_degrees)
     return xp, m, kappa, scale, -symmetric(minus_rate), half_degrees
 
 
@@ -211,4 +217,4 @@ def _lost_scale(
     scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
 ) -> np.ndarray:
     squares = np.einsum("...ji,...jk->...ik", linear, linear / strength[..., None])
-    return lost_spread(scale, 2.0 * raw - squares)
+    return spread_error(scale, 2.0 * raw - squares)

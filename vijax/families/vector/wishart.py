@@ -21,7 +21,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.families.base import Family, as_float, as_floats, domain_mask, family, finite
-from vijax.families.construction import RESCALE, constructor, lost_spread, on_host, require_held
+from vijax.families.construction import (
+    RESCALE,
+    constructor,
+    numpy_or_jax,
+    require_accuracy,
+    spread_error,
+)
 from vijax.families.numeric import special
 from vijax.families.numeric.pathwise import (
     elasticity_minus_one,
@@ -32,7 +38,7 @@ from vijax.families.scalar.gamma import Gamma
 from vijax.families.vector.matrices import (
     half_log_det,
     inverse,
-    inverse_of,
+    invert_positive_definite,
     positive_definite,
     solve,
     symmetric,
@@ -88,8 +94,8 @@ class Wishart(Family):
             condition number of some 1e5.
         """
         degrees, scale = checked_degrees(degrees, scale, "scale")
-        _, double_rate = on_host(inverse_of(scale))
-        require_held("scale", lost_spread, scale, double_rate, remedy=RESCALE)
+        _, double_rate = numpy_or_jax(invert_positive_definite(scale))
+        require_accuracy("scale", spread_error, scale, double_rate, remedy=RESCALE)
         return cls(-0.5 * double_rate, 0.5 * degrees)
 
     @property
@@ -293,7 +299,7 @@ class Wishart(Family):
 # --- shared with the inverse Wishart and the normal-Wishart ---------------------------------------
 def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
     """Degrees and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
-    xp, degrees, matrix = on_host(*as_floats(degrees, matrix))
+    xp, degrees, matrix = numpy_or_jax(*as_floats(degrees, matrix))
     square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2]
     require(square, name, "a matrix (..., D, D)", f"shape {matrix.shape}")
     matrix = positive_definite(matrix, name)

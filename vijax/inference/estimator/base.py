@@ -215,7 +215,7 @@ def _place(
             return estimators[name].read(q[name], prior[name], reads[name])
         if estimators[name].quasi:
             size, dtype = q[name].noise_size, jnp.result_type(jax.tree.leaves(q[name])[0])
-            noise = quasi.normal_at(shifts[name], draw.number, draw.total, size, dtype)
+            noise = quasi.quasi_normal(shifts[name], draw.number, draw.total, size, dtype)
             return estimators[name].place_at(noise, q[name], prior[name])
         return estimators[name].place(keys[name], q[name], prior[name], rho)
 

@@ -143,7 +143,7 @@ class reparameterised(Estimator):
         return self._placed(q, prior, *q.pathwise_sample(key))
 
     def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        return self._placed(q, prior, *q.pathwise_at(noise))
+        return self._placed(q, prior, *q.pathwise_from_noise(noise))
 
     def _placed(
         self, q: Family, prior: Family, stats: PyTree, v: Callable[[Any], PyTree]

@@ -65,7 +65,7 @@ class SitePosterior(Family):
         """The natural parameters alone."""
         return Sites(self.linear, self.precision)
 
-    def prepared(self, means: bool = True) -> Self:
+    def prepare(self, means: bool = True) -> Self:
         """This posterior with its factor worked out once, and all its marginals if `means`: XLA
         would factorise anew for each use. Arithmetic on it returns an object without them."""
         q = self.with_naturals(self)

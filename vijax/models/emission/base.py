@@ -18,7 +18,7 @@ from vijax.checks import RowError, require
 from vijax.contract.expected import Expected, Strain
 from vijax.families import Family, Point
 from vijax.families.base import as_float
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.families.point import log_predictive
 from vijax.xla.by_value import Remade
 
@@ -108,7 +108,7 @@ def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
         a in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)
     )
     require(fits, name, f"a shape that broadcasts to {shape}", value.shape)
-    xp, value = on_host(value)
+    xp, value = numpy_or_jax(value)
     return xp.broadcast_to(value, shape)
 
 

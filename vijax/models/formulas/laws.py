@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import expit, softmax
 
-from vijax.families.numeric.classes import log_sum_exp_of
+from vijax.families.numeric.classes import log_sum_exp_classes
 from vijax.families.numeric.logistic import softplus
 from vijax.families.numeric.special import log_gamma
 from vijax.families.scalar.poisson import poisson_values
@@ -142,7 +142,7 @@ def _categorical(aux: Aux, trials: Any) -> Likelihood:
         # Category by category: sums over so short an axis are no vector arithmetic for a compiler.
         each = list(z.reshape(-1))
         own = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(each, 1))
-        return own - log_sum_exp_of([jnp.zeros_like(each[0]), *each])
+        return own - log_sum_exp_classes([jnp.zeros_like(each[0]), *each])
 
     sample = lambda key, z: jax.random.categorical(key, whole(z)).astype(z.dtype)
     return Likelihood(log_prob, "categorical", sample=sample)

@@ -37,7 +37,7 @@ from vijax.contract.model import Estimates, Hyper, Model
 from vijax.contract.queries import Generative, rows_like
 from vijax.families import Categorical, Dirichlet
 from vijax.families.base import as_float
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import expected_by
@@ -97,7 +97,7 @@ def mixture(
         f"a scalar or shape ({size},)",
         concentration.shape,
     )
-    xp, concentration = on_host(concentration)
+    xp, concentration = numpy_or_jax(concentration)
     prior = Dirichlet.from_concentration(xp.broadcast_to(concentration, (size,)))
     known = None if weights is None else _probabilities(weights, size)
     log_likelihood = (
@@ -150,7 +150,7 @@ def _probabilities(weights: Any, size: int) -> Float[Array, " K"]:
     require(
         weights.shape in ((), (size,)), "weights", f"a scalar or shape ({size},)", weights.shape
     )
-    xp, weights = on_host(weights)
+    xp, weights = numpy_or_jax(weights)
     weights = xp.broadcast_to(weights, (size,))
     require(
         xp.all(weights > 0) & (xp.abs(xp.sum(weights) - 1) < 1e-5),

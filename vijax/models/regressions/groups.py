@@ -20,7 +20,7 @@ from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
 from vijax.families.base import as_float
-from vijax.families.construction import on_host
+from vijax.families.construction import numpy_or_jax
 from vijax.inference.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
 from vijax.models.regressions.group_labels import places_by_name, places_in
@@ -150,7 +150,7 @@ def population(
     location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
     if covariance == "full":
         degrees = dim + 2.0 if degrees is None else degrees
-        xp, spread = on_host(spread)
+        xp, spread = numpy_or_jax(spread)
         scale = xp.diag(1 / (degrees * spread**2))
         return Population(NormalWishart.from_parameters(location, strength, degrees, scale), _full)
     shape = 1.5 if degrees is None else 0.5 * degrees
@@ -173,7 +173,7 @@ def _diagonal(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
 def _vector(name: str, value: Any, dim: int) -> Float[Array, " D"]:
     value = as_float(value, name)
     require(value.shape in ((), (dim,)), name, f"a scalar or shape ({dim},)", value.shape)
-    xp, value = on_host(value)
+    xp, value = numpy_or_jax(value)
     return xp.broadcast_to(value, (dim,))
 
 
