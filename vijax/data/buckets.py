@@ -69,7 +69,8 @@ def standard_buckets(
     for size, longer in zip(slots, [*slots[1:], np.inf], strict=True):
         rows = np.flatnonzero((sizes > below) & (sizes <= size))
         if (longer - sizes[rows]).sum() >= ONCE:  # else they go with the longer ones
-            below, most = size, int(np.ceil(tokens[rows].max()))
+            below = size
+            most = int(np.ceil(tokens[rows].max()))
             yield Bucket(rows, int(size), int(size) * int(standard_size(-(-most // size), least=1)))
 
 
@@ -96,7 +97,9 @@ def bucket_edges(
     out where they save less than `WORTH` asks."""
     candidates, below = _candidates(np.asarray(lengths))
     cost = _bucket_costs(candidates, below, num_parts)
-    best, totals, previous = cost[0], [cost[0, -1]], []
+    best = cost[0]
+    totals = [cost[0, -1]]
+    previous = []
     for _ in range(1, num_buckets):
         through = best[:, None] + cost
         previous.append(through.argmin(axis=0))

@@ -62,8 +62,7 @@ def over_words(
     if lost := corpus.num_tokens - found.num_tokens:
         warnings.warn(
             f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does "
-            "not know: they are "
-            "left out.",
+            "not know: they are left out.",
             stacklevel=4,
         )
     return found
@@ -78,8 +77,7 @@ def _by_place(corpus: Corpus, where: str) -> Corpus:
         return with_vocabulary(corpus, places)
     warnings.warn(
         f"{where}: the fit was made of counts without words, so the columns {listed(names)} are "
-        "taken by their place. "
-        "Fit a table whose columns are the words, and they are compared.",
+        "taken by their place. Fit a table whose columns are the words, and they are compared.",
         stacklevel=5,
     )
     return corpus
@@ -92,8 +90,7 @@ def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
     if none_known:
         warnings.warn(
             f"{where}: {none_known:,} of {corpus.num_documents:,} texts hold no word that the fit "
-            "knows: what is said "
-            "of them is what the fit expects of any text.",
+            "knows: what is said of them is what the fit expects of any text.",
             stacklevel=5,
         )
         return
@@ -105,8 +102,8 @@ def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
     if known < 0.5 * number:
         warnings.warn(
             f"{where}: {number - known:,} of {number:,} words are ones that the fit does not "
-            "know: they are left out. "
-            "Are these texts of the kind, and in the language, of those that were fitted?",
+            "know: they are left out. Are these texts of the kind, and in the language, of those "
+            "that were fitted?",
             stacklevel=5,
         )
 

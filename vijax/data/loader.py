@@ -124,12 +124,14 @@ class ArrayLoader(Shared):
             else -(-self.num_groups // self.steps_per_epoch)
         )
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
-        rows = rows if self.share is None else self.share.of(rows, self.num_groups)
+        if self.share is not None:
+            rows = self.share.of(rows, self.num_groups)
         weights = (rows < self.num_groups).astype(np.float32)
         data = jax.tree.map(
             lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data
         )
-        data = data if self.kinds is None else intake.cast(self.kinds, data)
+        if self.kinds is not None:
+            data = intake.cast(self.kinds, data)
         rows = rows.astype(np.int32)
         return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
 
@@ -265,10 +267,12 @@ def as_loader(
 
     Warns where documents have fewer words than the model.
     """
-    data = model.form.given if data is None else data
+    if data is None:
+        data = model.form.given
     if hasattr(data, "batches"):
         return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
-    given, data = data, adopted(data)
+    given = data
+    data = adopted(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
@@ -312,7 +316,8 @@ def as_loader(
     # Locals that are carried from step to step have a row for each group of the batch, and no
     # padding.
     whole = total if model.locals.carried else padded_size(total)
-    is_fixed, names = num_parts is not None, names_of(given)
+    is_fixed = num_parts is not None
+    names = names_of(given)
     return ArrayLoader(
         data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names
     )
@@ -362,15 +367,13 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
     if batch_size is not None:
         raise ValueError(
             f"batch_size: expected none, got {batch_size}: vijax.memoized(model, "
-            f"num_parts={num_parts}) says how many "
-            "parts the data have."
+            f"num_parts={num_parts}) says how many parts the data have."
         )
     size = -(-total // num_parts)
     if -(-total // size) != num_parts:
         raise ValueError(
             f"num_parts: expected a number of parts that {total} groups can be cut into evenly, "
-            f"got {num_parts}. "
-            f"Parts of {size} are {-(-total // size)}."
+            f"got {num_parts}. Parts of {size} are {-(-total // size)}."
         )
     return size
 
@@ -395,15 +398,15 @@ def check_given(data: PyTree, form: DataForm) -> None:
         return
     raise ValueError(
         f"data: expected none, or model.data ({names(given)}), got {got}. The model was made for "
-        "its own data: leave "
-        "them out, or make the model of the others."
+        "its own data: leave them out, or make the model of the others."
     )
 
 
 def _are_near(own: Any, other: Any) -> bool:
     """True for equal arrays, and for arrays that are equal in float32, in which a fit may have read
     them."""
-    own, other = np.asarray(own), np.asarray(other)
+    own = np.asarray(own)
+    other = np.asarray(other)
     if own.shape != other.shape or other.dtype.kind not in "iubf":
         return False
     with np.errstate(over="ignore"):
@@ -416,8 +419,7 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
     if model.form.num_groups not in (None, total):
         raise ValueError(
             f"data: expected all {model.form.num_groups} groups that the model was made for, as "
-            "model.data is, got "
-            f"{total}. For some of them at a step, give batch_size."
+            f"model.data is, got {total}. For some of them at a step, give batch_size."
         )
     if model.by_entry is not None:
         model.by_entry.reads(Minibatch(data, None))
@@ -429,7 +431,8 @@ def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
         corpus = over_words(data, form.vocabulary, "data", form.names[1])
         require_described_by(corpus, form.described_by, "data")
         return corpus
-    known, words = form.vocabulary, data.vocabulary
+    known = form.vocabulary
+    words = data.vocabulary
     if known is not None and words is not None and not are_same(words, known):
         remedy = (
             "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
@@ -467,15 +470,13 @@ def _check_words(got: int, form: OfDocuments) -> None:
     if got > most:
         raise ValueError(
             f"data: expected {words} numbered below the model's {argument}={most}, got "
-            f"{documents} over {got} {words}. "
-            f"Make the model with {argument}={got}."
+            f"{documents} over {got} {words}. Make the model with {argument}={got}."
         )
     if got < most:
         warnings.warn(
             f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} "
-            "of the model's "
-            f"{words} never occur, but are given weight all the same. Or make the model with "
-            f"{argument}={got}.",
+            f"of the model's {words} never occur, but are given weight all the same. Or make the "
+            f"model with {argument}={got}.",
             stacklevel=4,
         )
 
@@ -486,6 +487,5 @@ def _check_batch_size(batch_size: int | None, total: int) -> None:
     ):
         raise ValueError(
             f"batch_size: expected an integer from 1 to the {total} groups of the data, got "
-            f"{batch_size}. "
-            "Leave it out to take all the data at every step."
+            f"{batch_size}. Leave it out to take all the data at every step."
         )

@@ -113,7 +113,8 @@ class Minibatches:
 
     def gather(self, hands: list[np.ndarray]) -> Minibatch:
         """The minibatch of these documents, a row of numbers for each bucket."""
-        hands = hands if self.share is None else [self.share.of(hand, PADDING) for hand in hands]
+        if self.share is not None:
+            hands = [self.share.of(hand, PADDING) for hand in hands]
         return _minibatch(self.corpus, self.buckets, hands)
 
     @functools.cached_property
@@ -216,7 +217,9 @@ def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
 
     So within a stack the hands differ by one at most, and so do their sums over the stacks.
     """
-    num_seats, first, hands = len(seats), 0, []
+    num_seats = len(seats)
+    first = 0
+    hands = []
     for stack in stacks:
         capacity = -(-len(stack) // num_seats)
         hand = np.full((capacity, num_seats), PADDING, np.int64)
@@ -299,7 +302,8 @@ def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None
     >>> list(prefetch(range(4)))
     [0, 1, 2, 3]
     """
-    iterator, end = iter(items), object()
+    iterator = iter(items)
+    end = object()
     pool = ThreadPoolExecutor(1, "vijax-prefetch")
     make: Any = lambda: pool.submit(next, iterator, end)
     try:

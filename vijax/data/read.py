@@ -43,8 +43,7 @@ VERSION = 3  # version of the readers; a corpus in the cache that another versio
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 OBJECTS = (
     "counts (documents, words), a pair (counts, vocabulary), a list of texts, a column or table "
-    "of texts, or a table "
-    "of counts with a column for each word"
+    "of texts, or a table of counts with a column for each word"
 )
 
 COUNT_FORMATS: dict[str, Callable[..., Corpus]] = {
@@ -76,11 +75,9 @@ ENDINGS = {
 }
 KNOWN = (
     "a folder of .txt or .parquet files, or one made by Corpus.save; .txt (one document per "
-    "line), .jsonl, .csv, .tsv, "
-    ".parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI docword*.txt, MatrixMarket (.mtx), "
-    "SciPy sparse .npz, .npz "
-    "with indptr, indices and counts; a table with columns of users and items "
-    "(`vijax.data.ratings`); most also as .gz"
+    "line), .jsonl, .csv, .tsv, .parquet, .xlsx, .xls, .ods; LDA-C (.ldac, .dat), UCI "
+    "docword*.txt, MatrixMarket (.mtx), SciPy sparse .npz, .npz with indptr, indices and counts; "
+    "a table with columns of users and items (`vijax.data.ratings`); most also as .gz"
 )
 
 
@@ -144,7 +141,8 @@ def read(
         return corpus
     if sha256 is not None and not is_url(source):
         check_suited(["sha256"], Formats("", ""), source)
-    vocabulary = fetch(str(vocabulary)) if is_url(vocabulary) else vocabulary
+    if is_url(vocabulary):
+        vocabulary = fetch(str(vocabulary))
     if is_address(source):
         return _read_address(str(source), vocabulary, format, folder)
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
@@ -417,11 +415,9 @@ def columns_beside(
     again."""
     if not isinstance(source, str | Path):
         names = column_names(source)
-        return (
-            {}
-            if names is None
-            else {name: column_values(source[name]) for name in _kept(names, column)}
-        )
+        if names is None:
+            return {}
+        return {name: column_values(source[name]) for name in _kept(names, column)}
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
     if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}

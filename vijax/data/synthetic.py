@@ -70,7 +70,8 @@ def lda_corpus(
         eta=eta,
     )
     topics = _generator(seed, 0).dirichlet(np.full(vocab_size, eta), num_topics)
-    builder, kept = CorpusBuilder(None if folder is None else Path(folder)), []
+    builder = CorpusBuilder(None if folder is None else Path(folder))
+    kept = []
     for chunk, first in enumerate(range(0, num_documents, CHUNK_DOCUMENTS), 1):
         rng = _generator(seed, chunk)
         size = min(CHUNK_DOCUMENTS, num_documents - first)
@@ -205,7 +206,8 @@ def speech_spectra(
         (2200, 3500, -6, -24),
         (3300, 4500, -12, -30),
     ):
-        centre, width = np.exp(uniform(np.log(low), np.log(high))), uniform(60.0, 200.0)
+        centre = np.exp(uniform(np.log(low), np.log(high)))
+        width = uniform(60.0, 200.0)
         level = 10 ** (uniform(faintest, loudest) / 20)
         envelope += level / np.sqrt(1 + ((f - centre) / width) ** 2)
     spectra = harmonics * envelope
@@ -230,7 +232,8 @@ def _bags(
     topics: Float[np.ndarray, "topics words"],
 ) -> tuple[Int[np.ndarray, " docs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """Lengths, words and counts of documents with `in_topic[d, k]` tokens of topic k."""
-    num_documents, vocab_size = len(in_topic), topics.shape[1]
+    num_documents = len(in_topic)
+    vocab_size = topics.shape[1]
     often = rng.multinomial(in_topic.sum(axis=0), topics)
     words = [rng.permutation(np.repeat(np.arange(vocab_size), count)) for count in often]
     documents = [np.repeat(np.arange(num_documents), count) for count in in_topic.T]

@@ -113,7 +113,9 @@ def prepare(
     >>> read(folder).vocabulary
     ('cat', 'dog', 'sat')
     """
-    out, notes, places = Path(out), Notes(), _places(vocabulary)
+    out = Path(out)
+    notes = Notes()
+    places = _places(vocabulary)
     words = None if places else read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
     documents: Iterable[tuple[str, str]]
@@ -146,23 +148,21 @@ def prepare(
                 "check the path, the file ending and the column",
             )
         if not (out / VOCABULARY).exists():
-            chosen = (
-                _named(out, number, places)
-                if places
-                else _chosen(out, number, text)
-                if words is None
-                else words
-            )
+            chosen: Sequence[str]
+            if places:
+                chosen = _named(out, number, places)
+            elif words is None:
+                chosen = _chosen(out, number, text)
+            else:
+                chosen = words
             write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
         jobs = (
             (out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number)
         )
         run("indexed", index_shard, jobs)
         if len(shard_paths(out)) != number:
-            got, remedy = (
-                f"{len(shard_paths(out))} of an earlier call",
-                "give a new folder: the source gives other texts now",
-            )
+            got = f"{len(shard_paths(out))} of an earlier call"
+            remedy = "give a new folder: the source gives other texts now"
             raise fail(out, f"{number} shards", got, remedy)
         said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
         write_text(out / DONE, json.dumps(said, indent=1))
@@ -230,7 +230,9 @@ def _bags(
 ) -> tuple[np.ndarray, ...]:
     """Bags in which each id stands once, in the order of the ids."""
     order = np.lexsort((words, document))
-    document, words, counts = document[order], words[order], counts[order].astype(np.int64)
+    document = document[order]
+    words = words[order]
+    counts = counts[order].astype(np.int64)
     is_first = np.ones(len(words), bool)
     is_first[1:] = (np.diff(document) != 0) | (np.diff(words) != 0)
     sums = np.add.reduceat(counts, np.flatnonzero(is_first)) if len(words) else counts
@@ -246,7 +248,8 @@ def _write(
     beside: Mapping[str, Sequence[str]],
     said: dict[bytes, bytes],
 ) -> None:
-    arrow, parquet = require_extra("pyarrow"), require_extra("pyarrow.parquet")
+    arrow = require_extra("pyarrow")
+    parquet = require_extra("pyarrow.parquet")
     offsets = np.concatenate([[0], np.cumsum(bags[0])]).astype(np.int32)
     lists = (arrow.ListArray.from_arrays(offsets, part.astype(np.int32)) for part in bags[1:])
     columns = dict(zip(("ids", "counts"), lists, strict=True))
@@ -405,14 +408,16 @@ def _shards(
         size += len(document[1])
         if size >= characters:
             yield part
-            part, size = [], 0
+            part = []
+            size = 0
     if part:
         yield part
 
 
 def _named(out: Path, number: int, places: int) -> list[str]:
     """A name for each place: the word that is most frequent there, of those of one shard."""
-    names, most = [f"#{i}" for i in range(places)], np.zeros(places, np.int64)
+    names = [f"#{i}" for i in range(places)]
+    most = np.zeros(places, np.int64)
     for i in range(number):
         words, _, total = _summary(out / COUNTED.format(i))
         for word, place, count in zip(words, hashed(words, places), total, strict=True):

@@ -104,7 +104,8 @@ class CorpusBuilder:
         if vocab_size is None:
             vocab_size = len(vocabulary) if vocabulary is not None else self._largest + 1
         indptr = np.concatenate([[0], np.concatenate(self._lengths)]).cumsum()
-        notes, language = self.notes.texts(), self.language
+        notes = self.notes.texts()
+        language = self.language
         if self._folder is None:
             indices, counts = (
                 np.concatenate([np.zeros(0, np.int32), *part])

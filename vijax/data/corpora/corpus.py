@@ -116,7 +116,8 @@ class Corpus:
         import scipy.sparse
 
         is_sparse = scipy.sparse.issparse(counts)
-        counts = counts if is_sparse else np.asarray(counts)
+        if not is_sparse:
+            counts = np.asarray(counts)
         if len(counts.shape) != 2:
             raise fail(
                 where,
@@ -294,7 +295,8 @@ def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Cor
         both = None if first is None or second is None else [*first, *second]
         return None if both is None else [both[i] for i in order.tolist()]
 
-    titles, texts = strings(train.titles, test.titles), strings(train.texts, test.texts)
+    titles = strings(train.titles, test.titles)
+    texts = strings(train.texts, test.texts)
     return type(train)(
         both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts
     )
@@ -319,7 +321,8 @@ def _checked_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "d
 
 
 def _check(corpus: Corpus) -> None:
-    indptr, pairs = corpus.indptr, len(corpus.indices)
+    indptr = corpus.indptr
+    pairs = len(corpus.indices)
     check_offsets(indptr, "corpus, indptr")
     check_num_documents(corpus.num_documents, "corpus")
     check_vocab_size(corpus.vocab_size, "corpus")

@@ -54,10 +54,8 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
 
 def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
     """The words in a file of counts; a list beside it must have the same."""
-    where, remedy = (
-        f"{path}, vocabulary",
-        "save it as an array of strings, one a column of the counts, in order",
-    )
+    where = f"{path}, vocabulary"
+    remedy = "save it as an array of strings, one a column of the counts, in order"
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise fail(where, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy)
     try:

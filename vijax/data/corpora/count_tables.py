@@ -50,7 +50,8 @@ def are_counts(source: Any) -> bool:
 def check_no_counts(source: Any) -> None:
     """Raises a DataError for a table that looks like one of counts beside columns of something
     else, and has no column of texts."""
-    names, are_numbers = column_names(source) or [], _are_numbers(source)
+    names = column_names(source) or []
+    are_numbers = _are_numbers(source)
     if DEFAULT_COLUMN in names or sum(are_numbers) < 2 or all(are_numbers):
         return
     others = [name for name, of_numbers in zip(names, are_numbers, strict=True) if not of_numbers]

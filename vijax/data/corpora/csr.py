@@ -71,7 +71,8 @@ def row_blocks(
     >>> list(row_blocks(np.array([0, 2, 4, 9]), entries=4))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    start, num_rows = 0, len(indptr) - 1
+    start = 0
+    num_rows = len(indptr) - 1
     while start < num_rows:
         stop = int(np.searchsorted(indptr, indptr[start] + entries, side="right")) - 1
         stop = min(max(stop, start + 1), num_rows)

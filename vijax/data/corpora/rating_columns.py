@@ -259,7 +259,8 @@ def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where:
 def _count_among(names: Sequence[str], named: Named, where: object) -> str:
     """The column of counts, or of ratings under a least one; empty where a row is a thing that was
     taken."""
-    counts, ratings = _spelt(names, COUNTS), ratings_among(names)
+    counts = _spelt(names, COUNTS)
+    ratings = ratings_among(names)
     if named.least is not None and ratings:
         return ratings[0]
     if counts or not ratings:
@@ -267,7 +268,6 @@ def _count_among(names: Sequence[str], named: Named, where: object) -> str:
     name = ratings[0]
     remedy = (
         f"{GIVE} least=4 to take what is rated 4 or more as taken, count={name!r} to take ratings "
-        "as counts (whole "
-        f"numbers), or count='{NONE}' to take every row once, whatever its rating"
+        f"as counts (whole numbers), or count='{NONE}' to take every row once, whatever its rating"
     )
     raise fail(where, f"to be told how the ratings in column {name!r} count", "nothing", remedy)

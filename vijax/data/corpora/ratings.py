@@ -184,7 +184,8 @@ def of_columns(
     """The ratings in columns; see `ratings`."""
     import scipy.sparse
 
-    roles, at = roles_of(list(found), named, where, notes), row_name(found)
+    roles = roles_of(list(found), named, where, notes)
+    at = row_name(found)
     _note_unread(roles, named, notes)
     users, rows = _numbered(found, roles.user, where, at, notes)
     names, columns = _numbered(found, roles.item, where, at, notes)
@@ -217,7 +218,8 @@ def _numbered(
 ) -> tuple[list[str], Int[np.ndarray, " rows"]]:
     """The different names of a column in the order in which they come, and the number of each value
     among them."""
-    values, where = found[column], f"{where}, column {column!r}"
+    values = found[column]
+    where = f"{where}, column {column!r}"
     check_present(values, "a name in every row", where, at, words=said_missing(found, column))
     named = [name_of(value) for value in values.tolist()]
     if any("\n" in name or "\r" in name for name in named):
@@ -260,9 +262,8 @@ def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) ->
     got = f"{counts[row]:g} in {at(row)} ({int(broken.sum())} such)"
     remedy = (
         f"{GIVE} least=4 to take what is rated 4 or more as taken, of ratings such as 3.5, or "
-        f"count='{NONE}' to take "
-        "every row once; or write whole numbers in the file: twice the rating, or how often an "
-        "item was taken"
+        f"count='{NONE}' to take every row once; or write whole numbers in the file: twice the "
+        "rating, or how often an item was taken"
     )
     raise fail(where, "whole counts, how often an item was taken", got, remedy)
 
@@ -334,8 +335,7 @@ def _note_least(taken: np.ndarray, repeated: int, least: float, roles: Roles, no
     number = int(taken.sum())
     notes.add(
         f"{number:,} of {len(taken):,} items that users rated have {least:g} or more in "
-        f"{roles.count!r}, and count as "
-        "taken; the others as not taken, and may be recommended."
+        f"{roles.count!r}, and count as taken; the others as not taken, and may be recommended."
     )
     if repeated:
         by = f"by {roles.time!r}" if roles.time else "in the table"

@@ -140,7 +140,8 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
 def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered
     again."""
-    builder, number = CorpusBuilder(folder, corpus.plain_kind), np.cumsum(seen) - 1
+    builder = CorpusBuilder(folder, corpus.plain_kind)
+    number = np.cumsum(seen) - 1
     builder.language = corpus.language
     for note in lasting_notes(corpus):
         builder.notes.add(note)

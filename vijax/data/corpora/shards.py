@@ -87,7 +87,8 @@ def read_shards(
         different lengths, an id beyond the vocabulary, a negative count, a missing value, with the
         file.
     """
-    files, words = files_of(source), words_of(source, vocabulary)
+    files = files_of(source)
+    words = words_of(source, vocabulary)
     first: set[str] = set()
     with CorpusBuilder(folder) as builder:
         for file in files:
@@ -96,10 +97,8 @@ def read_shards(
                 first = first or names
                 if lacking := sorted({*PAIRS, *(first & set(STRINGS))} - names):
                     of_pairs = set(PAIRS) <= first
-                    wanted, got = (
-                        f"the columns {listed(sorted(first if of_pairs else PAIRS))}",
-                        f"no {listed(lacking)}",
-                    )
+                    wanted = f"the columns {listed(sorted(first if of_pairs else PAIRS))}"
+                    got = f"no {listed(lacking)}"
                     of_texts = "prepare shards of the texts (vijax prepare)"
                     raise fail(
                         file,
@@ -137,11 +136,9 @@ def words_of(
         else (source, "vocabulary.txt")
     )
     said = text_beside(*beside_it)
-    return (
-        None
-        if said is None
-        else tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
-    )
+    if said is None:
+        return None
+    return tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
 
 
 def files_of(source: str | Path) -> list[str]:
@@ -204,7 +201,8 @@ def _kept(file: str | Path, opened: Any) -> list[str]:
 def pairs_of(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs per document, word ids and counts of a record batch, without a copy where Arrow has
     int64."""
-    found, lengths = [], []
+    found = []
+    lengths = []
     for name in PAIRS:
         column = batch.column(name)
         where = f"{file}, column {name!r}"

@@ -213,11 +213,9 @@ def map_array(path: Path) -> np.ndarray:
     with parsing(path, "a whole .npy file", REMEDY):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
-        got = (
-            f"shape {array.shape} of {array.dtype}"
-            if isinstance(array, np.ndarray)
-            else "several arrays"
-        )
+        got = "several arrays"
+        if isinstance(array, np.ndarray):
+            got = f"shape {array.shape} of {array.dtype}"
         raise fail(path, "one axis of integers", got, REMEDY)
     return array
 
@@ -241,10 +239,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
 def _check_sizes(
     folder: Path, meta: dict, arrays: dict[str, np.ndarray], lines: dict[str, Lines]
 ) -> None:
-    documents, pairs = (
-        meta["num_documents"],
-        int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1,
-    )
+    documents = meta["num_documents"]
+    pairs = int(arrays["indptr"][-1]) if len(arrays["indptr"]) else -1
     expected = {
         "indptr": documents + 1,
         "indices": pairs,

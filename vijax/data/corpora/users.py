@@ -37,7 +37,8 @@ class Users(Corpus):
 
 def users_as_given(users: Any) -> Any:
     """Rows of counts, dense or sparse, as `Users`; anything else as it is."""
-    users = np.asarray(users) if isinstance(users, list) else users
+    if isinstance(users, list):
+        users = np.asarray(users)
     is_array = (
         isinstance(users, np.ndarray | jax.Array) and users.ndim == 2 and users.dtype != object
     )

@@ -106,8 +106,8 @@ def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
     )
     if counts.dtype.kind == "f":
         remedy = (
-            "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the liked "
-            "ones, x >= 4"
+            "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the "
+            "liked ones, x >= 4"
         )
         yield "the fractional count", counts != np.floor(counts), remedy
     yield "the count", counts > INT32_MAX, "no document can be that long: correct these entries"
@@ -149,8 +149,8 @@ def check_vocab_size(vocab_size: int, where: object) -> None:
     them."""
     if vocab_size > MAX_WORDS:
         remedy = (
-            "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare words "
-            "out"
+            "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare "
+            "words out"
         )
         raise fail(
             where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy
@@ -195,7 +195,8 @@ def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
     """Raises a DataError when a word id is outside 0 .. vocab_size - 1."""
     if indices.size == 0:
         return
-    low, high = int(indices.min()), int(indices.max())
+    low = int(indices.min())
+    high = int(indices.max())
     if low < 0 or high >= vocab_size:
         remedy = "pass the whole vocabulary, and check whether the ids start from 0 or from 1"
         expected = f"word ids from 0 to {vocab_size - 1}, the vocabulary having {vocab_size} words"

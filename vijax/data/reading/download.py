@@ -61,8 +61,10 @@ def fetch(
       DataError: the file cannot be had, is beyond the limits, or is not the one expected.
       ImportError: pooch is missing; the message has the remedy.
     """
-    pooch, limits = require_extra("pooch"), limits or Limits()
-    folder, name = (root or cache_folder()) / "downloads", local_name(url)
+    pooch = require_extra("pooch")
+    limits = limits or Limits()
+    folder = (root or cache_folder()) / "downloads"
+    name = local_name(url)
     record = folder / f"{name}.sha256"
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise fail(
@@ -71,7 +73,12 @@ def fetch(
             repr(sha256)[:80],
             "run sha256sum on the file to get them",
         )
-    expected = sha256.lower() if sha256 else record.read_text().strip() if record.is_file() else ""
+    if sha256:
+        expected = sha256.lower()
+    elif record.is_file():
+        expected = record.read_text().strip()
+    else:
+        expected = ""
     get = pooch.HTTPDownloader(
         progressbar=_Watch(url, limits),
         chunk_size=BLOCK_BYTES,

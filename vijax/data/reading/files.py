@@ -19,7 +19,8 @@ from vijax.memory import in_words
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
 LINES_BYTES = 1 << 22
-LEAST_BOMB, BOMB = 1 << 28, 200
+LEAST_BOMB = 1 << 28
+BOMB = 200
 """Bytes to which a gzipped file may unpack however small it is, and bytes that each of its own may
 become."""
 
@@ -146,7 +147,8 @@ def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
                 raise _undecodable(
                     error, path, encoding, offset - len(pending), line if lines else None
                 ) from error
-            text = text.removeprefix("\ufeff") if offset == 0 else text
+            if offset == 0:
+                text = text.removeprefix("\ufeff")
             if "\0" in text:
                 where = (
                     f"{path}:{line + text[: text.index(chr(0))].count(chr(10))}" if lines else path
@@ -197,7 +199,8 @@ def _undecodable(
             str(error),
             "pass encoding='utf-16-le' or 'utf-16-be', if it is one",
         )
-    before, bad = error.object[: error.start], error.object[error.start : error.start + 4]
+    before = error.object[: error.start]
+    bad = error.object[error.start : error.start + 4]
     where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
     got = f"the bytes {bad!r} at byte offset {offset + error.start}"
     around = (

@@ -37,7 +37,9 @@ class Kind(NamedTuple):
 def kinds_of(opened: Any) -> dict[str, Kind]:
     """The kinds of all columns of a Parquet file, from its schema and its statistics. Where there
     are no statistics, values may be missing unless the schema says that none is."""
-    schema, found, leaf = opened.schema_arrow, {}, 0
+    schema = opened.schema_arrow
+    found = {}
+    leaf = 0
     for field in schema:
         count = _num_leaves(field.type)
         can_lack = field.nullable or field.type.num_fields > 0
@@ -113,7 +115,8 @@ def numbers_of(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
 
     Warns where whole numbers are rounded to floats. Raises DataError: other values than numbers.
     """
-    types, compute = require_extra("pyarrow.types"), require_extra("pyarrow.compute")
+    types = require_extra("pyarrow.types")
+    compute = require_extra("pyarrow.compute")
     if (
         types.is_fixed_size_list(column.type)
         or types.is_list(column.type)
@@ -172,10 +175,9 @@ def warn_of_rounding(whole: np.ndarray, dtype: np.dtype, where: str) -> None:
         if int(dtype.type(number)) != number:
             warnings.warn(
                 f"{where}: {number} in row {row + 1} of its row group is read as "
-                f"{int(dtype.type(number))}: others of "
-                f"its numbers are floats or missing, and {dtype} holds whole numbers up to "
-                f"{exact:,}. Where it is a "
-                "name, leave the column out (columns=), or write it as text.",
+                f"{int(dtype.type(number))}: others of its numbers are floats or missing, and "
+                f"{dtype} holds whole numbers up to {exact:,}. Where it is a name, leave the "
+                "column out (columns=), or write it as text.",
                 stacklevel=3,
             )
             return
@@ -230,7 +232,7 @@ def check_room(number: int, file: object, what: str) -> None:
     if number > (free := free_bytes()):
         got = f"{what}, {in_words(number)} where {in_words(free)} are free"
         remedy = (
-            "fetch or write the file again, with smaller row groups; tables of many rows are read "
-            "by parts"
+            "fetch or write the file again, with smaller row groups; tables of many rows are "
+            "read by parts"
         )
         raise fail(file, "rows that fit in memory", got, remedy)

@@ -46,7 +46,8 @@ def preamble_of(lines: Sequence[str], known: Sequence[str], path: Path, notes: N
     number, separator = 0, None
     declared = DECLARATION.fullmatch(lines[0].rstrip("\n")) if lines else None
     if declared is not None:
-        number, separator = 1, declared[1]
+        number = 1
+        separator = declared[1]
         if separator not in known:
             letters = ", ".join(repr(letter) for letter in known)
             remedy = "write the file with one of these, and this line with it, or remove the line"
@@ -56,7 +57,8 @@ def preamble_of(lines: Sequence[str], known: Sequence[str], path: Path, notes: N
                 f"the line {lines[0].strip()!r}",
                 remedy,
             )
-    first, comment = number, None
+    first = number
+    comment = None
     while number < len(lines) and (
         _is_comment(lines[number], known) or (comment and not lines[number].strip())
     ):

@@ -156,10 +156,8 @@ def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
     tables = [] if is_address(source) or strays else other_tables_in(path)
     if tables:
-        got, remedy = (
-            listed(tables, 3),
-            "name one of them; a table in several files is read of Parquet alone",
-        )
+        got = listed(tables, 3)
+        remedy = "name one of them; a table in several files is read of Parquet alone"
     if strays:
         remedy = (
             "name the file, or its folder; files in folders called column=value are read, hidden "
@@ -271,11 +269,9 @@ class Asked:
         if now is None:
             return None
         limit = LIMIT_S + now[1] / SPEED
-        return (
-            TimeoutError(f"no answer within {limit:.1f} s")
-            if time.monotonic() - now[0] > limit
-            else None
-        )
+        if time.monotonic() - now[0] > limit:
+            return TimeoutError(f"no answer within {limit:.1f} s")
+        return None
 
 
 class Whole:

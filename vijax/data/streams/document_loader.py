@@ -144,10 +144,8 @@ class DocumentLoader(Shared):
             ]
         else:
             found = hands
-        total, sizes = (
-            self.num_groups,
-            list(zip(self.strata.slots, self.strata.max_tokens, strict=True)),
-        )
+        total = self.num_groups
+        sizes = list(zip(self.strata.slots, self.strata.max_tokens, strict=True))
         for part, hand, here in zip(parts, hands, found, strict=True):
             data = tuple(
                 padded_documents(held, rows, *size) for rows, size in zip(here, sizes, strict=True)
@@ -159,11 +157,13 @@ class DocumentLoader(Shared):
     def _hands(self, epoch: int, parts: np.ndarray) -> list[list[np.ndarray]]:
         """The documents of some parts of a pass: for each part those of each bucket, padded by
         -1."""
-        total, steps = self.num_groups, self.steps_per_epoch
+        total = self.num_groups
+        steps = self.steps_per_epoch
         # Parts depend on the data alone, so that a fit can go on with another key.
         seed = (total, steps) if self.is_fixed else (self.seed, epoch)
         seats = parts if self.is_fixed else Permutation(steps, (*seed, 0))(parts)
-        found, ends = [], np.cumsum(self.strata.counts)
+        found = []
+        ends = np.cumsum(self.strata.counts)
         first = 0
         for bucket in range(len(self.strata.slots)):
             size = sum(

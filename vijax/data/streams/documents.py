@@ -104,11 +104,8 @@ class Shards:
             if self.vocabulary is None
             else tuple(self.vocabulary[word] for word in words.tolist())
         )
-        ids = (
-            ids
-            if self.new_ids is None
-            else np.where(self.new_ids < 0, np.int32(-1), ids[self.new_ids])
-        )
+        if self.new_ids is not None:
+            ids = np.where(self.new_ids < 0, np.int32(-1), ids[self.new_ids])
         return dataclasses.replace(self, vocabulary=known, vocab_size=len(words), new_ids=ids)
 
     @functools.cached_property
@@ -116,10 +113,8 @@ class Shards:
         """The numbers in the files of these documents, ascending."""
         if self.chosen is None:
             return np.arange(self._in_files)
-        order, is_here = (
-            Permutation(self._in_files, (self.chosen.seed, SPLIT)),
-            np.zeros(self._in_files, bool),
-        )
+        order = Permutation(self._in_files, (self.chosen.seed, SPLIT))
+        is_here = np.zeros(self._in_files, bool)
         for first in range(self.chosen.first, self.chosen.stop, 1 << 20):
             is_here[order(np.arange(first, min(first + (1 << 20), self.chosen.stop)))] = True
         return np.flatnonzero(is_here).astype(np.int32 if self._in_files < 1 << 31 else np.int64)
@@ -172,7 +167,8 @@ class Shards:
         kept."""
         fits = PAIR_BYTES * self.num_pairs + DOCUMENT_BYTES * self.num_documents <= self.held_bytes
         lengths, tokens = (np.zeros(self.num_documents, np.int32) for _ in range(2))
-        words, kept = np.zeros(self.vocab_size, np.int64), [_nothing()]
+        words = np.zeros(self.vocab_size, np.int64)
+        kept = [_nothing()]
         for block, here, places in self._by_block():
             found = self._of(block, places)
             lengths[here] = found[0]
@@ -196,7 +192,8 @@ class Shards:
         on, ascending. A few thousand documents are in memory at a time, and those chosen."""
 
         def read(file: Any) -> tuple[np.ndarray, ...]:
-            found, row = [_nothing()], 0
+            found = [_nothing()]
+            row = 0
             known = self.vocab_size if self.new_ids is None else len(self.new_ids)
             for batch in unchanged(file, block).iter_batches(ROWS, [block.number], list(PAIRS)):
                 here = chosen[slice(*np.searchsorted(chosen, [row, row + batch.num_rows]))] - row
@@ -206,11 +203,9 @@ class Shards:
                     )
                 row += batch.num_rows
             check_num_rows(row, block.count, block)
-            return (
-                _joined(found)
-                if self.new_ids is None
-                else _renumbered(_joined(found), self.new_ids)
-            )
+            if self.new_ids is None:
+                return _joined(found)
+            return _renumbered(_joined(found), self.new_ids)
 
         return from_parquet(block.file, read)
 
@@ -250,9 +245,11 @@ def shards(
     >>> found.num_documents, found.vocabulary, found.read(np.array([1])).indices
     (2, ('cat', 'dog', 'sat'), array([0, 1], dtype=int32))
     """
-    files, words = files_of(source), words_of(source, vocabulary)
+    files = files_of(source)
+    words = words_of(source, vocabulary)
     blocks: list[Block] = []
-    num_pairs, largest = 0, list[int | None]([-1])
+    num_pairs = 0
+    largest = list[int | None]([-1])
     for file in files:
         names, counts, pairs, most = from_parquet(file, functools.partial(_head, file))
         if missing := sorted(set(PAIRS) - set(names)):
@@ -288,7 +285,8 @@ def is_arrow(item: Any) -> bool:
 def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
     """The documents of an Arrow table or record batch as a corpus over so many words. Raises
     DataError: as for shards, with the row, from 1."""
-    found, row = [_nothing()], 1
+    found = [_nothing()]
+    row = 1
     for batch in item.to_batches() if hasattr(item, "to_batches") else [item]:
         found.append(_checked(pairs_of(batch, where, row), vocab_size, where))
         row += batch.num_rows
@@ -314,7 +312,8 @@ def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | 
         int(x.max) if x is not None and x.has_min_max and isinstance(x.max, int) else None
         for x in found
     ]
-    names, counts = file.schema_arrow.names, [group.num_rows for group in groups]
+    names = file.schema_arrow.names
+    counts = [group.num_rows for group in groups]
     return names, counts, sum(column.num_values for column in of_ids), largest
 
 

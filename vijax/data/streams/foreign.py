@@ -33,7 +33,8 @@ def adopted(data: PyTree) -> PyTree:
 def check_no_source(data: Any) -> None:
     """Raises a DataError for an object that gives batches or single rows, such as a `DataLoader`,
     with the call that takes it."""
-    what, roots = type(data).__name__, _libraries_of(data)
+    what = type(data).__name__
+    roots = _libraries_of(data)
     if isinstance(data, str | bytes) or hasattr(data, "__array__") or not roots.isdisjoint(OWN):
         return
     size = "len(loader.dataset)" if hasattr(data, "dataset") else "N"

@@ -47,9 +47,11 @@ class Permutation:
         return np.random.SeedSequence(self.seed).generate_state(8 + 64 // self._bits, np.uint64)
 
     def _once(self, numbers: np.ndarray) -> np.ndarray:
-        low_bits, bits = np.uint64(self._bits // 2), self._bits
+        low_bits = np.uint64(self._bits // 2)
+        bits = self._bits
         masks = np.uint64((1 << bits // 2) - 1), np.uint64((1 << bits - bits // 2) - 1)
-        low, high = numbers & masks[0], numbers >> low_bits
+        low = numbers & masks[0]
+        high = numbers >> low_bits
         for i, key in enumerate(self._keys):
             if i % 2:
                 high = high ^ (_mixed(low, key) & masks[1])

@@ -63,7 +63,8 @@ class RowLoader(Shared):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
-        whole, ahead = self._whole, self.steps_per_epoch
+        whole = self._whole
+        ahead = self.steps_per_epoch
         if whole is None:  # numbers of rows and their order are held too
             ahead = max(1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size))
         while start < stop:
@@ -74,7 +75,8 @@ class RowLoader(Shared):
 
     def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
         """The batches at some places of a pass."""
-        total, steps = self.num_groups, self.steps_per_epoch
+        total = self.num_groups
+        steps = self.steps_per_epoch
         # Parts depend on the data alone, so that a fit can go on with another key.
         order = Permutation(total, (total, steps) if self.is_fixed else (self.seed, epoch))
         parts = (

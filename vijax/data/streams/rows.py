@@ -132,7 +132,8 @@ class Rows:
     ) -> PyTree:
         """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row
         groups that have them, each by `read`."""
-        read, numbers = read or self.read, np.asarray(numbers)
+        read = read or self.read
+        numbers = np.asarray(numbers)
         if self.chosen is not None:
             numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(
                 self.chosen.first + numbers
@@ -144,9 +145,11 @@ class Rows:
         held, begin = None, 0
         for block, end in zip(self.blocks, ends, strict=True):
             if end > begin:
-                places, arrays = by_row[begin:end], read(block)
+                places = by_row[begin:end]
+                arrays = read(block)
                 empty = lambda x: np.empty((len(numbers), *x.shape[1:]), x.dtype)
-                held = jax.tree.map(empty, arrays) if begin == 0 else held
+                if begin == 0:
+                    held = jax.tree.map(empty, arrays)
                 held = jax.tree.map(
                     _put(places, numbers[places] - block.first, block), held, arrays
                 )

@@ -103,10 +103,8 @@ def stream(
         return batches
     if hasattr(batches, "batches"):
         source: Any = batches
-        num_groups, batches = (
-            (source.num_groups if num_groups is None else num_groups),
-            source.batches,
-        )
+        num_groups = source.num_groups if num_groups is None else num_groups
+        batches = source.batches
     if num_groups is not None and not (math.isfinite(num_groups) and num_groups > 0):
         raise fail(
             "num_groups",
@@ -177,7 +175,8 @@ class StreamLoader:
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`. Warns where the source ends before."""
-        seen, keep = None, 1 - self.source.forget
+        seen = None
+        keep = 1 - self.source.forget
         for step, item in zip(range(start, stop), self._items(start, stop), strict=False):
             batch = self._minibatch(item, step)
             if batch.num_groups is None:
@@ -204,7 +203,8 @@ class StreamLoader:
             step = 1
         items, self._rest = (self._rest if step == 1 else None), None
         while step < stop:
-            begun, anew = step, items is None
+            begun = step
+            anew = items is None
             for item in iter(self.source.batches(step)) if items is None else items:
                 yield item
                 step += 1
@@ -297,10 +297,9 @@ def stream_loader(source: Any, model: Model) -> StreamLoader:
     if not source.shuffled and not source.forget:
         warnings.warn(
             "data: batches are taken in the order in which they come, which is trusted. Rows "
-            "sorted by time or label "
-            "give a wrong fit in silence. Where the source shuffles, say so: "
-            "vijax.data.stream(source, shuffled=True). "
-            "Where the last rows are to count most, say forget=.",
+            "sorted by time or label give a wrong fit in silence. Where the source shuffles, say "
+            "so: vijax.data.stream(source, shuffled=True). Where the last rows are to count "
+            "most, say forget=.",
             stacklevel=4,
         )
     return StreamLoader(source, model)

@@ -162,7 +162,8 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
     except ValueError:
         is_plain = False
     try:
-        numbers = numbers if is_plain else np.array([number(cell) for cell in cells], float)
+        if not is_plain:
+            numbers = np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
     integers = integers_of(numbers, cells)
@@ -195,7 +196,8 @@ def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
 
 def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
     """Whole numbers as int64, or uint64 where that does not hold them; None where neither does."""
-    least, most = min(whole), max(whole)
+    least = min(whole)
+    most = max(whole)
     kinds = (np.int64, np.uint64)
     dtype = next(
         (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None
@@ -248,11 +250,9 @@ def as_numbers(
         row = int(np.argmax(bad))
         got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
         raise fail(where, "numbers", got, remedy)
-    return (
-        np.array([number(value) for value in values], float)
-        if values.dtype == object
-        else values.astype(float)
-    )
+    if values.dtype == object:
+        return np.array([number(value) for value in values], float)
+    return values.astype(float)
 
 
 def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
@@ -322,10 +322,8 @@ def _listed(names: Sequence[str], are_more: bool) -> str:
 def check_parts(number: int, total: int, held_out: float, what: str) -> None:
     """Raises a DataError unless `number` of `total` held out leaves some on both sides."""
     if not 0 < number < total:
-        got, remedy = (
-            f"{held_out}, {number} of {total} {what}",
-            "choose another share, or 0 to hold none out",
-        )
+        got = f"{held_out}, {number} of {total} {what}"
+        remedy = "choose another share, or 0 to hold none out"
         raise fail("data.held_out", "a share that leaves some on either side", got, remedy)
 
 

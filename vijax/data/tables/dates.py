@@ -263,9 +263,9 @@ def written(number: float, name: str) -> str:
     """
     if name in IN_MONTHS:
         year, month = divmod(int(number), 12)
-        return (
-            f"{year:04d}Q{month // 3 + 1}" if "quarter" in name else f"{year:04d}-{month + 1:02d}"
-        )
+        if "quarter" in name:
+            return f"{year:04d}Q{month // 3 + 1}"
+        return f"{year:04d}-{month + 1:02d}"
     moment = EPOCH + datetime.timedelta(seconds=float(number))
     clock = moment.time().isoformat(_precision(moment))
     if name == TIME_OF_DAY:

@@ -159,7 +159,8 @@ def _separator(lines: Sequence[str], usual: str, path: Path, notes: Notes) -> st
     ]
     if not fitting or fitting == [usual]:
         return usual
-    found, others = fitting[0], " or ".join(SEPARATORS[letter] for letter in fitting[1:])
+    found = fitting[0]
+    others = " or ".join(SEPARATORS[letter] for letter in fitting[1:])
     doubt = f"; {others} would fit too" if others else ""
     notes.add(
         f"The cells of {path.name} are divided by {SEPARATORS[found]}{doubt}. If not, set "
@@ -284,7 +285,8 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
             f"Rows of {path.name} above the header that begin with # are left out, as comments: "
             f"{above}."
         )
-    rows, numbers = found.rows[above:], found.numbers[above:]
+    rows = found.rows[above:]
+    numbers = found.numbers[above:]
     header = [str(cell).strip() for cell in next(iter(rows), [])]
     line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")

@@ -137,7 +137,8 @@ def _of_edges(
 def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
     if choice.weight not in found:
         return np.ones(len(found[choice.source]))
-    where, at = f"{where}, column {choice.weight!r}", row_name(found)
+    where = f"{where}, column {choice.weight!r}"
+    at = row_name(found)
     weights = as_numbers(found[choice.weight], where, at, "correct it, or name another column")
     _check_values(weights, choice, where, lambda place: f"in {at(place[0])}")
     return weights
@@ -154,7 +155,8 @@ def _matrix(
     x = np.zeros((size, size))
     np.add.at(x, (rows, columns), weights)
     both = not choice.directed and not np.array_equal(x, x.T, equal_nan=True)
-    x = x + x.T if both else x
+    if both:
+        x = x + x.T
     return x if choice.counts else np.minimum(x, 1.0)
 
 
@@ -222,7 +224,8 @@ def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]
     pairs = graph.pairs
     out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
     check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")
-    out = out if graph.directed else out | out.T
+    if not graph.directed:
+        out = out | out.T
     test = np.where(out, graph.x, np.nan)
     return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(
         graph, x=test

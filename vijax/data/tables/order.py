@@ -309,7 +309,9 @@ def _missing_times(name: str, missing: Bool[np.ndarray, " N"], searched: Searche
 
 def _shared(name: str, numbers: np.ndarray, searched: Searched) -> DataError:
     """The error for rows of one group that share a time, and do not stand in its order."""
-    table, rows, at = searched.table, searched.rows, searched.at
+    table = searched.table
+    rows = searched.rows
+    at = searched.at
     order = np.lexsort((numbers, rows.groups))
     twice = np.flatnonzero((np.diff(numbers[order]) == 0) & rows.inside)
     first, second = sorted((int(order[twice[0]]), int(order[twice[0] + 1])))
@@ -327,7 +329,8 @@ def _shared(name: str, numbers: np.ndarray, searched: Searched) -> DataError:
 def _check_midnight(chosen: Trial, searched: Searched) -> None:
     """Raises a DataError where times of the day alone order the rows, and seem to go over
     midnight."""
-    column, rows = chosen.columns[0], searched.rows
+    column = chosen.columns[0]
+    rows = searched.rows
     if len(chosen.columns) > 1 or column.format != dates.TIME_OF_DAY or rows.rises(column.numbers):
         return
     if not rows.leave_the_night(column.numbers):
@@ -377,8 +380,7 @@ def _say_unread(unread: Sequence[UnreadTimes], searched: Searched, notes: Notes)
         if name not in searched.apart and (cell := unclear_day(values)) is not None:
             notes.add(
                 f"The dates of {name!r} do not order the rows: {cell!r} may begin with the day or "
-                "with the month. "
-                "Write them as 2024-05-31 to have it so."
+                "with the month. Write them as 2024-05-31 to have it so."
             )
 
 
@@ -451,7 +453,12 @@ def _timed(columns: Sequence[TimeColumn]) -> Timed:
     first = columns[0]
     if len(columns) == 1:
         in_months = first.format in dates.IN_MONTHS
-        unit = "" if first.format in (NUMBER, dates.MONTH) else "month" if in_months else "second"
+        if first.format in (NUMBER, dates.MONTH):
+            unit = ""
+        elif in_months:
+            unit = "month"
+        else:
+            unit = "second"
         return Timed(order, rank, first.numbers, unit)
     parts = [part_of_date(c.name) for c in columns]
     if parts == ["year", "month"]:

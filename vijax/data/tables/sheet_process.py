@@ -100,7 +100,9 @@ def write_sheet(path: str, wanted: str | None, out: Any) -> None:
             numbers.append(number)
         if len(some) == ROWS:
             write()
-            written, some, numbers = written + ROWS, [], []
+            written += ROWS
+            some = []
+            numbers = []
     write()
     say({"rows": written + len(some)})
 

@@ -152,8 +152,7 @@ def _check_extent(
     if CELL_BYTES * extent.area > most_bytes or (largest and scattered):
         got = (
             f"{extent.rows:,} rows of {extent.columns:,} columns up to the cell {extent.last}, of "
-            "which "
-            f"{extent.filled:,} cells hold something"
+            f"which {extent.filled:,} cells hold something"
         )
         remedy = (
             f"delete what stands far from the table, such as in {extent.last}, or copy the table "

@@ -31,7 +31,8 @@ def clusters(rng: np.random.Generator, num_rows: int) -> Columns:
     spreads = np.array([[1.6, 0.4], [1.2, 0.5], [0.9, 0.9], [2.0, 0.3], [0.6, 0.6]])
     z = rng.choice(5, num_rows, p=[0.3, 0.25, 0.2, 0.15, 0.1])
     noise = spreads[z] * rng.normal(size=(num_rows, 2))
-    cos, sin = np.cos(angles[z]), np.sin(angles[z])
+    cos = np.cos(angles[z])
+    sin = np.sin(angles[z])
     turned = np.stack(
         [cos * noise[:, 0] - sin * noise[:, 1], sin * noise[:, 0] + cos * noise[:, 1]], axis=1
     )
@@ -91,10 +92,12 @@ def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
         0.995 * np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
         for a in (2 * np.pi / 24, 2 * np.pi / 9)
     ]
-    dynamics, seen = np.zeros((4, 4)), np.random.default_rng(13).normal(size=(4, 4))
+    dynamics = np.zeros((4, 4))
+    seen = np.random.default_rng(13).normal(size=(4, 4))
     dynamics[:2, :2], dynamics[2:, 2:] = turns
     number, lengths = _lengths(rng, num_rows)
-    starts, state = set(np.cumsum(lengths[:-1]).tolist()) | {0}, np.zeros(4)
+    starts = set(np.cumsum(lengths[:-1]).tolist()) | {0}
+    state = np.zeros(4)
     states = np.zeros((num_rows, 4))
     for t in range(num_rows):
         state = rng.normal(size=4) if t in starts else dynamics @ state + 0.15 * rng.normal(size=4)
@@ -127,8 +130,11 @@ def laps(rng: np.random.Generator, num_rows: int) -> Columns:
         np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]])
         for a in (np.pi / 24, np.pi / 48)
     )
-    centre, along, state = np.array([2.0, 0.0]), np.array([0.1, 0.0]), np.zeros(2)
-    rows, parts = np.zeros((num_rows, 2)), np.zeros(num_rows)
+    centre = np.array([2.0, 0.0])
+    along = np.array([0.1, 0.0])
+    state = np.zeros(2)
+    rows = np.zeros((num_rows, 2))
+    parts = np.zeros(num_rows)
     for t in range(num_rows):
         if t == 0 or number[t] != number[t - 1]:
             state = rng.uniform([-1.5, 0.8], [1.5, 1.2]) * rng.choice([1, -1], 2)
@@ -142,7 +148,14 @@ def laps(rng: np.random.Generator, num_rows: int) -> Columns:
         rows[t] = state
         if t and number[t] == number[t - 1]:
             continue
-        parts[t] = 0 if state[0] > 2 else 1 if state[0] < -2 else 2 if state[1] > 0 else 3
+        if state[0] > 2:
+            parts[t] = 0
+        elif state[0] < -2:
+            parts[t] = 1
+        elif state[1] > 0:
+            parts[t] = 2
+        else:
+            parts[t] = 3
     return _columns(rows) | {"part": parts, "sequence": number.astype(float)}
 
 
@@ -177,7 +190,8 @@ def clinics(rng: np.random.Generator, num_rows: int) -> Columns:
 def _grouped(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Groups, a column, and the predictor intercept + slope x, which vary from group to group."""
     groups = np.sort(rng.choice(40, num_rows, p=rng.dirichlet(np.full(40, 3.0))))
-    x, coefficients = rng.normal(size=num_rows), rng.normal([1.0, 0.8], [0.8, 0.4], size=(40, 2))
+    x = rng.normal(size=num_rows)
+    coefficients = rng.normal([1.0, 0.8], [0.8, 0.4], size=(40, 2))
     return groups.astype(float), x, coefficients[groups, 0] + coefficients[groups, 1] * x
 
 
@@ -254,7 +268,8 @@ def bent(rng: np.random.Generator, num_rows: int) -> Columns:
 def dots(rng: np.random.Generator, num_rows: int) -> Columns:
     """Sequences of 50 images of 20 pixels: a dot that goes to and fro at constant speed, noise 0.05
     (Johnson et al. 2016)."""
-    sequence, step = np.arange(num_rows) // 50, np.arange(num_rows) % 50
+    sequence = np.arange(num_rows) // 50
+    step = np.arange(num_rows) % 50
     phase = rng.uniform(0, 2, sequence.max() + 1)[sequence] + 0.1 * step
     place = 0.15 + 0.7 * np.abs(phase % 2 - 1)
     images = np.exp(-0.5 * ((np.linspace(0, 1, 20) - place[:, None]) / 0.08) ** 2)

@@ -342,7 +342,8 @@ def _groups(
     if choice.group is None:
         return (), None, choice.group_kind or "text"
     remedy = "write them; or leave those rows out: --set data.missing=drop"
-    where_group, words = f"{where}, group {choice.group!r}", said_missing(found, choice.group)
+    where_group = f"{where}, group {choice.group!r}"
+    words = said_missing(found, choice.group)
     check_present(found[choice.group], "a group in every row", where_group, at, remedy, words)
     labels = labels_of(found[choice.group])
     if choice.group_kind is not None:
@@ -426,7 +427,8 @@ def _without_rows(
     found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes
 ) -> Columns:
     """The rows that do not lack a group or a time; the others are noted."""
-    count, first = int(missing.sum()), row_names(found).name(int(np.argmax(missing)))
+    count = int(missing.sum())
+    first = row_names(found).name(int(np.argmax(missing)))
     notes.add(
         f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}."
     )
@@ -441,8 +443,7 @@ def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarr
     cells = int(np.isnan(x).sum())
     notes.add(
         f"{int(lacking.sum()):,} of {len(x):,} steps lack {cells:,} cells and count as not seen "
-        "(data.missing): they "
-        "stay in their sequences, and none of their cells is read."
+        "(data.missing): they stay in their sequences, and none of their cells is read."
     )
     return np.where(lacking[:, None], np.nan, x)
 
@@ -463,8 +464,7 @@ def _say_dropped(
     lacking = ", ".join(f"{name!r} {count:,}" for name, count in counts.items() if count)
     notes.add(
         f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): "
-        f"{places}{more}. "
-        f"Missing cells by column: {lacking}."
+        f"{places}{more}. Missing cells by column: {lacking}."
     )
 
 
@@ -520,7 +520,8 @@ def _columns_of_numbers(
             where, "columns of numbers", got, "check the file; or name other columns: data.columns"
         )
     for name in text:
-        row, numbers = int(np.argmax(bad[name])), _num_numbers(found[name], bad[name])
+        row = int(np.argmax(bad[name]))
+        numbers = _num_numbers(found[name], bad[name])
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
         cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
         notes.add(
@@ -557,11 +558,9 @@ def hint_of(values: np.ndarray) -> str:
     ''
     """
     near = near_numbers([str(value) for value in values[~are_missing(values)]])
-    return (
-        ""
-        if near is None
-        else f" Its cells look like numbers with signs: write {near.advice} to have it read."
-    )
+    if near is None:
+        return ""
+    return f" Its cells look like numbers with signs: write {near.advice} to have it read."
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
@@ -583,10 +582,8 @@ def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np
 
 STEPS_UNSEEN = (
     "fill them in, and do not remove rows, which would join the steps before and after; with "
-    "--set data.missing=drop "
-    "hmm and hdp_hmm take such a step as one that was not seen; arhmm, slds and state_space take "
-    "missing values as "
-    "they are"
+    "--set data.missing=drop hmm and hdp_hmm take such a step as one that was not seen; arhmm, "
+    "slds and state_space take missing values as they are"
 )
 """What to do about missing values of steps in time."""
 
@@ -687,7 +684,8 @@ def split_table(
     if what == "entries":
         out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
         check_parts(int(out.sum()), int(np.isfinite(table.x).sum()), held_out, "entries")
-        train, test = np.where(out, np.nan, table.x), np.where(out, table.x, np.nan)
+        train = np.where(out, np.nan, table.x)
+        test = np.where(out, table.x, np.nan)
         return dataclasses.replace(table, x=train), dataclasses.replace(table, x=test)
     number = round(held_out * table.num_groups)
     check_parts(

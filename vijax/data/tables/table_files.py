@@ -69,10 +69,9 @@ BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that come with scikit-learn."""
 KNOWN = (
     ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an "
-    "http(s) address of one, "
-    "a folder of .parquet files, such a folder or file in a store that fsspec knows "
-    "(s3://bucket/folder), "
-    f"sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME ({', '.join(GENERATORS)})"
+    "http(s) address of one, a folder of .parquet files, such a folder or file in a store that "
+    f"fsspec knows (s3://bucket/folder), sklearn:NAME ({', '.join(BUNDLED)}) or synthetic:NAME "
+    f"({', '.join(GENERATORS)})"
 )
 
 
@@ -103,7 +102,8 @@ def read_table(
     >>> read_table("sklearn:iris").x.shape
     (150, 4)
     """
-    choice, notes = choice or Choice(), Notes()
+    choice = choice or Choice()
+    notes = Notes()
     found = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
     return table_of(found, choice, source, notes)
 
@@ -137,7 +137,8 @@ def read_columns(
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
         with naming(path):
             found = _reader(path)(path, dialect, exact, notes or Notes())
-    found = found if isinstance(found, FileColumns) else FileColumns(found)
+    if not isinstance(found, FileColumns):
+        found = FileColumns(found)
     return found.first(num_rows)
 
 
@@ -287,7 +288,8 @@ def _to_points(
         sign = None  # training had points; this file has commas
     changed: dict[str, str] = {}
     for name in [] if sign == "." else numeric:
-        own, cells = sign, columns[name]
+        own = sign
+        cells = columns[name]
         doubtful = doubtful_point(cells)
         columns[name], cell = with_points(cells, own, f"{path}, column {name!r}")
         changed |= {name: cell} if cell and own is None else {}
@@ -551,7 +553,8 @@ def _category(value: Any) -> str:
 def _whole(file: str, opened: Any) -> Any:
     """The table in a file. Raises DataError: it is larger than memory, or has other rows than it
     says."""
-    number, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
+    number = opened.metadata.num_rows
+    width = len(opened.schema_arrow.names)
     check_room(CELL_BYTES * number * width, file, f"{number:,} rows of {width:,} columns")
     check_row_groups(opened, opened.schema_arrow.names, file)
     table = opened.read()
@@ -614,8 +617,8 @@ def _said_rounded(name: str, first: int) -> str:
     """The note on whole numbers that floats do not hold."""
     return (
         f"Whole numbers of the column {name!r} are rounded, such as {first} to "
-        f"{int(float(first))}: others are "
-        "missing or no whole numbers. If they are names, write them as text."
+        f"{int(float(first))}: others are missing or no whole numbers. If they are names, write "
+        "them as text."
     )
 
 

@@ -201,11 +201,9 @@ def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
     if plain in CLOCKS:
         return "clock"
     if part_of_date(name):
-        return (
-            "part"
-            if is_whole or part_of_date(name) == "year" or (is_complete and rows.rises(numbers))
-            else ""
-        )
+        if is_whole or part_of_date(name) == "year" or (is_complete and rows.rises(numbers)):
+            return "part"
+        return ""
     if plain in STEPS:
         return "step" if is_whole or (is_complete and rows.rises(numbers)) else ""
     if plain in COUNTERS:
@@ -256,5 +254,10 @@ def read_times(values: np.ndarray, name: str, form: str, where: str, at: RowName
             "a number in every row" if form == NUMBER else f"a date in every row, written as {form}"
         )
         raise fail(place, expected, got, "correct or remove those rows")
-    kind = "" if form == NUMBER else "part" if form in (dates.MONTH, dates.TIME_OF_DAY) else "date"
+    if form == NUMBER:
+        kind = ""
+    elif form in (dates.MONTH, dates.TIME_OF_DAY):
+        kind = "part"
+    else:
+        kind = "date"
     return TimeColumn(name, form, numbers, kind)

@@ -104,11 +104,9 @@ def _root(package: str) -> Path | None:
     """The folder of a top-level package, None when it is not installed; the package is not
     imported."""
     spec = importlib.util.find_spec(package)
-    return (
-        Path(spec.submodule_search_locations[0])
-        if spec and spec.submodule_search_locations
-        else None
-    )
+    if spec and spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0])
+    return None
 
 
 def _version(package: str) -> str:

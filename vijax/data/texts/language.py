@@ -53,7 +53,9 @@ def first_texts(
 ) -> tuple[list[str], Iterable[tuple[str, str]]]:
     """The texts of the first documents, a quarter of a megabyte at most or one document, and all of
     the documents."""
-    documents, first, size = iter(documents), [], 0
+    documents = iter(documents)
+    first = []
+    size = 0
     for title, text in documents:
         first.append((title, text))
         size += len(text) if isinstance(text, str) else 0
@@ -114,7 +116,8 @@ def language_of(texts: Sequence[str]) -> str:
         name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()
     }
     best = max(scores, key=lambda name: scores[name])
-    best = "english" if 2 * scores["english"] >= scores[best] else best
+    if 2 * scores["english"] >= scores[best]:
+        best = "english"
     number = sum(counts[word] for word in lists[best])
     is_much = number >= max(LEAST_WORDS, LEAST * counts.total())
     return best if is_much and len(lists[best]) >= LEAST_DIFFERENT else ""
@@ -138,8 +141,7 @@ def found_language(texts: Sequence[str], notes: Notes) -> str:
     else:
         notes.add(
             "The language of the text was not found by its stop words, and those of English are "
-            "left out. If it is in "
-            "another language, set language."
+            "left out. If it is in another language, set language."
         )
     return found or "english"
 

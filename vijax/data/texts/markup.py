@@ -15,8 +15,7 @@ ENTITIES = "HTML entities such as &amp; are read as the letters that they stand 
 ADDRESSES = "Addresses of the web and of e-mail are no words: they are left out."
 LEFT_TO_PATTERN = (
     "The texts have HTML tags or entities, or addresses of the web or of e-mail, and "
-    "token_pattern says what of them "
-    "is a word. Without token_pattern they are left out."
+    "token_pattern says what of them is a word. Without token_pattern they are left out."
 )
 
 # --- tags -----------------------------------------------------------------------------------------
@@ -110,7 +109,8 @@ def _decoded(text: str) -> tuple[str, int]:
 
     for _ in range(MOST_ESCAPED):
         before = number
-        text = _ENTITY.sub(letter, text) if "&" in text else text
+        if "&" in text:
+            text = _ENTITY.sub(letter, text)
         if number == before:
             break
     return text, number
@@ -120,12 +120,15 @@ def _without_unseen(text: str) -> tuple[str, int]:
     """The text without scripts, style sheets and comments, and how many there were."""
     number = 0
     for begin, end in _UNSEEN:
-        parts, lower, place = [], text.lower(), 0
+        parts = []
+        lower = text.lower()
+        place = 0
         if len(lower) != len(text):  # a letter whose small form is longer moves all places after it
             lower = text
         while (first := lower.find(begin, place)) >= 0 and (last := lower.find(end, first)) >= 0:
             parts.append(text[place:first])
-            place, number = last + len(end), number + 1
+            place = last + len(end)
+            number = number + 1
         text = " ".join([*parts, text[place:]])
     return text, number
 

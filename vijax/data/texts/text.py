@@ -86,7 +86,8 @@ class TextSettings:
 
     def check(self, name: str, remedy: str) -> None:
         """Raises a `DataError` where a setting is outside its limit."""
-        limit, value = arguments_of(TextSettings)[name].limit, getattr(self, name)
+        limit = arguments_of(TextSettings)[name].limit
+        value = getattr(self, name)
         if limit is not None and value is not None and not limit.test(value):
             raise fail(name, limit.expected, repr(value), remedy)
 
@@ -208,7 +209,8 @@ def _count(
 ) -> tuple[tuple[str, ...], int]:
     """Counts every word under a provisional id, and returns the words in the order of these ids,
     and the number of documents."""
-    ids, number = numbered_as_seen(), 0
+    ids = numbered_as_seen()
+    number = 0
     for block in blocks:
         titles, texts = zip(*block, strict=True)
         counting.add(*bags_of(texts, analyze, ids))
@@ -252,7 +254,8 @@ def blocks_of(
 ) -> Iterator[list[tuple[str, str]]]:
     """The documents in blocks of about a megabyte of text, or of one document if it is longer;
     without markup, unless the user has a pattern of words."""
-    block, size = [], 0
+    block = []
+    size = 0
     for title, text in documents:
         if not isinstance(text, str):
             got = f"{text!r} ({type(text).__name__})"
@@ -266,7 +269,8 @@ def blocks_of(
         size += len(text)
         if size >= BLOCK_CHARACTERS or len(block) == BLOCK_DOCUMENTS:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
 
@@ -327,7 +331,8 @@ def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float,
     for name in ("min_df", "max_df", "max_vocabulary"):
         settings.check(name, f"leave {name} out to get a default that suits most texts")
     low = min(5, max(1, num_documents // 100)) if settings.min_df is None else settings.min_df
-    low = low * num_documents if isinstance(low, float) else low
+    if isinstance(low, float):
+        low = low * num_documents
     high = num_documents if settings.max_df is None else settings.max_df
     return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
 

@@ -198,7 +198,8 @@ def column_texts(
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     seen = notes or Notes()
     for at, number, row in rows(wanted):
-        title, text = row.get(TITLE_COLUMN), row.get(column)
+        title = row.get(TITLE_COLUMN)
+        text = row.get(column)
         if not isinstance(text, str):
             remedy = "drop the row, or make its text the empty string"
             raise fail(
@@ -207,7 +208,8 @@ def column_texts(
                 "nothing" if text is None else repr(text)[:60],
                 remedy,
             )
-        title = title if isinstance(title, str) and title else f"{path.name}:{number}"
+        if not (isinstance(title, str) and title):
+            title = f"{path.name}:{number}"
         yield whole_letters(title, seen, at), whole_letters(text, seen, at)
 
 
@@ -239,8 +241,7 @@ def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -
         line = where.rpartition(":")[2]
         notes.add(
             f"Line {line} of {path.name} was taken for a header, the name of its only column: "
-            f"{name!r}. If it is a "
-            f"document, write {DEFAULT_COLUMN} in a line above."
+            f"{name!r}. If it is a document, write {DEFAULT_COLUMN} in a line above."
         )
 
 
