@@ -18,7 +18,7 @@ from vijax.app.folder import run_folder
 from vijax.app.folder.recorder import Recorder
 from vijax.app.folder.run_folder import write_json
 from vijax.app.runs import run as runs
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 from vijax.fitting.fit import Status
 from vijax.fitting.result import Fit
 
@@ -248,7 +248,7 @@ class State:
 def test_a_posterior_that_is_not_finite_is_written_as_it_is(value, excused):
     """A fault of the description is raised only once all is written."""
     said = []
-    seen = Seen(Fit(None, State(value), {}, None), None, None, None, said.append)
+    seen = FittedRun(Fit(None, State(value), {}, None), None, None, None, said.append)
     shown, fault = runs._described(Undescribable(), seen)
     assert shown == []
     assert (fault is None) == excused

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.drawing.blocks import Block, Table
-from vijax.app.sources.listing import Listing, Seen
+from vijax.app.sources.listing import FittedRun, Listing
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.sources.tables import TABLES, values

@@ -13,7 +13,7 @@ import vijax as vi
 from vijax.app.catalogue import ard_regression, factor_analysis, hmm, mixture
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.units import log_scales
-from vijax.app.sources.listing import Data, Seen
+from vijax.app.sources.listing import Data, FittedRun
 from vijax.data.tables.table import Table
 
 KEY = jax.random.key(0)
@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 
 
 def seen(fit, test, settings, train=None):
-    return Seen(fit, Data(test if train is None else train, test), settings, KEY)
+    return FittedRun(fit, Data(test if train is None else train, test), settings, KEY)
 
 
 def test_a_score_is_a_mean_with_its_error_over_rows_or_groups():

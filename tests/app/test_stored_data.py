@@ -14,7 +14,7 @@ from vijax.app.plan.config import LISTINGS
 from vijax.app.rows import transformed
 from vijax.app.sources.doc_topics import read_doc_topics
 from vijax.app.sources.documents import new_documents
-from vijax.app.sources.listing import Data, Seen
+from vijax.app.sources.listing import Data, FittedRun
 from vijax.data import prepare
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.streams import rows as rows_module
@@ -170,7 +170,7 @@ def test_results_by_parts_have_the_words_of_their_model(model, columns):
 )
 def test_rows_that_are_many_are_called_as_they_are(model, called, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "MOST_ROWS", 2)
-    said, seen = [], Seen(None, Data(vi.data.read(np.eye(3, dtype=int)), None), None, None)
+    said, seen = [], FittedRun(None, Data(vi.data.read(np.eye(3, dtype=int)), None), None, None)
     results.write_results(tmp_path, SimpleNamespace(listing=LISTINGS[model]), seen, said.append)
     assert f"is left out, for 3 {called} are many" in said[0]
 

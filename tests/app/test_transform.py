@@ -21,7 +21,7 @@ from vijax.app.cli import main
 from vijax.app.rows import by_row
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
-from vijax.app.sources.listing import Data, Seen
+from vijax.app.sources.listing import Data, FittedRun
 from vijax.data.tables.table import Scaling, Table
 
 KEY = jax.random.key(0)
@@ -166,7 +166,7 @@ def test_every_model_is_applied_or_says_what_to_use_instead():
 
 # --- what models say, against formulas ------------------------------------------------------------
 def seen(fit, settings, train=None):
-    return Seen(fit, Data(train, None), SimpleNamespace(**settings), KEY)
+    return FittedRun(fit, Data(train, None), SimpleNamespace(**settings), KEY)
 
 
 def silent(done):

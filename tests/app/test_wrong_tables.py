@@ -11,7 +11,7 @@ import vijax as vi
 from vijax.app.catalogue.state_space import Settings, score
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.runs.run import start
-from vijax.app.sources.listing import Data, Seen
+from vijax.app.sources.listing import Data, FittedRun
 from vijax.data.tables.table import Choice, Table, table_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -92,7 +92,7 @@ def test_held_out_entries_of_sequences_are_scored_given_the_others():
         conditional(mean, cov, whole[rows].ravel(), out[rows].ravel())
         for rows in (slice(0, 6), slice(6, 12))
     )
-    found = score(Seen(fit, Data(train, test), Settings(num_states=1), jax.random.key(1)))
+    found = score(FittedRun(fit, Data(train, test), Settings(num_states=1), jax.random.key(1)))
     assert (found.number, found.per) == (int(out.sum()), "entry")
     np.testing.assert_allclose(found.mean, expected / out.sum(), rtol=1e-4)
 

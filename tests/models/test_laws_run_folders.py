@@ -35,7 +35,7 @@ from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import settle
 from vijax.app.runs.run import named
 from vijax.app.settings.options import settings_taken
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 
 KEY = jax.random.key(5)
 DRAWS = 3
@@ -126,7 +126,7 @@ def fitted_in_memory(config, folder):
                 tol=config.fit.convergence,
                 throw=False,
             )
-        return Run(folder, config, Seen(fit, plan.data, config.model, key))
+        return Run(folder, config, FittedRun(fit, plan.data, config.model, key))
 
 
 def loaded(one, folder=None, training=None):

@@ -23,7 +23,7 @@ from vijax.app.plan.config import Config, ConfigError
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.typed_toml import flatten
 from vijax.app.sources.doc_topics import beside
-from vijax.app.sources.listing import Data, Seen, key_of_scores
+from vijax.app.sources.listing import Data, FittedRun, key_of_scores
 from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
 from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
@@ -130,7 +130,7 @@ def compare(
 
 
 def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
-    plain = plain_of(Seen(None, data, None, None), score)  # type: ignore[arg-type]
+    plain = plain_of(FittedRun(None, data, None, None), score)  # type: ignore[arg-type]
     return (
         None
         if plain is None
@@ -230,28 +230,28 @@ def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
     if remark == UNUSABLE:
         return None, None, remark
     with config.in_precision():
-        seen = restore(folder, plan)._replace(key=key_of_scores())
-        if not config.listing.has_score(seen.model):
+        run = restore(folder, plan)._replace(key=key_of_scores())
+        if not config.listing.has_score(run.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound "
                 "on the training data: vijax compare --training"
             )
         try:
-            score = config.listing.scored(seen)
-            return (score if math.isfinite(score.mean) else None), _coherence(seen), remark
+            score = config.listing.scored(run)
+            return (score if math.isfinite(score.mean) else None), _coherence(run), remark
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             if not remark:
                 raise
             return None, None, f"{remark}; no score: {error}"
 
 
-def _coherence(seen: Seen) -> Coherence | None:
-    topics = seen.posterior.get("topics")
+def _coherence(run: FittedRun) -> Coherence | None:
+    topics = run.posterior.get("topics")
     if not isinstance(topics, Dirichlet) or topics.concentration.shape[1] < 2:
         return None
     concentration = np.maximum(np.asarray(topics.concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
-    return npmi(probs, seen.data.train, num_words=min(NUM_WORDS, probs.shape[1]))
+    return npmi(probs, run.data.train, num_words=min(NUM_WORDS, probs.shape[1]))
 
 
 def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:

@@ -14,7 +14,7 @@ from vijax.app.folder.run_folder import Say
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import by_sequence
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
@@ -36,9 +36,9 @@ class Plain(NamedTuple):
     score: Any
 
 
-def plain_of(seen: Seen, score: Any) -> Plain | None:
+def plain_of(run: FittedRun, score: Any) -> Plain | None:
     """The plain alternative to the model of a fit; None where there is none for its data."""
-    train, test = seen.data.train, seen.data.test
+    train, test = run.data.train, run.data.test
     if is_of_rankings(unit_of(str(score))):
         return None  # its own table compares it with popularity
     if isinstance(train, Corpus):
@@ -122,12 +122,12 @@ def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 # --- remarks --------------------------------------------------------------------------------------
 def quality(
-    seen: Seen, score: Any, curves: Curves, shown: list[Any]
+    run: FittedRun, score: Any, curves: Curves, shown: list[Any]
 ) -> tuple[list[blocks.Block], list[str]]:
     """A block for the page, and warnings to say: a fit no better than the plain alternative, a
     score that fell, topics that repeat."""
     warnings = [*_fell(curves), *_repeated(shown)]
-    plain = None if score is None or not np.isfinite(score.mean) else plain_of(seen, score)
+    plain = None if score is None or not np.isfinite(score.mean) else plain_of(run, score)
     if plain is None:
         return (
             [blocks.Table(TITLE, ["remark"], [[warning] for warning in warnings])]
@@ -207,14 +207,14 @@ def _repeated(shown: list[Any]) -> list[str]:
 def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) -> str:
     """The score of a run on other data, and beside it that of the plain alternative, which the
     training data say."""
-    seen, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
+    fitted_run, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
     try:
         is_whole = run.config.listing.needs_rows
-        data = seen.data if is_whole else again(run.folder, run.config, run.training).data
+        data = fitted_run.data if is_whole else again(run.folder, run.config, run.training).data
     except ConfigError as error:
         say(f"Note: the score of a plain alternative is left out: {error}")
         return str(score)
     shown, _ = quality(
-        seen._replace(data=seen.data._replace(train=data.train)), score, NO_CURVES, []
+        fitted_run._replace(data=fitted_run.data._replace(train=data.train)), score, NO_CURVES, []
     )
     return f"{score}\n\n{blocks.text(shown)}".rstrip()

@@ -27,7 +27,7 @@ from vijax.app.settings.progress import Counter, announced
 from vijax.app.settings.typed_toml import ConfigError, check_seed
 from vijax.app.sources.doc_topics import label_again, write_excerpts
 from vijax.app.sources.documents import new_documents
-from vijax.app.sources.listing import Listing, New, Seen
+from vijax.app.sources.listing import FittedRun, Listing, New
 from vijax.app.sources.sampled import Sampled
 from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.app.sources.topic_names import names_of
@@ -40,13 +40,13 @@ EXCERPTS = "excerpts.json"
 """The file of the beginnings of documents."""
 
 
-def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
+def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> None:
     """Writes the file at the end of a run, where the model has results for single rows. An error is
     said, and does not end the run, which is saved."""
     listing = config.listing
     if listing.transform is None:
         return
-    if isinstance(seen.data.train, Sampled):
+    if isinstance(run.data.train, Sampled):
         one = f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
         say(
             f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of "
@@ -54,11 +54,11 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
         )
         return
     (path, sample), excerpts = results_paths(folder, config), listing.source.excerpts
-    is_sample = isinstance(seen.data.train, SampledDocuments)
-    number = sum(map(len, seen.data.parts)) if not is_sample else _number_of(seen)
+    is_sample = isinstance(run.data.train, SampledDocuments)
+    number = sum(map(len, run.data.parts)) if not is_sample else _number_of(run)
     many = number > MOST_ROWS or is_sample
     if many:
-        shown = min(SAMPLE, len(seen.data.train)) if is_sample else SAMPLE
+        shown = min(SAMPLE, len(run.data.train)) if is_sample else SAMPLE
         command = f"vijax transform {folder} --out {path.stem}.parquet"
         called = listing.source.columns[0] if listing.of_documents else listing.unit
         page = f" The page shows {shown:,} of them, evenly spread." if excerpts else ""
@@ -70,17 +70,17 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
             return
         path = sample
     try:
-        source, train = listing.source, seen.data.train
+        source, train = listing.source, run.data.train
         new = (
             new_documents(source.columns, train)
             if is_sample
-            else source.new(config, seen.data, None, None)
+            else source.new(config, run.data, None, None)
         )
         if many:
             rows = thinned(len(new.data), SAMPLE)
             beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
             new = new._replace(data=new.data[rows], beside=beside)
-        _said(config, seen, new, say).write(path)
+        _said(config, run, new, say).write(path)
         if excerpts is not None and config.page.excerpts:
             write_excerpts(folder / EXCERPTS, excerpts(new.data))
     except Exception as error:
@@ -91,35 +91,35 @@ def write_results(folder: Path, config: Config, seen: Seen, say: Say) -> None:
 
 
 def said_of(
-    config: Config, seen: Seen, source: object, column: str | None, say: Say
+    config: Config, run: FittedRun, source: object, column: str | None, say: Say
 ) -> Transformed:
     """The results for a source, or for the run's own data. Says its notes, and how many rows are
     done."""
-    new = config.listing.source.new(config, seen.data, source, column)
+    new = config.listing.source.new(config, run.data, source, column)
     if source is not None:
         for note in new.notes:
             say(f"Note: {note}")
-    return _said(config, seen, new, say)
+    return _said(config, run, new, say)
 
 
-def _said(config: Config, seen: Seen, new: New, say: Say) -> Transformed:
+def _said(config: Config, run: FittedRun, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
     told = Counter(say, f"rows of {name}", len(new.data))
     with announced(say, f"Making {name} ... (the program is compiled first)"):
-        return transformed(config, seen, new, told)
+        return transformed(config, run, new, told)
 
 
-def _number_of(seen: Seen) -> int:
-    return seen.data.whole.num_documents + (
-        0 if seen.data.test is None else seen.data.test.num_documents
+def _number_of(run: FittedRun) -> int:
+    return run.data.whole.num_documents + (
+        0 if run.data.test is None else run.data.test.num_documents
     )
 
 
-def _written_by_parts(config: Config, seen: Seen, out: Path, say: Say) -> Path:
+def _written_by_parts(config: Config, run: FittedRun, out: Path, say: Say) -> Path:
     """Writes the results of all documents of a run that are read by parts, in the order of the
     files, held-out ones among them."""
-    told = Counter(say, f"rows of {config.listing.source.results}", _number_of(seen))
-    write_parts(out, (part.columns() for part in by_parts(config, seen, told)))
+    told = Counter(say, f"rows of {config.listing.source.results}", _number_of(run))
+    write_parts(out, (part.columns() for part in by_parts(config, run, told)))
     return out
 
 
@@ -158,13 +158,13 @@ def transform_run(
     check_transforms(config.listing)
     with config.in_precision():
         if source is None:
-            seen = restore(folder, again(folder, config, training))
+            run = restore(folder, again(folder, config, training))
         else:
-            seen = restore_run(folder, config, training)
+            run = restore_run(folder, config, training)
         say_remarks(folder, say)
-        if source is None and out is not None and isinstance(seen.data.train, SampledDocuments):
-            return str(_written_by_parts(config, seen, out, say))
-        found = said_of(at(config, training if source is None else None), seen, source, column, say)
+        if source is None and out is not None and isinstance(run.data.train, SampledDocuments):
+            return str(_written_by_parts(config, run, out, say))
+        found = said_of(at(config, training if source is None else None), run, source, column, say)
     return found.written_or_csv(out)
 
 

@@ -15,7 +15,7 @@ from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import units_of
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import Found, Listing, Seen, Tell
+from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, pairs
 
 Settings = model_section(
@@ -27,21 +27,21 @@ Settings = model_section(
 )
 
 
-def predictive(seen: Seen, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def predictive(run: FittedRun, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Location, scale and degrees of freedom of the Student-t law of y at rows of x."""
-    q = seen.posterior["coefficients"]
+    q = run.posterior["coefficients"]
     location, shape, rate = (np.asarray(part, np.float64) for part in (q.location, q.shape, q.rate))
     cov = np.linalg.inv(np.asarray(q.strength, np.float64))
     spread = 1 + np.einsum("nd,de,ne->n", x, cov, x, optimize=True)
     return x @ location, np.sqrt(spread * rate / shape), float(2 * shape)
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log predictive density, Student-t, of each row."""
     from scipy import stats  # slow to import
 
-    x, y = pairs(seen.data.test, seen.settings)
-    location, scale, degrees = predictive(seen, x)
+    x, y = pairs(run.data.test, run.settings)
+    location, scale, degrees = predictive(run, x)
     error = np.sqrt(np.mean((y - location) ** 2))
     remark = (
         f"root mean square error {error:.4g}, R2 {1 - error**2 / max(float(np.var(y)), 1e-300):.3f}"
@@ -49,18 +49,18 @@ def score(seen: Seen) -> RowScore:
     return RowScore.of(stats.t.logpdf(y, degrees, location, scale), "row", remark)
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Coefficients with their deviations and relevance, noise, and predictions beside
     observations."""
     q, columns = (
-        seen.posterior["coefficients"],
-        list(seen.data.names) + ["intercept"] * seen.settings.intercept,
+        run.posterior["coefficients"],
+        list(run.data.names) + ["intercept"] * run.settings.intercept,
     )
     shape, rate = float(q.shape), float(q.rate)
     location = np.asarray(q.location, float)
-    turn = units_of(seen.data.train).coefficients(seen.settings.intercept)
+    turn = units_of(run.data.train).coefficients(run.settings.intercept)
     mean = turn @ location
-    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
+    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
     cov = (
         turn
         @ np.linalg.inv(np.asarray(q.strength, np.float64))
@@ -68,11 +68,11 @@ def describe(seen: Seen) -> list[Block]:
         * rate
         / max(shape - 1, 1e-6)
     )
-    prior = np.diag(turn) / np.sqrt(np.asarray(seen.posterior["relevance"].mean(), float))
-    x, y = pairs(seen.data.train, seen.settings)
-    fitted, by = x @ location, offsets.offset_of(seen.settings)
+    prior = np.diag(turn) / np.sqrt(np.asarray(run.posterior["relevance"].mean(), float))
+    x, y = pairs(run.data.train, run.settings)
+    fitted, by = x @ location, offsets.offset_of(run.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
-    scales = units_of(seen.data.train).spread(np.std(seen.data.train.x, axis=0))
+    scales = units_of(run.data.train).spread(np.std(run.data.train.x, axis=0))
     return [
         *views.coefficients("Coefficients", columns, mean, np.sqrt(np.diag(cov)), scales),
         Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
@@ -80,7 +80,7 @@ def describe(seen: Seen) -> list[Block]:
         Scatter(
             "Fit",
             "predicted",
-            f"observed {seen.data.train.target}",
+            f"observed {run.data.train.target}",
             fitted + by,
             y + by,
             np.zeros(len(y), int),
@@ -88,15 +88,15 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The prediction of each row, and the central 95 % of its Student-t law."""
     from scipy import stats  # slow to import
 
-    location, scale, degrees = predictive(seen, design(table, seen.settings))
+    location, scale, degrees = predictive(run, design(table, run.settings))
     tell(len(location))
     reach = scale * stats.t.ppf(0.975, degrees)
     found = {"prediction": location, "low": location - reach, "high": location + reach}
-    return offsets.moved(found, seen.settings)
+    return offsets.moved(found, run.settings)
 
 
 LISTING = Listing(

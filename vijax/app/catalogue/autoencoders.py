@@ -29,7 +29,7 @@ from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import log_scales, units_of
-from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence
 from vijax.arguments import POSITIVE, whole
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
@@ -55,10 +55,10 @@ def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
     return mean, log_sd
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Networks; use of the latents; rows rebuilt, new ones, and the latents in the plane."""
-    x, classes, names = networks.seen_rows(seen)
-    q = seen.fit.locals(x, key=seen.key)["z"]
+    x, classes, names = networks.seen_rows(run)
+    q = run.fit.locals(x, key=run.key)["z"]
     mean = np.asarray(q.mean(), float)
     variance = np.asarray(q.variance(), float)
     kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(
@@ -66,19 +66,19 @@ def describe(seen: Seen) -> list[Block]:
     )  # to N(0, 1): near zero for an unused latent
     used = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in np.argsort(-kl)]
     shown = [
-        networks.size_table(seen),
+        networks.size_table(run),
         Table("Latents by what they say", ["latent", "nats a row", "sd of means"], used),
-        networks.rebuilt(seen, x),
+        networks.rebuilt(run, x),
     ]
-    if seen.settings.image:
-        keys = jax.random.split(seen.key, 2)
-        rows = [np.asarray(seen.model.generate(seen.fit, key, networks.NUM_SHOWN)) for key in keys]
+    if run.settings.image:
+        keys = jax.random.split(run.key, 2)
+        rows = [np.asarray(run.model.generate(run.fit, key, networks.NUM_SHOWN)) for key in keys]
         shown.append(
             networks.images(
-                seen, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."
+                run, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."
             )
         )
-    plane = networks.plane_of_latents(mean, classes, seen.data.train.target, names)
+    plane = networks.plane_of_latents(mean, classes, run.data.train.target, names)
     return [*shown, *([plane] if plane else [])]
 
 
@@ -142,47 +142,45 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
     return precision * mean, -0.5 * precision
 
 
-def structured_describe(seen: Seen) -> list[Block]:
+def structured_describe(run: FittedRun) -> list[Block]:
     """Networks; components; rows rebuilt, and rows and latents by component."""
-    x, _, _ = networks.seen_rows(seen)
-    local = seen.fit.locals(x, key=seen.key)
+    x, _, _ = networks.seen_rows(run)
+    local = run.fit.locals(x, key=run.key)
     labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
     shown: list[Block] = [
-        networks.size_table(seen),
-        _components(seen, labels),
-        networks.rebuilt(seen, x),
+        networks.size_table(run),
+        _components(run, labels),
+        networks.rebuilt(run, x),
     ]
-    if seen.settings.image:
-        made = [np.asarray(seen.model.generate(seen.fit, seen.key, networks.NUM_SHOWN))]
-        order = np.argsort(-np.asarray(seen.point("weights"), float))[: networks.NUM_SHOWN]
+    if run.settings.image:
+        made = [np.asarray(run.model.generate(run.fit, run.key, networks.NUM_SHOWN))]
+        order = np.argsort(-np.asarray(run.point("weights"), float))[: networks.NUM_SHOWN]
         means = [
-            np.asarray(
-                seen.model.decoded(seen.fit, np.asarray(seen.point("components").mean)[order])
-            )
+            np.asarray(run.model.decoded(run.fit, np.asarray(run.point("components").mean)[order]))
         ]
         note = "What the decoder makes of their means."
-        shown.append(networks.images(seen, "Components as images", [""], means, note))
+        shown.append(networks.images(run, "Components as images", [""], means, note))
         shown.append(
             networks.images(
-                seen, "New images", [""], made, "What the decoder makes of draws of the mixture."
+                run, "New images", [""], made, "What the decoder makes of draws of the mixture."
             )
         )
     if x.shape[1] >= 2:
-        points = units_of(seen.data.train).points(x)
+        points = units_of(run.data.train).points(x)
         shown.append(
             views.scatter(
-                "Clusters", points, seen.data.names, labels, note="Rows by their component."
+                "Clusters", points, run.data.names, labels, note="Rows by their component."
             )
         )
     plane = networks.plane_of_latents(latents, labels, "component")
     return [*shown, *([plane] if plane else [])]
 
 
-def _components(seen: Seen, labels: np.ndarray) -> Table:
+def _components(run: FittedRun, labels: np.ndarray) -> Table:
     """A table of components, largest first: weights, means and deviations."""
-    weights, at = np.asarray(seen.point("weights"), float), seen.point("components")
+    weights, at = np.asarray(run.point("weights"), float), run.point("components")
     mean, sd = np.asarray(at.mean, float), 1 / np.sqrt(np.asarray(at.precision, float))
-    names = [f"latent {i + 1}" for i in range(seen.settings.latent_dim)]
+    names = [f"latent {i + 1}" for i in range(run.settings.latent_dim)]
     header = ["", "weight", "rows shown", *names, *(f"sd {name}" for name in names)]
     counts = np.bincount(labels, minlength=len(weights))
     order = np.argsort(-weights)
@@ -192,17 +190,17 @@ def _components(seen: Seen, labels: np.ndarray) -> Table:
     return Table("Components", header, rows, "Of the latents.")
 
 
-def structured_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def structured_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The likeliest component of each row, the probabilities of all, and its latent variables with
     their standard deviations."""
 
     def read(x: np.ndarray) -> Found:
-        local = seen.fit.locals(x, key=seen.key)
+        local = run.fit.locals(x, key=run.key)
         probs, u = np.asarray(local["z"].probs), local["u"]
         latent = {"latent": np.asarray(u.mean()), "sd": np.asarray(u.std())}
         return {"component": probs.argmax(axis=1), "probability": probs, **latent}
 
-    return in_blocks(read, checked(seen, networks.arrange(table, seen.settings)), tell)
+    return in_blocks(read, checked(run, networks.arrange(table, run.settings)), tell)
 
 
 STRUCTURED = networks.network_model(
@@ -232,38 +230,38 @@ def dynamic_build(settings: Any, data: Data) -> Any:
     return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
 
 
-def dynamic_score(seen: Seen) -> RowScore:
+def dynamic_score(run: FittedRun) -> RowScore:
     """A tight bound on log p of each held-out sequence, per step, in the units of the data."""
-    table, draws = seen.data.test, seen.settings.test_draws
-    y, mask = networks.arrange_sequences(table, seen.settings)
+    table, draws = run.data.test, run.settings.test_draws
+    y, mask = networks.arrange_sequences(table, run.settings)
     bound = np.asarray(
-        seen.model.bound(seen.fit, (y, mask), key=seen.key, num_samples=draws), np.float64
+        run.model.bound(run.fit, (y, mask), key=run.key, num_samples=draws), np.float64
     )
-    scales = by_sequence(table, log_scales(table)) if networks.is_scaled(seen.settings) else 0.0
+    scales = by_sequence(table, log_scales(table)) if networks.is_scaled(run.settings) else 0.0
     remarks = f"a bound by {draws} importance-weighted draws; {sequences(len(bound))}"
     return RowScore.of(bound - scales, "step", remarks, mask.sum(axis=1))
 
 
-def dynamic_describe(seen: Seen) -> list[Block]:
+def dynamic_describe(run: FittedRun) -> list[Block]:
     """Networks; laws of motion; the path of the first sequence, what is made of it, and what
     follows."""
-    settings, several = seen.settings, seen.settings.num_states > 1
-    y, mask = networks.arrange_sequences(seen.data.train, settings)
-    local = seen.fit.locals((y, mask), key=seen.key)
+    settings, several = run.settings, run.settings.num_states > 1
+    y, mask = networks.arrange_sequences(run.data.train, settings)
+    local = run.fit.locals((y, mask), key=run.key)
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(local["z"])), -1)
     axes = [f"path {q + 1}" for q in range(settings.latent_dim)]
     rows = [*(f"{axis}, before" for axis in axes), "constant"]
-    states, transitions, dynamics = switching.motion_blocks(seen, axes, rows, paths, False)
+    states, transitions, dynamics = switching.motion_blocks(run, axes, rows, paths, False)
     alone = states._replace(
         title="Motion", header=["", *states.header[3:]], rows=[["", *states.rows[0][3:]]]
     )
-    names = seen.data.train.group_names or ("all",)
+    names = run.data.train.group_names or ("all",)
     shown = [
-        networks.size_table(seen),
+        networks.size_table(run),
         *((states, transitions, dynamics) if several else (alone, dynamics)),
         _path(f"Path of sequence {names[0]}", axes, local["x"], int(mask[0].sum())),
         *_rebuilt_steps(
-            seen, (y, mask), np.asarray(seen.model.decoded(seen.fit, local["x"].mean()), float)
+            run, (y, mask), np.asarray(run.model.decoded(run.fit, local["x"].mean()), float)
         ),
     ]
     if several:
@@ -282,23 +280,23 @@ def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
 
 
 def _rebuilt_steps(
-    seen: Seen, data: tuple[np.ndarray, np.ndarray], made: np.ndarray
+    run: FittedRun, data: tuple[np.ndarray, np.ndarray], made: np.ndarray
 ) -> list[Block]:
     """The decoder's answers to smoothed paths, and what follows: images of the first sequence, or
     errors by column and forecasts."""
     y, mask = data
-    if seen.settings.image:
+    if run.settings.image:
         end = int(mask[0].sum())
         steps, own = views.thinned(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
-        ahead = np.asarray(seen.fit.forecast(seen.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
+        ahead = np.asarray(run.fit.forecast(run.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
         pairs, note = (
             [y[0, steps], made[0, steps]],
             "Of the first sequence, and what the decoder makes of its path.",
         )
         return [
-            networks.images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note),
+            networks.images(run, "Reconstructions", ["data", "rebuilt"], pairs, note),
             networks.images(
-                seen, "What follows", [""], [ahead], "Expected images of the next steps."
+                run, "What follows", [""], [ahead], "Expected images of the next steps."
             ),
         ]
     known = mask[..., None] & np.isfinite(y)
@@ -306,38 +304,37 @@ def _rebuilt_steps(
         float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])
     ]
     spread = [float(np.std(y[..., d][known[..., d]])) for d in range(y.shape[2])]
-    units = units_of(seen.data.train).spread
+    units = units_of(run.data.train).spread
     rows = [
-        [name, *row]
-        for name, *row in zip(seen.data.names, units(spread), units(error), strict=True)
+        [name, *row] for name, *row in zip(run.data.names, units(spread), units(error), strict=True)
     ]
     note = "Root mean square difference of a step and what the decoder makes of the smoothed path."
     return [
         Table("Reconstructions", ["", "sd of the data", "error"], rows, note),
-        *forecasts(seen, data, networks.is_scaled(seen.settings)),
+        *forecasts(run, data, networks.is_scaled(run.settings)),
     ]
 
 
-def dynamic_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The expected columns of each step given the whole sequence, also where they are missing; the
     smoothed path, with its standard deviations; of several laws of motion the likeliest, and the
     probabilities of all."""
 
     def read(data: Any) -> Found:
-        local = seen.fit.locals(data, key=seen.key)
+        local = run.fit.locals(data, key=run.key)
         mean, cov = state_space.moments(local["x"])
-        found = {"expected": np.asarray(seen.model.decoded(seen.fit, mean)), "path": mean}
+        found = {"expected": np.asarray(run.model.decoded(run.fit, mean)), "path": mean}
         found["path_sd"] = state_space.deviations(cov)
-        if seen.settings.num_states > 1:
+        if run.settings.num_states > 1:
             found |= {
                 "state": np.asarray(hmm.likeliest_paths(local["z"])),
                 "probability": np.asarray(local["z"].probs),
             }
         return found
 
-    data = checked(seen, networks.arrange_sequences(table, seen.settings))
+    data = checked(run, networks.arrange_sequences(table, run.settings))
     found = in_blocks_of_sequences(read, table, data, tell)
-    in_units = units_of(table).points if networks.is_scaled(seen.settings) else np.asarray
+    in_units = units_of(table).points if networks.is_scaled(run.settings) else np.asarray
     return found | {"expected": in_units(found["expected"])}
 
 

@@ -18,7 +18,7 @@ from vijax.app.drawing.cuts import first_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
-from vijax.app.sources.listing import Data, Listing, Seen
+from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, load_table, target, values
 from vijax.arguments import whole
 from vijax.contract.model import Model
@@ -134,23 +134,23 @@ def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
 
 
 # --- the page -------------------------------------------------------------------------------------
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The verdict; means, deviations and quantiles of every number of the variables."""
-    draws = seen.fit.sample(seen.key, seen.settings.num_draws)
+    draws = run.fit.sample(run.key, run.settings.num_draws)
     names, x = _entries(draws)
     shown = x[:, :MOST_ENTRIES]
     quantiles = np.quantile(shown, [0.05, 0.5, 0.95], axis=0)
     columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
-    about = f"Of {seen.settings.num_draws:,} draws of q."
-    note = units_of(seen.data.train).note(
+    about = f"Of {run.settings.num_draws:,} draws of q."
+    note = units_of(run.data.train).note(
         first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
     )
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
     picture = Intervals(
         "Posterior", names[:MOST_ENTRIES], columns[0], columns[1], "Two sds on either side.", 0
     )
-    return [_trust(seen), table, picture]
+    return [_trust(run), table, picture]
 
 
 def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
@@ -167,10 +167,10 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
     return names, np.concatenate(columns, axis=1)
 
 
-def _trust(seen: Seen) -> Table:
+def _trust(run: FittedRun) -> Table:
     """The verdict with its numbers: from the report of `auto` or `dadvi`, or judged for a fit by
     steps, or one that a checkpoint holds."""
-    fit = seen.fit
+    fit = run.fit
     said: Any = fit.report
     if said is not None:
         modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in said.modes]
@@ -179,14 +179,14 @@ def _trust(seen: Seen) -> Table:
             ["gradients", f"{said.num_gradients:,}"],
         ]
     else:
-        rows = read_by(seen.model, arrange(seen.data.train, seen.settings))
+        rows = read_by(run.model, arrange(run.data.train, run.settings))
         own = fit.judge is not None
         said = (
             None
             if fit.status in FAILED
             else fit.judge.of(fit)
             if own
-            else of_data(fit, rows, seen.key)
+            else of_data(fit, rows, run.key)
         )
         if said is None:
             return Table("Verdict", ["", ""], [["verdict", fit.verdict]])

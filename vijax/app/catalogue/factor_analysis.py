@@ -17,7 +17,7 @@ from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, units_of
-from vijax.app.sources.listing import Listing, Seen
+from vijax.app.sources.listing import FittedRun, Listing
 from vijax.app.sources.tables import TABLES, held_out_entries, values
 from vijax.data.tables.table import Manner
 from vijax.families.vector.free_normals import LowRankNormal
@@ -32,26 +32,26 @@ Settings = model_section(
 
 
 # --- scores ---------------------------------------------------------------------------------------
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries
     the predictive density given the rest of their rows; in the units of the data."""
-    if held_out_entries(seen.data):
-        return _score_entries(seen)
-    y = values(seen.data.test)
-    loadings, means, variance = _parameters(seen)
+    if held_out_entries(run.data):
+        return _score_entries(run)
+    y = values(run.data.test)
+    loadings, means, variance = _parameters(run)
     each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(
         jnp.asarray(y), loadings, means, variance
     )
-    return RowScore.of(np.asarray(each) - log_scales(seen.data.test), "row")
+    return RowScore.of(np.asarray(each) - log_scales(run.data.test), "row")
 
 
-def _parameters(seen: Seen) -> tuple[Array, Array, Array]:
+def _parameters(run: FittedRun) -> tuple[Array, Array, Array]:
     """Loadings (D, K), means (D,) and noise variances (D,)."""
-    loadings = jnp.asarray(seen.point("loadings"))
+    loadings = jnp.asarray(run.point("loadings"))
     dim = loadings.shape[0]
-    means = loadings[:, -1] if seen.settings.intercept else jnp.zeros(dim)
-    variance = jnp.broadcast_to(1 / jnp.maximum(jnp.asarray(seen.point("noise")), 1e-30), (dim,))
-    return loadings[:, : seen.settings.num_factors], means, variance
+    means = loadings[:, -1] if run.settings.intercept else jnp.zeros(dim)
+    variance = jnp.broadcast_to(1 / jnp.maximum(jnp.asarray(run.point("noise")), 1e-30), (dim,))
+    return loadings[:, : run.settings.num_factors], means, variance
 
 
 def _log_marginal(
@@ -71,30 +71,30 @@ def _log_marginal(
     return law.log_prob(residual) + 0.5 * jnp.sum(~there) * jnp.log(2 * jnp.pi)
 
 
-def _score_entries(seen: Seen) -> RowScore:
-    mean, variance = predicted(seen)
-    rows, columns = np.nonzero(np.isfinite(seen.data.test.x))
-    y, m, v = seen.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
-    deviation = units_of(seen.data.test).deviation[columns]
+def _score_entries(run: FittedRun) -> RowScore:
+    mean, variance = predicted(run)
+    rows, columns = np.nonzero(np.isfinite(run.data.test.x))
+    y, m, v = run.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
+    deviation = units_of(run.data.test).deviation[columns]
     each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
     error = np.sqrt(np.mean((deviation * (y - m)) ** 2))
     return RowScore.of(each, "entry", f"root mean square error {error:.4g}")
 
 
-def predicted(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
+def predicted(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of every entry given the entries of its row that training has seen."""
-    x = seen.fit.locals(values(seen.data.train), key=seen.key)["x"]
-    loadings, means, variance = map(np.asarray, _parameters(seen))
+    x = run.fit.locals(values(run.data.train), key=run.key)["x"]
+    loadings, means, variance = map(np.asarray, _parameters(run))
     factors, cov = np.asarray(x.mean()), np.asarray(x.cov)
     spread = np.einsum("dk,nkl,dl->nd", loadings, cov, loadings, optimize=True)
     return factors @ loadings.T + means, spread + variance
 
 
 # --- the page -------------------------------------------------------------------------------------
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Loadings, the share that each factor explains, noise, and rows by their factors."""
-    loadings, means, variance = (np.asarray(part, float) for part in _parameters(seen))
-    columns, names = seen.data.names, [f"factor {k + 1}" for k in range(loadings.shape[1])]
+    loadings, means, variance = (np.asarray(part, float) for part in _parameters(run))
+    columns, names = run.data.names, [f"factor {k + 1}" for k in range(loadings.shape[1])]
     strength = (loadings**2).sum(axis=0)
     order = np.argsort(-strength, kind="stable")
     total = float(strength.sum() + variance.sum())
@@ -102,7 +102,7 @@ def describe(seen: Seen) -> list[Block]:
         [names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)
     ]
     rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
-    units = units_of(seen.data.train)
+    units = units_of(run.data.train)
     each = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
     blocks: list[Block] = [
         Table("What factors explain", ["", "variance", "per cent"], rows, units.note()),
@@ -116,7 +116,7 @@ def describe(seen: Seen) -> list[Block]:
         Table("Columns", ["", "mean", "noise deviation"], list(each)),
     ]
     if loadings.shape[1] > 1:
-        x = np.asarray(seen.fit.locals(values(seen.data.train), key=seen.key)["x"].mean())[
+        x = np.asarray(run.fit.locals(values(run.data.train), key=run.key)["x"].mean())[
             :, order[:2]
         ]
         note = "The two strongest factors of each row."

@@ -9,7 +9,7 @@ from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.sources.listing import Listing, Seen
+from vijax.app.sources.listing import FittedRun, Listing
 from vijax.app.sources.tables import TABLES, values
 
 ACTIVE_SHARE = 1e-3
@@ -23,21 +23,21 @@ Settings = model_section(
 )
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Bound on the log probability of held-out rows."""
     return RowScore.of(
-        seen.fit.score(values(seen.data.test), key=seen.key).log_densities, "row", "a bound"
+        run.fit.score(values(run.data.test), key=run.key).log_densities, "row", "a bound"
     )
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The share that each component explains, and its parts."""
-    dictionary, gains = (np.asarray(seen.point(name), float) for name in ("dictionary", "gains"))
+    dictionary, gains = (np.asarray(run.point(name), float) for name in ("dictionary", "gains"))
     explained = gains * dictionary.sum(axis=0)
     share = explained / max(float(explained.sum()), 1e-300)
     order = [int(k) for k in np.argsort(-share, kind="stable") if share[k] > ACTIVE_SHARE]
     columns, spectra = (
-        list(seen.data.names),
+        list(run.data.names),
         dictionary / np.maximum(dictionary.sum(axis=0), 1e-300),
     )
     rows = [[k, 100 * float(share[k]), columns[int(spectra[:, k].argmax())]] for k in order]

@@ -19,7 +19,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import given, model_section
 from vijax.app.settings.sections import dialect_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.app.sources.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Listing, New, Tell
 from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
@@ -102,7 +102,7 @@ class Frame:
 
 
 # --- data -----------------------------------------------------------------------------------------
-def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = None) -> Frame:
+def _read(config: Any, path: str, is_training: bool = True, schema: Schema | None = None) -> Frame:
     """The table of a file; rows to predict (`seen` False) need no response, and words that are
     levels of training (`schema`) are no missing cells. Names of groups, and columns that the
     formula does not name, are the exact text of the file."""
@@ -122,33 +122,33 @@ def _read(config: Any, path: str, seen: bool = True, schema: Schema | None = Non
     table = table_of_file(read, exact, roles.numbers)
     if schema is not None:
         table = table.with_levels(schema)
-    return _whole_rows(table, parsed, seen, path, is_dropped, notes)
+    return _whole_rows(table, parsed, is_training, path, is_dropped, notes)
 
 
-def _in_memory(config: Any, source: Any, seen: bool = True) -> Frame:
+def _in_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
     """A table in memory, whose rows that lack a cell are left out, or have empty results, as those
     of a file."""
     parsed = parse(config.model.formula, "model.formula")
-    return _whole_rows(typed_table(source), parsed, seen, "data", True, Notes())
+    return _whole_rows(typed_table(source), parsed, is_training, "data", True, Notes())
 
 
 def _whole_rows(
-    table: TypedTable, parsed: Any, seen: bool, where: str, is_dropped: bool, notes: Notes
+    table: TypedTable, parsed: Any, is_training: bool, where: str, is_dropped: bool, notes: Notes
 ) -> Frame:
     """The rows of a table that lack no cell of the formula. An error where others may not be left
     out, or are all."""
-    lacking = _lacking(table, formula.columns_of(parsed, seen))  # while lines are known
+    lacking = _lacking(table, formula.columns_of(parsed, is_training))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
     whole = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
     if not is_dropped or not len(whole):
         raise _missing_cells(table, lacking, where)
-    notes.add(_said_dropped(table, lacking, seen))
+    notes.add(_said_dropped(table, lacking, is_training))
     for name in lacking:
-        if said := table.columns[name].said_missing(*(() if seen else (AS_IN_TRAINING,))):
+        if said := table.columns[name].said_missing(*(() if is_training else (AS_IN_TRAINING,))):
             notes.add(said)
     kept = table.rows(whole)
-    if seen:
+    if is_training:
         return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
     return Frame(kept, notes=notes.texts(), places=whole, every=table)
 
@@ -175,11 +175,11 @@ def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: s
     )
 
 
-def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], seen: bool) -> str:
+def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], is_training: bool) -> str:
     """The note on rows that lack a cell of the formula."""
     rows = table.rows_named(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
     counts = ", ".join(f"{name!r} {int(mask.sum()):,}" for name, mask in lacking.items())
-    what = "are left out (data.missing)" if seen else "have empty results"
+    what = "are left out (data.missing)" if is_training else "have empty results"
     return (
         f"Rows that lack a cell of the formula {what}: {rows}. Missing cells by column: {counts}."
     )
@@ -283,9 +283,9 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         )
     if source is None or isinstance(source, str):
         path = config.data.path if source is None else source
-        frame = _read(config, path, seen=False, schema=data.train.schema)
+        frame = _read(config, path, is_training=False, schema=data.train.schema)
     else:
-        frame = _in_memory(config, source, seen=False)
+        frame = _in_memory(config, source, is_training=False)
     every = frame.every or frame.table
     beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
     return New(
@@ -398,10 +398,10 @@ def arrange(frame: Frame, settings: Any) -> dict[str, np.ndarray]:
     return of_frame(settings, frame.train or frame).data
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log predictive density of each held-out row, by draws."""
-    model = of_frame(seen.settings, seen.data.train)
-    each = model.log_lik(seen.fit, seen.key, seen.settings.num_draws, table=seen.data.test.table)
+    model = of_frame(run.settings, run.data.train)
+    each = model.log_lik(run.fit, run.key, run.settings.num_draws, table=run.data.test.table)
     return RowScore.of(special.logsumexp(each, axis=0) - np.log(len(each)), "row")
 
 
@@ -409,20 +409,20 @@ ENDS = ["", "5 %", "50 %", "95 %"]
 FOR_ONE_SD = "For one sd of the column, on the scale of the link."
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The verdict; all unknowns by name; the effects of groups."""
-    model = of_frame(seen.settings, seen.data.train)
-    draws = model.draws(seen.fit, seen.key, seen.settings.num_draws)
+    model = of_frame(run.settings, run.data.train)
+    draws = model.draws(run.fit, run.key, run.settings.num_draws)
     quantiles = lambda x: [*map(float, np.quantile(x, [0.05, 0.5, 0.95]))]
     of = [(name, draws.named[name]) for name in model.names]
     rows = [[name, float(x.mean()), float(x.std(ddof=1)), *quantiles(x)] for name, x in of]
     what = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
     note = (
-        f"Of {seen.settings.num_draws:,} draws of q. {what} "
+        f"Of {run.settings.num_draws:,} draws of q. {what} "
         f"{modelled.sentence(model.design, model.law)}"
     )
     blocks: list[Block] = [
-        Table("Verdict", ["", ""], [["verdict", seen.fit.verdict]]),
+        Table("Verdict", ["", ""], [["verdict", run.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
     ]
     if model.law.link != "identity" and (found := coefficients.ratios(model, draws)):
@@ -476,11 +476,11 @@ def _by_group(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
     ]
 
 
-def transform(seen: Seen, frame: Frame, tell: Tell) -> Found:
+def transform(run: FittedRun, frame: Frame, tell: Tell) -> Found:
     """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories
     the number of the likeliest one, and the probability of each by its name."""
-    model = of_frame(seen.settings, seen.data.train)
-    found = model.predict(seen.fit, frame.table, key=seen.key, num_draws=seen.settings.num_draws)
+    model = of_frame(run.settings, run.data.train)
+    found = model.predict(run.fit, frame.table, key=run.key, num_draws=run.settings.num_draws)
     tell(frame.num_rows)
     levels = model.design.levels
     if not levels:

@@ -19,7 +19,7 @@ from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import covariance_of, units_of
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import Drawing, Found, Listing, Seen, Tell
+from vijax.app.sources.listing import Drawing, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, grouped
 from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
@@ -52,32 +52,32 @@ Settings = model_section(
 )
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out groups, per row."""
-    data = grouped(seen.data.test, seen.settings)
+    data = grouped(run.data.test, run.settings)
     sizes = data[2].sum(axis=1)
     return RowScore.of(
-        bounds(seen.fit, data, seen.key), "row", f"a bound; {len(sizes)} groups", sizes
+        bounds(run.fit, data, run.key), "row", f"a bound; {len(sizes)} groups", sizes
     )
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The population of coefficients, and those of each group with their deviations."""
-    train = seen.data.train
-    columns = list(seen.data.names) + ["intercept"] * seen.settings.intercept
-    turn = units_of(train).coefficients(seen.settings.intercept)
-    centre, cov = _law_of_groups(seen)
+    train = run.data.train
+    columns = list(run.data.names) + ["intercept"] * run.settings.intercept
+    turn = units_of(train).coefficients(run.settings.intercept)
+    centre, cov = _law_of_groups(run)
     mean, deviation = turn @ centre, _deviations(turn, cov)
-    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
-    q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
+    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
+    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
     value, spread = (
         np.asarray(q.mean(), float) @ turn.T,
         _deviations(turn, np.asarray(q.cov, float)),
     )
-    value[:, len(seen.data.names) :] += offsets.offset_of(seen.settings)
+    value[:, len(run.data.names) :] += offsets.offset_of(run.settings)
     names = list(train.group_names or ("all",))
     law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(
-        seen.settings.response.name, ""
+        run.settings.response.name, ""
     )
     of = views.modelled(law, train.target, train.classes)
     rows = list(zip(columns, mean, deviation, strict=True))
@@ -97,9 +97,9 @@ def _deviations(turn: np.ndarray, cov: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(np.einsum("pd,...de,pe->...p", turn, cov, turn), 0.0))
 
 
-def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
+def _law_of_groups(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the coefficients of a group of which nothing is known."""
-    point = seen.point("population")
+    point = run.point("population")
     precision = np.asarray(point.precision, float)
     cov = (
         covariance_of(precision)
@@ -109,20 +109,20 @@ def _law_of_groups(seen: Seen) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(point.mean, float), cov
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """Predictions of rows by the coefficients of their group (for a group that training has not
     seen, by those of the population), with intervals; see
     `vijax.app.catalogue.predictors.predictions`."""
-    train = seen.data.train
-    q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
-    mean, cov = _law_of_groups(seen)
+    train = run.data.train
+    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
+    mean, cov = _law_of_groups(run)
     means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
     covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
-    linear, classes = seen.settings.response.name == "linear", train.classes
+    linear, classes = run.settings.response.name == "linear", train.classes
     law = (
-        likelihood.gaussian(1 / float(seen.point("noise")))
+        likelihood.gaussian(1 / float(run.point("noise")))
         if linear
-        else LAWS[seen.settings.response.name]()
+        else LAWS[run.settings.response.name]()
     )
 
     def read(data: Any) -> Found:
@@ -133,8 +133,8 @@ def transform(seen: Seen, table: Any, tell: Tell) -> Found:
         )
 
     groups = np.minimum(group_numbers(train, table), len(means) - 1)
-    found = in_blocks(read, (design(table, seen.settings), groups), tell, PREDICTED)
-    return found if classes is not None else offsets.moved(found, seen.settings)
+    found = in_blocks(read, (design(table, run.settings), groups), tell, PREDICTED)
+    return found if classes is not None else offsets.moved(found, run.settings)
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -147,26 +147,26 @@ def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
     return places[table.groups]
 
 
-def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+def draw(run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
     """Targets: rows of groups seen in training by their own coefficients, others by coefficients of
     the population."""
     del groups  # each row says which
     keys = jax.random.split(key, 4)
-    group, train = group_numbers(seen.data.train, table), seen.data.train
-    sampled = seen.fit.sample(keys[0], num_draws)
-    q = seen.fit.locals(grouped(train, seen.settings), key=seen.key)["coefficients"]
+    group, train = group_numbers(run.data.train, table), run.data.train
+    sampled = run.fit.sample(keys[0], num_draws)
+    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
     known = q.sample(keys[1], (num_draws,))
     number = max(int(group.max()) + 1 - known.shape[1], 0)
     others = _of_population(sampled["population"], num_draws, number, keys[2])
     coefficients = jnp.concatenate([known, others], axis=1)[:, group]
     mean = jnp.einsum(
-        "nd,snd->sn", jnp.asarray(design(table, seen.settings)), coefficients, precision="highest"
+        "nd,snd->sn", jnp.asarray(design(table, run.settings)), coefficients, precision="highest"
     )
-    if seen.settings.response.name == "linear":
+    if run.settings.response.name == "linear":
         noise = jax.random.normal(keys[3], mean.shape, mean.dtype)
         drawn = mean + noise / jnp.sqrt(sampled["noise"])[:, None]
     else:
-        law: Any = LAWS[seen.settings.response.name]()
+        law: Any = LAWS[run.settings.response.name]()
         drawn = law.sample(keys[3], mean)
     return np.asarray(drawn)[..., None]
 

@@ -28,7 +28,7 @@ from vijax.app.settings.options import built, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
-from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 from vijax.arguments import whole
 
@@ -58,13 +58,13 @@ def build(settings: Any, data: Data) -> Any:
     )
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log probability of sequences, per step, in the units of the data; at a point, of the
     point."""
-    y, mask = padded_sequences(seen.data.test)
+    y, mask = padded_sequences(run.data.test)
     lengths = mask.sum(axis=1)
-    found = seen.fit.score((y, mask), key=seen.key)
-    logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
+    found = run.fit.score((y, mask), key=run.key)
+    logs = found.log_probs - by_sequence(run.data.test, log_scales(run.data.test))
     return RowScore.of(logs, "step", sequences(len(lengths)), lengths)
 
 
@@ -72,31 +72,31 @@ likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))
 """The likeliest path of each sequence (Viterbi)."""
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """States, the transition matrix, paths and the rows by state."""
-    name, columns = seen.settings.emission.name, seen.data.names
-    y, mask = padded_sequences(seen.data.train)
-    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    name, columns = run.settings.emission.name, run.data.names
+    y, mask = padded_sequences(run.data.train)
+    z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
     drawn = mask & np.isfinite(y).all(axis=-1)  # steps that were seen
-    size = seen.settings.num_states
+    size = run.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
-    transition = np.asarray(seen.point("transition"), float)
+    transition = np.asarray(run.point("transition"), float)
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
     held = np.flatnonzero(share)
     states = [str(k) for k in held]
     leading = {"share": share, "steps at a time": stay}
-    names = seen.data.train.group_names or ("all",)
+    names = run.data.train.group_names or ("all",)
     within = deviations_of_rows(y[drawn], np.asarray(z.probs)[drawn][:, :size])
     return [
         *emissions.table_of_components(
-            "States", name, seen, columns, leading, share * mask.sum(), "step", within=within
+            "States", name, run, columns, leading, share * mask.sum(), "step", within=within
         ),
         Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
-        *course(seen, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(seen),
+        *course(run, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(run),
         strips("Likeliest paths", names, paths),
-        emissions.picture("Steps by state", name, seen, y[drawn], columns, paths[drawn], share),
+        emissions.picture("Steps by state", name, run, y[drawn], columns, paths[drawn], share),
     ]
 
 
@@ -109,15 +109,15 @@ def strips(
 
 
 def course(
-    seen: Seen, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray
+    run: FittedRun, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray
 ) -> list[Block]:
     """The longest of the first sequences with its states beneath it."""
     chosen = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
     steps = min(int(mask[chosen].sum()), MOST_STEPS)
-    name = (seen.data.train.group_names or ("all",))[chosen]
+    name = (run.data.train.group_names or ("all",))[chosen]
     columns, values = (
-        seen.data.names[:MOST_COLUMNS],
-        units_of(seen.data.train).points(y[chosen, :steps]),
+        run.data.names[:MOST_COLUMNS],
+        units_of(run.data.train).points(y[chosen, :steps]),
     )
     note = (
         "The path is behind the columns; below, the probability of each state given the whole "
@@ -125,9 +125,9 @@ def course(
     )
     longest = longest_of_first(len(mask), MOST_SHOWN)
     more = first_of(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
-    some = first_of("", MOST_COLUMNS, seen.data.names, "columns", "transformed.csv")
+    some = first_of("", MOST_COLUMNS, run.data.names, "columns", "transformed.csv")
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
-    times = times_of(seen.data.train, chosen)
+    times = times_of(run.data.train, chosen)
     return [
         Course(
             f"States of sequence {name}",
@@ -140,15 +140,15 @@ def course(
     ]
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The state of each step on the likeliest path of its sequence (Viterbi), and the probabilities
     of all states given the whole sequence."""
 
     def read(data: Any) -> Found:
-        z = seen.fit.locals(data, key=seen.key)["z"]
+        z = run.fit.locals(data, key=run.key)["z"]
         return {"state": np.asarray(likeliest_paths(z)), "probability": np.asarray(z.probs)}
 
-    return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+    return in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
 
 
 BY_STATE: dict[str, Any] = {
@@ -183,27 +183,27 @@ FactorialSettings = model_section(
 )
 
 
-def factorial_score(seen: Seen) -> RowScore:
+def factorial_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
-    y, mask = padded_sequences(seen.data.test)
-    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(
-        seen.data.test, log_scales(seen.data.test)
+    y, mask = padded_sequences(run.data.test)
+    found = bounds(run.fit, (y, mask), run.key) - by_sequence(
+        run.data.test, log_scales(run.data.test)
     )
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
 
-def factorial_describe(seen: Seen) -> list[Block]:
+def factorial_describe(run: FittedRun) -> list[Block]:
     """The contribution and the duration of each state of each chain, and the likeliest paths."""
-    settings, columns = seen.settings, list(seen.data.names)
-    point = seen.point("contributions")
+    settings, columns = run.settings, list(run.data.names)
+    point = run.point("contributions")
     added = np.asarray(point.coefficients, float).T.reshape(
         settings.num_chains, settings.num_states, len(columns)
     )
-    transition = np.asarray(seen.point("transition"), float)
-    units = units_of(seen.data.train)
+    transition = np.asarray(run.point("transition"), float)
+    units = units_of(run.data.train)
     noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
-    y, mask = padded_sequences(seen.data.train)
-    paths = seen.fit.locals((y, mask), key=seen.key)
+    y, mask = padded_sequences(run.data.train)
+    paths = run.fit.locals((y, mask), key=run.key)
     blocks: list[Block] = []
     for m in range(settings.num_chains):
         rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
@@ -221,7 +221,7 @@ def factorial_describe(seen: Seen) -> list[Block]:
     blocks.append(Table("Noise", ["", "deviation"], list(zip(columns, noise, strict=True))))
     for m in range(settings.num_chains):
         states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
-        names = seen.data.train.group_names or ("all",)
+        names = run.data.train.group_names or ("all",)
         blocks.append(
             strips(
                 f"Chain {m + 1}: likeliest paths",
@@ -234,16 +234,16 @@ def factorial_describe(seen: Seen) -> list[Block]:
         blocks.append(
             Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True)
         )
-    return [*blocks, *forecasts(seen)]
+    return [*blocks, *forecasts(run)]
 
 
-def factorial_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """For each chain the state of each step on its likeliest path, and the probabilities of all its
     states."""
-    names = [f"z{m + 1}" for m in range(seen.settings.num_chains)]
+    names = [f"z{m + 1}" for m in range(run.settings.num_chains)]
 
     def read(data: Any) -> Found:
-        local = seen.fit.locals(data, key=seen.key)
+        local = run.fit.locals(data, key=run.key)
         states = np.stack([np.asarray(likeliest_paths(local[name])) for name in names], axis=-1)
         probs = {
             f"probability_of_chain_{m}": np.asarray(local[name].probs)
@@ -251,7 +251,7 @@ def factorial_transform(seen: Seen, table: Any, tell: Tell) -> Found:
         }
         return {"state_of_chain": states, **probs}
 
-    return in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+    return in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
 
 
 FACTORIAL = sequence_model(

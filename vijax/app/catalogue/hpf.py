@@ -14,7 +14,7 @@ from vijax.app.drawing.blocks import Block, Table
 from vijax.app.drawing.views import thinned
 from vijax.app.settings.options import built, chooser, model_section
 from vijax.app.settings.sections import row_section
-from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell, key_of_scores
+from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell, key_of_scores
 from vijax.app.sources.ratings import RATINGS
 from vijax.evaluate import hide, ranked, ranking
 from vijax.evaluate.units import OF_RANKINGS
@@ -64,28 +64,28 @@ def learns(settings: Any, data: Data) -> Any:
     return learning.learn(*names, optimizer=optax.adam(RATE)) if names else ()
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The items of each component, what features say, and how well hidden items are found, beside
     popularity."""
-    items, names = np.asarray(seen.point("items"), np.float64), seen.data.names
-    train = seen.data.train if seen.data.test is None else seen.data.test
+    items, names = np.asarray(run.point("items"), np.float64), run.data.names
+    train = run.data.train if run.data.test is None else run.data.test
     sample = train[thinned(train.num_documents, MOST_READ)]
-    weight = items.sum(axis=0) * seen.fit.predict(sample).mean(axis=0)
+    weight = items.sum(axis=0) * run.fit.predict(sample).mean(axis=0)
     share = weight / max(float(weight.sum()), 1e-300)
     rows = []
     for k in np.argsort(-share, kind="stable"):
         best = np.argsort(-items[:, k], kind="stable")[:LEADING]
         rows.append([int(k), 100 * float(share[k]), ", ".join(names[i] for i in best)])
     components = Table(f"{len(rows)} components", ["", "per cent of counts", "items"], rows)
-    return [components, *_features(seen), *_rankings(seen, sample)]
+    return [components, *_features(run), *_rankings(run, sample)]
 
 
-def _features(seen: Seen) -> Iterator[Table]:
+def _features(run: FittedRun) -> Iterator[Table]:
     """The components that each number of users, or of items, raises most and least."""
     for name, weights in (("users", "user_weights"), ("items", "feature_weights")):
-        if (table := getattr(seen.data.train, name, None)) is None:
+        if (table := getattr(run.data.train, name, None)) is None:
             continue
-        times = np.exp(np.asarray(seen.fit.state.hyper[weights], np.float64))
+        times = np.exp(np.asarray(run.fit.state.hyper[weights], np.float64))
         rows = []
         for column, of in zip(table.columns, times, strict=True):
             most, least = int(of.argmax()), int(of.argmin())
@@ -97,30 +97,30 @@ def _features(seen: Seen) -> Iterator[Table]:
         yield Table(f"What is known of {name}", header, rows, about)
 
 
-def _rankings(seen: Seen, sample: Any) -> list[Block]:
+def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
     left, hidden = hide(
         sample.to_scipy(), seed=keys.seed(key_of_scores())
     )  # those of the held-out score
     kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
-    popular = np.asarray(seen.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
+    popular = np.asarray(run.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
     ways = (
-        ("this model", seen.fit.predict(kept), seen.point("items")),
+        ("this model", run.fit.predict(kept), run.point("items")),
         ("how often items are taken", np.ones((left.shape[0], 1)), popular),
     )
     rows = []
     for name, users, items in ways:
         found = ranking(users, items, left, hidden)
         rows.append([name, found.mean, found.recall])
-    everybody = seen.data.train if seen.data.test is None else seen.data.test
+    everybody = run.data.train if run.data.test is None else run.data.test
     few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     about = (
         f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them "
         f"among the first {found.n}. "
         + (
             "These users were not seen in training."
-            if seen.data.test is not None
+            if run.data.test is not None
             else "Training has seen them all."
         )
         + (few if sample.num_documents < everybody.num_documents else "")
@@ -135,17 +135,17 @@ def _rankings(seen: Seen, sample: Any) -> list[Block]:
     ]
 
 
-def transform(seen: Seen, users: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, users: Any, tell: Tell) -> Found:
     """The items that each user would take next, best first, and the weights of components."""
     import scipy.sparse
 
-    more = getattr(seen.data.train, "new_items", ())
-    names, items = np.asarray([*seen.data.names, *more], object), np.asarray(seen.point("items"))
+    more = getattr(run.data.train, "new_items", ())
+    names, items = np.asarray([*run.data.names, *more], object), np.asarray(run.point("items"))
     if more:
         items = np.concatenate(
-            [items, models.new_items(seen.fit, seen.data.train.items.x[len(items) :]).mean()]
+            [items, models.new_items(run.fit, run.data.train.items.x[len(items) :]).mean()]
         )
-    weights, taken = seen.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
+    weights, taken = run.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
     if (taken_new := getattr(users, "taken_new", None)) is not None:
         taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
     taken.resize(taken.shape[0], len(items))

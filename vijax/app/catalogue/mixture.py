@@ -16,7 +16,7 @@ from vijax.app.settings.options import built, chosen, model_section
 from vijax.app.settings.sections import EnergyAlgorithm, grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
-from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, values
 from vijax.arguments import whole
 from vijax.families.discrete import stick_breaking
@@ -39,40 +39,40 @@ def build(settings: Any, data: Data) -> Any:
     return built(settings, data, emission=emission, init=chosen(settings.init))
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log predictive density of each row, in the units of the data; at a point, of the point."""
-    found = seen.fit.score(values(seen.data.test), key=seen.key)
-    return RowScore.of(found.log_densities - log_scales(seen.data.test), "row")
+    found = run.fit.score(values(run.data.test), key=run.key)
+    return RowScore.of(found.log_densities - log_scales(run.data.test), "row")
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Components that hold rows, largest first, and the rows by component."""
-    return _clusters(seen, np.asarray(seen.point("weights"), float))
+    return _clusters(run, np.asarray(run.point("weights"), float))
 
 
-def _clusters(seen: Seen, weights: np.ndarray) -> list[Block]:
-    name, columns, x = seen.settings.emission.name, seen.data.names, values(seen.data.train)
+def _clusters(run: FittedRun, weights: np.ndarray) -> list[Block]:
+    name, columns, x = run.settings.emission.name, run.data.names, values(run.data.train)
     size = (
-        seen.settings.num_components
+        run.settings.num_components
     )  # without what is beyond the truncation of a Dirichlet process
-    probs, weights = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs), weights[:size]
+    probs, weights = np.asarray(run.fit.locals(x, key=run.key)["z"].probs), weights[:size]
     labels, rows = np.minimum(probs.argmax(axis=1), size - 1), probs.sum(axis=0)[:size]
-    within = deviations_of_rows(seen.data.train.x, probs[:, :size])
+    within = deviations_of_rows(run.data.train.x, probs[:, :size])
     leading = {"weight": weights, "rows": rows}
     table = emissions.table_of_components(
-        "Components", name, seen, columns, leading, rows, within=within
+        "Components", name, run, columns, leading, rows, within=within
     )
-    return [*table, emissions.picture("Clusters", name, seen, x, columns, labels, weights)]
+    return [*table, emissions.picture("Clusters", name, run, x, columns, labels, weights)]
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The likeliest component of each row, and the probabilities of all."""
 
     def read(x: np.ndarray) -> Found:
-        probs = np.asarray(seen.fit.locals(x, key=seen.key)["z"].probs)
+        probs = np.asarray(run.fit.locals(x, key=run.key)["z"].probs)
         return {"component": probs.argmax(axis=1), "probability": probs}
 
-    return in_blocks(read, checked(seen, values(table)), tell)
+    return in_blocks(read, checked(run, values(table)), tell)
 
 
 BY_ROW: dict[str, Any] = {
@@ -98,26 +98,26 @@ DpSettings = model_section(
 )
 
 
-def dp_score(seen: Seen) -> RowScore:
+def dp_score(run: FittedRun) -> RowScore:
     """The score of a mixture, with the number of components in use."""
-    return score(seen)._replace(remarks=f"{used(seen)} components in use")
+    return score(run)._replace(remarks=f"{used(run)} components in use")
 
 
-def used(seen: Seen) -> int:
+def used(run: FittedRun) -> int:
     """Components that hold at least half a row: the rows of a stick are what its beta has beyond
     the prior, those of a last component without a stick what the last beta has."""
-    q, prior = seen.posterior["sticks"], float(np.asarray(seen.fit.state.hyper["concentration"]))
+    q, prior = run.posterior["sticks"], float(np.asarray(run.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
-    return int(np.sum(rows[: seen.settings.num_components] >= emissions.HELD))
+    return int(np.sum(rows[: run.settings.num_components] >= emissions.HELD))
 
 
-def dp_describe(seen: Seen) -> list[Block]:
+def dp_describe(run: FittedRun) -> list[Block]:
     """The truncation, and as `describe`."""
-    weights = np.asarray(stick_breaking.mean_weights(seen.fit.estimates["sticks"]), float)
-    concentration = float(np.asarray(seen.fit.state.hyper["concentration"]))
-    size = ["truncation", seen.settings.num_components]
-    rows = [["components in use", used(seen)], size, ["concentration", concentration]]
-    return [Table("Truncation", ["", "value"], rows), *_clusters(seen, weights)]
+    weights = np.asarray(stick_breaking.mean_weights(run.fit.estimates["sticks"]), float)
+    concentration = float(np.asarray(run.fit.state.hyper["concentration"]))
+    size = ["truncation", run.settings.num_components]
+    rows = [["components in use", used(run)], size, ["concentration", concentration]]
+    return [Table("Truncation", ["", "value"], rows), *_clusters(run, weights)]
 
 
 DP_MIXTURE = Listing(DpSettings, TABLES, EnergyAlgorithm, dp_describe, values, dp_score, **BY_ROW)

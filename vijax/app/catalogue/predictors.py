@@ -17,7 +17,7 @@ from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import units_of
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import Data, Found, Listing, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, pairs, sites, target
 from vijax.arguments import POSITIVE
 from vijax.data.tables.table import TargetKind
@@ -50,20 +50,20 @@ def kind_of(name: str) -> TargetKind:
     return "count" if name in ("poisson_log", "negative_binomial") else "real"
 
 
-def settled(seen: Seen) -> tuple[Any, Any]:
+def settled(run: FittedRun) -> tuple[Any, Any]:
     """The posterior to predict from (the average, where one was kept), and the hyperparameters as
     they stand."""
-    fit = seen.fit
+    fit = run.fit
     return fit.average if "averaged" in fit.state.beside else fit.posterior, fit.state.hyper
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log predictive density of held-out targets; with two classes the errors too."""
-    found, _ = settled(seen)
-    x, y = pairs(seen.data.test, seen.settings)
-    densities = np.asarray(seen.model.predictive(found, x, y), np.float64)
+    found, _ = settled(run)
+    x, y = pairs(run.data.test, run.settings)
+    densities = np.asarray(run.model.predictive(found, x, y), np.float64)
     logs = np.log(np.maximum(densities, 1e-300))
-    if seen.data.train.classes is None:
+    if run.data.train.classes is None:
         return RowScore.of(logs, "row")
     errors = int((densities < 0.5).sum())
     remark = (
@@ -73,17 +73,17 @@ def score(seen: Seen) -> RowScore:
     return RowScore.of(logs, "row", remark)
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The prediction of each row, and an interval; see `predictions`."""
-    found, _ = settled(seen)
-    law, classes = seen.model.law(found), seen.data.train.classes
+    found, _ = settled(run)
+    law, classes = run.model.law(found), run.data.train.classes
 
     def read(x: np.ndarray) -> Found:
-        mean, variance = seen.model.predict(found, x)
+        mean, variance = run.model.predict(found, x)
         return predictions(law, mean, variance, classes)
 
-    found_of = in_blocks(read, design(table, seen.settings), tell, PREDICTED)
-    return found_of if classes is not None else offsets.moved(found_of, seen.settings)
+    found_of = in_blocks(read, design(table, run.settings), tell, PREDICTED)
+    return found_of if classes is not None else offsets.moved(found_of, run.settings)
 
 
 def predictions(
@@ -106,19 +106,19 @@ def predictions(
     return {"prediction": middle, "low": low, "high": high}
 
 
-def hyper_table(seen: Seen) -> Table:
+def hyper_table(run: FittedRun) -> Table:
     """Hyperparameters as they stand, and the noise where it was learnt."""
-    found, hyper = settled(seen)
+    found, hyper = settled(run)
     rows = [[name, numbers(value)] for name, value in hyper.items()]
-    if seen.model.measure is None:
+    if run.model.measure is None:
         return Table("Hyperparameters", ["", "value"], rows)
     name = (
         "noise (standard deviation)"
-        if seen.settings.likelihood.name == "gaussian"
+        if run.settings.likelihood.name == "gaussian"
         else "noise (scale)"
     )
     rows.append([name, numbers(1.0 / np.sqrt(np.asarray(found[NOISE].mean(), float)))])
-    target, unit = seen.data.train.target, seen.model.measure.unit
+    target, unit = run.data.train.target, run.model.measure.unit
     note = (
         f"The noise is in units of {target}; scales are in units of its standard deviation, "
         f"{unit:.4g}."
@@ -131,18 +131,15 @@ def numbers(values: Any) -> str:
     return " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(values)))
 
 
-def confusion(seen: Seen) -> list[Block]:
+def confusion(run: FittedRun) -> list[Block]:
     """Tables of errors for training and held-out rows; none where the target has no two classes."""
-    classes = seen.data.train.classes
+    classes = run.data.train.classes
     if classes is None:
         return []
-    found, _ = settled(seen)
+    found, _ = settled(run)
     blocks: list[Block] = []
-    for part, name in zip(seen.data.parts, ("training", "held-out"), strict=False):
-        up = (
-            np.asarray(seen.model.predictive(found, design(part, seen.settings), jnp.ones(())))
-            > 0.5
-        )
+    for part, name in zip(run.data.parts, ("training", "held-out"), strict=False):
+        up = np.asarray(run.model.predictive(found, design(part, run.settings), jnp.ones(()))) > 0.5
         true = target(part) > 0
         rows = [
             [f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))]
@@ -176,65 +173,65 @@ def build_gp(settings: Any, data: Data) -> Any:
     return built(settings, data, x=x, y=y, likelihood=law, hyper=hyper)
 
 
-def describe_gp(seen: Seen) -> list[Block]:
+def describe_gp(run: FittedRun) -> list[Block]:
     """Hyperparameters; errors of classes; the process along its one column, or the border of
     classes in the plane."""
-    blocks = [_hyper_table(seen), *confusion(seen)]
-    dim = len(seen.data.names)
+    blocks = [_hyper_table(run), *confusion(run)]
+    dim = len(run.data.names)
     if dim == 1:
-        blocks.append(_curve(seen))
-    elif seen.data.train.classes is not None:
-        blocks.append(_plane(seen))
+        blocks.append(_curve(run))
+    elif run.data.train.classes is not None:
+        blocks.append(_plane(run))
     return blocks
 
 
-def _hyper_table(seen: Seen) -> Table:
+def _hyper_table(run: FittedRun) -> Table:
     """Hyperparameters, lengths in the units of the columns where each has its own, or there is
     one."""
-    units, shown = units_of(seen.data.train), hyper_table(seen)
-    if seen.settings.ard or len(seen.data.names) == 1:
-        _, hyper = settled(seen)
+    units, shown = units_of(run.data.train), hyper_table(run)
+    if run.settings.ard or len(run.data.names) == 1:
+        _, hyper = settled(run)
         lengths = units.spread(np.asarray(hyper["length"], float))
         rows = [[name, numbers(lengths) if name == "length" else said] for name, said in shown.rows]
         return shown._replace(rows=rows)
     return shown._replace(note=" ".join(filter(None, [shown.note, units.note()])))
 
 
-def _curve(seen: Seen) -> Lines:
+def _curve(run: FittedRun) -> Lines:
     """The law of the mean response along the column: exp z of counts, the probability of classes, z
     itself."""
-    found, _ = settled(seen)
-    x, y = pairs(seen.data.train, seen.settings)
+    found, _ = settled(run)
+    x, y = pairs(run.data.train, run.settings)
     x = x[:, 0]
     grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
-    mean, variance = (np.asarray(part, float) for part in seen.model.predict(found, grid[:, None]))
+    mean, variance = (np.asarray(part, float) for part in run.model.predict(found, grid[:, None]))
     deviation, (name, kind) = (
         np.sqrt(variance),
-        (seen.data.train.target, kind_of(seen.settings.likelihood.name)),
+        (run.data.train.target, kind_of(run.settings.likelihood.name)),
     )
     responses: dict[str, Any] = {
         "count": np.exp,
         "binary": lambda z: 1 / (1 + np.exp(-z)),
         "real": lambda z: z,
     }
-    by = offsets.offset_of(seen.settings)
+    by = offsets.offset_of(run.settings)
     curve, low, high = (
         responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
     )
     rows = views.thinned(len(x))
     label = {
         "count": f"rate of {name}",
-        "binary": f"probability of {(seen.data.train.classes or ('', ''))[1]}",
+        "binary": f"probability of {(run.data.train.classes or ('', ''))[1]}",
     }
     shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows] + by
     note = views.thinned_note(
         "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
     )
-    units = units_of(seen.data.train)
+    units = units_of(run.data.train)
     grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
     return Lines(
         "Response",
-        seen.data.names[0],
+        run.data.names[0],
         label.get(kind, str(name)),
         grid,
         curve,
@@ -246,25 +243,25 @@ def _curve(seen: Seen) -> Lines:
     )
 
 
-def _plane(seen: Seen) -> Scatter:
+def _plane(run: FittedRun) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
-    x, labels = design(seen.data.train, seen.settings), (target(seen.data.train) > 0).astype(int)
-    units = units_of(seen.data.train)
+    x, labels = design(run.data.train, run.settings), (target(run.data.train) > 0).astype(int)
+    units = units_of(run.data.train)
     note, names = (
         "Training rows by class.",
-        (*(seen.data.train.classes or ("0", "1")), "both as likely"),
+        (*(run.data.train.classes or ("0", "1")), "both as likely"),
     )
     shown = views.scatter(
-        "Classes", units.points(x), seen.data.names, labels, note=note, names=names
+        "Classes", units.points(x), run.data.names, labels, note=note, names=names
     )
     if x.shape[1] != 2:
         return shown
-    found, _ = settled(seen)
+    found, _ = settled(run)
     sides = [
         np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)
     ]
     grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
-    mean = np.asarray(seen.model.predict(found, grid)[0]).reshape(60, 60)
+    mean = np.asarray(run.model.predict(found, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
     outlines = [(2, *units.points(line).T) for line in border]
     return shown._replace(
@@ -298,22 +295,22 @@ def build_linear(settings: Any, data: Data) -> Any:
     return built(settings, data, x=x, y=y, **law)
 
 
-def describe_linear(seen: Seen) -> list[Block]:
+def describe_linear(run: FittedRun) -> list[Block]:
     """Weights with their deviations, errors of classes, hyperparameters."""
-    found, _ = settled(seen)
-    names = list(seen.data.names) + ["intercept"] * seen.settings.intercept
-    rows = units_of(seen.data.train).coefficients(seen.settings.intercept)
-    mean, variance = seen.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
-    law, train = seen.model.law(found).name, seen.data.train
+    found, _ = settled(run)
+    names = list(run.data.names) + ["intercept"] * run.settings.intercept
+    rows = units_of(run.data.train).coefficients(run.settings.intercept)
+    mean, variance = run.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
+    law, train = run.model.law(found).name, run.data.train
     name = (train.classes or ("", train.target))[1]
     scales = units_of(train).spread(np.std(train.x, axis=0))
     of = views.modelled(law, train.target, train.classes)
     mean = np.array(mean, float)
-    mean[len(seen.data.names) :] += offsets.offset_of(seen.settings)
+    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
     weights = views.coefficients(
         "Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of
     )
-    return [*weights, *confusion(seen), hyper_table(seen)]
+    return [*weights, *confusion(run), hyper_table(run)]
 
 
 # --- the listings ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from vijax.app.rows.forecasts import forecasts
 from vijax.app.rows.times import times_of
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, units_of
-from vijax.app.sources.listing import Found, Seen, Tell
+from vijax.app.sources.listing import FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 
 MOST_COLUMNS = 4
@@ -30,37 +30,37 @@ Settings = model_section(
 )
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log density at the posterior means, by the Kalman filter, in the units of the data: for
     held-out sequences, per step; for held-out entries given the others of their sequences, per
     entry."""
-    if held_out_entries(seen.data):
-        return _score_entries(seen)
-    found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
-    logs = found.log_probs - by_sequence(seen.data.test, log_scales(seen.data.test))
+    if held_out_entries(run.data):
+        return _score_entries(run)
+    found = run.fit.score(padded_sequences(run.data.test), key=run.key)
+    logs = found.log_probs - by_sequence(run.data.test, log_scales(run.data.test))
     return RowScore.of(logs, "step", sequences(len(found.log_probs)), found.num_tokens)
 
 
-def _score_entries(seen: Seen) -> RowScore:
+def _score_entries(run: FittedRun) -> RowScore:
     """log p(all entries) - log p(training entries), for each sequence."""
-    train, test = seen.data.train, seen.data.test
+    train, test = run.data.train, run.data.test
     whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
     both, known = (
-        seen.fit.score(padded_sequences(table), key=seen.key).log_probs for table in (whole, train)
+        run.fit.score(padded_sequences(table), key=run.key).log_probs for table in (whole, train)
     )
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
     logs = both - known - by_sequence(test, log_scales(test))
     return RowScore.of(logs, "entry", sequences(len(number)), number)
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Modes of the dynamics, loadings and noise, and smoothed courses of the first sequence."""
-    columns, size = list(seen.data.names), seen.settings.num_states
-    dynamics, observation = (seen.point(name) for name in ("dynamics", "observation"))
+    columns, size = list(run.data.names), run.settings.num_states
+    dynamics, observation = (run.point(name) for name in ("dynamics", "observation"))
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     states = [f"state {k + 1}" for k in range(size)]
-    units = units_of(seen.data.train)
+    units = units_of(run.data.train)
     rows = list(zip(columns, units.points(loadings[:, -1]), units.spread(noise), strict=True))
     note = units.note("Of each column on each state: up to a linear map.")
     modes = _modes(np.asarray(dynamics.coefficients, float))
@@ -68,8 +68,8 @@ def describe(seen: Seen) -> list[Block]:
         Table("Modes of the dynamics", ["", "modulus", "steps a turn"], modes),
         Heat("Loadings", columns, states, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], rows),
-        *courses(seen, loadings, noise),
-        *forecasts(seen),
+        *courses(run, loadings, noise),
+        *forecasts(run),
     ]
 
 
@@ -84,25 +84,21 @@ def _modes(dynamics: np.ndarray) -> list[list[Any]]:
     ]
 
 
-def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
+def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     """Each column of the first sequence as the smoothed state predicts it, with two deviations of
     an observation."""
-    y, mask = (part[:1] for part in padded_sequences(seen.data.train))
+    y, mask = (part[:1] for part in padded_sequences(run.data.train))
     steps = int(mask.sum())
-    value, cov = (
-        part[0, :steps] for part in moments(seen.fit.locals((y, mask), key=seen.key)["x"])
-    )
-    times, units = times_of(seen.data.train, 0), units_of(seen.data.train)
+    value, cov = (part[0, :steps] for part in moments(run.fit.locals((y, mask), key=run.key)["x"]))
+    times, units = times_of(run.data.train, 0), units_of(run.data.train)
     time = times.at
     note = "Smoothed, with two standard deviations of an observation."
+    note = first_of(note, 1, run.data.train.group_names or ("all",), "sequences", "transformed.csv")
     note = first_of(
-        note, 1, seen.data.train.group_names or ("all",), "sequences", "transformed.csv"
-    )
-    note = first_of(
-        note, MOST_COLUMNS, seen.data.names[: len(loadings)], "columns", "transformed.csv"
+        note, MOST_COLUMNS, run.data.names[: len(loadings)], "columns", "transformed.csv"
     )
     blocks: list[Block] = []
-    for d, column in list(enumerate(seen.data.names[: len(loadings)]))[:MOST_COLUMNS]:
+    for d, column in list(enumerate(run.data.names[: len(loadings)]))[:MOST_COLUMNS]:
         c = loadings[d, :-1]
         mean, deviation = (
             value @ c + loadings[d, -1],
@@ -118,24 +114,24 @@ def courses(seen: Seen, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
     return blocks
 
 
-def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The expected columns of each step given the whole sequence, with the standard deviation of an
     observation, also where they are missing (rows of missing values at the end are forecasts); and
     the smoothed states, with their standard deviations."""
 
     def read(data: Any) -> Found:
-        expected, sd, state, state_sd = seen_through(seen, seen.fit.locals(data, key=seen.key)["x"])
+        expected, sd, state, state_sd = seen_through(run, run.fit.locals(data, key=run.key)["x"])
         return {"expected": expected, "sd": sd, "state": state, "state_sd": state_sd}
 
-    found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
+    found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
     units = units_of(table)
     return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
 
 
-def seen_through(seen: Seen, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def seen_through(run: FittedRun, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Expected columns of paths with law `x`, and the deviation of an observation; smoothed paths
     and theirs."""
-    observation = seen.point("observation")
+    observation = run.point("observation")
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
     value, cov = moments(x)

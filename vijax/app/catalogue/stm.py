@@ -25,7 +25,7 @@ from vijax.app.settings.progress import Counter
 from vijax.app.settings.sections import DescribedData
 from vijax.app.settings.typed_toml import setting
 from vijax.app.sources.documents import DOCUMENTS, columns_of, section_for
-from vijax.app.sources.listing import Data, Found, Listing, New, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Listing, New, Tell
 from vijax.app.sources.topic_names import SEEDED, build_seeded
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.read import WRITTEN_BY_PEOPLE
@@ -185,33 +185,33 @@ def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
     return build_seeded(settings, Data(corpus, None), make)
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """The topics; effects of the covariates on their shares; words by group; which topics go
     together."""
-    model = of_corpus(seen.settings, seen.data.train)
+    model = of_corpus(run.settings, run.data.train)
     topics = topics_block(
-        seen, lambda sample, rows: seen.fit.transform(model.data[rows], key=seen.key)
+        run, lambda sample, rows: run.fit.transform(model.data[rows], key=run.key)
     )
     called = {topic.number: topic.called for topic in topics.topics}
-    shown: list[Block] = [topics, *_effects(model, seen, called)]
+    shown: list[Block] = [topics, *_effects(model, run, called)]
     if model.covariates.groups:
-        shown.append(_words_by_group(model, seen, called))
-    return [*shown, *correlations(seen, topics)]
+        shown.append(_words_by_group(model, run, called))
+    return [*shown, *correlations(run, topics)]
 
 
-def _effects(model: Stm, seen: Seen, called: Mapping[int, str]) -> Iterator[Block]:
+def _effects(model: Stm, run: FittedRun, called: Mapping[int, str]) -> Iterator[Block]:
     """Shares along columns of numbers; then a table and a drawing of each column's effects. Those
     of splines are left out: they mean nothing by themselves."""
-    told = Counter(seen.say, "sweeps for the effects of covariates")
+    told = Counter(run.say, "sweeps for the effects of covariates")
     effects, names, order = (
-        model.effects(seen.fit, key=seen.key, callback=told),
+        model.effects(run.fit, key=run.key, callback=told),
         list(called.values()),
         list(called),
     )
     each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
     by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
     note = " ".join([by, *effects.notes])  # once
-    for block in _curves(effects, seen.data.train.beside, called):
+    for block in _curves(effects, run.data.train.beside, called):
         yield block._replace(note=f"{block.note} {note}")
         note = by
     for j, (label, is_category) in enumerate(
@@ -269,9 +269,9 @@ def _middle(column: TypedColumn) -> Any:
     return labels.names[int(np.bincount(labels.codes[labels.codes >= 0]).argmax())]
 
 
-def _words_by_group(model: Stm, seen: Seen, called: Mapping[int, str]) -> Table:
+def _words_by_group(model: Stm, run: FittedRun, called: Mapping[int, str]) -> Table:
     """The words that are frequent in a topic and exclusive to a group, of each topic and group."""
-    words, names = model.words(seen.fit), seen.data.names
+    words, names = model.words(run.fit), run.data.names
     rows = []
     for k in called:
         leading = np.argsort(-frex(words[:, k]), axis=1, kind="stable")[:, :NUM_WORDS]
@@ -279,9 +279,9 @@ def _words_by_group(model: Stm, seen: Seen, called: Mapping[int, str]) -> Table:
     return Table(f"Words by {model.covariates.content}", ["", *model.covariates.groups], rows)
 
 
-def transform(seen: Seen, corpus: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, corpus: Any, tell: Tell) -> Found:
     """The topics of documents: the largest of each, and the shares of all."""
-    return of_shares(seen.fit.transform(corpus, key=seen.key, progress=tell))
+    return of_shares(run.fit.transform(corpus, key=run.key, progress=tell))
 
 
 LISTING = Listing(

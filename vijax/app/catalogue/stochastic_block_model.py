@@ -15,7 +15,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.sources.graphs import GRAPHS, adjacency
-from vijax.app.sources.listing import Found, Listing, Seen, Tell
+from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
 from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60
@@ -29,36 +29,36 @@ Settings = model_section(
 
 
 # --- the score ------------------------------------------------------------------------------------
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij |
     B_kl)]."""
-    test = seen.data.test
+    test = run.data.test
     rows, columns = np.nonzero(test.pairs)
-    y, q = test.x[rows, columns], memberships(seen, seen.data.train)
-    chance = np.einsum("nk,nkl,nl->n", q[rows], _chances(seen, y), q[columns])
+    y, q = test.x[rows, columns], memberships(run, run.data.train)
+    chance = np.einsum("nk,nkl,nl->n", q[rows], _chances(run, y), q[columns])
     remarks = ""
-    if seen.settings.edges == "bernoulli" and 0 < y.sum() < len(y):
+    if run.settings.edges == "bernoulli" and 0 < y.sum() < len(y):
         linked = np.where(y > 0, chance, 1 - chance)
         remarks = f"area under the ROC curve {_area(linked, y > 0):.3f}"
     return RowScore.of(np.log(np.maximum(chance, 1e-300)), "pair", remarks)
 
 
-def memberships(seen: Seen, graph: Any) -> Float[np.ndarray, "N K"]:
+def memberships(run: FittedRun, graph: Any) -> Float[np.ndarray, "N K"]:
     """q of the blocks of each node, given the pairs of a graph that are observed."""
-    z: Any = seen.fit.locals(adjacency(graph), key=seen.key)["z"]
+    z: Any = run.fit.locals(adjacency(graph), key=run.key)["z"]
     return np.asarray(z.probs[0], np.float64)
 
 
-def _chances(seen: Seen, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
+def _chances(run: FittedRun, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
     """E[p(y | B)] for each observation and pair of blocks: for counts a negative binomial, at a
     point a Poisson."""
     counts = y[:, None, None]
-    if seen.settings.edges == "bernoulli":
-        mean = _rates(seen.point("rates"))
+    if run.settings.edges == "bernoulli":
+        mean = _rates(run.point("rates"))
         return np.where(counts > 0, mean, 1 - mean)
-    if seen.fit.alg.spec.is_point("rates"):
-        return stats.poisson.pmf(counts, _rates(seen.point("rates")))
-    q: Any = seen.posterior["rates"]
+    if run.fit.alg.spec.is_point("rates"):
+        return stats.poisson.pmf(counts, _rates(run.point("rates")))
+    q: Any = run.posterior["rates"]
     shape, rate = _rates(q.shape), _rates(q.rate)
     return stats.nbinom.pmf(counts, shape, rate / (1 + rate))
 
@@ -77,27 +77,27 @@ def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
 
 
 # --- the page -------------------------------------------------------------------------------------
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """Blocks, the numbers between them, the graph in the order of blocks, and every node's
     block."""
-    names, q = seen.data.train.columns, memberships(seen, seen.data.train)
+    names, q = run.data.train.columns, memberships(run, run.data.train)
     size = q.shape[1]
     block, sure = q.argmax(axis=1), q.max(axis=1)
     order = np.lexsort((-sure, block))
     of_block = [order[block[order] == k] for k in range(size)]
-    weights = np.asarray(seen.point("weights"), float)
+    weights = np.asarray(run.point("weights"), float)
     labels = [f"block {k + 1}" for k in range(size)]
     shown = order[views.thinned(len(order), MOST_DRAWN)]
     drawn = [names[i] for i in shown]
-    what = "probability of an edge" if seen.settings.edges == "bernoulli" else "mean count"
+    what = "probability of an edge" if run.settings.edges == "bernoulli" else "mean count"
     listed = [
         ", ".join([names[i] for i in own[:MOST_NAMED]] + ["..."] * (len(own) > MOST_NAMED))
         for own in of_block
     ]
     blocks = [[labels[k], float(weights[k]), len(of_block[k]), listed[k]] for k in range(size)]
-    links = _rates(seen.point("rates"))
+    links = _rates(run.point("rates"))
     about = f"The {what} from the block of the row to that of the column."
-    graph = np.nan_to_num(seen.data.train.x[np.ix_(shown, shown)])
+    graph = np.nan_to_num(run.data.train.x[np.ix_(shown, shown)])
     some = f": {len(shown):,} of {len(order):,}, evenly spread; tables/nodes.csv has all"
     order_of = f"Nodes in the order of their blocks{some if len(shown) < len(order) else ''}."
     nodes = [[names[i], int(block[i]) + 1, float(sure[i])] for i in order]
@@ -109,10 +109,10 @@ def describe(seen: Seen) -> list[Block]:
     ]
 
 
-def transform(seen: Seen, graph: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, graph: Any, tell: Tell) -> Found:
     """The block of each node given all pairs of its graph, and the probabilities of all blocks;
     counted from 1, as on the page."""
-    probs = memberships(seen, graph)
+    probs = memberships(run, graph)
     tell(len(probs))
     columns = {f"probability_{k + 1}": column for k, column in enumerate(probs.T)}
     return {"block": probs.argmax(axis=1) + 1, **columns}

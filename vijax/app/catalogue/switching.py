@@ -22,7 +22,7 @@ from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import built, model_section
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import covariance_of, units_of
-from vijax.app.sources.listing import Data, Found, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 
 Settings = model_section(
@@ -46,13 +46,11 @@ def build(settings: Any, data: Data) -> Any:
     return built(settings, data, dim=dim_of(settings, data.names))
 
 
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """Log probability of sequences, per step that the dynamics explain, in the units of the
     data."""
-    found = seen.fit.score(padded_sequences(seen.data.test), key=seen.key)
-    logs = np.log(
-        units_of(seen.data.test).deviation[: dim_of(seen.settings, seen.data.names)]
-    ).sum()
+    found = run.fit.score(padded_sequences(run.data.test), key=run.key)
+    logs = np.log(units_of(run.data.test).deviation[: dim_of(run.settings, run.data.names)]).sum()
     totals = found.log_probs - logs * found.num_tokens
     return RowScore.of(totals, "step", sequences(len(totals)), found.num_tokens)
 
@@ -68,25 +66,25 @@ def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
 
 
 def motion_blocks(
-    seen: Seen, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool
+    run: FittedRun, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool
 ) -> tuple[Table, Heat, Heat]:
     """Each state's share, duration, modes and noise; transitions; and the coefficients of its
     dynamics."""
     real = paths[paths >= 0]
-    share = np.bincount(real, minlength=seen.settings.num_states) / max(len(real), 1)
-    point, units = seen.point("dynamics"), units_of(seen.data.train)
+    share = np.bincount(real, minlength=run.settings.num_states) / max(len(real), 1)
+    point, units = run.point("dynamics"), units_of(run.data.train)
     coefficients = np.array(point.coefficients, float)
     if coefficients.shape[1] > len(names):
-        coefficients[:, : len(names)] += seen.settings.persistence * np.eye(len(names))
+        coefficients[:, : len(names)] += run.settings.persistence * np.eye(len(names))
     noise = np.sqrt(
         np.maximum(np.diagonal(covariance_of(point.precision), axis1=-2, axis2=-1), 0.0)
     )
     noise = noise * units.deviation[: noise.shape[-1]] if scaled and units.scaled else noise
-    known = "transition" in seen.posterior
+    known = "transition" in run.posterior
     transition = (
-        np.asarray(seen.point("transition"), float)
+        np.asarray(run.point("transition"), float)
         if known
-        else moves_of(paths, seen.settings.num_states)
+        else moves_of(paths, run.settings.num_states)
     )
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
     states = [str(k) for k in range(len(stay))]
@@ -132,21 +130,21 @@ def _mode(coefficients: np.ndarray) -> list[Any]:
     return [float(abs(slowest)), float(2 * np.pi / turn) if turn > 1e-9 else None]
 
 
-def describe(seen: Seen) -> list[Block]:
+def describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, the transition matrix, and paths."""
-    settings, columns = seen.settings, list(seen.data.names)
+    settings, columns = run.settings, list(run.data.names)
     dim = dim_of(settings, columns)
-    y, mask = padded_sequences(seen.data.train)
-    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    y, mask = padded_sequences(run.data.train)
+    z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
     rows = [
         f"{name}, {lag} before" for lag in range(1, settings.num_lags + 1) for name in columns[:dim]
     ]
-    names = seen.data.train.group_names or ("all",)
+    names = run.data.train.group_names or ("all",)
     return [
-        *motion_blocks(seen, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
-        *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(seen),
+        *motion_blocks(run, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
+        *hmm.course(run, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(run),
         hmm.strips("Likeliest paths", names, paths),
     ]
 
@@ -174,35 +172,35 @@ SldsSettings = model_section(
 )
 
 
-def slds_score(seen: Seen) -> RowScore:
+def slds_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
-    table, dim = seen.data.test, dim_of(seen.settings, seen.data.names)
+    table, dim = run.data.test, dim_of(run.settings, run.data.names)
     y, mask = padded_sequences(table)
     logs = np.where(
         np.isfinite(table.x[:, :dim]), np.log(units_of(table).deviation[:dim]), 0.0
     ).sum(axis=1)
-    found = bounds(seen.fit, (y, mask), seen.key) - by_sequence(table, logs)
+    found = bounds(run.fit, (y, mask), run.key) - by_sequence(table, logs)
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
 
-def slds_describe(seen: Seen) -> list[Block]:
+def slds_describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, loadings and noise, courses and paths."""
-    settings, columns = seen.settings, list(seen.data.names)
+    settings, columns = run.settings, list(run.data.names)
     dim, size = dim_of(settings, columns), settings.latent_dim
-    y, mask = padded_sequences(seen.data.train)
-    z = seen.fit.locals((y, mask), key=seen.key)["z"]
+    y, mask = padded_sequences(run.data.train)
+    z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
-    observation, units = seen.point("observation"), units_of(seen.data.train)
+    observation, units = run.point("observation"), units_of(run.data.train)
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     axes = [f"path {q + 1}" for q in range(size)]
     scale = units.deviation[:dim] if units.scaled else np.ones(dim)
     middle = loadings[:, -1] * scale + (units.mean[:dim] if units.scaled else 0.0)
-    names = seen.data.train.group_names or ("all",)
+    names = run.data.train.group_names or ("all",)
     note = units.note("Of each column on each coordinate of the path: up to an affine map.")
     return [
         *motion_blocks(
-            seen,
+            run,
             axes,
             [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"],
             paths,
@@ -214,29 +212,29 @@ def slds_describe(seen: Seen) -> list[Block]:
             ["", "mean", "noise deviation"],
             list(zip(columns, middle, noise * scale, strict=False)),
         ),
-        *hmm.course(seen, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(seen),
-        *state_space.courses(seen, loadings, noise),
+        *hmm.course(run, y, mask, paths, np.asarray(z.probs)),
+        *forecasts(run),
+        *state_space.courses(run, loadings, noise),
         hmm.strips("Likeliest paths", names, paths),
     ]
 
 
-def slds_transform(seen: Seen, table: Any, tell: Tell) -> Found:
+def slds_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     """The state of each step on the likeliest path of its sequence and the probabilities of all
     states; the expected columns with the deviation of an observation, also where they are missing;
     and the smoothed path."""
 
     def read(data: Any) -> Found:
-        local = seen.fit.locals(data, key=seen.key)
+        local = run.fit.locals(data, key=run.key)
         states = {
             "state": np.asarray(hmm.likeliest_paths(local["z"])),
             "probability": np.asarray(local["z"].probs),
         }
-        expected, sd, path, path_sd = state_space.seen_through(seen, local["x"])
+        expected, sd, path, path_sd = state_space.seen_through(run, local["x"])
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
-    found = in_blocks_of_sequences(read, table, checked(seen, padded_sequences(table)), tell)
-    units, dim = units_of(table), dim_of(seen.settings, seen.data.names)
+    found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
+    units, dim = units_of(table), dim_of(run.settings, run.data.names)
     if units.scaled:
         found["expected"] = found["expected"] * units.deviation[:dim] + units.mean[:dim]
         found["sd"] = found["sd"] * units.deviation[:dim]

@@ -20,7 +20,7 @@ from vijax.app.settings.sections import DocumentAlgorithm, grow, lazy, row_secti
 from vijax.app.settings.units import covariance_of
 from vijax.app.sources.doc_topics import commonest_words
 from vijax.app.sources.documents import DOCUMENTS
-from vijax.app.sources.listing import Found, Listing, Seen, Tell
+from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
 from vijax.app.sources.topic_names import SEEDED, build_seeded, words_held
 from vijax.arguments import EVEN, Argument
 from vijax.evaluate import npmi
@@ -48,22 +48,20 @@ IN_USE = 0.5
 Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
 
 
-def topics_block(seen: Seen, proportions: Proportions | None = None) -> Topics:
+def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topics:
     """The topics, with documents typical of each. `proportions` gives the share of each topic in
     some of the training documents, from these and their rows; by default by `Fit.transform`."""
-    proportions = proportions or (lambda sample, rows: seen.fit.transform(sample, key=seen.key))
+    proportions = proportions or (lambda sample, rows: run.fit.transform(sample, key=run.key))
     # A topic that maximum likelihood has emptied has no words: all are equally probable, rather
     # than 0/0.
-    concentration = np.maximum(
-        np.asarray(seen.posterior["topics"].concentration, np.float64), 1e-10
-    )
+    concentration = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
         concentration,
-        seen.data.names,
-        documents=typical_documents(seen.data.train, proportions),
-        coherence=_coherence(probs, seen.data.train),
-        held=words_held(seen),
+        run.data.names,
+        documents=typical_documents(run.data.train, proportions),
+        coherence=_coherence(probs, run.data.train),
+        held=words_held(run),
     )
     number = sum(bool(topic.words) for topic in topics)
     return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
@@ -134,18 +132,18 @@ HdpEstep = chooser(
 HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=lazy())
 
 
-def describe_hdp(seen: Seen) -> list[Block]:
+def describe_hdp(run: FittedRun) -> list[Block]:
     """The topics, with typical documents, and their weights at the top."""
-    topics = topics_block(seen)
+    topics = topics_block(run)
     return [
         topics,
-        _weights_at_the_top(seen, {topic.number: topic.called for topic in topics.topics}),
+        _weights_at_the_top(run, {topic.number: topic.called for topic in topics.topics}),
     ]
 
 
-def _weights_at_the_top(seen: Seen, called: dict[int, str]) -> Table:
+def _weights_at_the_top(run: FittedRun, called: dict[int, str]) -> Table:
     """Mean weights of topics in use, of those that are free, and of all after them."""
-    sticks = seen.posterior["sticks"]
+    sticks = run.posterior["sticks"]
     weights = np.asarray(mean_weights(sticks), float)
     tables = np.asarray(sticks.alpha, float) - 1
     used = [k for k in np.argsort(-weights[:-1], kind="stable").tolist() if tables[k] >= IN_USE]
@@ -200,15 +198,15 @@ CtmSettings = model_section(
 )
 
 
-def describe_ctm(seen: Seen) -> list[Block]:
+def describe_ctm(run: FittedRun) -> list[Block]:
     """The topics, with typical documents, and which of them go together."""
-    topics = topics_block(seen)
-    return [topics, *correlations(seen, topics)]
+    topics = topics_block(run)
+    return [topics, *correlations(run, topics)]
 
 
-def correlations(seen: Seen, topics: Topics) -> list[Block]:
+def correlations(run: FittedRun, topics: Topics) -> list[Block]:
     """Pairs of topics whose logits go together, and all correlations."""
-    correlation = _correlation_of_logits(np.asarray(seen.point("logits").precision, np.float64))
+    correlation = _correlation_of_logits(np.asarray(run.point("logits").precision, np.float64))
     order = [topic.number for topic in topics.topics]
     names = [*map(str, order)]
     called = {topic.number: topic.called for topic in topics.topics}
@@ -275,43 +273,43 @@ PlsaSettings = model_section(
 )
 
 
-def score_plsa(seen: Seen) -> Any:
+def score_plsa(run: FittedRun) -> Any:
     """Document completion: held-out documents have no parameters, so their proportions get the
     prior Dirichlet."""
     from vijax.evaluate import document_completion
 
-    return document_completion(_words(seen), seen.settings.alpha, seen.data.test, seen.key)
+    return document_completion(_words(run), run.settings.alpha, run.data.test, run.key)
 
 
-def describe_plsa(seen: Seen) -> list[Topics]:
+def describe_plsa(run: FittedRun) -> list[Topics]:
     """The topics, with typical documents."""
-    if seen.settings.form == "conditional":
-        shares = np.asarray(seen.point("proportions"), float)
+    if run.settings.form == "conditional":
+        shares = np.asarray(run.point("proportions"), float)
     else:
         weights, documents = (
-            np.asarray(seen.point(name), np.float64) for name in ("weights", "documents")
+            np.asarray(run.point(name), np.float64) for name in ("weights", "documents")
         )
         joint = (weights[:, None] * documents).T
         shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-    return [topics_block(seen, lambda sample, rows: shares[rows])]
+    return [topics_block(run, lambda sample, rows: shares[rows])]
 
 
-def transform_plsa(seen: Seen, corpus: Any, tell: Tell) -> Found:
+def transform_plsa(run: FittedRun, corpus: Any, tell: Tell) -> Found:
     """Topic shares of documents under the fitted topics and the prior of their proportions. Shares
     of training documents are inferred in this way too, from their words alone, so that old and new
     documents can be compared."""
-    words = _words(seen)
-    model = models.lda(len(words), len(seen.data.names), alpha=seen.settings.alpha)
+    words = _words(run)
+    model = models.lda(len(words), len(run.data.names), alpha=run.settings.alpha)
     alg = algorithms.map(model, estep=estep.mean_field())
     topics = Dirichlet.from_concentration(jnp.asarray(1.0 + SHARP * words, jnp.result_type(float)))
-    state = alg.init(seen.key)._replace(posterior=Product({"topics": topics}))
-    return of_shares(Fit(alg, state, {}, None).transform(corpus, key=seen.key, progress=tell))
+    state = alg.init(run.key)._replace(posterior=Product({"topics": topics}))
+    return of_shares(Fit(alg, state, {}, None).transform(corpus, key=run.key, progress=tell))
 
 
-def _words(seen: Seen) -> Float[np.ndarray, "K V"]:
+def _words(run: FittedRun) -> Float[np.ndarray, "K V"]:
     """Probabilities of words, none of them 0: held-out documents may have words that a topic has
     never seen."""
-    words = np.asarray(seen.point("topics"), float) + 1e-10
+    words = np.asarray(run.point("topics"), float) + 1e-10
     return words / words.sum(axis=1, keepdims=True)
 
 
@@ -325,30 +323,30 @@ SimpleMixtureSettings = model_section(
 )
 
 
-def score_simple_mixture(seen: Seen) -> RowScore:
+def score_simple_mixture(run: FittedRun) -> RowScore:
     """Log probability of held-out documents at the fitted weights and topics, per word."""
-    joint = _joint(seen, seen.data.test)
+    joint = _joint(run, run.data.test)
     return RowScore.of(
-        logsumexp(joint, axis=1), "word", f"{len(joint)} documents", seen.data.test.tokens
+        logsumexp(joint, axis=1), "word", f"{len(joint)} documents", run.data.test.tokens
     )
 
 
-def transform_simple_mixture(seen: Seen, corpus: Any, tell: Tell) -> Found:
+def transform_simple_mixture(run: FittedRun, corpus: Any, tell: Tell) -> Found:
     """The probabilities of the one topic that each document has."""
-    shares = _memberships(seen, corpus)
+    shares = _memberships(run, corpus)
     tell(len(shares))
     return of_shares(shares)
 
 
-def _joint(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
+def _joint(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
     """log p(topic, words) of each document."""
-    weights = np.asarray(seen.point("weights"), float)
-    return np.log(np.maximum(weights, 1e-300)) + corpus.to_scipy() @ np.log(_words(seen)).T
+    weights = np.asarray(run.point("weights"), float)
+    return np.log(np.maximum(weights, 1e-300)) + corpus.to_scipy() @ np.log(_words(run)).T
 
 
-def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
+def _memberships(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
     """p(topic | words) of each document."""
-    joint = _joint(seen, corpus)
+    joint = _joint(run, corpus)
     return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
@@ -356,13 +354,13 @@ def _memberships(seen: Seen, corpus: Any) -> Float[np.ndarray, "docs K"]:
 OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
 WITH_SEEDS: dict[str, Any] = {
     "build": build_seeded,
-    "transform": lambda seen, corpus, tell: of_shares(
-        seen.fit.transform(corpus, key=seen.key, progress=tell)
+    "transform": lambda run, corpus, tell: of_shares(
+        run.fit.transform(corpus, key=run.key, progress=tell)
     ),
     **OF_DOCUMENTS,
 }
 LDA = Listing(
-    LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda seen: [topics_block(seen)], **WITH_SEEDS
+    LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda run: [topics_block(run)], **WITH_SEEDS
 )
 HDP = Listing(HdpSettings, DOCUMENTS, HdpAlgorithm, describe_hdp, **WITH_SEEDS)
 CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, **WITH_SEEDS)
@@ -384,7 +382,7 @@ SIMPLE_MIXTURE = Listing(
     SimpleMixtureSettings,
     DOCUMENTS,
     DocumentAlgorithm,
-    lambda seen: [topics_block(seen, lambda sample, rows: _memberships(seen, sample))],
+    lambda run: [topics_block(run, lambda sample, rows: _memberships(run, sample))],
     score=score_simple_mixture,
     transform=transform_simple_mixture,
     **OF_DOCUMENTS,

@@ -59,11 +59,11 @@ def fitted(
     fit = fit._replace(state=state)
     total = 1 if data is None else int(jax.tree.leaves(data)[0].shape[0])
     took = time.perf_counter() - began
-    seen = Progress(
+    progress = Progress(
         steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state
     )
     for callback in callbacks:
-        callback(seen)
+        callback(progress)
     return fit
 
 
@@ -71,9 +71,9 @@ def keeper(folder: Path) -> Callable[[Progress], None]:
     """A callback that notes a mixture in the folder, before the checkpoint of its state is
     written."""
 
-    def keep(seen: Progress) -> None:
+    def keep(progress: Progress) -> None:
         (folder / MIXTURE).unlink(missing_ok=True)
-        q = seen.state.posterior[Z]
+        q = progress.state.posterior[Z]
         if isinstance(q, NormalMixture):
             write_json(folder / MIXTURE, {"components": int(q.logits.size)})
 

@@ -18,7 +18,7 @@ from vijax.app.folder.run_folder import made_by_another, read_run_config
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
-from vijax.app.sources.listing import Data, New, Seen, Tell
+from vijax.app.sources.listing import Data, FittedRun, New, Tell
 from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.app.sources.topic_names import names_of, words_held
 from vijax.contract.queries import is_size, is_sizes
@@ -42,7 +42,7 @@ class Run:
 
     folder: Path
     config: Config
-    seen: Seen
+    fitted_run: FittedRun
     training: str | None = None
 
     @property
@@ -94,10 +94,10 @@ class Run:
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
-            seen = self._again() if new is None else self.seen
-            if new is None and isinstance(seen.data.train, SampledDocuments):
-                return joined(by_parts(self.config, seen, tell))
-            return transformed(self.config, self.seen, self._new(new, column, seen), tell)
+            fitted_run = self._again() if new is None else self.seen
+            if new is None and isinstance(fitted_run.data.train, SampledDocuments):
+                return joined(by_parts(self.config, fitted_run, tell))
+            return transformed(self.config, self.seen, self._new(new, column, fitted_run), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
         """The prediction alone among the results of `transform`: the target of a regression; the
@@ -141,7 +141,7 @@ class Run:
 
     def scored(
         self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]
-    ) -> tuple[Seen, Any]:
+    ) -> tuple[FittedRun, Any]:
         """The fit with other data as its test data, and its `score` of them."""
         listing = self.config.listing
         if not listing.has_score(self.seen.model):
@@ -152,10 +152,10 @@ class Run:
             )
             for note in getattr(other, "notes", ()):
                 say(note)
-            seen = self.seen._replace(
+            fitted_run = self.seen._replace(
                 data=Data(self.seen.data.train, other), key=jax.random.key(seed)
             )
-            return seen, listing.scored(seen)
+            return fitted_run, listing.scored(fitted_run)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
         """Independent draws of the globals, see `vijax.Fit.sample`."""
@@ -261,16 +261,18 @@ class Run:
             f"{', '.join(self.seen.posterior)}"
         )
 
-    def _again(self) -> Seen:
+    def _again(self) -> FittedRun:
         """The fit with the run's own data, which are read again."""
         return self.seen._replace(data=again(self.folder, self.config, self.training).data)
 
-    def _new(self, source: Any, column: str | None = None, seen: Seen | None = None) -> New:
+    def _new(
+        self, source: Any, column: str | None = None, fitted_run: FittedRun | None = None
+    ) -> New:
         """A source, or all of the run's own data: those of `seen`, or else read again."""
-        seen = seen or (self._again() if source is None else self.seen)
+        fitted_run = fitted_run or (self._again() if source is None else self.seen)
         source = str(source) if isinstance(source, Path) else source
         config = at(self.config, self.training if source is None else None)
-        return config.listing.source.new(config, seen.data, source, column)
+        return config.listing.source.new(config, fitted_run.data, source, column)
 
     def _check_documents(self, wanted: bool, name: str, other: str) -> None:
         if self.config.listing.of_documents is not wanted:

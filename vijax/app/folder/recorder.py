@@ -57,60 +57,60 @@ class Recorder:
         self._pending: list[dict[str, Any]] = []
         self._written_at = self._saved_at = time.perf_counter()
 
-    def __call__(self, seen: Any) -> None:
+    def __call__(self, progress: Any) -> None:
         """Records the steps since the last call."""
         began = time.perf_counter()
-        self._record(seen)
+        self._record(progress)
         self.spent += time.perf_counter() - began
 
-    def _record(self, seen: Any) -> None:
-        self.seconds = self._seconds_before + seen.elapsed_s
-        self._pending += step_records(seen, self.seconds)
-        if self._due(seen) and self.take_score(seen):
-            place = {"step": seen.step, "epoch": seen.step / seen.steps_per_epoch}
+    def _record(self, progress: Any) -> None:
+        self.seconds = self._seconds_before + progress.elapsed_s
+        self._pending += step_records(progress, self.seconds)
+        if self._due(progress) and self.take_score(progress):
+            place = {"step": progress.step, "epoch": progress.step / progress.steps_per_epoch}
             score = {
                 "score": self.latest_score.mean,
                 "standard_error": self.latest_score.standard_error,
             }
             self._pending.append({"kind": "held_out", **place, **score})
         now = time.perf_counter()
-        if self._team.agreed(seen.stopping or now - self._saved_at >= self._checkpoint_every_s):
-            self._save(seen)
+        if self._team.agreed(progress.stopping or now - self._saved_at >= self._checkpoint_every_s):
+            self._save(progress)
             self._saved_at = self._written_at = time.perf_counter()
         elif now - self._written_at >= 1.0:
             self._write(durably=False)
             self._written_at = now
 
-    def _due(self, seen: Any) -> bool:
+    def _due(self, progress: Any) -> bool:
         """True where a multiple of `evaluate_every` lies in the steps since the last call, and at
         the end."""
-        before = seen.step - len(seen.trace["step"])
+        before = progress.step - len(progress.trace["step"])
         due = (
             self._evaluate_every > 0
-            and seen.step // self._evaluate_every > before // self._evaluate_every
+            and progress.step // self._evaluate_every > before // self._evaluate_every
         )
-        return due or seen.step >= seen.num_steps
+        return due or progress.step >= progress.num_steps
 
-    def take_score(self, seen: Any) -> bool:
+    def take_score(self, progress: Any) -> bool:
         """Takes the score of a state; False where there is none, or the numbers are too bad for
         one."""
         if self._score is None:
             return False
-        step = int(seen.state.step)
+        step = int(progress.state.step)
         try:
-            self.latest_score, self.score_step = self._score(seen), step
+            self.latest_score, self.score_step = self._score(progress), step
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             self._warn(f"no held-out score at step {step}: {error}. The run goes on.")
             return False
         return True
 
-    def _save(self, seen: Any) -> None:
+    def _save(self, progress: Any) -> None:
         folder = self._folder / "checkpoints"
-        whole = self._team.stored(folder, seen.step, seen.whole)
+        whole = self._team.stored(folder, progress.step, progress.whole)
         if not self._write(durably=True):
             return
         try:
-            checkpoint.save(folder, seen.step, whole, self._config)
+            checkpoint.save(folder, progress.step, whole, self._config)
         except checkpoint.CheckpointError as error:
             self._warn(f"{error}. The run goes on.")
 
@@ -127,16 +127,16 @@ class Recorder:
         return True
 
 
-def step_records(seen: Any, seconds: float) -> list[dict[str, Any]]:
+def step_records(progress: Any, seconds: float) -> list[dict[str, Any]]:
     """One record for each step since the last call."""
-    trace, elbo = seen.trace, elbo_per_datum(seen)
+    trace, elbo = progress.trace, elbo_per_datum(progress)
     return [
         {
             "kind": "step",
             "step": int(step) + 1,
-            "epoch": (int(step) + 1) / seen.steps_per_epoch,
+            "epoch": (int(step) + 1) / progress.steps_per_epoch,
             "elbo": trace["elbo"][i],
-            f"elbo_per_{'word' if seen.num_words else 'datum'}": elbo[i],
+            f"elbo_per_{'word' if progress.num_words else 'datum'}": elbo[i],
             **{name: trace[name][i] for name in PER_STEP if name in trace},
             "seconds": round(seconds, 3),
         }

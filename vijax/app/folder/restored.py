@@ -14,7 +14,7 @@ from vijax.app.folder.run_folder import check_same_data, latest_checkpoint, othe
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError, resolved
 from vijax.app.plan.plan import Plan
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 from vijax.data.reading.checks import DataError
 from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
 from vijax.fitting.restarts import best_state
@@ -26,14 +26,14 @@ REMEDY = (
 )
 
 
-def restore_run(folder: Path, config: Config, moved: str | None = None) -> Seen:
+def restore_run(folder: Path, config: Config, moved: str | None = None) -> FittedRun:
     """The fit that the newest checkpoint of a run holds. The words or columns that the run has kept
     are enough to make its model again, unless the model or its state are made of the data
     themselves: then these are read once more, from `moved` where they have another place now."""
     return restore(folder, _kept(folder, config) or again(folder, config, moved))
 
 
-def restore(folder: Path, plan: Plan) -> Seen:
+def restore(folder: Path, plan: Plan) -> FittedRun:
     """The fit that the newest checkpoint of a run holds, on data that have been read."""
     config = plan.config
     algorithm = as_kept(folder, plan)
@@ -53,7 +53,7 @@ def restore(folder: Path, plan: Plan) -> Seen:
         raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
     words = tuple(plan.data.names) if config.listing.of_documents else None
     fit = Fit(algorithm, best_state(found.tree), {}, None, vocabulary=words)
-    return Seen(fit, plan.data, config.model, jax.random.key(config.fit.seed))
+    return FittedRun(fit, plan.data, config.model, jax.random.key(config.fit.seed))
 
 
 def _kept(folder: Path, config: Config) -> Plan | None:

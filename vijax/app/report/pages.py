@@ -57,12 +57,10 @@ def read_run(folder: Path) -> Run:
     if result is not None:
         return Run(folder, config, named(result["blocks"], names_of(config)), result)
     with config.in_precision():
-        seen = restore(folder, again(folder, config))
-        topics = seen.posterior.get("topics")
+        run = restore(folder, again(folder, config))
+        topics = run.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
-        return Run(
-            folder, config, named(config.listing.describe(seen), names_of(config)), {}, words
-        )
+        return Run(folder, config, named(config.listing.describe(run), names_of(config)), {}, words)
 
 
 def write_pages(folder: Path) -> Path:

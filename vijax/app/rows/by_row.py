@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.app.rows.times import times_ahead
-from vijax.app.sources.listing import Drawing, Found, Seen, Tell
+from vijax.app.sources.listing import Drawing, FittedRun, Found, Tell
 from vijax.app.sources.tables import design, padded_sequences, values
 from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
@@ -26,10 +26,10 @@ STEPS = 65_536
 """Steps of sequences at a time, padding among them."""
 
 
-def checked(seen: Seen, data: Any) -> Any:
+def checked(run: FittedRun, data: Any) -> Any:
     """New data, checked to be possible for the model; ValueError names the first row that is
     not."""
-    check = seen.model.form.check
+    check = run.model.form.check
     if check is not None:
         check(data)
     return data
@@ -72,16 +72,18 @@ def steps_of_rows(table: Table) -> np.ndarray:
     return np.argsort(table.by_time())
 
 
-def of_local(local: str, name: str, arrange: Any = values) -> Callable[[Seen, Any, Tell], Found]:
+def of_local(
+    local: str, name: str, arrange: Any = values
+) -> Callable[[FittedRun, Any, Tell], Found]:
     """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of
     each row."""
 
-    def transform(seen: Seen, table: Any, tell: Tell) -> Found:
+    def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         def read(x: np.ndarray) -> Found:
-            q = seen.fit.locals(x, key=seen.key)[local]
+            q = run.fit.locals(x, key=run.key)[local]
             return {name: np.asarray(q.mean()), "sd": np.asarray(q.std())}
 
-        return in_blocks(read, checked(seen, arrange(table, seen.settings)), tell)
+        return in_blocks(read, checked(run, arrange(table, run.settings)), tell)
 
     return transform
 
@@ -91,16 +93,20 @@ def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Dr
     """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and
     `Drawing`."""
 
-    def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
-        like = checked(seen, arrange(table, seen.settings))
-        return np.asarray(seen.fit.predictive(key, num_draws, like, groups=groups))
+    def draw(
+        run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
+    ) -> np.ndarray:
+        like = checked(run, arrange(table, run.settings))
+        return np.asarray(run.fit.predictive(key, num_draws, like, groups=groups))
 
     return Drawing(draw, is_scaled=is_scaled)
 
 
-def _targets(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
+def _targets(
+    run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
+) -> np.ndarray:
     # A row is a group of its own, without locals: `groups` make no difference.
-    return np.asarray(seen.fit.predictive(key, num_draws, design(table, seen.settings)))[..., None]
+    return np.asarray(run.fit.predictive(key, num_draws, design(table, run.settings)))[..., None]
 
 
 def of_sequences(
@@ -108,9 +114,11 @@ def of_sequences(
 ) -> Drawing:
     """The same of models of sequences: all columns of each step."""
 
-    def draw(seen: Seen, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
-        y, mask = checked(seen, arrange(table, seen.settings))
-        draws = np.asarray(seen.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
+    def draw(
+        run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
+    ) -> np.ndarray:
+        y, mask = checked(run, arrange(table, run.settings))
+        draws = np.asarray(run.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
         return draws[:, steps_of_rows(table)]
 
     return Drawing(draw, of_steps=True, is_scaled=is_scaled)
@@ -125,11 +133,11 @@ SEQUENCES = of_sequences()
 
 
 def new_rows(
-    seen: Seen, key: PRNGKeyArray, num_draws: int, sizes: Any
+    run: FittedRun, key: PRNGKeyArray, num_draws: int, sizes: Any
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of
     sequences."""
-    draws = np.asarray(seen.fit.predictive(key, num_draws, sizes))
+    draws = np.asarray(run.fit.predictive(key, num_draws, sizes))
     if draws.ndim == 3:
         return draws, {"row": np.arange(draws.shape[1])}
     mask = np.arange(draws.shape[2]) < np.asarray(sizes)[:, None]
@@ -138,12 +146,12 @@ def new_rows(
 
 
 def rows_ahead(
-    seen: Seen, table: Any, data: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
+    run: FittedRun, table: Any, data: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The next steps of each sequence of a table, which the model reads as `data`, and the columns
     beside them."""
-    y, mask = checked(seen, data)
-    draws = np.asarray(seen.fit.forecast(key, num_draws, (y, mask), num_steps))
+    y, mask = checked(run, data)
+    draws = np.asarray(run.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
     names = (
         {}

@@ -10,7 +10,7 @@ from vijax.app.drawing.blocks import Block, Curves
 from vijax.app.drawing.cuts import first_of
 from vijax.app.rows.times import times_of
 from vijax.app.settings.units import units_of
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import padded_sequences
 
 PAST, AHEAD = 60, 20
@@ -33,25 +33,25 @@ def longest_of_first(number: int, most: int) -> str:
     )
 
 
-def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Block]:
+def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[Block]:
     """The next steps of the longest of the first sequences; none where they need inputs that are
     not known yet. `data` are the sequences as the model reads them, and `is_scaled` says whether in
     units of standardised columns."""
-    if getattr(seen.settings, "num_inputs", 0):
+    if getattr(run.settings, "num_inputs", 0):
         return []
-    y, mask = padded_sequences(seen.data.train) if data is None else data
+    y, mask = padded_sequences(run.data.train) if data is None else data
     chosen = int(mask[:MOST_SEQUENCES].sum(axis=1).argmax())
     steps = int(mask[chosen].sum())
     own = y[chosen : chosen + 1, :steps], mask[chosen : chosen + 1, :steps]
-    draws = np.asarray(seen.fit.forecast(seen.key, NUM_DRAWS, own, AHEAD), float)[:, 0]
+    draws = np.asarray(run.fit.forecast(run.key, NUM_DRAWS, own, AHEAD), float)[:, 0]
     ends = np.quantile(draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     before = np.asarray(y[chosen, max(0, steps - PAST) : steps], float)
     unknown = np.full(before.shape, np.nan)
-    in_units = units_of(seen.data.train).points if is_scaled else np.asarray
+    in_units = units_of(run.data.train).points if is_scaled else np.asarray
     parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
     mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
-    name = (seen.data.train.group_names or ("all",))[chosen]
-    times = times_of(seen.data.train, chosen)
+    name = (run.data.train.group_names or ("all",))[chosen]
+    times = times_of(run.data.train, chosen)
     x = times.with_ahead(AHEAD)[steps - len(before) :]
     note = (
         f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the "
@@ -61,9 +61,9 @@ def forecasts(seen: Seen, data: Any = None, is_scaled: bool = True) -> list[Bloc
     note = first_of(
         note,
         MOST_COLUMNS,
-        seen.data.names,
+        run.data.names,
         "columns",
         "the table of `vijax predict RUN --steps 20`",
     )
-    title, columns = f"Forecasts of sequence {name}", seen.data.names[:MOST_COLUMNS]
+    title, columns = f"Forecasts of sequence {name}", run.data.names[:MOST_COLUMNS]
     return [Curves(title, times.label, columns, x, mean, low, high, note)]

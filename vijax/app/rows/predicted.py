@@ -14,7 +14,7 @@ from vijax.app.rows.by_row import new_rows, rows_ahead
 from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import units_of
-from vijax.app.sources.listing import New, Seen
+from vijax.app.sources.listing import FittedRun, New
 from vijax.app.sources.offsets import offset_of
 from vijax.checks import require
 from vijax.data.tables.table import rows_of
@@ -108,36 +108,38 @@ class Draws:
 
 
 def drawn(
-    seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
+    run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
 ) -> Draws:
     """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
     with rows_of(new.data):
-        values = listing.drawing.draw(seen, new.data, key, num_draws, groups)
+        values = listing.drawing.draw(run, new.data, key, num_draws, groups)
     if new.places is not None:
         whole = np.full((len(values), len(new.beside["row"]), values.shape[-1]), np.nan)
         whole[:, new.places] = values
         values = whole
-    return _draws(seen, listing, values, new.beside, new.notes)
+    return _draws(run, listing, values, new.beside, new.notes)
 
 
-def drawn_anew(seen: Seen, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:
+def drawn_anew(
+    run: FittedRun, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any
+) -> Draws:
     """Draws of rows, or of sequences, of given sizes."""
     if listing.drawing.of_target:
         raise ConfigError(
             f"a run of {listing.name} draws its target given the other columns: name a table of "
             "those columns"
         )
-    return _draws(seen, listing, *new_rows(seen, key, num_draws, sizes))
+    return _draws(run, listing, *new_rows(run, key, num_draws, sizes))
 
 
 def drawn_ahead(
-    seen: Seen, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int
+    run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> Draws:
     """Draws of the next steps of each sequence."""
     with rows_of(new.data):
-        data = listing.arrange(new.data, seen.settings)
-        ahead = rows_ahead(seen, new.data, data, key, num_draws, num_steps)
-    return _draws(seen, listing, *ahead, new.notes)
+        data = listing.arrange(new.data, run.settings)
+        ahead = rows_ahead(run, new.data, data, key, num_draws, num_steps)
+    return _draws(run, listing, *ahead, new.notes)
 
 
 def check_of_steps(listing: Any) -> None:
@@ -151,13 +153,13 @@ def check_of_steps(listing: Any) -> None:
 
 
 def _draws(
-    seen: Seen, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()
+    run: FittedRun, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()
 ) -> Draws:
-    train, drawing = seen.data.train, listing.drawing
+    train, drawing = run.data.train, listing.drawing
     if drawing.of_target:
-        values = values if train.classes else np.asarray(values, float) + offset_of(seen.settings)
+        values = values if train.classes else np.asarray(values, float) + offset_of(run.settings)
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
-    scaled = drawing.is_scaled(seen.settings)
+    scaled = drawing.is_scaled(run.settings)
     return Draws(
         units_of(train).points(values) if scaled else values,
         train.columns,

@@ -15,7 +15,7 @@ from vijax.app.drawing.digits import range_of, rounded
 from vijax.app.drawing.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.documents import new_documents
-from vijax.app.sources.listing import Found, Listing, New, Seen, Tell
+from vijax.app.sources.listing import FittedRun, Found, Listing, New, Tell
 from vijax.app.sources.topic_names import labelled
 from vijax.data.tables.table import rows_of
 from vijax.extras import require_extra
@@ -96,16 +96,18 @@ class Transformed:
         return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
 
 
-def transformed(config: Any, seen: Seen, new: New, tell: Tell = lambda done: None) -> Transformed:
+def transformed(
+    config: Any, run: FittedRun, new: New, tell: Tell = lambda done: None
+) -> Transformed:
     """The results of a fitted model for new data."""
     check_transforms(config.listing)
     transform: Any = config.listing.transform
     with rows_of(new.data):
-        found: Found = transform(seen, new.data, tell)
+        found: Found = transform(run, new.data, tell)
     if (
         config.listing.source.results == "doc_topics" and "topic" in found
     ):  # of users items are recommended
-        found = labelled(config, seen, found)
+        found = labelled(config, run, found)
     if new.places is not None:
         number = len(next(iter(new.beside.values())))
         found = {name: spread(values, new.places, number) for name, values in found.items()}
@@ -130,14 +132,14 @@ def spread(values: np.ndarray, places: np.ndarray, number: int) -> np.ndarray:
     return whole
 
 
-def by_parts(config: Any, seen: Seen, tell: Tell) -> Iterator[Transformed]:
+def by_parts(config: Any, run: FittedRun, tell: Tell) -> Iterator[Transformed]:
     """The results for all documents of a run that are read by parts, in the order of the files,
     held-out ones among them: `AT_ONCE` of them at a time."""
-    every = dataclasses.replace(seen.data.whole, chosen=None)
+    every = dataclasses.replace(run.data.whole, chosen=None)
     for first in range(0, every.num_documents, AT_ONCE):
         rows = np.arange(first, min(first + AT_ONCE, every.num_documents))
         new = new_documents(config.listing.source.columns, every.take(rows), first=first)
-        yield transformed(config, seen, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
+        yield transformed(config, run, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
 
 
 def joined(parts: Iterable[Transformed]) -> Transformed:

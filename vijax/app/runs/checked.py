@@ -41,9 +41,9 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
                 f"{folder}: its {config.listing.unit}s are more than data.sample, and a check "
                 "reads all of them at once"
             )
-        seen = restore(folder, plan)
+        run = restore(folder, plan)
         with announced(say, "Checking ... (it takes about a minute)"):
-            fit = seen.fit._replace(trace=_trace(folder, config, plan.batch_size))
+            fit = run.fit._replace(trace=_trace(folder, config, plan.batch_size))
             verdict = _of_run(check(fit, plan.training, key=jax.random.key(seed)), config, ended)
         path = folder / "result.json"
         record = read_json(path, f"write it again: vijax resume {folder}")

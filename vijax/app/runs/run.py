@@ -43,7 +43,7 @@ from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.settings.user_code import named_at_fit
 from vijax.app.sources.documents import with_own_stop_words
-from vijax.app.sources.listing import Data, Seen, key_of_scores
+from vijax.app.sources.listing import Data, FittedRun, key_of_scores
 from vijax.app.sources.tables import held_out_entries
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
@@ -169,9 +169,9 @@ def follow(config: Config, team: Alone) -> Status:
                     "folder"
                 )
 
-            def join(seen: Any) -> None:
-                if team.agreed(seen.stopping):
-                    team.stored(folder / "checkpoints", seen.step, seen.whole)
+            def join(progress: Any) -> None:
+                if team.agreed(progress.stopping):
+                    team.stored(folder / "checkpoints", progress.step, progress.whole)
 
             return _fitted(Sitting(folder, plan, found, say, team), (join,)).status
 
@@ -337,9 +337,9 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     if plan.note_of_batch_size:
         say(plan.note_of_batch_size)
 
-    def score(seen: Any) -> Any:
+    def score(progress: Any) -> Any:
         return listing.scored(
-            Seen(Fit(seen.alg, seen.state, {}, None), data, config.model, score_key)
+            FittedRun(Fit(progress.alg, progress.state, {}, None), data, config.model, score_key)
         )
 
     every = config.fit.evaluate_every
@@ -379,9 +379,9 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
                 result = _fitted(sitting, (recorder, printer))
     if scores and recorder.score_step != int(result.state.step):
         recorder.take_score(result)
-    shown, fault = _described(listing, Seen(result, data, config.model, read_key, say))
+    shown, fault = _described(listing, FittedRun(result, data, config.model, read_key, say))
     if fault is None:
-        judged = Seen(result, data, config.model, score_key)
+        judged = FittedRun(result, data, config.model, score_key)
         remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)
         shown += remarks
     if listing.source.excerpts is not None and not config.page.excerpts:
@@ -389,7 +389,7 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     try:
         write_end(folder, config, shown, result, recorder.latest_score, recorder.seconds)
         if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):
-            write_results(folder, config, Seen(result, data, config.model, key), say)
+            write_results(folder, config, FittedRun(result, data, config.model, key), say)
         write_pages(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
@@ -399,16 +399,16 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
 
 
-def _described(listing: Any, seen: Seen) -> tuple[list[Any], Exception | None]:
+def _described(listing: Any, run: FittedRun) -> tuple[list[Any], Exception | None]:
     """The blocks of the page; or none, and an error to raise once the posterior is written: no run
     is lost at its end. A posterior that is not finite has no blocks, and this is no error."""
     try:
-        return list(listing.describe(seen)), None
+        return list(listing.describe(run)), None
     except Exception as error:
-        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(seen.posterior)]
+        numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(run.posterior)]
         if all(np.isfinite(x).all() for x in numbers if x.dtype.kind == "f"):
             return [], error
-        seen.say(
+        run.say(
             f"Warning: the posterior is not finite, and so cannot be described ({error}); it is "
             "written as it is"
         )
@@ -416,12 +416,12 @@ def _described(listing: Any, seen: Seen) -> tuple[list[Any], Exception | None]:
 
 
 def _judged(
-    seen: Seen, score: Any, folder: Path, shown: list[Any], say: Say
+    run: FittedRun, score: Any, folder: Path, shown: list[Any], say: Say
 ) -> tuple[list[Any], Exception | None]:
     """The block on whether the fit is any good, whose warnings are said; or none, and an error to
     raise later."""
     try:
-        remarks, warned = quality(seen, score, metrics.read_curves(folder / "metrics.jsonl"), shown)
+        remarks, warned = quality(run, score, metrics.read_curves(folder / "metrics.jsonl"), shown)
     except Exception as error:
         return [], error
     for warning in warned:

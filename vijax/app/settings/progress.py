@@ -76,47 +76,50 @@ class Printer:
     def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
-    def __call__(self, seen: Any) -> None:
+    def __call__(self, progress: Any) -> None:
         """Reports, if it is time to."""
         if self._announcement is not None:
             self._announcement.cancel()
         now = self._clock()
         first = self._first is None
-        if not (first or seen.stopping or now - self._last.seconds >= self._every_s):
+        if not (first or progress.stopping or now - self._last.seconds >= self._every_s):
             return
-        mark = Mark(seen.step, seen.num_groups_seen, now, self._outside())
-        text = self._text(seen, mark)
+        mark = Mark(progress.step, progress.num_groups_seen, now, self._outside())
+        text = self._text(progress, mark)
         if first:
             self._first = (
                 mark  # the time before it includes compilation, which says nothing about time to go
             )
         self._last = mark
         if self._terminal:
-            self._draw(seen, text)
+            self._draw(progress, text)
         else:
-            self._print(f"step {seen.step:>6,}/{seen.num_steps:,}   {text}")
+            self._print(f"step {progress.step:>6,}/{progress.num_steps:,}   {text}")
 
-    def _text(self, seen: Any, mark: Mark) -> str:
+    def _text(self, progress: Any, mark: Mark) -> str:
         seconds = (mark.seconds - self._last.seconds) - (mark.outside - self._last.outside)
         rate = (mark.documents - self._last.documents) / max(seconds, 1e-9)
-        parts = [f"pass {seen.step / seen.steps_per_epoch:.1f}", f"{rate:,.0f} {self._unit}/s"]
+        parts = [
+            f"pass {progress.step / progress.steps_per_epoch:.1f}",
+            f"{rate:,.0f} {self._unit}/s",
+        ]
         # Of one pass: on full data the last step, as in the tables; older steps would pull the mean
         # down.
-        last_pass = elbo_per_datum(seen)[-max(1, int(seen.steps_per_epoch)) :]
+        last_pass = elbo_per_datum(progress)[-max(1, int(progress.steps_per_epoch)) :]
         parts.append(f"ELBO/{self._per} {np.mean(last_pass):.3f}")
-        if seen.gain is not None and np.isfinite(seen.gain):
-            parts.append(f"still to gain {seen.gain:.1e}")
+        if progress.gain is not None and np.isfinite(progress.gain):
+            parts.append(f"still to gain {progress.gain:.1e}")
         score = self._score()
         if score is not None:
             parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
         if self._more():
             parts.append(self._more())
-        if not seen.stopping and self._first is not None and mark.step > self._first.step:
+        if not progress.stopping and self._first is not None and mark.step > self._first.step:
             each = (mark.seconds - self._first.seconds) / (mark.step - self._first.step)
-            parts.append(f"to go {clock_time((seen.num_steps - mark.step) * each)}")
+            parts.append(f"to go {clock_time((progress.num_steps - mark.step) * each)}")
         return "   ".join(parts)
 
-    def _draw(self, seen: Any, text: str) -> None:
+    def _draw(self, progress: Any, text: str) -> None:
         if self._bar is None:
             form = "{percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt}  {desc}"
             tqdm = require_extra("tqdm").tqdm
@@ -124,30 +127,30 @@ class Printer:
             # nothing.
             size = shutil.get_terminal_size()
             self._bar = tqdm(
-                total=seen.num_steps,
+                total=progress.num_steps,
                 file=self._stream,
                 bar_format=form,
                 ncols=size.columns,
                 nrows=size.lines,
             )
-        self._bar.n = seen.step
+        self._bar.n = progress.step
         self._bar.set_description_str(text.replace("   ", "  "))
-        if seen.stopping:
+        if progress.stopping:
             self._bar.close()
             self._bar = None
 
 
-def elbo_per_datum(seen: Any) -> np.ndarray:
+def elbo_per_datum(progress: Any) -> np.ndarray:
     """The bound of each step since the last call, per word of documents, else per group of the
     data.
 
     The documents' part is divided by the words of its own batch, the penalty by those of the whole
     data set. So a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the
     curve of one objective."""
-    if not seen.num_words or "num_words" not in seen.trace:
-        return seen.trace["elbo"] / seen.num_groups
-    words = np.maximum(seen.trace["num_words"], 1.0)
-    return seen.trace["local_elbo"] / words - seen.trace["penalty"] / seen.num_words
+    if not progress.num_words or "num_words" not in progress.trace:
+        return progress.trace["elbo"] / progress.num_groups
+    words = np.maximum(progress.trace["num_words"], 1.0)
+    return progress.trace["local_elbo"] / words - progress.trace["penalty"] / progress.num_words
 
 
 def clock_time(seconds: float) -> str:

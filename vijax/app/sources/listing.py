@@ -108,7 +108,7 @@ class Source(NamedTuple):
     units: Callable[[Data], Iterator[Any]] = lambda data: iter(())
 
 
-class Seen(NamedTuple):
+class FittedRun(NamedTuple):
     """A fit as a listing describes it: with its data, its settings [model], and a key for draws."""
 
     fit: Fit
@@ -136,9 +136,9 @@ class Seen(NamedTuple):
 class Drawing(NamedTuple):
     """The way in which a model draws tables."""
 
-    # (`Seen`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows
+    # (`FittedRun`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows
     # ordered as in the table
-    draw: Callable[[Seen, Any, Any, int, str], np.ndarray]
+    draw: Callable[[FittedRun, Any, Any, int, str], np.ndarray]
     of_target: bool = False  # True where the target alone is drawn, given the columns
     of_steps: bool = False  # True where rows are steps of sequences, which have a future
     # [model] -> True where columns that the run has standardised are drawn so
@@ -160,9 +160,9 @@ class Listing:
         help of its first field, `name`, are the model's name and title.
       source: the kind of its data: `documents.DOCUMENTS`, `tables.TABLES` or `graphs.GRAPHS`.
       algorithm: a dataclass of the settings of [algorithm] (`vijax.app.settings.sections`).
-      describe: `Seen` -> blocks of the page (`vijax.app.drawing.blocks`).
+      describe: `FittedRun` -> blocks of the page (`vijax.app.drawing.blocks`).
       arrange: (training or other data, [model]) -> what `vijax.fit` and `Fit.score` read.
-      score: `Seen` -> score of its test data; None takes `Fit.score`.
+      score: `FittedRun` -> score of its test data; None takes `Fit.score`.
       build: ([model], data) -> the model; by default what a section of
         `vijax.app.settings.options.model_section` describes.
       unit: the name of one datum, in the singular.
@@ -176,7 +176,7 @@ class Listing:
       unseen: True where steps with missing cells may stand as ones that were not seen.
       manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors
         of one place and scale; None for models that are to read columns as they are.
-      transform: (`Seen`, data as of `New`, `Tell`) -> the results for each row; None without
+      transform: (`FittedRun`, data as of `New`, `Tell`) -> the results for each row; None without
           results for single rows.
       predicts: the entry of these results that is the prediction; empty without one.
       no_transform: the remedy where there is no `transform`.
@@ -192,9 +192,9 @@ class Listing:
     settings: type
     source: Source
     algorithm: type
-    describe: Callable[[Seen], Sequence[Any]]
+    describe: Callable[[FittedRun], Sequence[Any]]
     arrange: Callable[[Any, Any], Any] = as_read
-    score: Callable[[Seen], Any] | None = None
+    score: Callable[[FittedRun], Any] | None = None
     build: Callable[[Any, Data], Any] = built
     unit: str = "row"
     per: str = "row"
@@ -205,7 +205,7 @@ class Listing:
     in_time: bool = False
     unseen: bool = False
     manner: Callable[[Any], Manner | None] = lambda settings: None
-    transform: Callable[[Seen, Any, Tell], Found] | None = None
+    transform: Callable[[FittedRun, Any, Tell], Found] | None = None
     predicts: str = ""
     no_transform: str = ""
     drawing: Drawing | None = None
@@ -237,12 +237,12 @@ class Listing:
         """True where there is a score: the listing's own, or the model's."""
         return self.score is not None or "score" in model.queries
 
-    def scored(self, seen: Seen) -> Any:
+    def scored(self, run: FittedRun) -> Any:
         """The score of the test data, with its standard error."""
-        with rows_of(seen.data.test):
+        with rows_of(run.data.test):
             if self.score is not None:
-                return self.score(seen)
-            return seen.fit.score(self.arrange(seen.data.test, seen.settings), key=seen.key)
+                return self.score(run)
+            return run.fit.score(self.arrange(run.data.test, run.settings), key=run.key)
 
 
 def key_of_scores() -> PRNGKeyArray:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from vijax.app.drawing.blocks import Block, Table, Topics
 from vijax.app.settings.options import built, setting_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.app.sources.listing import Data, Found, Seen
+from vijax.app.sources.listing import Data, FittedRun, Found
 from vijax.topics import seeded
 
 SEEDED: dict[str, Any] = {
@@ -71,13 +71,13 @@ def names_of(config: Any) -> dict[int, str]:
     return {number: name for number, name in found.items() if name}
 
 
-def labelled(config: Any, seen: Seen, found: Found) -> Found:
+def labelled(config: Any, run: FittedRun, found: Found) -> Found:
     """Results of documents, with the label of the largest topic of each: its name, or its three
     most probable words."""
     names, words, concentration = (
         names_of(config),
-        seen.data.names,
-        np.asarray(seen.posterior["topics"].concentration),
+        run.data.names,
+        np.asarray(run.posterior["topics"].concentration),
     )
 
     def label(topic: int) -> str:
@@ -92,14 +92,14 @@ def labelled(config: Any, seen: Seen, found: Found) -> Found:
     return {"topic": found["topic"], "topic_label": labels, **found}
 
 
-def words_held(seen: Seen) -> Float[np.ndarray, " K"] | None:
+def words_held(run: FittedRun) -> Float[np.ndarray, " K"] | None:
     """The words that each topic holds, by what its posterior has beyond the prior; None for models
     that use all topics, and those that leave some empty are those that grow."""
-    if not hasattr(seen.settings, "grow"):
+    if not hasattr(run.settings, "grow"):
         return None
-    prior = seen.model.prior(seen.fit.state.hyper)["topics"]
+    prior = run.model.prior(run.fit.state.hyper)["topics"]
     return np.sum(
-        np.asarray(seen.posterior["topics"].concentration - prior.concentration, float), -1
+        np.asarray(run.posterior["topics"].concentration - prior.concentration, float), -1
     )
 
 

@@ -14,7 +14,7 @@ from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.settings.options import chooser, chosen
 from vijax.app.settings.units import covariance_of, units_of
-from vijax.app.sources.listing import Seen
+from vijax.app.sources.listing import FittedRun
 from vijax.contract import init
 from vijax.data.tables.table import Manner
 from vijax.models import emission as emissions
@@ -86,12 +86,12 @@ small parts."""
 
 
 # --- fitted components ----------------------------------------------------------------------------
-def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
+def gaussians(name: str, run: FittedRun) -> list[tuple[np.ndarray, np.ndarray]]:
     """Mean and covariance of each component in the units of the data, for the Gaussian emissions;
     else none."""
     if not name.endswith("gaussian"):
         return []
-    point, means, units = seen.point("components"), _means(name, seen), units_of(seen.data.train)
+    point, means, units = run.point("components"), _means(name, run), units_of(run.data.train)
     size, means = means.shape[1], means if name == "unit_gaussian" else means.astype(float)
     if name == "unit_gaussian":
         covs = [np.eye(size)] * len(means)
@@ -106,9 +106,9 @@ def gaussians(name: str, seen: Seen) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(units.points(mean), units.cov(cov)) for mean, cov in zip(means, covs, strict=True)]
 
 
-def _means(name: str, seen: Seen) -> np.ndarray:
+def _means(name: str, run: FittedRun) -> np.ndarray:
     """The means as they were fitted."""
-    point = seen.point("components")
+    point = run.point("components")
     if not name.endswith("gaussian") or name == "unit_gaussian":
         return np.asarray(point)
     return (
@@ -119,7 +119,7 @@ def _means(name: str, seen: Seen) -> np.ndarray:
 def table_of_components(
     title: str,
     name: str,
-    seen: Seen,
+    run: FittedRun,
     columns: Sequence[str],
     leading: Mapping[str, Any],
     rows: Any,
@@ -131,11 +131,11 @@ def table_of_components(
     columns `leading` (the first of them sizes), then means; and a map of all means where there are
     many columns. `rows` are the expected rows of each component, `within` the deviations of these
     rows as they were fitted."""
-    means = units_of(seen.data.train).points(_means(name, seen))
+    means = units_of(run.data.train).points(_means(name, run))
     sizes = np.asarray(next(iter(leading.values())), float)
     order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
     spreads = (
-        [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, seen)]
+        [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, run)]
         if name != "unit_gaussian"
         else []
     )
@@ -156,8 +156,8 @@ def table_of_components(
     if empty := len(sizes) - len(order):
         notes.append(f"{empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out.")
     if within is not None and len(spreads) and len(order):
-        units = units_of(seen.data.train)
-        whole = units.deviation if units.scaled else np.nanstd(seen.data.train.x, axis=0)
+        units = units_of(run.data.train)
+        whole = units.deviation if units.scaled else np.nanstd(run.data.train.x, axis=0)
         found = (
             np.array(spreads)[: len(rows)],
             np.array([units.spread(own) for own in within])[: len(rows)],
@@ -168,9 +168,9 @@ def table_of_components(
     ]
     if len(columns) > most:
         note = units_of(
-            seen.data.train
+            run.data.train
         ).note()  # columns of one scale make colours that can be compared
-        named, fitted = [str(k) for k in order], _means(name, seen)[order]
+        named, fitted = [str(k) for k in order], _means(name, run)[order]
         blocks.append(Heat("What components emit", named, list(columns), fitted, note))
     return blocks
 
@@ -178,7 +178,7 @@ def table_of_components(
 def picture(
     title: str,
     name: str,
-    seen: Seen,
+    run: FittedRun,
     x: np.ndarray,
     columns: Sequence[str],
     labels: np.ndarray,
@@ -186,7 +186,7 @@ def picture(
 ) -> Block:
     """Rows by component in the plane, with outlines of Gaussians; for a single column the
     density."""
-    x, found = units_of(seen.data.train).points(x), gaussians(name, seen)
+    x, found = units_of(run.data.train).points(x), gaussians(name, run)
     if x.shape[1] == 1 and found:
 
         def density(grid: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from vijax.app.rows.by_row import RowScore, of_rows, of_sequences
 from vijax.app.settings.options import chooser, chosen, section_class, setting_of, settings_in
 from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
-from vijax.app.sources.listing import Data, Listing, Seen
+from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, padded_sequences, values
 from vijax.arguments import Argument, Limit, arguments_of, whole
 from vijax.contract import objective
@@ -338,22 +338,22 @@ DRAWING, DRAWING_SEQUENCES = of_rows(arrange, is_scaled), of_sequences(arrange_s
 
 
 # --- the page -------------------------------------------------------------------------------------
-def score(seen: Seen) -> RowScore:
+def score(run: FittedRun) -> RowScore:
     """A tight bound on log p of each held-out row, in the units of the data."""
-    draws = seen.settings.test_draws
-    bound = seen.model.bound(
-        seen.fit, arrange(seen.data.test, seen.settings), key=seen.key, num_samples=draws
+    draws = run.settings.test_draws
+    bound = run.model.bound(
+        run.fit, arrange(run.data.test, run.settings), key=run.key, num_samples=draws
     )
-    scales = log_scales(seen.data.test) if is_scaled(seen.settings) else 0.0
+    scales = log_scales(run.data.test) if is_scaled(run.settings) else 0.0
     return RowScore.of(
         np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws"
     )
 
 
-def size_table(seen: Seen) -> Table:
+def size_table(run: FittedRun) -> Table:
     """The networks by their layers, and the noise where it is learnt."""
-    settings, num_columns = seen.settings, len(seen.data.names)
-    hyper, hidden = seen.fit.state.hyper, settings.networks.hidden
+    settings, num_columns = run.settings, len(run.data.names)
+    hyper, hidden = run.fit.state.hyper, settings.networks.hidden
     sizes = {
         "encoder": [num_columns, *hidden, 2 * settings.latent_dim],
         "decoder": [settings.latent_dim, *hidden[::-1], num_columns],
@@ -367,37 +367,39 @@ def size_table(seen: Seen) -> Table:
     return Table("Networks", ["", "units", "parameters"], rows)
 
 
-def rebuilt(seen: Seen, x: np.ndarray) -> Block:
+def rebuilt(run: FittedRun, x: np.ndarray) -> Block:
     """Rows rebuilt by the decoder: as images, or else the error of each column."""
-    if seen.settings.image:
+    if run.settings.image:
         rows = x[views.thinned(len(x), NUM_SHOWN)]
-        pairs = [rows, np.asarray(seen.model.reconstruct(seen.fit, rows))]
+        pairs = [rows, np.asarray(run.model.reconstruct(run.fit, rows))]
         note = "Rows of the data, and what encoder and decoder make of them."
-        return images(seen, "Reconstructions", ["data", "rebuilt"], pairs, note)
+        return images(run, "Reconstructions", ["data", "rebuilt"], pairs, note)
     error = np.sqrt(
-        np.mean((np.asarray(seen.model.reconstruct(seen.fit, x), float) - x) ** 2, axis=0)
+        np.mean((np.asarray(run.model.reconstruct(run.fit, x), float) - x) ** 2, axis=0)
     )
-    spreads = map(units_of(seen.data.train).spread, (x.std(0), error))
+    spreads = map(units_of(run.data.train).spread, (x.std(0), error))
     columns = [
         [name, float(sd), float(miss)]
-        for name, sd, miss in zip(seen.data.names, *spreads, strict=True)
+        for name, sd, miss in zip(run.data.names, *spreads, strict=True)
     ]
     note = "Root mean square difference of a row and what encoder and decoder make of it."
     return Table("Reconstructions", ["", "sd of the data", "error"], columns, note)
 
 
-def images(seen: Seen, title: str, labels: Sequence[str], rows: Sequence[Any], note: str) -> Images:
+def images(
+    run: FittedRun, title: str, labels: Sequence[str], rows: Sequence[Any], note: str
+) -> Images:
     """Rows of images, of the shape that the settings say."""
-    height, width = seen.settings.image
+    height, width = run.settings.image
     shown = [[np.round(np.asarray(image, float).ravel(), 3) for image in row] for row in rows]
     return Images(title, labels, shown, height, width, note)
 
 
-def seen_rows(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def seen_rows(run: FittedRun) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Rows to show (held-out ones where there are any), their classes by a target column of few
     values, and the names of these."""
-    part = seen.data.train if seen.data.test is None else seen.data.test
-    x = arrange(part, seen.settings)
+    part = run.data.train if run.data.test is None else run.data.test
+    x = arrange(part, run.settings)
     rows = views.thinned(len(x))
     known, codes = np.unique([0] if part.y is None else part.y, return_inverse=True)
     if part.y is None or len(known) > 20:
