@@ -42,7 +42,7 @@ class Run:
 
     folder: Path
     config: Config
-    fitted_run: FittedRun
+    seen: FittedRun
     training: str | None = None
 
     @property
