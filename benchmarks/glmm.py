@@ -26,7 +26,7 @@ from scipy.special import expit
 
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
-from vijax.models.formulas.formula import at_level
+from vijax.models.formulas.formula import name_at_level
 from vijax.models.formulas.laws import LAWS
 
 CHAINS, WARM, DRAWS = 4, 1000, 2500
@@ -198,7 +198,7 @@ def with_effects(model):
 
     def predictor(level):
         """Coefficients and predictors of one category, or of the only predictor."""
-        own = lambda label: at_level(label, level)
+        own = lambda label: name_at_level(label, level)
         beta = {label: of(own(label)) if label != "Intercept" else 0.0 for label in design.labels}
         if "Intercept" in beta:
             at_centre = numpyro.sample(

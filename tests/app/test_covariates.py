@@ -101,5 +101,5 @@ def test_a_covariate_may_have_any_name(tmp_path):
     assert list(found["words_"]) == [str(100 - i) for i in range(40)]
     later = {"document": ["10"], "words": ["93"], "sigma": ["2"], "topic": ["c0"]}
     np.testing.assert_array_equal(
-        model.covariates.design.rows_of(later).x[0], model.covariates.design.rows.x[7]
+        model.covariates.design.read_rows(later).x[0], model.covariates.design.rows.x[7]
     )

@@ -167,7 +167,7 @@ def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, mo
     """`init` writes a formula that names the column; the formula reads that column, whatever its
     letters."""
     from vijax.data.formulas.parser import parse
-    from vijax.models.formulas.formula import terms_in
+    from vijax.models.formulas.formula import term_columns
 
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -180,7 +180,7 @@ def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, mo
         )
     assert main(["init", "glmm", "--data", "t.csv"]) == 0
     formula = load_config("t_glmm.toml").model.formula
-    assert set(terms_in(parse(formula))) == {header, "y"}
+    assert set(term_columns(parse(formula))) == {header, "y"}
     assert vi.glmm(formula, "t.csv").schema.names == ("y", header, "g")
     assert not list(tmp_path.rglob("MARKER"))
 

@@ -243,10 +243,10 @@ def test_rows_beyond_the_splines_are_said():
 def test_a_column_of_true_and_false_stays_one():
     """2 was taken for twice true."""
     design = formula.read("y ~ b", {"y": np.arange(4.0), "b": np.array([True, False, True, True])})
-    assert design.rows_of({"b": [True, False]}).x.tolist() == [[1, 1], [1, 0]]
-    assert design.rows_of({"b": [1, 0.0]}).x.tolist() == [[1, 1], [1, 0]]
+    assert design.read_rows({"b": [True, False]}).x.tolist() == [[1, 1], [1, 0]]
+    assert design.read_rows({"b": [1, 0.0]}).x.tolist() == [[1, 1], [1, 0]]
     for wrong in ([1, 2], [0.5, 0]):
         with pytest.raises(
             ValueError, match=r"expected true or false \(1 or 0\), as training has, got"
         ):
-            design.rows_of({"b": wrong})
+            design.read_rows({"b": wrong})

@@ -231,11 +231,11 @@ def test_nothing_is_compiled_imported_or_opened_while_a_formula_is_read():
         "np.log(y) ~ bs(x, df=4) * h + C(h, Sum) + poly(x, 2) + I(x**2) + scale(`a`` + b`) + (x | "
         "g)"
     )
-    formula.read(text, table).rows_of(table)  # what is imported late is imported
+    formula.read(text, table).read_rows(table)  # what is imported late is imported
     sys.addaudithook(_watch)
     WATCHED["on"] = True
     try:
-        formula.read(text, table).rows_of(table)
+        formula.read(text, table).read_rows(table)
     finally:
         WATCHED["on"] = False
     assert WATCHED["events"] == []

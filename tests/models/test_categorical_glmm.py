@@ -76,7 +76,7 @@ def test_names_and_priors_are_those_of_bambi():
     sd(x))^2)."""
     model = vi.glmm("y ~ x * h + (x | g)", TABLE, family="categorical")
     both = lambda *names: [
-        formula.at_level(name, level) for name in names for level in ("mid", "top")
+        formula.name_at_level(name, level) for name in names for level in ("mid", "top")
     ]
     corr = "corr(1, x|g)"
     spreads = [f"{name}|g_sigma[{level}]" for level in ("mid", "top") for name in ("1", "x")]
@@ -174,7 +174,7 @@ def test_several_factors_of_categories_are_laplace():
 def test_draws_of_categories_have_their_shares():
     law = vi.glmm("y ~ 1", TABLE, family="categorical").law
     eta = jnp.tile(jnp.array([0.5, -1.0]), (20_000, 1))
-    drawn = np.asarray(jax.jit(law.of({}, 1.0).sample)(jax.random.key(0), eta))
+    drawn = np.asarray(jax.jit(law.likelihood({}, 1.0).sample)(jax.random.key(0), eta))
     shares = np.bincount(drawn.astype(int), minlength=3) / 20_000
     wanted = special.softmax([0.0, 0.5, -1.0])
     assert np.all(np.abs(shares - wanted) < 5 * np.sqrt(wanted / 20_000))

@@ -35,9 +35,9 @@ def test_a_ratio_of_means_is_one(name):
     }
     low, high = (np.asarray(law.mean(aux, np.array([[-1.0, 0.0, 1.0]]) + b)) for b in (0.0, 0.5))
     assert np.allclose(high / low, np.exp(0.5), rtol=1e-6) == (
-        coefficients.ratios_of(law) == "Ratios of means"
+        coefficients.ratios_title(law) == "Ratios of means"
     )
-    assert law.cut == name.startswith("hurdle")
+    assert law.is_cut == name.startswith("hurdle")
 
 
 def test_ratios_are_exponentials_of_slopes():
@@ -55,7 +55,7 @@ def test_standardised_effects_are_those_of_standardised_columns():
     scaled = {name: (TABLE[name] - TABLE[name].mean()) / TABLE[name].std() for name in "xw"}
     plain, other = (least_squares(v, u) for v, u in ((y, TABLE), (y / y.std(), TABLE | scaled)))
     named = draws.named | {name: np.full(S, plain[name]) for name in "xw"}
-    found = coefficients.standardised(model, draws._replace(named=named))
+    found = coefficients.standardise(model, draws._replace(named=named))
     assert list(found) == ["x", "w"]
     for name, x in found.items():
         np.testing.assert_allclose(x, other[name], rtol=1e-6)
@@ -76,7 +76,7 @@ def test_of_categories_each_has_its_own():
     model, draws = made(
         np.array(["low", "mid", "top"])[RNG.integers(3, size=N)], "categorical", base="mid"
     )
-    assert list(coefficients.standardised(model, draws)) == ["x[low]", "x[top]", "w[low]", "w[top]"]
+    assert list(coefficients.standardise(model, draws)) == ["x[low]", "x[top]", "w[low]", "w[top]"]
     assert len(coefficients.ratios(model, draws)) == 8
 
 

@@ -12,7 +12,7 @@ from vijax.automatic import auto as automatic
 from vijax.models.formulas import nearby
 from vijax.models.formulas.effects import interpolated
 from vijax.models.formulas.form import AUX, COEFFICIENTS, SDS
-from vijax.models.formulas.nearby import NearMode, unknowns_of
+from vijax.models.formulas.nearby import NearMode, to_unknowns
 from vijax.models.formulas.rows_by_group import rows_in_units
 from vijax.xla.precision import enable_x64
 
@@ -78,9 +78,9 @@ def call_scipy(model, values):
 
 def by_host(model, values):
     one = {name: np.asarray(x)[None] for name, x in values.items()}
-    (b,), (sigma,), (ratios,) = unknowns_of(model.density_form, one)
-    sums = NearMode(model.density_form).sums_of(model.data)
-    return interpolated.Profile.at(sums, ratios).log_lik(b, sigma, sums.count)
+    (b,), (sigma,), (ratios,) = to_unknowns(model.density_form, one)
+    sums = NearMode(model.density_form).host_sums(model.data)
+    return interpolated.Profile.from_sums(sums, ratios).log_lik(b, sigma, sums.count)
 
 
 @pytest.mark.parametrize("formula", [TWO, THREE, SLOPES, "y ~ x + (x || g)"])
@@ -130,7 +130,7 @@ def test_effects_are_drawn_from_their_conditional_law():
     count, form = 2000, model.density_form
     each = [values_of(model, seed) for seed in (0, 1)]
     stacked = {name: np.repeat(np.stack([one[name] for one in each]), count, 0) for name in each[0]}
-    effects = NearMode(form).drawn(model.data, model.design.rows, model.weights, stacked, 3)
+    effects = NearMode(form).draw_effects(model.data, model.design.rows, model.weights, stacked, 3)
     for i, values in enumerate(each):
         z, r, sigma = dense(model, values)
         covariance = np.linalg.inv(np.eye(z.shape[1]) + z.T @ z / sigma**2)
@@ -153,7 +153,7 @@ def test_draws_that_conjugate_gradients_do_not_reach_have_a_factor_of_their_own(
 
     model = vi.glmm(TWO, TABLE)
     stacked = {name: np.stack([x, x]) for name, x in values_of(model).items()}
-    draw = lambda: NearMode(model.density_form).drawn(
+    draw = lambda: NearMode(model.density_form).draw_effects(
         model.data, model.design.rows, model.weights, stacked, 3
     )
     usual = draw()
@@ -173,7 +173,7 @@ def test_the_mode_is_that_of_lme4():
     marginal = interpolated._Marginal(sums, lambda b, sigma, ratios: 0.0)
     mode, _ = marginal.mode(np.full(2, interpolated.START))
     np.testing.assert_allclose(np.exp(mode), [1.539675554, 3.512518860], rtol=2e-3)
-    profile = interpolated.Profile.at(sums, np.array([1.539675554, 3.512518860]))
+    profile = interpolated.Profile.from_sums(sums, np.array([1.539675554, 3.512518860]))
     model = vi.glmm(
         "y ~ 1 + (1 | plate) + (1 | sample)", {"y": PENICILLIN, "plate": plate, "sample": sample}
     )
@@ -184,7 +184,7 @@ def test_the_mode_is_that_of_lme4():
 
 def host_sums(table, formula, **more):
     model = vi.glmm(formula, table, **more)
-    return NearMode(model.density_form).sums_of(model.data)
+    return NearMode(model.density_form).host_sums(model.data)
 
 
 NO_EFFECTS = {**table_of(120, 60, 2400), "y": np.random.default_rng(1).normal(size=2400)}
@@ -208,7 +208,7 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
     """Within 1e-3 nats where the posterior is; beyond the box it falls as a normal law does."""
     model = vi.glmm(formula, table)
     near_mode = NearMode(model.density_form)
-    sums, size = near_mode.sums_of(model.data), len(begin_at_zero)
+    sums, size = near_mode.host_sums(model.data), len(begin_at_zero)
     near = interpolated.near_mode(sums, near_mode._log_prior(), size)
     rows = {name: x[0] for name, x in near.rows.items()}
     assert rows["is_even"].astype(bool).tolist() == begin_at_zero
@@ -222,7 +222,7 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
         np.exp(rows["centre"] + rows["reach"] * (2 * u - 1)),
     )
     for u in rng.uniform(0.2, 0.8, (30, size)):
-        profile = interpolated.Profile.at(sums, ratios_at(u))
+        profile = interpolated.Profile.from_sums(sums, ratios_at(u))
         sigma, b = 1.02 * float(rows["sigma"]), profile.best + 0.02 * rng.normal(size=2)
         exact = profile.log_lik(b, sigma, sums.count) - near.level
         if exact > -12:

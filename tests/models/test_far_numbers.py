@@ -37,7 +37,7 @@ def test_the_normal_integral_keeps_its_digits_far_out(size):
             stats.multivariate_normal.logpdf(r, cov=sigma**2 * np.eye(11) + b @ b.T)
         )
     narrow = [jnp.asarray(x, jnp.float32) for x in (r, b, sigma, 11.0)]
-    assert float(integrals.of_normal(*narrow)) == pytest.approx(exact, rel=2e-2)
+    assert float(integrals.normal_integral(*narrow)) == pytest.approx(exact, rel=2e-2)
 
 
 def test_several_factors_have_no_mode_of_rounding():

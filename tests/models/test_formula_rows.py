@@ -31,7 +31,7 @@ TABLE = {"x": RNG.normal(size=N), "g": np.arange(N) % 6, "y": RNG.normal(size=N)
 )
 def test_a_group_is_known_however_its_name_is_typed(later):
     design = formula.read("y ~ x + (x | g)", TABLE)
-    rows = design.rows_of({"x": [0.0, 1.0, 2.0], "g": later})
+    rows = design.read_rows({"x": [0.0, 1.0, 2.0], "g": later})
     assert rows.groups[0].tolist() == [0, 2, 5]
     assert rows.new_levels == ()
 
@@ -39,7 +39,7 @@ def test_a_group_is_known_however_its_name_is_typed(later):
 def test_new_groups_are_said_and_can_be_refused():
     design = formula.read("y ~ x + (1 | g) + (1 | g:x)", {**TABLE, "x": np.arange(N) % 2})
     later = {"x": [0, 1, 0], "g": ["0", "G0", "7"]}
-    rows = design.rows_of(later)
+    rows = design.read_rows(later)
     said = {str(new) for new in rows.new_levels}
     assert said == {
         "2 rows of 2 groups of g that training does not have: 'G0', '7'",
@@ -48,7 +48,7 @@ def test_new_groups_are_said_and_can_be_refused():
     with pytest.raises(
         ValueError, match="table: expected groups that training has, got 2 rows of 2 groups of g"
     ):
-        design.rows_of(later, "error")
+        design.read_rows(later, "error")
 
 
 def test_groups_of_several_columns_are_tuples():
@@ -71,7 +71,7 @@ def test_many_levels_of_several_columns_do_not_collide():
     columns = {f"c{j}": RNG.permutation(names) for j in range(15)}  # 60^15 pairs exceed 64 bits
     design = formula.read(f"y ~ (1 | {':'.join(columns)})", {"y": TABLE["y"], **columns})
     assert sorted(design.rows.groups[0].tolist()) == list(range(N))
-    assert sorted(design.rows_of(columns).groups[0].tolist()) == list(range(N))
+    assert sorted(design.read_rows(columns).groups[0].tolist()) == list(range(N))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,10 @@ def test_names_of_groups_in_a_file_are_exact(tmp_path):
     assert sorted(design.factors[0].levels) == sorted(ids)
     (tmp_path / "new.csv").write_text("id\n7\n007\n")
     levels = design.factors[0].levels
-    assert [levels[g] for g in design.rows_of(str(tmp_path / "new.csv")).groups[0]] == ["7", "007"]
+    assert [levels[g] for g in design.read_rows(str(tmp_path / "new.csv")).groups[0]] == [
+        "7",
+        "007",
+    ]
 
 
 RESPONSES = [
@@ -148,16 +151,16 @@ def test_the_level_that_counts_is_kept_for_later_rows():
     levels."""
     table = {**TABLE, "u": np.where(TABLE["y"] > 2, "yes", "no")}
     design = formula.read("u ~ x", table, LAWS["bernoulli"])
-    y, trials = design.seen(table)
+    y, trials = design.response_and_trials(table)
     np.testing.assert_array_equal(y, design.y)
     np.testing.assert_array_equal(y, (table["u"] == "yes").astype(float))
     assert trials.sum() == N
-    assert design.seen({"u": ["yes", "yes"]})[0].tolist() == [1.0, 1.0]
+    assert design.response_and_trials({"u": ["yes", "yes"]})[0].tolist() == [1.0, 1.0]
     with pytest.raises(
         ValueError,
         match=r"categories of u that training has: \['no', 'yes'\], got 'maybe' in row 1",
     ):
-        design.seen({"u": ["yes", "maybe"]})
+        design.response_and_trials({"u": ["yes", "maybe"]})
 
 
 @pytest.mark.parametrize("text", ["c ~ x + h", "c ~ 0 + h:x + (x | g)"])
@@ -166,7 +169,7 @@ def test_ordered_categories_read_the_training_table_again_as_it_was(text):
     them."""
     table = {**TABLE, "c": np.arange(N) % 3, "h": np.array(list("uvw"))[np.arange(N) // 20]}
     design = formula.read(text, table, LAWS["cumulative"])
-    rows = design.rows_of(table)
+    rows = design.read_rows(table)
     np.testing.assert_array_equal(rows.x, design.rows.x)
     assert rows.x.shape[1] == len(design.labels)
 
@@ -193,9 +196,9 @@ def test_standardised_effects_count_weights():
     twice = {name: np.repeat(column, weights) for name, column in TABLE.items()}
     one, other = vi.glmm("y ~ x", TABLE, weights=weights), vi.glmm("y ~ x", twice)
     draws = type("Draws", (), {"named": {"Intercept": np.zeros(2), "x": np.ones(2)}})
-    found = [shown.standardised(model, draws)["x"] for model in (one, other)]
+    found = [shown.standardise(model, draws)["x"] for model in (one, other)]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
-    alone = shown.standardised(vi.glmm("y ~ x", TABLE), draws)["x"]
+    alone = shown.standardise(vi.glmm("y ~ x", TABLE), draws)["x"]
     assert abs(found[0][0] - alone[0]) > 1e-3
 
 
@@ -248,7 +251,7 @@ def test_categories_of_a_file_are_exact_wherever_they_are_named(tmp_path):
     assert both.labels == ("Intercept", "C(g)[7]", "C(g)[8]", "g")
     assert both.rows.x[:3, 3].tolist() == [7.0, 7.0, 8.0]
     assert both.factors[0].levels == ("007", "7", "8")
-    assert both.rows_of(str(path)).groups[0][:3].tolist() == [0, 1, 2]
+    assert both.read_rows(str(path)).groups[0][:3].tolist() == [0, 1, 2]
     assert formula.read("y ~ I(g == '007')", str(path)).rows.x[:3, 1].tolist() == [1.0, 0.0, 0.0]
     assert vi.glmm("g['007'] ~ y", str(path)).design.y[:3].tolist() == [1.0, 0.0, 0.0]
     assert vi.glmm("g ~ y", str(path), "categorical").design.levels == ("007", "7", "8")
@@ -271,7 +274,7 @@ def test_categories_of_a_file_are_exact_wherever_they_are_named(tmp_path):
 def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training, later, expected):
     name = text[2]
     design = formula.read(f"y ~ {text}", {"y": TABLE["y"], name: training})
-    assert design.rows_of({name: later}).x[:, 1].tolist() == expected
+    assert design.read_rows({name: later}).x[:, 1].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -327,9 +330,9 @@ def test_later_rows_without_a_number_are_refused(bad):
     with pytest.raises(
         ValueError, match=r"table: expected (finite values|numbers, as training has|values in all)"
     ):
-        design.rows_of({"x": bad})
+        design.read_rows({"x": bad})
     with pytest.raises(ValueError, match=r"none of 'g' in row 0 \(1 such\)"):
-        formula.read("y ~ (1 | g)", TABLE).rows_of({"g": [None]})
+        formula.read("y ~ (1 | g)", TABLE).read_rows({"g": [None]})
 
 
 def test_polynomial_contrasts_are_orthogonal_of_any_number_of_levels():
@@ -398,7 +401,7 @@ def test_levels_in_a_formula_are_known_by_every_name():
 def test_a_new_pair_of_known_levels_is_new():
     table = {"y": RNG.normal(size=4), "g": ["a", "a", "b", "b"], "k": ["u", "v", "u", "v"]}
     design = formula.read("y ~ (1 | g:k)", table)
-    assert design.rows_of({"g": ["b", "b"], "k": ["NEW", "v"]}).groups[0].tolist() == [-1, 3]
+    assert design.read_rows({"g": ["b", "b"], "k": ["NEW", "v"]}).groups[0].tolist() == [-1, 3]
 
 
 def test_topics_have_no_offset():
@@ -414,7 +417,7 @@ def test_no_row_is_predicted_as_no_row():
 
 
 def test_a_response_of_one_kind_of_text_has_odds():
-    table = formula.table_at("u ~ x", {**TABLE, "u": ["N"] * N})
+    table = formula.read_table("u ~ x", {**TABLE, "u": ["N"] * N})
     assert formula.usual_family("u ~ x", table) == "bernoulli"
     with pytest.raises(
         ValueError, match="a response of numbers or of two categories, got one category, 'N'"
@@ -460,13 +463,13 @@ def test_a_parquet_file_is_read_as_the_same_table_in_memory(tmp_path):
         from_file, in_memory = formula.read(text, path), formula.read(text, table)
         assert from_file.factors[0].levels == in_memory.factors[0].levels
         for later in (path, table, table.to_pandas(), columns):
-            assert (from_file.rows_of(later).groups[0] == in_memory.rows.groups[0]).all()
-            assert (in_memory.rows_of(later).groups[0] == in_memory.rows.groups[0]).all()
+            assert (from_file.read_rows(later).groups[0] == in_memory.rows.groups[0]).all()
+            assert (in_memory.read_rows(later).groups[0] == in_memory.rows.groups[0]).all()
     csv = tmp_path / "t.csv"
     table.to_pandas().to_csv(csv, index=False)
     for name in ("zip", "f", "t", "b"):
         design = formula.read(f"y ~ (1 | {name})", path)
-        assert (design.rows_of(str(csv)).groups[0] == design.rows.groups[0]).all()
+        assert (design.read_rows(str(csv)).groups[0] == design.rows.groups[0]).all()
 
 
 def test_one_number_of_two_decimal_types_is_one_group(tmp_path):

@@ -15,8 +15,8 @@ from tests.models.mixed_tables import CATTLE, SLEEP
 from tests.programs import compiled, names_since
 from vijax.models.formulas import formula, priors
 from vijax.models.formulas.effects import integrals
-from vijax.models.formulas.form import correlated
-from vijax.models.formulas.glmm import Family, OfClasses
+from vijax.models.formulas.form import correlation_factor
+from vijax.models.formulas.glmm import ClassFamily, Family
 from vijax.models.formulas.laws import LAWS
 
 RNG = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def test_a_formula_is_read_as_lme4_reads_it():
     )
     assert (second.name, second.blocks, second.levels[:2]) == ("g:h", (1, 1), ("a:u", "a:v"))
     np.testing.assert_array_equal(design.rows.z[1], np.stack([np.ones(24), TABLE["x"]], 1))
-    new = design.rows_of({"x": [2.0], "h": ["w"], "g": ["e"]})
+    new = design.read_rows({"x": [2.0], "h": ["w"], "g": ["e"]})
     assert new.x.tolist() == [[1, 2, 0, 1, 0, 2]]
     assert [int(g[0]) for g in new.groups] == [-1, -1]
 
@@ -66,13 +66,13 @@ def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_p
         with pytest.raises(ValueError, match=said):
             vi.glmm(text, TABLE | holes)
         with pytest.raises(ValueError, match=said):
-            formula.read(text, TABLE).rows_of(TABLE | holes)
+            formula.read(text, TABLE).read_rows(TABLE | holes)
     assert formula.read("y ~ h", TABLE | {"x": holes["x"]}).labels == ("Intercept", "h[v]", "h[w]")
-    assert formula.read("x ~ h", TABLE).rows_of({"x": [np.nan], "h": ["v"]}).x.tolist() == [
+    assert formula.read("x ~ h", TABLE).read_rows({"x": [np.nan], "h": ["v"]}).x.tolist() == [
         [1, 1, 0]
     ]
     with pytest.raises(ValueError, match="none of 'x' in rows 0"):
-        formula.read("x ~ 1", TABLE).seen(holes)
+        formula.read("x ~ 1", TABLE).response_and_trials(holes)
     (path := tmp_path / "holes.csv").write_text('y,h\n1,a\n2,\n"3",b\n4,NA\n5,a\n')
     with (
         pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"),
@@ -86,7 +86,7 @@ def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_p
 
 def test_splines_keep_their_knots_in_new_rows():
     design = formula.read("y ~ bs(x, df=4)", TABLE)
-    np.testing.assert_allclose(design.rows_of({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
+    np.testing.assert_allclose(design.read_rows({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
 
 
 def test_columns_of_one_name_and_dates_are_named():
@@ -153,7 +153,7 @@ B, A = RNG.normal(size=(6, 2)), RNG.normal(size=6)
 def test_the_normal_integral_is_that_of_a_dense_covariance():
     y, sigma = RNG.normal(size=6), 0.7
     with jax.enable_x64(True):
-        got = jax.jit(integrals.of_normal)(y - A, B, sigma, 6.0)
+        got = jax.jit(integrals.normal_integral)(y - A, B, sigma, 6.0)
         mean, factor = jax.jit(integrals.law_of_normal)(y - A, B, sigma)
     dense = stats.multivariate_normal(A, sigma**2 * np.eye(6) + B @ B.T)
     np.testing.assert_allclose(got, dense.logpdf(y), rtol=1e-10)
@@ -180,14 +180,14 @@ def test_quadrature_over_effects_is_the_integral_and_its_gradient():
         exact = special.logsumexp(inside) + 2 * np.log(t[1] - t[0])
         with jax.enable_x64(True):
             value = jax.jit(
-                lambda s, y: integrals.by_quadrature(
+                lambda s, y: integrals.quadrature(
                     of_labels, y, jnp.asarray(A), s * jnp.asarray(B), 7
                 )
             )
             assert abs(value(scale, y) - exact) < least
     with jax.enable_x64(True):
         for nodes in (1, 5):
-            of = lambda s, n=nodes: integrals.by_quadrature(
+            of = lambda s, n=nodes: integrals.quadrature(
                 of_labels, y, s * jnp.asarray(A), s * jnp.asarray(B), n
             )
             both = jax.jit(jax.value_and_grad(of))
@@ -199,7 +199,7 @@ def test_quadrature_over_effects_is_the_integral_and_its_gradient():
 def test_priors_are_those_of_bambi():
     """Numbers that Bambi 0.17.2 prints for these formulas."""
     design = formula.read("reaction ~ days + (days | subject)", SLEEP)
-    known = priors.weak(design, LAWS["gaussian"], np.ones(len(design.y)))
+    known = priors.weak_priors(design, LAWS["gaussian"], np.ones(len(design.y)))
     wanted = {
         "Intercept": ("normal", 298.5079, 261.0092),
         "days": ("normal", 0.0, 48.8915),
@@ -227,8 +227,8 @@ def test_the_prior_of_correlations_is_a_density(size):
 
 def test_coordinates_of_correlations_have_the_jacobian_that_they_say():
     x = jnp.asarray(RNG.normal(size=3))
-    below = jax.jit(lambda x: correlated(x, 3)[0][np.tril_indices(3, -1)])
-    factor, log_det = jax.jit(lambda x: correlated(x, 3))(x)
+    below = jax.jit(lambda x: correlation_factor(x, 3)[0][np.tril_indices(3, -1)])
+    factor, log_det = jax.jit(lambda x: correlation_factor(x, 3))(x)
     np.testing.assert_allclose(np.diagonal(factor @ factor.T), 1, rtol=1e-6)
     np.testing.assert_allclose(log_det, np.linalg.slogdet(jax.jacobian(below)(x))[1], rtol=1e-5)
 
@@ -435,7 +435,7 @@ def test_several_factors_are_a_dense_covariance_for_a_normal_law():
         )
         keys = jax.random.split(jax.random.key(0), 4000)
         effects = jax.jit(
-            lambda keys: jax.lax.map(lambda key: form.effects_of(values, data, key), keys)
+            lambda keys: jax.lax.map(lambda key: form.draw_effects(values, data, key), keys)
         )(keys)
     sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
     rho = named["corr(1, x|g)"]
@@ -674,7 +674,7 @@ def scipy_counts(name):
 
 def test_families_are_the_laws():
     assert set(get_args(Family)) == set(LAWS)
-    assert set(get_args(OfClasses)) == {name for name, law in LAWS.items() if law.categories}
+    assert set(get_args(ClassFamily)) == {name for name, law in LAWS.items() if law.categories}
 
 
 WITH_ZEROS = [name for name in LAWS if name.startswith(("zero_inflated", "hurdle"))]
@@ -710,7 +710,7 @@ def test_counts_with_zeros_have_densities_and_slopes_far_out(name, psi):
 @pytest.mark.parametrize("name", WITH_ZEROS)
 def test_draws_of_counts_with_zeros_have_their_law(name):
     law, aux, wanted, _ = scipy_counts(name)
-    draw = jax.jit(lambda key, z: law.of(aux, 1.0).sample(key, z))(
+    draw = jax.jit(lambda key, z: law.likelihood(aux, 1.0).sample(key, z))(
         jax.random.key(0), jnp.repeat(ETA, 20_000)
     )
     shares = (
@@ -733,9 +733,9 @@ def test_ordered_categories_are_differences_of_logistic_laws():
     model = vi.glmm("rating ~ x + h", frame, family="cumulative")
     assert model.names == ["x", "h[v]", "h[w]", "threshold[0]", "threshold[1]"]
     assert model.design.levels == tuple(order)
-    np.testing.assert_array_equal(model.design.seen(frame)[0], column.cat.codes)
+    np.testing.assert_array_equal(model.design.response_and_trials(frame)[0], column.cat.codes)
     with pytest.raises(ValueError, match="categories of rating that training has"):
-        model.design.seen({"rating": ["none"]})
+        model.design.response_and_trials({"rating": ["none"]})
     values = jax.jit(model.free.values_at)(
         jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
     )
@@ -749,9 +749,9 @@ def test_ordered_categories_are_differences_of_logistic_laws():
     np.testing.assert_allclose(
         log_lik, np.log(each[np.arange(24), column.cat.codes]).sum(), rtol=1e-4
     )
-    aux = {name: np.asarray(x)[None] for name, x in form.others(named).items()}
+    aux = {name: np.asarray(x)[None] for name, x in form.law_parameters(named).items()}
     np.testing.assert_allclose(model.law.mean(aux, eta[None])[0], each, atol=1e-5)
-    draw = jax.jit(model.law.of(form.others(named), 1.0).sample)
+    draw = jax.jit(model.law.likelihood(form.law_parameters(named), 1.0).sample)
     shares = np.asarray(draw(jax.random.key(0), jnp.tile(jnp.float32(eta), (4000, 1))))[
         ..., None
     ] == np.arange(3)

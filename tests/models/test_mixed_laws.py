@@ -7,7 +7,7 @@ import pytest
 
 import vijax as vi
 from vijax.models.formulas.laws import LAWS
-from vijax.models.formulas.priors import changed
+from vijax.models.formulas.priors import merge_priors
 
 pytest.importorskip("formulae")
 
@@ -22,7 +22,9 @@ def test_the_mean_of_a_response_is_that_of_its_draws(name):
     eta = np.array([-0.8, 0.3, 0.9])
     trials = np.float32(1.0)
     number = 8_000
-    sample = jax.jit(jax.vmap(lambda key: law.of(aux, trials).sample(key, eta.astype(np.float32))))
+    sample = jax.jit(
+        jax.vmap(lambda key: law.likelihood(aux, trials).sample(key, eta.astype(np.float32)))
+    )
     drawn = np.asarray(sample(jax.random.split(jax.random.key(0), number)), float)
     mean = law.mean({each: np.array([value]) for each, value in aux.items()}, eta[None])[0]
     error = drawn.std(0) / np.sqrt(number)
@@ -38,10 +40,10 @@ def test_a_prior_without_spread_is_refused(prior):
     with pytest.raises(
         ValueError, match=r"priors: expected finite positive numbers for '1.g_sigma'"
     ):
-        changed(usual, {"1|g_sigma": prior})
+        merge_priors(usual, {"1|g_sigma": prior})
     with pytest.raises(ValueError, match=r"priors: expected finite positive numbers for 'x'"):
-        changed(usual, {"x": ("normal", 0.0, 0)})
-    assert changed(usual, {"x": ("normal", 0, 2)})["x"] == ("normal", 0.0, 2.0)
+        merge_priors(usual, {"x": ("normal", 0.0, 0)})
+    assert merge_priors(usual, {"x": ("normal", 0, 2)})["x"] == ("normal", 0.0, 2.0)
 
 
 @pytest.fixture(scope="module")

@@ -241,7 +241,7 @@ def test_expected_shares_are_shares_where_the_line_is_not():
     x, design = MODEL.covariates.design.rows.x, MODEL.covariates.design
     got = composed(np.repeat(shares[:, None], 40, 1), x, design, jax.random.key(0), 0.9)
     rows = {"party": ["L"] * 4, "day": [1.0, 3.0, 9.0, 12.0]}
-    line = got.draws @ design.rows_of(rows).x.T
+    line = got.draws @ design.read_rows(rows).x.T
     assert line[:, 0, 3].mean() < -0.1
     found = got.at(rows)
     for part in (found.mean, found.low, found.high):

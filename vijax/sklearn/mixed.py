@@ -20,8 +20,8 @@ from vijax.automatic.auto import auto
 from vijax.checks import require
 from vijax.data.formulas.parser import parse
 from vijax.extras import require_extra
-from vijax.models.formulas.formula import columns_of
-from vijax.models.formulas.glmm import Family, OfClasses, OfNumbers, glmm
+from vijax.models.formulas.formula import named_columns
+from vijax.models.formulas.glmm import ClassFamily, Family, NumberFamily, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
@@ -61,7 +61,7 @@ class _Mixed(VijaxEstimator):
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
         text, self._response = whole_formula(self.formula, self.groups, frame)
-        self._read_columns = columns_of(parse(text), with_response=False)
+        self._read_columns = named_columns(parse(text), with_response=False)
         kept, weights = weighed(np.arange(len(frame)), sample_weight)
         table = frame.assign(**{self._response: y}).iloc[kept]
         with enable_x64(True):
@@ -86,11 +86,13 @@ class _Mixed(VijaxEstimator):
         with enable_x64(True):
             key_draws, key_new = keys.two(self._key)
             draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
-            for new in self.model_.design.rows_of(table).new_levels:
+            for new in self.model_.design.read_rows(table).new_levels:
                 said = f"{new}: their effects are drawn from the law of groups."
                 warnings.warn(f"{type(self).__name__}: {said}", UserWarning, stacklevel=4)
             eta = self.model_.predictors(draws, table, key_new)
-            expected = self.model_.law.mean(self.model_.density_form.others(draws.named), eta)
+            expected = self.model_.law.mean(
+                self.model_.density_form.law_parameters(draws.named), eta
+            )
         # Draws of a row side by side: its mean then does not depend on how many rows there are.
         return np.ascontiguousarray(np.moveaxis(expected, 0, -1)).mean(-1)
 
@@ -127,7 +129,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     """
 
     _: dataclasses.KW_ONLY
-    family: OfNumbers = "gaussian"
+    family: NumberFamily = "gaussian"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.
@@ -204,7 +206,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
     """
 
     _: dataclasses.KW_ONLY
-    family: OfClasses = "categorical"
+    family: ClassFamily = "categorical"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model, as `MixedModelRegressor.fit` does, to the classes y.

@@ -112,7 +112,7 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
     parsed = parse(config.model.formula, "model.formula")
     is_dropped = own.missing == "drop" or path != own.path
     family = config.model.family
-    roles = formula.roles_in(parsed, family is not None and bool(LAWS[family].categories))
+    roles = formula.column_roles(parsed, family is not None and bool(LAWS[family].categories))
     read = functools.partial(
         read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes
     )
@@ -137,7 +137,7 @@ def _whole_rows(
 ) -> Frame:
     """The rows of a table that lack no cell of the formula. An error where others may not be left
     out, or are all."""
-    lacking = _lacking(table, formula.columns_of(parsed, is_training))  # while lines are known
+    lacking = _lacking(table, formula.named_columns(parsed, is_training))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
     whole = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
@@ -203,13 +203,13 @@ def load(config: Any) -> Data:
         return Data(train, None)
     test = frame.table.rows(np.sort(order[:number]))
     try:
-        design.rows_of(test)
+        design.read_rows(test)
     except ValueError as error:
         remedy = (
             "Another data.split_seed divides the rows otherwise; data.held_out=0 holds none out."
         )
         raise ConfigError(f"{config.data.path}: of the rows held out: {error} {remedy}") from error
-    return Data(train, Frame(test, design.seen(test)[0], train))
+    return Data(train, Frame(test, design.response_and_trials(test)[0], train))
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
@@ -303,13 +303,13 @@ def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     frame = (
         _read(config, source, schema=data.train.schema) if is_path else _in_memory(config, source)
     )
-    y = of_frame(config.model, data.train).design.seen(frame.table)[0]
+    y = of_frame(config.model, data.train).design.response_and_trials(frame.table)[0]
     return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 
 
 def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
     """Notes on rows to predict: groups that training does not have, splines that go on."""
-    rows = of_frame(config.model, data.train).design.rows_of(frame.table)
+    rows = of_frame(config.model, data.train).design.read_rows(frame.table)
     strangers = [
         f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels
     ]
@@ -428,13 +428,13 @@ def describe(run: FittedRun) -> list[Block]:
     if model.law.link != "identity" and (found := coefficients.ratios(model, draws)):
         base = model.design.levels[0] if model.design.against else ""
         title, note = (
-            coefficients.ratios_of(model.law, base),
+            coefficients.ratios_title(model.law, base),
             "For one more of the column, all else equal.",
         )
         blocks.append(
             Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note)
         )
-    if found := coefficients.standardised(model, draws):
+    if found := coefficients.standardise(model, draws):
         note = (
             "For one sd of the column; in sds of the response."
             if model.law.link == "identity"
@@ -455,7 +455,7 @@ def describe(run: FittedRun) -> list[Block]:
         ]
         for i, (label, level) in enumerate(labels):
             title = (
-                f"{formula.at_level('Intercept' if label == '1' else label, level)}, by "
+                f"{formula.name_at_level('Intercept' if label == '1' else label, level)}, by "
                 f"{factor.name}"
             )
             blocks += _by_group(title, names, u[:, :, i])

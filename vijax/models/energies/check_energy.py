@@ -154,10 +154,10 @@ def _compare(
         "gives it"
     )
     place = np.unravel_index(np.nanargmax(np.where(np.isnan(gap), np.inf, np.abs(gap))), gap.shape)
-    got = (
+    actual = (
         f"one that is larger by {gap[place]:.4g} nats at a draw of the variables (group {place[1]})"
     )
-    require(False, "energy", expected, got, _reason(gap, ok, base))
+    require(False, "energy", expected, actual, _reason(gap, ok, base))
 
 
 def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:

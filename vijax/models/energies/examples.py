@@ -99,12 +99,12 @@ def check_groups(
         )
     pairs = list(zip(jax.tree.leaves(example), jax.tree.leaves(data), strict=True))
     expected = f"groups of {_described([x for x, _ in pairs])}"
-    got = f"{_described([y for _, y in pairs])} in all"
+    actual = f"{_described([y for _, y in pairs])} in all"
     fits = (
         all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs)
         and len({np.shape(y)[:1] for _, y in pairs}) == 1
     )
-    require(fits, "data", expected, got, remedy)
+    require(fits, "data", expected, actual, remedy)
     real = all(
         jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs
     )
@@ -125,7 +125,7 @@ def check_groups(
             False,
             "data",
             expected,
-            f"{got}: {sizes}",
+            f"{actual}: {sizes}",
             "Show energy_model an example of the shapes of a group; or say any_size=True, if "
             "groups of other sizes "
             "than the example's are meant.",
@@ -135,9 +135,11 @@ def check_groups(
     except (TypeError, ValueError) as error:
         text = str(error).splitlines()[0]
         raise ValueError(
-            f"data: expected {expected}, got {got}, which the energy does not take: {text}"
+            f"data: expected {expected}, got {actual}, which the energy does not take: {text}"
         ) from error
-    require(shape == (), "data", expected, got, f"There the energy is of shape {shape}, no scalar.")
+    require(
+        shape == (), "data", expected, actual, f"There the energy is of shape {shape}, no scalar."
+    )
 
 
 def _followed(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:

@@ -299,9 +299,9 @@ def _check_covariates(data: Sequence[Documents], shared: Any) -> None:
     """Raises ValueError unless users have as many covariates as the model reads."""
     width = shared["user_weights"].shape[0] if "user_weights" in shared else 0
     for docs in data:
-        got = 0 if docs.covariates is None else docs.covariates.shape[1]
+        actual = 0 if docs.covariates is None else docs.covariates.shape[1]
         remedy = "Pass vijax.models.with_covariates(users, numbers), and num_covariates to hpf."
-        require(got == width, "users", f"users with {width} covariates", got, remedy)
+        require(actual == width, "users", f"users with {width} covariates", actual, remedy)
 
 
 def _tilt(shared: Any, docs: Documents) -> Float[Array, "D K"]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from vijax.checks import require
 from vijax.models.formulas.draws import Draws
-from vijax.models.formulas.formula import at_level
+from vijax.models.formulas.formula import name_at_level
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.weighted import mean_and_spread
 
@@ -18,7 +18,7 @@ Named = dict[str, Float[np.ndarray, " S"]]
 
 
 def ratios(model: Any, draws: Draws) -> Named:
-    """exp of each coefficient but the intercept, at draws: `ratios_of` says of which numbers they
+    """exp of each coefficient but the intercept, at draws: `ratios_title` says of which numbers they
     are ratios."""
     remedy = "Its coefficients are differences already: see standardised."
     require(
@@ -31,19 +31,19 @@ def ratios(model: Any, draws: Draws) -> Named:
     return {name: np.exp(draws.named[name]) for name, *_ in _slopes(model)}
 
 
-def ratios_of(law: Law, base: str = "") -> str:
+def ratios_title(law: Law, base: str = "") -> str:
     """Title of `ratios`. They are no ratios of the means of counts that are cut off at zero.
 
     >>> from vijax.models.formulas.laws import LAWS
-    >>> ratios_of(LAWS["poisson"]), ratios_of(LAWS["categorical"], "red")
+    >>> ratios_title(LAWS["poisson"]), ratios_title(LAWS["categorical"], "red")
     ('Ratios of means', 'Ratios of odds against red')
     """
     if law.link == "log":
-        return "Ratios of means before the cut at zero" if law.cut else "Ratios of means"
+        return "Ratios of means before the cut at zero" if law.is_cut else "Ratios of means"
     return f"Ratios of odds against {base}" if base else "Ratios of odds"
 
 
-def standardised(model: Any, draws: Draws) -> Named:
+def standardise(model: Any, draws: Draws) -> Named:
     """Change of the predictor by one sd of each column, at draws; in sds of the response where the
     link is the identity (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories
     have none. Spreads count weights."""
@@ -63,7 +63,7 @@ def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
     columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)
     own = [column for column in columns if column[0] != "Intercept"]
     return [
-        (at_level(label, level), x, codes)
+        (name_at_level(label, level), x, codes)
         for label, x, codes in own
         for level in design.against or (None,)
     ]

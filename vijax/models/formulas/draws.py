@@ -48,7 +48,7 @@ class GroupEffects(NamedTuple):
 # --- programs -------------------------------------------------------------------------------------
 def effects_of_groups(form: Form) -> Callable[..., Any]:
     """(values, data, key) -> the effects of the groups of each factor, (S, groups, effects)."""
-    of_draw = lambda data, values, key: form.effects_of(values, data, key)
+    of_draw = lambda data, values, key: form.draw_effects(values, data, key)
 
     def effects(values: Any, data: Any, key: Any) -> Any:
         keys = jax.random.split(key, len(jax.tree.leaves(values)[0]))
@@ -66,10 +66,10 @@ def log_likelihoods(form: Form) -> Callable[..., Any]:
     )
 
 
-def drawn_responses(form: Form) -> Callable[..., Any]:
+def draw_responses(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, key, trials) -> responses of rows, (S, N), each by itself: all rows
     of a draw have one key, so that a row has the same draws alone and among others."""
-    draw = lambda aux, trials, key, eta: LAWS[form.law].of(aux, trials).sample(key, eta)  # type: ignore[misc]
+    draw = lambda aux, trials, key, eta: LAWS[form.law].likelihood(aux, trials).sample(key, eta)  # type: ignore[misc]
     of_rows = jax.vmap(draw, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:

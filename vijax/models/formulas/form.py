@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from vijax.contract.variables import free
 from vijax.models.formulas.effects import crossed, crossed_normal, integrals, interpolated
-from vijax.models.formulas.formula import Design, at_level
+from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior, log_prob
 from vijax.models.formulas.weighted import mean_and_spread
@@ -85,11 +85,11 @@ class Effects(NamedTuple):
     def names_of_sds(self) -> list[str]:
         """Names of the standard deviations."""
         each = zip(self.labels, self.levels, strict=True)
-        return [at_level(f"{label}|{self.name}_sigma", level) for label, level in each]
+        return [name_at_level(f"{label}|{self.name}_sigma", level) for label, level in each]
 
     def name_of_correlation(self, one: int, other: int) -> str:
         """The name of the correlation of two effects."""
-        return at_level(
+        return name_at_level(
             f"corr({self.labels[one]}, {self.labels[other]}|{self.name})", self.levels[one]
         )
 
@@ -142,9 +142,13 @@ class Form:
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """beta, in the units of the data."""
-        return self.units.coefficients(self.turned(values)) if self.labels else jnp.zeros(0)
+        return (
+            self.units.coefficients(self.orthogonal_coefficients(values))
+            if self.labels
+            else jnp.zeros(0)
+        )
 
-    def turned(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
+    def orthogonal_coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """b."""
         each = [values[COEFFICIENTS + label] for label in self.labels]
         return jnp.stack(each) if each else jnp.zeros(0)
@@ -161,7 +165,7 @@ class Form:
         full = jnp.zeros((len(own.labels), len(own.labels)), sds.dtype)
         for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
             block = (
-                correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
+                correlation_factor(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                 if k > 1
                 else jnp.ones((1, 1), sds.dtype)
             )
@@ -181,7 +185,7 @@ class Form:
             named |= dict(zip(own.names_of_sds(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(own.starts(), own.blocks, strict=True)):
                 if k > 1:
-                    block = correlated(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
+                    block = correlation_factor(values[f"{CORRELATIONS}{own.name}.{b}"], k)[0]
                     correlations = block @ block.T
                     pairs = [(r, c) for r in range(k) for c in range(r)]
                     named |= {
@@ -196,7 +200,7 @@ class Form:
             n: x * (self.units.size if n == "sigma" else 1.0) for n, x in others.items()
         }
 
-    def others(self, named: Mapping[str, Any]) -> dict[str, Any]:
+    def law_parameters(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, from unknowns by their names: (S,), cutpoints (S, C
         - 1)."""
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
@@ -225,7 +229,9 @@ class Form:
                 at = next(at for at in self.effects if f"corr|{at.name}" == name)
                 for b, k in enumerate(at.blocks):
                     if k > 1:
-                        factor, log_det = correlated(values[f"{CORRELATIONS}{at.name}.{b}"], k)
+                        factor, log_det = correlation_factor(
+                            values[f"{CORRELATIONS}{at.name}.{b}"], k
+                        )
                         total += log_prob(prior, factor) + log_det
             else:
                 total += log_prob(prior, named[name])
@@ -238,11 +244,11 @@ class Form:
             offset = jnp.broadcast_to(offset[:, None], (len(offset), self.predictors))
         if not self.labels:
             return offset
-        b = self.turned(values)
+        b = self.orthogonal_coefficients(values)
         b = b + jnp.asarray(self.units.shift, b.dtype)
         return offset + rows["x"] @ b.reshape(-1, *offset.shape[1:])
 
-    def of_rows(
+    def row_log_liks(
         self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n *C"]
     ) -> Float[Array, " n"]:
         """Log likelihoods of rows, each times its weight, in units of size one."""
@@ -260,20 +266,24 @@ class Form:
         `interpolated.near_mode`."""
         sigma = self.aux(values)["sigma"]
         ratios = jnp.concatenate([values[SDS + own.name] for own in self.effects]) / sigma
-        return interpolated.log_lik(rows, self.turned(values), sigma, ratios)
+        return interpolated.log_lik(rows, self.orthogonal_coefficients(values), sigma, ratios)
 
     def log_lik(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, ""]:
         """Log likelihood of a group, its effects integrated out; of all rows where there are
         several factors."""
         if self.is_summed:
-            return crossed_normal.log_integral(rows, self.turned(values), self.scales(values))
+            return crossed_normal.log_integral(
+                rows, self.orthogonal_coefficients(values), self.scales(values)
+            )
         a, aux = self.eta(values, rows), self.aux(values)
         if len(self.effects) > 1:
-            return crossed.by_laplace(self.of_rows, (aux, rows), a, self.all_columns(values, rows))
+            return crossed.laplace(
+                self.row_log_liks, (aux, rows), a, self.all_columns(values, rows)
+            )
         b = self.columns(values, rows)
         if "count" in rows:
-            return integrals.of_normal(rows["y"] - a, b, aux["sigma"], rows["count"])
-        return integrals.by_quadrature(self.of_rows, (aux, rows), a, b, self.nodes)
+            return integrals.normal_integral(rows["y"] - a, b, aux["sigma"], rows["count"])
+        return integrals.quadrature(self.row_log_liks, (aux, rows), a, b, self.nodes)
 
     @property
     def is_summed(self) -> bool:
@@ -295,18 +305,18 @@ class Form:
         z = (
             rows["z0"]
             if self.predictors == 1
-            else integrals.spread_out(rows["z0"], self.predictors)
+            else integrals.repeat_blocks(rows["z0"], self.predictors)
         )
         return z @ self.factor(values, 0)
 
     def all_columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> crossed.Columns:
         """Columns of the effects of several factors."""
         factors = {i: self.factor(values, i) for i in range(len(self.effects))}
-        return crossed.columns_of(
+        return crossed.all_columns(
             factors, rows, tuple(own.groups for own in self.effects), self.predictors
         )
 
-    def effects_of(
+    def draw_effects(
         self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
     ) -> list[Float[Array, "J d"]]:
         """Effects of all groups of each factor given all else, in the units of the data.
@@ -319,7 +329,7 @@ class Form:
             v = [jax.vmap(lambda rows, key: self._effects_of_group(values, rows, key))(rows, keys)]
         else:
             whole = {name: x[0] for name, x in rows.items()}
-            first, others = self._drawn_together(values, whole, key)
+            first, others = self._draw_jointly(values, whole, key)
             shapes = [(own.groups, len(own.labels)) for own in self.effects[1:]]
             ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
             v = [
@@ -338,13 +348,15 @@ class Form:
             for i, (size, x) in enumerate(zip(sizes, v, strict=True))
         ]
 
-    def _drawn_together(
+    def _draw_jointly(
         self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
     ) -> crossed.Effects:
         if self.is_summed:
-            return crossed_normal.drawn(rows, self.turned(values), self.scales(values), key)
+            return crossed_normal.draw(
+                rows, self.orthogonal_coefficients(values), self.scales(values), key
+            )
         a, z = self.eta(values, rows), self.all_columns(values, rows)
-        return crossed.drawn(self.of_rows, (self.aux(values), rows), a, z, key)
+        return crossed.draw(self.row_log_liks, (self.aux(values), rows), a, z, key)
 
     def _effects_of_group(
         self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
@@ -356,10 +368,10 @@ class Form:
             return mean + integrals.backward(
                 factor, jax.random.normal(key_draw, mean.shape, mean.dtype)
             )
-        mean, factor = integrals.mode_of(self.of_rows, (aux, rows), a, b)
+        mean, factor = integrals.find_mode(self.row_log_liks, (aux, rows), a, b)
         noise = jax.random.normal(key_draw, (CANDIDATES, *mean.shape), mean.dtype)
         tried = mean[None] + jax.vmap(lambda t: integrals.backward(factor, t))(noise)
-        inside = jax.vmap(lambda v: integrals.joint(self.of_rows, (aux, rows), a, b, v))(tried)
+        inside = jax.vmap(lambda v: integrals.joint(self.row_log_liks, (aux, rows), a, b, v))(tried)
         return tried[jax.random.categorical(key_pick, inside + 0.5 * jnp.sum(noise**2, -1))]
 
 
@@ -381,7 +393,7 @@ class FormFunction:
         return getattr(self.form, self.name)(*given)
 
 
-def correlated(
+def correlation_factor(
     x: Float[Array, " pairs"], size: int
 ) -> tuple[Float[Array, "k k"], Float[Array, ""]]:
     """The triangular factor of a correlation matrix, and the log determinant of the map to its
@@ -398,7 +410,7 @@ def correlated(
     return factor, 0.5 * jnp.sum(log_rest[below]) + jnp.sum(log_left)
 
 
-def form_of(
+def make_form(
     design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray, nodes: int
 ) -> Form:
     """The density of a design."""
@@ -423,7 +435,7 @@ def form_of(
     )
     constant -= size * float(weights.sum())
     centre = tuple(mean_and_spread(x, weights)[0].tolist())
-    cutpoints = len(design.levels) - 1 if law.ordered else 0
+    cutpoints = len(design.levels) - 1 if law.is_ordered else 0
     kept = tuple(priors.items()), constant, nodes, cutpoints, len(levels)
     return Form(law.name, labels, centre, units, effects, *kept)
 
@@ -436,29 +448,31 @@ def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.nd
     """Units of the coefficients: by least squares, with a little of the prior against columns that
     depend on others."""
     x, offset = (
-        design.rows.x - law.ordered * mean_and_spread(design.rows.x, weights)[0],
+        design.rows.x - law.is_ordered * mean_and_spread(design.rows.x, weights)[0],
         design.rows.offset,
     )
     copies, spread = len(design.against) or 1, float(mean_and_spread(design.y, weights)[1]) or 1.0
-    wanted = _wanted(design, law, offset, weights)
+    wanted = _targets(design, law, offset, weights)
     spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
-    little = math.sqrt(1e-6 * weights.sum()) * (spread if law.of_location else 1.0) / spreads
+    little = math.sqrt(1e-6 * weights.sum()) * (spread if law.is_location_scale else 1.0) / spreads
     location, root = _least_squares(x, wanted, weights, little)
-    size = float(mean_and_spread(wanted - x @ location, weights)[1]) if law.of_location else 1.0
-    shift = root @ location / math.sqrt(weights.sum()) * (not law.of_location)
+    size = (
+        float(mean_and_spread(wanted - x @ location, weights)[1]) if law.is_location_scale else 1.0
+    )
+    shift = root @ location / math.sqrt(weights.sum()) * (not law.is_location_scale)
     turn = math.sqrt(weights.sum()) * np.linalg.inv(root)
     turn = np.asarray(np.kron(turn, np.eye(copies)), float)  # each column for each predictor
     flat = lambda part: tuple(part.ravel().tolist())
     return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size or spread)
 
 
-def _wanted(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _targets(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The numbers that the columns are to give: the response, or the predictor of its mean."""
-    if law.of_location:
+    if law.is_location_scale:
         return design.y - offset
-    if law.ordered:
+    if law.is_ordered:
         return np.zeros(len(offset))
-    level = law.linked(
+    level = law.predictor_at_mean(
         design.y, design.trials * (np.exp(offset) if law.link == "log" else 1.0), weights
     )
     level = level - (mean_and_spread(offset, weights)[0] if law.link != "log" else 0.0)

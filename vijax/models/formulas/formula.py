@@ -108,17 +108,21 @@ class Design:
     def coefficients(self) -> tuple[str, ...]:
         """Names of the coefficients: of the columns, one after the other, for each predictor."""
         return tuple(
-            at_level(label, level) for label in self.labels for level in self.against or (None,)
+            name_at_level(label, level)
+            for label in self.labels
+            for level in self.against or (None,)
         )
 
-    def seen(self, table: Any) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    def response_and_trials(
+        self, table: Any
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of other rows, and their trials; ValueError where its column is missing."""
         assert self.observed is not None
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         require_whole(rows, self.observed.columns)
         return self.observed.values(rows)
 
-    def rows_of(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
+    def read_rows(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
         """Other rows: splines have the knots of training, categories its levels, statistics its
         values.
 
@@ -137,7 +141,7 @@ class Design:
         require_whole(rows, [*named, *(name for factor in self.factors for name in factor.columns)])
         every, offset = self.common.matrix(rows)
         x = every[:, [label in self.labels for label in self.common.labels]]
-        groups = tuple(factor.groups_of(rows) for factor in self.factors)
+        groups = tuple(factor.row_groups(rows) for factor in self.factors)
         new = [
             factor.new_levels(rows, own) for factor, own in zip(self.factors, groups, strict=True)
         ]
@@ -146,7 +150,7 @@ class Design:
             not strangers or new_levels == "draw",
             "table",
             "groups that training has",
-            *_refused(strangers),
+            *_refusal(strangers),
         )
         notes = tuple(note for learnt in (self.common, *bars) for note in learnt.beyond(rows))
         return Rows(
@@ -159,16 +163,16 @@ class Design:
         )
 
 
-def _refused(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
+def _refusal(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
     return "; ".join(
         map(str, strangers)
     ), 'Correct them, or take new_levels="draw": their effects are drawn from the law of groups.'
 
 
-def at_level(name: str, level: str | None) -> str:
+def name_at_level(name: str, level: str | None) -> str:
     """The name of a coefficient for one category of the response, as Bambi has it.
 
-    >>> at_level("x", "b"), at_level("h[v]", "b"), at_level("x", None)
+    >>> name_at_level("x", "b"), name_at_level("h[v]", "b"), name_at_level("x", None)
     ('x[b]', 'h[v, b]', 'x')
     """
     if level is None:
@@ -199,14 +203,14 @@ def read(
       ValueError: a formula that cannot be read, a column that the table lacks, missing values.
     """
     require(isinstance(formula, str), argument, "text", type(formula).__name__)
-    functions = checked_functions(functions)
+    functions = check_functions(functions)
     law = LAWS["gaussian"] if law is None else law
     parsed = parse(formula, argument, functions)
     grouping = tuple(dict.fromkeys(name for bar in parsed.bars for name in bar.columns))
-    roles = roles_in(parsed, bool(law.categories))
+    roles = column_roles(parsed, bool(law.categories))
     rows = typed_table(table, *roles)
     require(len(rows) > 0, "table", "a row or more", "none")
-    terms = terms_in(dataclasses.replace(parsed, response=None))
+    terms = term_columns(dataclasses.replace(parsed, response=None))
     observed = (
         None if parsed.response is None else read_response(parsed, rows, law, base, functions)
     )
@@ -217,7 +221,7 @@ def read(
     common = learn(parsed, parsed.addends, rows, functions)
     x, offset = common.matrix(rows)
     labels, categorical = common.labels, common.categorical
-    if law.ordered:
+    if law.is_ordered:
         slopes = [label != "Intercept" for label in labels]
         x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
         labels = tuple(label for label in labels if label != "Intercept")
@@ -238,13 +242,13 @@ def read(
         factors=tuple(factors[i] for i in order),
         rows=Rows(x, offset, tuple(z[i] for i in order), tuple(groups[i] for i in order)),
         observed=observed,
-        against=observed.categories[1:] if law.named and observed is not None else (),
+        against=observed.categories[1:] if law.is_named and observed is not None else (),
         common=common,
         schema=_schema(rows, response, terms, grouping, roles),
     )
 
 
-def checked_functions(functions: Mapping[str, Any] | None) -> Functions:
+def check_functions(functions: Mapping[str, Any] | None) -> Functions:
     """The user's own functions; ValueError where one has a listed name, or is none."""
     is_mapping = functions is None or isinstance(functions, Mapping)
     require(is_mapping, "functions", "functions by name: {'f': f}", type(functions).__name__)
@@ -270,7 +274,7 @@ class ColumnRoles(NamedTuple):
     numbers: tuple[str, ...]
 
 
-def roles_in(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
+def column_roles(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
     """The roles of columns; `of_categories` says that the response is one of categories."""
     grouping = [name for bar in parsed.bars for name in bar.columns]
     nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
@@ -283,17 +287,17 @@ def roles_in(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
     return ColumnRoles(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(numbers)))
 
 
-def table_at(
+def read_table(
     formula: str, table: Any, functions: Functions | None = None, family: str | None = None
 ) -> TypedTable:
     """A table, read for a formula: in a file the names of levels are exact text."""
-    parsed = parse(formula, functions=checked_functions(functions))
+    parsed = parse(formula, functions=check_functions(functions))
     return typed_table(
-        table, *roles_in(parsed, family is not None and bool(LAWS[family].categories))
+        table, *column_roles(parsed, family is not None and bool(LAWS[family].categories))
     )
 
 
-def terms_in(parsed: Formula) -> tuple[str, ...]:
+def term_columns(parsed: Formula) -> tuple[str, ...]:
     """The columns that a formula reads as numbers or categories: those of its terms, and of its
     response."""
     nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
@@ -301,18 +305,18 @@ def terms_in(parsed: Formula) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
 
 
-def columns_of(parsed: Formula, with_response: bool = True) -> tuple[str, ...]:
+def named_columns(parsed: Formula, with_response: bool = True) -> tuple[str, ...]:
     """The columns that a formula names."""
     response = None if not with_response else parsed.response
     grouping = (name for bar in parsed.bars for name in bar.columns)
     return tuple(
-        dict.fromkeys((*terms_in(dataclasses.replace(parsed, response=response)), *grouping))
+        dict.fromkeys((*term_columns(dataclasses.replace(parsed, response=response)), *grouping))
     )
 
 
 def usual_family(formula: str, rows: TypedTable, functions: Functions | None = None) -> str:
     """The name of the law that follows the response."""
-    parsed = parse(formula, functions=checked_functions(functions))
+    parsed = parse(formula, functions=check_functions(functions))
     return family_of_response(parsed, rows)
 
 
@@ -345,8 +349,8 @@ def _check_family(observed: Response, law: Law) -> None:
     remedy = (
         f'{observed.name} is 1 where it is {observed.level!r}: family="bernoulli", or give numbers.'
     )
-    got = f"{law.name!r} for a column of two categories"
-    require(observed.kind != "level" or of_two, "family", "a law of categories", got, remedy)
+    actual = f"{law.name!r} for a column of two categories"
+    require(observed.kind != "level" or of_two, "family", "a law of categories", actual, remedy)
 
 
 def require_whole(rows: TypedTable, names: Any) -> None:
@@ -356,7 +360,7 @@ def require_whole(rows: TypedTable, names: Any) -> None:
         missing = np.flatnonzero(rows.column("table", name).missing)
         if len(missing):
             holes[name] = missing
-    got = " and ".join(
+    actual = " and ".join(
         f"none of {name!r} in {rows.rows_named(missing.tolist())}"
         for name, missing in holes.items()
     )
@@ -371,4 +375,4 @@ def require_whole(rows: TypedTable, names: Any) -> None:
     remedy = (
         f"Remove these rows, with pandas as {whole}.dropna(subset={list(holes)}), or fill them in."
     )
-    require(not holes, "table", "values in all columns of the formula", got, remedy)
+    require(not holes, "table", "values in all columns of the formula", actual, remedy)

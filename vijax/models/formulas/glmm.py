@@ -15,25 +15,25 @@ from vijax.contract.queries import answers
 from vijax.data.formulas.design_columns import Functions
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as formulas
-from vijax.models.formulas.form import FormFunction, form_of
+from vijax.models.formulas.form import FormFunction, make_form
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 from vijax.models.formulas.nearby import NearMode
-from vijax.models.formulas.priors import changed, weak
+from vijax.models.formulas.priors import merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
-from vijax.models.formulas.rows_by_group import data_of, rows_in_units
+from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.unmodelled import (
     check_errors,
     check_names,
     check_responses,
     check_size,
     check_sizes,
-    effects_of_one_group,
+    effects_per_group,
 )
-from vijax.models.formulas.weighted import check_alignment, weights_of
+from vijax.models.formulas.weighted import check_alignment, read_weights
 from vijax.xla.by_value import by_value
 
-OfNumbers = Literal[
+NumberFamily = Literal[
     "gaussian",
     "t",
     "poisson",
@@ -46,12 +46,12 @@ OfNumbers = Literal[
     "hurdle_negativebinomial",
 ]
 """Laws of a response of one number a row."""
-OfClasses = Literal["categorical", "cumulative"]
-Family = Literal[OfNumbers, "bernoulli", "binomial", OfClasses]
+ClassFamily = Literal["categorical", "cumulative"]
+Family = Literal[NumberFamily, "bernoulli", "binomial", ClassFamily]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's
 approximation beyond."""
-ENOUGH = {100: 3, 30: 5, 0: 11}
+NODES_BY_ROWS = {100: 3, 30: 5, 0: 11}
 """Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have
 them."""
 
@@ -126,7 +126,7 @@ def glmm(
     )
     check_alignment(weights, table)
     if isinstance(table, str):  # its rows are the argument, not its path: the file may change
-        table = formulas.table_at(formula, table, functions, family)
+        table = formulas.read_table(formula, table, functions, family)
     return _glmm(formula, table, family, priors, weights, nodes, base, functions)
 
 
@@ -142,15 +142,15 @@ def _glmm(
     functions: Functions | None,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
-    typed = formulas.table_at(formula, table, functions, family)
+    typed = formulas.read_table(formula, table, functions, family)
     law = LAWS[family or formulas.usual_family(formula, typed, functions)]
-    require(base is None or law.named, "base", 'None, but for family "categorical"', repr(base))
+    require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     design = formulas.read(formula, typed, law, base, functions)
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
-    weights = weights_of(weights, typed)
+    weights = read_weights(weights, typed)
     check_size(design, law)
     several = len(design.factors) > 1
     nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
@@ -158,9 +158,9 @@ def _glmm(
     require(
         nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes
     )
-    known = changed(weak(design, law, weights), priors)
-    form = form_of(design, law, known, weights, nodes)
-    if law.of_location:
+    known = merge_priors(weak_priors(design, law, weights), priors)
+    form = make_form(design, law, known, weights, nodes)
+    if law.is_location_scale:
         check_errors(design, weights)
     log_prior, log_lik, named = (
         FormFunction(form, name) for name in ("log_prior", "log_lik", "named")
@@ -168,7 +168,7 @@ def _glmm(
     made = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
     parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = rows_in_units(design, law, form, weights)
-    data = data_of(rows, law, [len(factor.levels) for factor in design.factors])
+    data = to_data(rows, law, [len(factor.levels) for factor in design.factors])
     parts["form"] = dataclasses.replace(
         made.form, given=data, in_units_of_given=True, nearby=NearMode(form)
     )
@@ -189,5 +189,5 @@ def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
     if not design.factors:
         return 1
     rows = np.quantile(np.bincount(design.rows.groups[0], weights), 0.1)
-    most = next(most for least, most in ENOUGH.items() if rows >= least)
-    return min(NODES.get(effects_of_one_group(design, design.factors[0]), 1), most)
+    most = next(most for least, most in NODES_BY_ROWS.items() if rows >= least)
+    return min(NODES.get(effects_per_group(design, design.factors[0]), 1), most)

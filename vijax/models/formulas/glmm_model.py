@@ -23,7 +23,7 @@ from vijax.models.formulas import coefficients
 from vijax.models.formulas.draws import (
     Draws,
     GroupEffects,
-    drawn_responses,
+    draw_responses,
     effects_of_groups,
     log_likelihoods,
     plus_products,
@@ -35,7 +35,7 @@ from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.unmodelled import check_responses
-from vijax.models.formulas.weighted import copies_of
+from vijax.models.formulas.weighted import row_copies
 from vijax.predict.predictive import coordinates
 from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
@@ -75,7 +75,7 @@ class Prediction(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _in_precision_of_fit(method: Method) -> Method:
+def _use_precision_of_fit(method: Method) -> Method:
     """A method of a fit, which computes in the precision of that fit, whatever the working
     precision is now."""
 
@@ -128,7 +128,7 @@ class Glmm(Model):
         )
         return names
 
-    @_in_precision_of_fit
+    @_use_precision_of_fit
     def draws(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
         """Draws from a fit: the unknowns of q, and the effects of all groups given them and the
         data.
@@ -152,7 +152,7 @@ class Glmm(Model):
         )
         return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
 
-    @_in_precision_of_fit
+    @_use_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
         """Effects of all groups at draws of q: what `Fit.to_arviz` puts beside the unknowns.
 
@@ -195,7 +195,9 @@ class Glmm(Model):
         """Effects of all groups of each factor, (S, groups, effects)."""
         near = NearMode(self.density_form)
         if len(self.design.factors) > 1 and near.is_worth:
-            return near.drawn(self.data, self.design.rows, self.weights, values, keys.seed(key))
+            return near.draw_effects(
+                self.data, self.design.rows, self.weights, values, keys.seed(key)
+            )
         return self._program(effects_of_groups)(values, dict(self.data), key)
 
     def _coefficients(self, values: Mapping[str, Any]) -> dict[str, Float[np.ndarray, " S"]]:
@@ -227,7 +229,7 @@ class Glmm(Model):
           key: random key of the effects of groups that training has not seen.
           new_levels: "draw" draws these from the law of groups, "error" refuses such groups.
         """
-        rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
+        rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
         return self._predictors(draws, rows, key)
 
     def _predictors(
@@ -277,7 +279,7 @@ class Glmm(Model):
         effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
         return effects[:, new.codes]
 
-    @_in_precision_of_fit
+    @_use_precision_of_fit
     def predict(
         self,
         fit: Any,
@@ -308,11 +310,11 @@ class Glmm(Model):
         require(is_number, "key", "a random key that is known", "one that JAX traces", remedy)
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         key_draws, key_new, key_data = keys.several(key, 3)
-        rows = self.design.rows if table is None else self.design.rows_of(table, new_levels)
+        rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
         eta = self._predictors(draws, rows, key_new)
         trials = self.design.trials if table is None else np.ones(eta.shape[1])
-        mean = self.law.mean(self.density_form.others(draws.named), eta)
+        mean = self.law.mean(self.density_form.law_parameters(draws.named), eta)
         mean = mean if self.design.levels else mean * trials
         drawn = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
@@ -348,7 +350,7 @@ class Glmm(Model):
         """Table of the coefficients times the sds of their columns, but of those that code
         categories: on the scale of the link, or in sds of the response where the link is the
         identity."""
-        return self._table(coefficients.standardised, fit, key, num_draws, level)
+        return self._table(coefficients.standardise, fit, key, num_draws, level)
 
     def _table(
         self, make: Callable[..., Any], fit: Any, key: PRNGKeyArray, num_draws: int, level: float
@@ -358,7 +360,7 @@ class Glmm(Model):
         require(bool(named), "formula", expected, repr(self.design.formula))
         return of_draws(named, level)
 
-    @_in_precision_of_fit
+    @_use_precision_of_fit
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:
@@ -366,16 +368,18 @@ class Glmm(Model):
         `vijax.trust.loo`. None takes the rows of training, each as often as its weight says: `loo`
         then leaves one copy out at a time. ValueError for weights that are no whole numbers."""
         y, trials = (
-            (self.design.y, self.design.trials) if table is None else self.design.seen(table)
+            (self.design.y, self.design.trials)
+            if table is None
+            else self.design.response_and_trials(table)
         )
-        copies = copies_of(self.weights) if table is None else slice(None)
+        copies = row_copies(self.weights) if table is None else slice(None)
         if table is not None:
             check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
         key_draws, key_new = keys.two(key)
         draws = self.draws(fit, key_draws, num_draws)
-        aux = self.density_form.others(draws.named)
+        aux = self.density_form.law_parameters(draws.named)
         eta = self.predictors(draws, table, key_new)
-        if self.law.of_location:  # what is left of y is small where y is far from zero
+        if self.law.is_location_scale:  # what is left of y is small where y is far from zero
             y, eta = y - eta, np.zeros_like(eta)
         else:
             y = np.broadcast_to(y, (len(eta), len(y)))
@@ -385,14 +389,16 @@ class Glmm(Model):
     def _responses(
         self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any
     ) -> Float[np.ndarray, "S N"]:
-        aux = self.density_form.others(draws.named)
+        aux = self.density_form.law_parameters(draws.named)
         # Errors are drawn about zero, and added in float64: far from zero float32 keeps too few
         # digits of them.
-        centre = eta if self.law.of_location else np.zeros_like(eta)
-        drawn = self._program(drawn_responses)(
+        centre = eta if self.law.is_location_scale else np.zeros_like(eta)
+        drawn = self._program(draw_responses)(
             aux, (eta - centre).astype(jnp.result_type(float)), key, trials
         )
-        return np.asarray(drawn, float) + centre if self.law.of_location else np.asarray(drawn)
+        return (
+            np.asarray(drawn, float) + centre if self.law.is_location_scale else np.asarray(drawn)
+        )
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
         """A program of all draws at once, made once for equal regressions."""

@@ -70,7 +70,7 @@ class Factor:
     levels_by_column: tuple[Levels, ...]
     combinations: Int[np.ndarray, "groups columns"]
 
-    def groups_of(self, table: TypedTable) -> Int[np.ndarray, " N"]:
+    def row_groups(self, table: TypedTable) -> Int[np.ndarray, " N"]:
         """The group of each row; -1 for one that the rows of training do not have."""
         labels = [table.column("table", name).labels() for name in self.columns]
         codes = [
@@ -90,7 +90,7 @@ class Factor:
         if not len(rows):
             return None
         texts = [table.column("table", name).labels().texts()[rows] for name in self.columns]
-        names = [_joined(parts) for parts in zip(*texts, strict=True)]
+        names = [_group_name(parts) for parts in zip(*texts, strict=True)]
         place = {name: number for number, name in enumerate(dict.fromkeys(names))}
         codes = np.full(len(groups), MISSING)
         codes[rows] = [place[name] for name in names]
@@ -113,7 +113,7 @@ def read_factors(
         factor = _factor(formula, bars, table, functions)
         factors.append(factor)
         columns.append(factor.effects(table))
-        groups.append(factor.groups_of(table))
+        groups.append(factor.row_groups(table))
     return factors, columns, groups
 
 
@@ -143,8 +143,8 @@ def _factor(
         if bar.correlated and len(own) > MOST_CORRELATED:
             expected = f"at most {MOST_CORRELATED} effects of one group that correlate"
             pairs = len(own) * (len(own) - 1) // 2
-            got = f"{len(own):,}, which have {pairs:,} correlations"
-            raise refuse(formula.argument, formula.text, bar.span, expected, got, APART)
+            actual = f"{len(own):,}, which have {pairs:,} correlations"
+            raise refuse(formula.argument, formula.text, bar.span, expected, actual, APART)
         labels += own
         blocks += [len(own)] if bar.correlated else [1] * len(own)
     twice = len(set(labels)) < len(labels)
@@ -160,7 +160,7 @@ def _factor(
     levels = [own.levels() for own in by_column]
     combinations = _combinations(by_column, levels)
     names = [
-        _joined([own.names[code] for own, code in zip(levels, row, strict=True)])
+        _group_name([own.names[code] for own, code in zip(levels, row, strict=True)])
         for row in combinations.tolist()
     ]
     return Factor(
@@ -196,11 +196,11 @@ def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np
     return total
 
 
-def _joined(names: Sequence[str]) -> str:
+def _group_name(names: Sequence[str]) -> str:
     """The name of a group for people; parts with a colon stand between quotes, so that no two
     groups read alike.
 
-    >>> _joined(("a", "b:c")), _joined(("a:b", "c")), _joined(("a:b",))
+    >>> _group_name(("a", "b:c")), _group_name(("a:b", "c")), _group_name(("a:b",))
     ("a:'b:c'", "'a:b':c", 'a:b')
     """
     names = tuple(names)

@@ -36,9 +36,9 @@ class Law:
       aux: names of its parameters beside eta, of the supports in `SUPPORTS`.
       expected: the responses that it allows, in words.
       allows: (responses, trials) -> which of them it allows.
-      of: (parameters, trials) -> the likelihood of a row.
-      of_location: True where y may be moved and stretched: eta, sigma and y have one unit.
-      of_mean: (parameters, eta) -> the mean of y, where it is not the inverse of the link.
+      likelihood: (parameters, trials) -> the likelihood of a row.
+      is_location_scale: True where y may be moved and stretched: eta, sigma and y have one unit.
+      mean_function: (parameters, eta) -> the mean of y, where it is not the inverse of the link.
       categories: "ordered", of whose cutpoints the intercept is a part; or "named", the first of
         them the base, where eta has a column for each other.
     """
@@ -48,42 +48,46 @@ class Law:
     aux: tuple[str, ...]
     expected: str
     allows: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    of: Callable[[Aux, Any], Likelihood]
-    of_location: bool = False
-    of_mean: Callable[[Aux, Any], Any] | None = None
+    likelihood: Callable[[Aux, Any], Likelihood]
+    is_location_scale: bool = False
+    mean_function: Callable[[Aux, Any], Any] | None = None
     categories: Literal["", "ordered", "named"] = ""
 
     @property
-    def cut(self) -> bool:
+    def is_cut(self) -> bool:
         """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before
         that."""
-        return self.of_mean is _mean_of_hurdle
+        return self.mean_function is _mean_of_hurdle
 
     @property
-    def ordered(self) -> bool:
+    def is_ordered(self) -> bool:
         """True for ordered categories."""
         return self.categories == "ordered"
 
     @property
-    def named(self) -> bool:
+    def is_named(self) -> bool:
         """True for categories against a base."""
         return self.categories == "named"
 
     def log_prob(self, aux: Aux, trials: Any, y: Any, eta: Any) -> Float[Array, ""]:
         """log p(y | eta) of one row."""
-        return self.of(aux, trials).log_prob(y, eta)
+        return self.likelihood(aux, trials).log_prob(y, eta)
 
     def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
         """The mean of y at draws of parameters, (S,) each: of a proportion per trial, of categories
         the probability of each, (S, N, K)."""
-        if self.of_mean is not None:
-            return self.of_mean({name: np.asarray(x)[:, None] for name, x in aux.items()}, eta)
+        if self.mean_function is not None:
+            return self.mean_function(
+                {name: np.asarray(x)[:, None] for name, x in aux.items()}, eta
+            )
         return np.exp(eta) if self.link == "log" else expit(eta) if self.link == "logit" else eta
 
-    def linked(self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray) -> float | np.ndarray:
+    def predictor_at_mean(
+        self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray
+    ) -> float | np.ndarray:
         """The predictor at which the mean is that of the weighted data, a little inside its
         range."""
-        if self.named:
+        if self.is_named:
             logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
             return logs[1:] - logs[0]
         total = weights @ trials
@@ -200,7 +204,7 @@ def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likeli
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
-            some = _above_zero(key_counts, z, aux.get("alpha"))
+            some = _positive_counts(key_counts, z, aux.get("alpha"))
             return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), some, 0.0)
 
         return Likelihood(log_prob, f"hurdle {counts.name}", sample=sample)
@@ -213,7 +217,7 @@ def _log_none(aux: Aux, z: Array) -> Array:
     return -aux["alpha"] * softplus(z - jnp.log(aux["alpha"])) if "alpha" in aux else -jnp.exp(z)
 
 
-def _above_zero(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:
+def _positive_counts(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:
     """Counts that are not zero, of the Poisson law, or of the negative binomial law where there is
     an alpha.
 
@@ -238,14 +242,14 @@ def _mean_of_hurdle(aux: Aux, eta: Any) -> Any:
     return aux["psi"] * mean / -np.expm1(none)
 
 
-def _of_categories(aux: Aux, eta: Any) -> Any:
+def _ordered_probabilities(aux: Aux, eta: Any) -> Any:
     """Probabilities of ordered categories."""
     below = expit(aux["threshold"] - eta[..., None])
     ends = np.zeros((*below.shape[:-1], 1))
     return np.diff(np.concatenate([ends, below, 1 + ends], -1))
 
 
-def _of_named(aux: Aux, eta: Any) -> Any:
+def _named_probabilities(aux: Aux, eta: Any) -> Any:
     """Probabilities of categories, that of the base first."""
     return softmax(np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1), -1)
 
@@ -273,7 +277,7 @@ LAWS = {
             "finite numbers",
             lambda y, n: np.isfinite(y),
             lambda aux, n: likelihood.gaussian(aux["sigma"] ** 2),
-            of_location=True,
+            is_location_scale=True,
         ),
         Law(
             "t",
@@ -282,7 +286,7 @@ LAWS = {
             "finite numbers",
             lambda y, n: np.isfinite(y),
             lambda aux, n: likelihood.student_t(aux["nu"], aux["sigma"]),
-            of_location=True,
+            is_location_scale=True,
         ),
         Law(
             "bernoulli",
@@ -309,7 +313,7 @@ LAWS = {
             _COUNTS,
             _counts,
             _with_zeros(_poisson),
-            of_mean=_inflated_mean,
+            mean_function=_inflated_mean,
         ),
         Law(
             "zero_inflated_negativebinomial",
@@ -318,7 +322,7 @@ LAWS = {
             _COUNTS,
             _counts,
             _with_zeros(_negative_binomial),
-            of_mean=_inflated_mean,
+            mean_function=_inflated_mean,
         ),
         Law(
             "hurdle_poisson",
@@ -327,7 +331,7 @@ LAWS = {
             _COUNTS,
             _counts,
             _hurdle(_poisson),
-            of_mean=_mean_of_hurdle,
+            mean_function=_mean_of_hurdle,
         ),
         Law(
             "hurdle_negativebinomial",
@@ -336,7 +340,7 @@ LAWS = {
             _COUNTS,
             _counts,
             _hurdle(_negative_binomial),
-            of_mean=_mean_of_hurdle,
+            mean_function=_mean_of_hurdle,
         ),
         Law(
             "cumulative",
@@ -345,7 +349,7 @@ LAWS = {
             "two ordered categories or more",
             lambda y, n: _counts(y, n) & (y.max() > 0),
             lambda aux, n: likelihood.ordinal_logit(aux["threshold"]),
-            of_mean=_of_categories,
+            mean_function=_ordered_probabilities,
             categories="ordered",
         ),
         Law(
@@ -355,7 +359,7 @@ LAWS = {
             "two categories or more",
             lambda y, n: _counts(y, n) & (y.max() > 0),
             _categorical,
-            of_mean=_of_named,
+            mean_function=_named_probabilities,
             categories="named",
         ),
         Law(

@@ -19,7 +19,9 @@ def sentence(design: Design, law: Law) -> str:
     "Modelled are the odds of use = 'Y' against 'N'. Base levels: urban = 'no'."
     """
     said = [f"Modelled {_what(design, law)}."]
-    bases = [f"{node} = {category.levels.names[0]!r}" for node, category in _by_treatment(design)]
+    bases = [
+        f"{node} = {category.levels.names[0]!r}" for node, category in _treatment_categories(design)
+    ]
     if bases:
         said.append(f"Base levels: {', '.join(bases)}.")
     return " ".join(said)
@@ -28,9 +30,9 @@ def sentence(design: Design, law: Law) -> str:
 def _what(design: Design, law: Law) -> str:
     name = design.response
     observed = design.observed
-    if law.named:
+    if law.is_named:
         return f"are the odds of each other category of {name} against {design.levels[0]!r}"
-    if law.ordered:
+    if law.is_ordered:
         return (
             f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"
         )
@@ -49,7 +51,7 @@ def _what(design: Design, law: Law) -> str:
     )
 
 
-def _by_treatment(design: Design) -> list[tuple[Node, Category]]:
+def _treatment_categories(design: Design) -> list[tuple[Node, Category]]:
     """The categories that are compared with their first level."""
     return [
         (node, category)

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from vijax.contract.batch import Nearby
 from vijax.models.energies.density import density
 from vijax.models.formulas.effects import interpolated
-from vijax.models.formulas.effects.crossed_normal import columns
-from vijax.models.formulas.effects.drawn_on_host import Unknowns, drawn
+from vijax.models.formulas.effects.crossed_normal import sparse_columns
+from vijax.models.formulas.effects.drawn_on_host import Unknowns, draw
 from vijax.models.formulas.effects.on_host import HostSums
 from vijax.models.formulas.form import AUX, COEFFICIENTS, SDS, Form, FormFunction
 from vijax.models.formulas.formula import Rows
@@ -60,7 +60,7 @@ class NearMode:
         if not self.is_worth:
             return None
         effects = self.form.effects
-        sums = self.sums_of(data)
+        sums = self.host_sums(data)
         near = interpolated.near_mode(
             sums, self._log_prior(), sum(len(own.labels) for own in effects)
         )
@@ -81,14 +81,14 @@ class NearMode:
         errors = _Errors(sums, near, self.form)
         return Nearby(model.log_density, rows, near.level + self.form.constant, errors, sentence)
 
-    def sums_of(self, data: Mapping[str, Any]) -> HostSums:
+    def host_sums(self, data: Mapping[str, Any]) -> HostSums:
         """The sums over rows on the host."""
         effects = self.form.effects
         return HostSums(
             data, tuple(own.groups for own in effects), tuple(len(own.labels) for own in effects)
         )
 
-    def drawn(
+    def draw_effects(
         self,
         data: Mapping[str, Any],
         rows: Rows,
@@ -99,10 +99,12 @@ class NearMode:
         """Effects of all groups of each factor, drawn at values of the other unknowns, in the units
         of the data."""
         form = self.form
-        at = unknowns_of(form, values)
+        at = to_unknowns(form, values)
         pairs = list(zip(form.effects, rows.z, rows.groups, strict=True))
-        effects = [columns(z / np.array(own.sizes), groups, own.groups) for own, z, groups in pairs]
-        first, others = drawn(self.sums_of(data), effects, weights, at, seed)
+        effects = [
+            sparse_columns(z / np.array(own.sizes), groups, own.groups) for own, z, groups in pairs
+        ]
+        first, others = draw(self.host_sums(data), effects, weights, at, seed)
         shapes = [(own.groups, len(own.labels)) for own in form.effects]
         ends = np.cumsum([math.prod(shape) for shape in shapes[1:]])[:-1]
         parts = [first, *np.split(others, ends, axis=1)]
@@ -117,7 +119,7 @@ class NearMode:
         variables."""
         form = self.form
         widths = np.cumsum([len(own.labels) for own in form.effects])[:-1]
-        program = kept(form, "prior in float64", _prior_of)
+        program = kept(form, "prior in float64", _log_prior_program)
 
         def log_prior(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
             values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}
@@ -130,7 +132,7 @@ class NearMode:
         return log_prior
 
 
-def _prior_of(form: Any) -> Callable[..., Any]:
+def _log_prior_program(form: Any) -> Callable[..., Any]:
     return quick_jit(lambda values: form().log_prior(values))
 
 
@@ -139,14 +141,14 @@ class _Errors:
     """Values at draws -> the exact log likelihood less the interpolated one."""
 
     sums: HostSums
-    near: interpolated.Interpolated
+    near: interpolated.Interpolation
     form: Form
 
     def __call__(self, values: Mapping[str, Any]) -> Float[np.ndarray, " draws"]:
         rows = {name: x[0] for name, x in self.near.rows.items()}
         errors = []
-        for b, sigma, ratios in zip(*unknowns_of(self.form, values), strict=True):
-            profile = interpolated.Profile.at(self.sums, ratios)
+        for b, sigma, ratios in zip(*to_unknowns(self.form, values), strict=True):
+            profile = interpolated.Profile.from_sums(self.sums, ratios)
             exact = (
                 -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
             )
@@ -157,7 +159,7 @@ class _Errors:
         return np.array(errors)
 
 
-def unknowns_of(form: Form, values: Mapping[str, Any]) -> Unknowns:
+def to_unknowns(form: Form, values: Mapping[str, Any]) -> Unknowns:
     """The unknowns beside the effects, at draws of the variables."""
     sigma = np.asarray(values[AUX + "sigma"], float)
     columns = [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels]

@@ -49,7 +49,7 @@ class Response:
     @property
     def name(self) -> str:
         """Its name: the column, or the text of what is made of columns."""
-        column = _column_of(self.node)
+        column = _find_column(self.node)
         return column.name if column is not None else str(self.node)
 
     @property
@@ -70,17 +70,17 @@ class Response:
             return _successes(self.node, reading)
         if self.kind == "numbers":
             return evaluate(self.node, reading), ones
-        column = _column_of(self.node)
+        column = _find_column(self.node)
         assert column is not None
         assert self.levels is not None
         labels = reading.column(column).labels()
         codes = self.levels.codes_of(labels)
         names = [*self.levels.names, ""]
         bad = np.flatnonzero(codes < 0)
-        got = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
+        actual = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
         shown = list(self.categories or self.levels.names)
         require(
-            not len(bad), "table", f"categories of {column.name} that training has: {shown}", got
+            not len(bad), "table", f"categories of {column.name} that training has: {shown}", actual
         )
         if self.kind == "level":
             return np.array([name == self.level for name in names], float)[codes], ones
@@ -115,7 +115,7 @@ def read_response(
         return made("categories", *_categories(formula, node, table, base))
     if isinstance(node, Call) and node.function in RESPONSES:
         return made("trials")
-    column = _column_of(node)
+    column = _find_column(node)
     is_level = isinstance(node, Call) and node.function == "[]"
     if column is None or not (
         is_level or table.columns[column.name].kind in ("label", "mixed", "digits")
@@ -125,26 +125,26 @@ def read_response(
     levels = typed.labels().levels()
     if is_level:
         assert isinstance(node, Call)
-        return made("level", levels, _level_named(formula, node, levels))
+        return made("level", levels, _find_level(formula, node, levels))
     if typed.kind == "mixed":
         bad = int(typed.not_numbers()[0])
-        got = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
+        actual = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
         raise refuse(
             formula.argument,
             formula.text,
             node.span,
             f"numbers in {column.name!r}",
-            got,
+            actual,
             "Correct the cell.",
         )
     _check_not_near_numbers(formula, node, typed, table)
     number = len(levels.names)
-    got = (
+    actual = (
         f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
     )
     remedy = "Nothing is left to model." if number == 1 else 'Or family="categorical".'
     require(
-        number == 2, formula.argument, "a response of numbers or of two categories", got, remedy
+        number == 2, formula.argument, "a response of numbers or of two categories", actual, remedy
     )
     return made("level", levels, levels.names[1])
 
@@ -196,12 +196,17 @@ def _check_not_near_numbers(
     near = column.near_numbers
     if near is None or near.are_few:
         return
-    got = (
+    actual = (
         f"{near.cell[:40]!r} in {table.row_name(near.place)} of {column.name!r}, and texts like it"
     )
     remedy = f'Write {near.advice}, and so in all rows; or family="categorical".'
     raise refuse(
-        formula.argument, formula.text, node.span, "numbers, or texts that mean none", got, remedy
+        formula.argument,
+        formula.text,
+        node.span,
+        "numbers, or texts that mean none",
+        actual,
+        remedy,
     )
 
 
@@ -214,14 +219,14 @@ def _learnt(response: Response, table: TypedTable) -> dict:
     return statistics
 
 
-def _column_of(node: Node) -> Column | None:
+def _find_column(node: Node) -> Column | None:
     """The column of a response that is one, or a level of one."""
     if isinstance(node, Call) and node.function == "[]" and isinstance(node.arguments[0], Column):
         return node.arguments[0]
     return node if isinstance(node, Column) else None
 
 
-def _level_named(formula: Formula, node: Call, levels: Levels) -> str:
+def _find_level(formula: Formula, node: Call, levels: Levels) -> str:
     level = node.arguments[1]
     assert isinstance(level, Text)
     code = levels.code_of(level.text)
@@ -250,10 +255,10 @@ def _categories(
         raise refuse(formula.argument, formula.text, node.span, expected, repr(str(node)), remedy)
     levels = table.columns[node.name].labels().levels()
     if len(levels.names) < 2:
-        got = f"one, {levels.names[0]!r}, in all rows" if levels.names else "none"
+        actual = f"one, {levels.names[0]!r}, in all rows" if levels.names else "none"
         expected = f"two categories or more of {node.name!r}"
         raise refuse(
-            formula.argument, formula.text, node.span, expected, got, "Nothing is left to model."
+            formula.argument, formula.text, node.span, expected, actual, "Nothing is left to model."
         )
     if base is None:
         return levels, "", levels.names
@@ -277,14 +282,14 @@ def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     )
     if len(bad):
         row = int(bad[0])
-        got = (
+        actual = (
             f"{successes[row]:g} of {trials[row]:g} in {reading.table.row_name(row)} ({len(bad)} "
             "such)"
         )
-        raise reading.refuse(node, "whole numbers of successes, 0 to the number of trials", got)
+        raise reading.refuse(node, "whole numbers of successes, 0 to the number of trials", actual)
     empty = np.flatnonzero(trials == 0)
     if len(empty):
-        got = f"none in {reading.table.row_name(int(empty[0]))} ({len(empty)} such)"
+        actual = f"none in {reading.table.row_name(int(empty[0]))} ({len(empty)} such)"
         remedy = "Rows without trials say nothing of the odds: leave them out."
-        raise reading.refuse(node, "a trial or more in each row", got, remedy)
+        raise reading.refuse(node, "a trial or more in each row", actual, remedy)
     return successes, trials

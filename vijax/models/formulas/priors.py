@@ -22,7 +22,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.models.formulas.formula import Design, at_level
+from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.weighted import mean_and_spread
 
@@ -100,10 +100,10 @@ def log_prob(prior: Prior, x: Any) -> Any:
     return KINDS[prior[0]].log_prob(x, *prior[1:])
 
 
-def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str, Prior]:
+def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str, Prior]:
     """The priors by the rule, by name, of rows that count by their weights."""
     x, labels = design.rows.x, design.labels
-    centre, unit = _about(design.y, weights) if law.of_location else (0.0, 1.0)
+    centre, unit = _about(design.y, weights) if law.is_location_scale else (0.0, 1.0)
     columns = {label: _about(column, weights) for label, column in zip(labels, x.T, strict=True)}
     slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
     means = {label: mean for label, (mean, _) in columns.items()}
@@ -126,15 +126,19 @@ def weak(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str
         else:
             sd = intercept if label == "Intercept" else slopes[label]
         for level in levels:
-            priors[at_level(label, level)] = ("normal", centre if label == "Intercept" else 0.0, sd)
+            priors[name_at_level(label, level)] = (
+                "normal",
+                centre if label == "Intercept" else 0.0,
+                sd,
+            )
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):
                 sd = intercept if label == "1" else 2.5 * unit / _about(z[:, i], weights)[1]
-                priors[at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
+                priors[name_at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
-    if law.ordered:
+    if law.is_ordered:
         places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
         return priors | {
             f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)
@@ -149,7 +153,7 @@ def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return float(mean), float(sd) or 1.0
 
 
-def changed(
+def merge_priors(
     usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None
 ) -> dict[str, Prior]:
     """The usual priors with those that are given in their places; ValueError where there is none of

@@ -17,7 +17,7 @@ from vijax.contract.queries import Generative
 from vijax.models.formulas.form import Form
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import LAWS
-from vijax.models.formulas.weighted import copies_of
+from vijax.models.formulas.weighted import row_copies
 
 
 def responses(
@@ -32,9 +32,9 @@ def responses(
       data: the same as the density reads them.
     """
     law = LAWS[form.law]
-    copies = functools.cache(lambda: copies_of(np.asarray(rows["weight"], float)))
+    copies = functools.cache(lambda: row_copies(np.asarray(rows["weight"], float)))
     base = None
-    if law.of_location:
+    if law.is_location_scale:
         base = design.rows.offset + design.rows.x @ np.array(form.units.location)
 
     def layout(like: Any) -> Any:
@@ -46,9 +46,9 @@ def responses(
         alike = lambda name: np.array_equal(
             np.asarray(like[name], np.float32), np.asarray(data[name], np.float32)
         )
-        got = "others" if isinstance(like, Mapping) else type(like).__name__
+        actual = "others" if isinstance(like, Mapping) else type(like).__name__
         require(
-            same and all(map(alike, data)), "data", "those of the model, model.data", got, remedy
+            same and all(map(alike, data)), "data", "those of the model, model.data", actual, remedy
         )
         return {
             "rows": {name: values[copies()] for name, values in rows.items()},
@@ -57,20 +57,22 @@ def responses(
 
     def new_effects(hyper: Any, values: Any, layout: Any, key: Any) -> dict[str, Any]:
         each = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
-        return {own.name: _drawn(form, values, i, key) for i, (own, key) in enumerate(each)}
+        return {
+            own.name: _new_group_effects(form, values, i, key) for i, (own, key) in enumerate(each)
+        }
 
     def drawn(hyper: Any, values: Any, local: Any, layout: Any, key: Any) -> Float[Array, " N"]:
         key_effects, key_data = jax.random.split(key)
         effects = dict(local)
         if form.effects and not effects:
-            known = _of_known(form)(values, layout["data"], key_effects)
+            known = _training_effects(form)(values, layout["data"], key_effects)
             effects = {own.name: u for own, u in zip(form.effects, known, strict=True)}
         eta = form.eta(values, layout["rows"])
         for i, own in enumerate(form.effects):
             u = effects[own.name] * jnp.asarray(own.sizes, eta.dtype) / form.units.size
             u = u[layout["rows"][f"group{i}"]].reshape(len(eta), form.predictors, -1)
             eta = eta + jnp.einsum("nd,ncd->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
-        y = law.of(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
+        y = law.likelihood(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
         return y if base is None else jnp.asarray(base[copies()], y.dtype) + form.units.size * y
 
     observed = lambda layout, data: jnp.asarray(design.y[copies()], jnp.result_type(float))
@@ -80,15 +82,15 @@ def responses(
     )
 
 
-def _of_known(form: Form) -> Callable[..., Any]:
+def _training_effects(form: Form) -> Callable[..., Any]:
     """Effects of the groups of training, one draw of the unknowns after another: their programs
     fill memory."""
     return jax.custom_batching.sequential_vmap(
-        lambda values, data, key: form.effects_of(values, data, key)
+        lambda values, data, key: form.draw_effects(values, data, key)
     )
 
 
-def _drawn(form: Form, values: Any, i: int, key: Any) -> Float[Array, "J d"]:
+def _new_group_effects(form: Form, values: Any, i: int, key: Any) -> Float[Array, "J d"]:
     """Effects of so many new groups of a factor, in the units of the data."""
     own = form.effects[i]
     factor = form.factor(values, i)

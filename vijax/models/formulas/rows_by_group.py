@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vijax.checks import require
-from vijax.models.formulas.effects.crossed_normal import sums_of
+from vijax.models.formulas.effects.crossed_normal import row_sums
 from vijax.models.formulas.form import Form
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
@@ -26,7 +26,7 @@ def rows_in_units(
         np.array(form.units.turn).reshape(2 * [len(form.labels)]),
     )
     turn = turn[:: form.predictors, :: form.predictors]
-    x, offset = (design.rows.x - law.ordered * np.array(form.centre)) @ turn, design.rows.offset
+    x, offset = (design.rows.x - law.is_ordered * np.array(form.centre)) @ turn, design.rows.offset
     x = np.where(
         np.ptp(x, axis=0) < 1e-9 * np.abs(x).max(0, initial=0.0), x[:1], x
     )  # a constant, without rounding
@@ -36,15 +36,18 @@ def rows_in_units(
     }
     y = (
         (design.y - offset - design.rows.x @ location) / form.units.size
-        if law.of_location
+        if law.is_location_scale
         else design.y
     )
     rows = {"x": x, "y": y, "weight": weights, **(z or {"z0": np.zeros((len(x), 0))})}
-    rows |= {"trials": design.trials, "offset": np.zeros(len(x)) if law.of_location else offset}
+    rows |= {
+        "trials": design.trials,
+        "offset": np.zeros(len(x)) if law.is_location_scale else offset,
+    }
     return rows | {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
 
 
-def data_of(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dict[str, np.ndarray]:
+def to_data(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dict[str, np.ndarray]:
     """Rows by group, padded with rows of weight zero; of a normal law the triangular factors of the
     groups' rows. Of several factors, with these numbers of groups, all rows as one group, or sums
     over them."""
@@ -52,18 +55,18 @@ def data_of(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dic
     if len(counts) > 1:
         return {
             name: values[None]
-            for name, values in (sums_of(rows, counts) if normal else rows).items()
+            for name, values in (row_sums(rows, counts) if normal else rows).items()
         }
     size = len(rows["y"])
     groups = rows["group0"] if counts else np.zeros(size, int) if normal else np.arange(size)
     left_out = ("group0", "trials", "offset") if normal else ("group0",)
-    padded = _by_group(
+    padded = _pad_groups(
         {name: values for name, values in rows.items() if name not in left_out}, groups
     )
     return _factors(padded) if normal else padded
 
 
-def _by_group(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, np.ndarray]:
+def _pad_groups(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, np.ndarray]:
     counts = np.bincount(groups)
     order = np.argsort(groups, kind="stable")
     starts = np.cumsum(counts) - counts

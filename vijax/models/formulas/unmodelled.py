@@ -44,9 +44,13 @@ def check_sizes(design: Design) -> None:
         )  # in units of its size: the square of 1e-300 is zero
         spread = size * share
         is_fine = size <= largest and (share <= CONSTANT or 1 / widest <= spread <= widest)
-        got = f"{name}, of size {size:.0e} and spread {spread:.0e}"
+        actual = f"{name}, of size {size:.0e} and spread {spread:.0e}"
         require(
-            is_fine, "table", expected, got, f"Divide it by a power of ten: another unit of {name}."
+            is_fine,
+            "table",
+            expected,
+            actual,
+            f"Divide it by a power of ten: another unit of {name}.",
         )
 
 
@@ -59,9 +63,9 @@ def check_names(design: Design) -> None:
         if len(set(names)) < len(names)
         else []
     )
-    got = f"several called {twice[0]!r}" if twice else ""
+    actual = f"several called {twice[0]!r}" if twice else ""
     remedy = "Levels with commas, colons or brackets can read alike: rename them."
-    require(not twice, "table", "coefficients of distinct names", got, remedy)
+    require(not twice, "table", "coefficients of distinct names", actual, remedy)
 
 
 def check_responses(
@@ -69,12 +73,12 @@ def check_responses(
 ) -> None:
     """Raises ValueError on responses that the law does not have; rows are named as by `names`."""
     bad = np.flatnonzero(~np.broadcast_to(np.isfinite(y) & law.allows(y, trials), y.shape))
-    got = f"{y[bad[0]]:g} in {names.name(bad[0])} ({len(bad)} such)" if len(bad) else ""
+    actual = f"{y[bad[0]]:g} in {names.name(bad[0])} ({len(bad)} such)" if len(bad) else ""
     require(
         not len(bad),
         "family",
         f'{law.expected} for "{law.name}"',
-        got,
+        actual,
         f"The response is {response}.",
     )
     counted = law.name == "binomial" or np.all(trials == 1)
@@ -98,13 +102,13 @@ def check_errors(design: Design, weights: np.ndarray) -> None:
         kept[np.argsort(np.max([np.zeros(len(kept)), *ranks], 0), kind="stable")],
         FIRST_ROWS,
     )
-    while (left := _left(design, order[:size]))[0] <= EXACT and size < len(kept):
+    while (left := _residual_share(design, order[:size]))[0] <= EXACT and size < len(kept):
         size *= 2
     share, rank = left
     expected = (
         f"a response that columns{' and groups' if design.factors else ''} do not give exactly"
     )
-    got = f"{design.response}, which they give to {share:.0e} of its size"
+    actual = f"{design.response}, which they give to {share:.0e} of its size"
     remedy = (
         "No error is left, and sigma would be zero. Leave out the column that the response was "
         "made from."
@@ -114,10 +118,10 @@ def check_errors(design: Design, weights: np.ndarray) -> None:
             f"{remedy[:-1]}; where rows of a group repeat one response, keep one of them and "
             "leave out the group."
         )
-    require(share > EXACT or len(kept) <= rank, "table", expected, got, remedy)
+    require(share > EXACT or len(kept) <= rank, "table", expected, actual, remedy)
 
 
-def _left(design: Design, rows: np.ndarray) -> tuple[float, int]:
+def _residual_share(design: Design, rows: np.ndarray) -> tuple[float, int]:
     """The share of the response that least squares of some rows leave, and the rank of all columns.
     Effects of the first factor are taken out group by group."""
     columns = [design.rows.x[rows], (design.y - design.rows.offset)[rows, None]]
@@ -150,7 +154,7 @@ def _basis(columns: np.ndarray) -> np.ndarray:
     return vectors[:, sizes > EXACT]
 
 
-def effects_of_one_group(design: Design, factor: Factor) -> int:
+def effects_per_group(design: Design, factor: Factor) -> int:
     """The number of effects of a group."""
     return len(factor.labels) * (len(design.against) or 1)
 
@@ -158,7 +162,7 @@ def effects_of_one_group(design: Design, factor: Factor) -> int:
 def check_size(design: Design, law: Law) -> None:
     """Raises ValueError where effects beside those of the largest factor are too many."""
     sizes = {
-        factor.name: len(factor.levels) * effects_of_one_group(design, factor)
+        factor.name: len(factor.levels) * effects_per_group(design, factor)
         for factor in design.factors
     }
     rest = sum(sizes.values()) - max(sizes.values(), default=0)

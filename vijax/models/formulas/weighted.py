@@ -13,14 +13,14 @@ from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
 
 
-def weights_of(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
+def read_weights(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
     """The weights of the rows of a table: ones for None, a column by its name, or an array.
 
     Raises:
       ValueError: cells that are no numbers, masked or missing ones, negative ones, zeros alone,
         another number of them than rows.
 
-    >>> weights_of("w", typed_table({"w": [2, 0]})).tolist(), weights_of(None, typed_table({"w": [2, 0]})).tolist()
+    >>> read_weights("w", typed_table({"w": [2, 0]})).tolist(), read_weights(None, typed_table({"w": [2, 0]})).tolist()
     ([2.0, 0.0], [1.0, 1.0])
     """
     size = len(table)
@@ -49,26 +49,26 @@ def weights_of(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
 
 def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
     bad = np.flatnonzero(column.missing) if column.missing.any() else column.not_numbers()
-    got = (
+    actual = (
         ""
         if not len(bad)
         else f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
     )
-    require(not len(bad), "weights", f"numbers in {column.name!r}", got)
+    require(not len(bad), "weights", f"numbers in {column.name!r}", actual)
     return column.numbers()
 
 
 MOST_COPIES = 1 << 24
 
 
-def copies_of(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
+def row_copies(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
     """The numbers of rows, each as often as its weight says: a row of weight 2 is two rows, of
     weight 0 none.
 
     Raises:
       ValueError: a weight that is no whole number, or more than 16 million copies.
 
-    >>> copies_of(np.array([2.0, 0.0, 1.0])).tolist()
+    >>> row_copies(np.array([2.0, 0.0, 1.0])).tolist()
     [0, 0, 2]
     """
     whole = np.floor(weights) == weights
@@ -111,8 +111,8 @@ def check_alignment(weights: Any, table: Any) -> None:
     remedy = (
         "Pass weights.loc[table.index], or weights.to_numpy() for weights in the order of the rows."
     )
-    got = "one with other labels, or in another order"
-    require(own.equals(known), "weights", "a Series with the index of the table", got, remedy)
+    actual = "one with other labels, or in another order"
+    require(own.equals(known), "weights", "a Series with the index of the table", actual, remedy)
 
 
 def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -138,12 +138,12 @@ def checked_potentials(said: Any, like: Potentials) -> Potentials:
     """One potential for each natural parameter, of its shape."""
     leaves = tuple(tree.parameters(said))
     shapes = [tuple(leaf.shape) for leaf in like]
-    got = [jnp.shape(leaf) for leaf in leaves]
+    actual = [jnp.shape(leaf) for leaf in leaves]
     require(
-        got == shapes,
+        actual == shapes,
         "encoder",
         f"potentials of shapes {shapes}",
-        got,
+        actual,
         "One for each natural parameter.",
     )
     return leaves

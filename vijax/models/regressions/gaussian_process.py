@@ -174,8 +174,10 @@ def _inputs(argument: str, inputs: Any) -> Any:
     axis."""
     numbers = trees_of_numbers(argument, inputs)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(numbers)}
-    got = f"shapes {', '.join(str(np.shape(leaf)) for leaf in jax.tree.leaves(numbers))}"
-    require(len(sizes) == 1 and sizes != {()}, argument, "arrays with one row for each input", got)
+    actual = f"shapes {', '.join(str(np.shape(leaf)) for leaf in jax.tree.leaves(numbers))}"
+    require(
+        len(sizes) == 1 and sizes != {()}, argument, "arrays with one row for each input", actual
+    )
     return jax.tree.map(lambda leaf: as_float(require_finite(argument, leaf)), numbers)
 
 
@@ -183,8 +185,10 @@ def _like(x: Any, inputs: Any) -> Any:
     """New inputs, of the columns of training; ValueError for others, which a kernel may take in
     silence."""
     per_input = lambda tree: jax.tree.map(lambda leaf: np.shape(leaf)[1:], tree)
-    expected, got = per_input(x), per_input(inputs)
-    require(got == expected, "inputs", f"for each input the shape {expected}, as in training", got)
+    expected, actual = per_input(x), per_input(inputs)
+    require(
+        actual == expected, "inputs", f"for each input the shape {expected}, as in training", actual
+    )
     return inputs
 
 

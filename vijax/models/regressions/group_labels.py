@@ -68,8 +68,8 @@ def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
     places = np.asarray(labels)
     require(np.issubdtype(places.dtype, np.integer), "labels", "integers", _said(places), WITH_SIZE)
     wrong = np.flatnonzero((places < 0) | (places >= num_groups))
-    got = f"{places[wrong[0]]} in row {wrong[0]}, counted from 0" if len(wrong) else ""
-    require(not len(wrong), "labels", f"integers in [0, {num_groups})", got, WITH_SIZE)
+    actual = f"{places[wrong[0]]} in row {wrong[0]}, counted from 0" if len(wrong) else ""
+    require(not len(wrong), "labels", f"integers in [0, {num_groups})", actual, WITH_SIZE)
     return places.astype(int)
 
 
@@ -88,6 +88,6 @@ def _labels_of(labels: Any) -> Labels:
         ) from error
     read = column.labels()
     missing = np.flatnonzero(read.missing).tolist()
-    got = f"none in {in_memory(len(read.codes)).listed(missing)}" if missing else ""
-    require(not missing, "labels", EXPECTED, got, "Leave those rows out, or give them a label.")
+    actual = f"none in {in_memory(len(read.codes)).listed(missing)}" if missing else ""
+    require(not missing, "labels", EXPECTED, actual, "Leave those rows out, or give them a label.")
     return read

@@ -37,9 +37,9 @@ def pad(sequences: Any) -> tuple[Float[np.ndarray, "N T D"], Bool[np.ndarray, "N
     """
     rows = [_numbers(f"sequences[{n}]", each) for n, each in enumerate(_in_one_order(sequences))]
     widths = {row.shape[1] for row in rows if row.ndim == 2}
-    got = f"widths {sorted(widths)}" if widths else "none that has a step"
+    actual = f"widths {sorted(widths)}" if widths else "none that has a step"
     remedy = "Give all of them the same columns."
-    require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", got, remedy)
+    require(len(widths) == 1, "sequences", "arrays (T, D) of one width D", actual, remedy)
     steps = np.array([row.shape[0] if row.ndim == 2 else 0 for row in rows])
     mask = np.arange(max(steps.max(), 1)) < steps[:, None]
     y = np.zeros((*mask.shape, widths.pop()), np.result_type(*rows, np.float32))

@@ -81,7 +81,7 @@ class Covariates:
         """Documents with their covariates, the group last. Raises ValueError as
         `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
-        columns = (self.design.rows_of(table).x - self.centre) / self.scale
+        columns = (self.design.read_rows(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
             labels = _labels(table, self.content)
             codes = self.levels.codes_of(labels)
@@ -156,6 +156,6 @@ def _labels(table: Any, column: str) -> Labels:
     require(column in rows, "content", expected, column)
     labels = rows.column("content", column).labels()
     missing = np.flatnonzero(labels.missing)
-    got = f"none in {rows.rows_named(missing.tolist())}"
-    require(not len(missing), "table", f"a group in each row of {column!r}", got)
+    actual = f"none in {rows.rows_named(missing.tolist())}"
+    require(not len(missing), "table", f"a group in each row of {column!r}", actual)
     return labels

@@ -89,7 +89,7 @@ class Effects:
         A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is
         then the nearest one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so
         that means and intervals are shares too."""
-        return self._summed(self._at(table))._replace(notes=self.design.rows_of(table).notes)
+        return self._summed(self._at(table))._replace(notes=self.design.read_rows(table).notes)
 
     def difference(self, table: Any, other: Any) -> Shares:
         """Expected shares at rows of a table less those at the rows of another, both as of `at`."""
@@ -105,7 +105,7 @@ class Effects:
         return np.where(self._is_outside(line), nearest_shares(line, axis=1), line)
 
     def _line(self, table: Any) -> Float[np.ndarray, "S K rows"]:
-        return self.draws @ self.design.rows_of(table).x.T
+        return self.draws @ self.design.read_rows(table).x.T
 
     def _is_outside(self, line: Float[np.ndarray, "S K rows"]) -> np.ndarray:
         """Draws of shares, some of which are not from 0 to 1, (S, 1, rows)."""

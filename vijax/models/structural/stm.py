@@ -184,7 +184,7 @@ class Stm(Model):
         )
         check_rows(corpus, table)
         design = self.covariates.design if formula is None else one_sided(formula, table)
-        x = design.rows.x if formula is None and table is self.table else design.rows_of(table).x
+        x = design.rows.x if formula is None and table is self.table else design.read_rows(table).x
         key_shares, key_effects = jax.random.split(key)
         if by_chain:
             shares, accepted = self._draws_of_chain(fit, key_shares, sweeps, num_draws, callback)
@@ -210,12 +210,12 @@ class Stm(Model):
         """Expected probabilities of words by group and topic; one group where words do not
         differ."""
         self._check_words(fit)
-        got = list(fit.posterior)
+        actual = list(fit.posterior)
         require(
-            ("content" in got) == bool(self.covariates.groups),
+            ("content" in actual) == bool(self.covariates.groups),
             "fit",
             "a fit of this model",
-            f"one of {got}",
+            f"one of {actual}",
         )
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
@@ -223,12 +223,12 @@ class Stm(Model):
         """Raises ValueError on the fit of a model of another corpus, or of other covariates."""
         form = fit.alg.spec.model.form.documents
         by_own = form is not None and form.described_by == self.covariates.mark
-        got = "one of another formula or other training rows"
+        actual = "one of another formula or other training rows"
         require(
             by_own,
             "fit",
             "a fit of this model",
-            got,
+            actual,
             "Make the model of the formula and the table of the fit.",
         )
         own, known = self.data.vocabulary, fit.vocabulary
@@ -484,9 +484,9 @@ def _bound(
     """The bound of `ctm`, with a law of z and a table of words for each document."""
     width = sizes.columns + (sizes.groups > 0)
     for docs in batch.data:
-        got = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
+        actual = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
         remedy = "Pass model.data, or model.described(corpus, table) of other documents."
-        require(got == f"{width}", "data", f"documents with {width} covariates", got, remedy)
+        require(actual == f"{width}", "data", f"documents with {width} covariates", actual, remedy)
     size = None
     if sizes.groups:
         table, size = by_group(sizes.groups, stats)

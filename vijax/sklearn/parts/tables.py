@@ -15,7 +15,7 @@ from vijax.data.formulas.tokens import quoted, tokens_of
 from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
-from vijax.models.formulas.formula import columns_of
+from vijax.models.formulas.formula import named_columns
 from vijax.sklearn.parts.inputs import compare_numbered, validated
 
 
@@ -113,7 +113,7 @@ def whole_formula(
         name += "_"
     if formula is not None:
         columns = typed_table(frame.iloc[:0])
-        for column in columns_of(
+        for column in named_columns(
             parse(formula), with_response=False
         ):  # the response is no column of X
             columns.column("formula", column)

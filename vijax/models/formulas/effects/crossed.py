@@ -24,11 +24,11 @@ from vijax.models.formulas.effects.integrals import (
     LogLik,
     backward,
     cholesky,
-    climbed,
+    climb,
     forward,
+    repeat_blocks,
     slopes_of_rows,
-    spread_out,
-    weighted_by,
+    times_weights,
 )
 
 
@@ -54,7 +54,7 @@ class Columns(NamedTuple):
         own, rest = v.first[self.group][:, None], v.others[self.places][:, None]
         return jnp.sum(self.first * own, 2) + jnp.sum(self.others * rest, 2)
 
-    def turned(self, x: Float[Array, "N C"]) -> Effects:
+    def transpose_times(self, x: Float[Array, "N C"]) -> Effects:
         """Z' x."""
         groups, rest = self.sizes
         first, others = (jnp.sum(z * x[..., None], 1) for z in (self.first, self.others))
@@ -64,18 +64,18 @@ class Columns(NamedTuple):
     def curvature(self, w: Float[Array, "N C C"]) -> Curvature:
         """The factors of I + Z' W Z."""
         groups, rest = self.sizes
-        weighted, d = weighted_by(w, self.first), self.first.shape[2]
+        weighted, d = times_weights(w, self.first), self.first.shape[2]
         times = lambda x, y: jnp.sum(x[..., None] * y[:, :, None], 1)
         own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(times(weighted, self.first))
         across = jnp.zeros((groups, rest, d), w.dtype)
         across = across.at[self.group[:, None], self.places].add(times(self.others, weighted))
-        pairs = times(weighted_by(w, self.others), self.others)
+        pairs = times(times_weights(w, self.others), self.others)
         dense = (
             jnp.zeros((rest, rest), w.dtype)
             .at[self.places[:, :, None], self.places[:, None]]
             .add(pairs)
         )
-        return factored(own, across, dense)
+        return factorise(own, across, dense)
 
 
 class Effects(NamedTuple):
@@ -110,7 +110,7 @@ class Curvature(NamedTuple):
         return jnp.sum(jnp.log(diagonals)) + jnp.sum(jnp.log(jnp.diagonal(self.rest)))
 
 
-def factored(
+def factorise(
     own: Float[Array, "J d d"], across: Float[Array, "J R d"], rest: Float[Array, "R R"]
 ) -> Curvature:
     """The triangular factor of I + [own across; across' rest]."""
@@ -126,24 +126,24 @@ def factored(
     )
 
 
-def by_laplace(
+def laplace(
     log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns
 ) -> Float[Array, ""]:
     """The log of the integral, for all rows together."""
-    v, curvature = mode_of(log_lik, parameters, a, z)
+    v, curvature = find_mode(log_lik, parameters, a, z)
     constant = 0.5 * (v.first.size + v.others.size) * LOG_2PI
     return _joint(log_lik, parameters, a, z, v) + constant - curvature.log_det()
 
 
-def drawn(
+def draw(
     log_lik: LogLik, parameters: Any, a: Float[Array, " N *C"], z: Columns, key: PRNGKeyArray
 ) -> Effects:
     """Effects drawn about their mode."""
-    v, curvature = mode_of(log_lik, parameters, a, z)
-    return _plus(v, curvature.backward(noise_of(key, v)))
+    v, curvature = find_mode(log_lik, parameters, a, z)
+    return _plus(v, curvature.backward(noise_like(key, v)))
 
 
-def noise_of(key: PRNGKeyArray, like: Effects) -> Effects:
+def noise_like(key: PRNGKeyArray, like: Effects) -> Effects:
     """Draws of N(0, 1) in the place of all effects."""
     keys = jax.random.split(key)
     return Effects(
@@ -151,8 +151,8 @@ def noise_of(key: PRNGKeyArray, like: Effects) -> Effects:
     )
 
 
-def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
-    """The mode, and the curvature there; both with their derivatives, as in `integrals.mode_of`."""
+def find_mode(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
+    """The mode, and the curvature there; both with their derivatives, as in `integrals.find_mode`."""
     fixed = (
         *jax.lax.stop_gradient((parameters, a)),
         Columns(*jax.lax.stop_gradient(z[:4]), z.sizes),
@@ -162,7 +162,7 @@ def mode_of(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Eff
     slopes = lambda v: _slopes(log_lik, *fixed, v)
     solve = lambda factor, x: factor.backward(factor.forward(x))
     decrement = lambda factor, x: sum(jnp.sum(part**2) for part in factor.forward(x))
-    found = climbed(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
+    found = climb(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
     found = jax.lax.stop_gradient(found)
     slope, _ = _slopes(log_lik, parameters, a, z, found)
     v = _plus(found, solve(slopes(found)[1], slope))
@@ -183,7 +183,7 @@ def _slopes(
     log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects
 ) -> tuple[Effects, Curvature]:
     slope, weights = slopes_of_rows(log_lik, parameters, a + z.times(v).reshape(a.shape))
-    turned = z.turned(slope.reshape(weights.shape[:2]))
+    turned = z.transpose_times(slope.reshape(weights.shape[:2]))
     gradient = Effects(turned.first - v.first, turned.others - v.others)
     return gradient, z.curvature(weights)
 
@@ -192,7 +192,7 @@ def _plus(one: Effects, other: Effects) -> Effects:
     return Effects(one.first + other.first, one.others + other.others)
 
 
-def columns_of(
+def all_columns(
     factors: Mapping[int, Float[Array, "d d"]],
     rows: Mapping[str, Any],
     counts: tuple[int, ...],
@@ -200,7 +200,7 @@ def columns_of(
 ) -> Columns:
     """Columns of the effects of all factors: `factors` are the triangular factors of their
     covariances, `counts` their numbers of groups, the first of them that with the most effects."""
-    turned = [spread_out(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
+    turned = [repeat_blocks(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
     others, places, start = [], [], 0
     for i in range(1, len(counts)):
         d = turned[i].shape[2]

@@ -26,7 +26,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.sparse.linalg import lsmr
 
-from vijax.models.formulas.effects.crossed import Effects, noise_of
+from vijax.models.formulas.effects.crossed import Effects, noise_like
 from vijax.models.formulas.effects.integrals import LOG_2PI, backward, cholesky, forward
 
 MOST_PASSES = 200
@@ -53,7 +53,7 @@ class Scales(NamedTuple):
     counts: tuple[int, ...]
     sigma: Float[Array, ""]
 
-    def over_sigma(
+    def scale_by_sigma(
         self, x: Float[Array, "*rest R"], is_left: bool = False
     ) -> Float[Array, "*rest R"]:
         """x L / sigma, the last axis over the effects of all factors but the first; L x / sigma
@@ -70,7 +70,7 @@ class Scales(NamedTuple):
         return jnp.concatenate(parts, -1)
 
 
-def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, np.ndarray]:
+def row_sums(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, np.ndarray]:
     """The sums over rows, of J groups of d effects of the first factor, and R effects of the
     others: Z' W Z as `own` (J, d, d), as `across` (K, d) for the groups `pair_first` and the
     effects `pair_rest` that meet in a row, and as `rest` at the places `rest_row`, `rest_column`;
@@ -79,7 +79,7 @@ def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, 
     coefficients and effects explain. `counts` are the numbers of groups of the factors."""
     weight, table = rows["weight"], np.c_[rows["x"], rows["y"]]
     first, *others = (
-        columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts)
+        sparse_columns(rows[f"z{i}"], rows[f"group{i}"], count) for i, count in enumerate(counts)
     )
     rest, d = sp.hstack(others, "csr"), rows["z0"].shape[1]
     of_first, of_rest = (z.multiply(weight[:, None]).T.tocsr() for z in (first, rest))
@@ -104,7 +104,7 @@ def sums_of(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str, 
             np.r_[np.sqrt(weight)[:, None] * table, np.zeros((table.shape[1],) * 2)], mode="r"
         ),
         "count": np.array(weight.sum()),
-        "least": np.array(_unexplained(weight, table, [first, *others])),
+        "least": np.array(_residual_squares(weight, table, [first, *others])),
     }
 
 
@@ -129,7 +129,9 @@ def _pairs(across: Any, d: int) -> _Pairs:
     return _Pairs(pairs // width, pairs % width, values)
 
 
-def _unexplained(weight: np.ndarray, table: np.ndarray, effects: Sequence[sp.csr_array]) -> float:
+def _residual_squares(
+    weight: np.ndarray, table: np.ndarray, effects: Sequence[sp.csr_array]
+) -> float:
     """The weighted squares of y that columns and effects leave by least squares; `table` is (X,
     y)."""
     columns = (
@@ -144,7 +146,7 @@ def _unexplained(weight: np.ndarray, table: np.ndarray, effects: Sequence[sp.csr
     return float(np.sum((y - columns @ solution) ** 2)) * (1 - SLACK)
 
 
-def columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
+def sparse_columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
     """Z of a factor: the columns of its groups, one group after another."""
     size, d = z.shape
     places = (groups[:, None] * d + np.arange(d)).ravel()
@@ -156,7 +158,7 @@ def log_integral(
 ) -> Float[Array, ""]:
     """log p(y) at coefficients b."""
     c = _coefficients(b)
-    reduced = _reduced(sums, c, scales)
+    reduced = _eliminate(sums, c, scales)
     half_log_det, explained = half_log_det_and_squares(reduced.schur, reduced.of_rest)
     diagonals = jnp.diagonal(reduced.blocks, axis1=-2, axis2=-1)
     half_log_det += jnp.sum(jnp.log(diagonals))
@@ -168,16 +170,16 @@ def log_integral(
     return -0.5 * (sums["count"] * (LOG_2PI + 2 * jnp.log(scales.sigma)) + left) - half_log_det
 
 
-def drawn(
+def draw(
     sums: Mapping[str, Any], b: Float[Array, " p"], scales: Scales, key: PRNGKeyArray
 ) -> Effects:
     """Effects v, drawn given y."""
-    reduced = _reduced(sums, _coefficients(b), scales)
-    noise = noise_of(key, Effects(reduced.of_first, reduced.of_rest))
+    reduced = _eliminate(sums, _coefficients(b), scales)
+    noise = noise_like(key, Effects(reduced.of_first, reduced.of_rest))
     factor = jnp.linalg.cholesky(reduced.schur)
     whitened = solve_triangular(factor, reduced.of_rest, lower=True) + noise.others
     others = solve_triangular(factor, whitened, lower=True, trans=1)
-    moved = scales.over_sigma(others[None], is_left=True)[0]
+    moved = scales.scale_by_sigma(others[None], is_left=True)[0]
     met = (
         jnp.zeros_like(reduced.of_first)
         .at[sums["pair_first"]]
@@ -192,7 +194,7 @@ def _coefficients(b: Array) -> Float[Array, " p_and_one"]:
     return jnp.concatenate([-b, jnp.ones(1, b.dtype)])
 
 
-class _Reduced(NamedTuple):
+class _Elimination(NamedTuple):
     """H after the effects of the first factor have left.
 
     Attributes:
@@ -210,7 +212,9 @@ class _Reduced(NamedTuple):
     of_rest: Float[Array, " R"]
 
 
-def _reduced(sums: Mapping[str, Any], c: Float[Array, " p_and_one"], scales: Scales) -> _Reduced:
+def _eliminate(
+    sums: Mapping[str, Any], c: Float[Array, " p_and_one"], scales: Scales
+) -> _Elimination:
     first = scales.factors[0] / scales.sigma
     eye = jnp.eye(len(first), dtype=first.dtype)
     blocks = jax.vmap(lambda own: cholesky(eye + first.T @ own @ first))(sums["own"])
@@ -223,8 +227,8 @@ def _reduced(sums: Mapping[str, Any], c: Float[Array, " p_and_one"], scales: Sca
     size = len(left)
     dense = -_explained_by_first(sums, roots, size)
     dense = dense.at[sums["rest_row"], sums["rest_column"]].add(sums["rest"])
-    schur = scales.over_sigma(scales.over_sigma(dense).T) + jnp.eye(size, dtype=dense.dtype)
-    return _Reduced(blocks, roots, schur, of_first, scales.over_sigma(left[None])[0])
+    schur = scales.scale_by_sigma(scales.scale_by_sigma(dense).T) + jnp.eye(size, dtype=dense.dtype)
+    return _Elimination(blocks, roots, schur, of_first, scales.scale_by_sigma(left[None])[0])
 
 
 def _explained_by_first(
@@ -262,7 +266,7 @@ def half_log_det_and_squares(
 
 
 @half_log_det_and_squares.defjvp
-def _of_inverse(given: Any, moved: Any) -> Any:
+def _jvp_by_inverse(given: Any, moved: Any) -> Any:
     (matrix, vector), (of_matrix, of_vector) = given, moved
     factor = jnp.linalg.cholesky(matrix)
     inverse = cho_solve((factor, True), jnp.eye(len(vector), dtype=matrix.dtype))

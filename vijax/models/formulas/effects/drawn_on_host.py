@@ -45,7 +45,7 @@ class Unknowns(NamedTuple):
         return Unknowns(*(x[some] for x in self))
 
 
-def drawn(
+def draw(
     sums: HostSums,
     effects: Sequence[sp.csr_array],
     weights: Float[np.ndarray, " N"],
@@ -77,13 +77,13 @@ def drawn(
             rng.standard_normal((count, first.shape[0])),
             rng.standard_normal((count, rest.shape[0])),
         )
-        parts.append(_Draws(sums, some).solved((first @ noise).T, (rest @ noise).T, own, solved))
+        parts.append(_Draws(sums, some).solve((first @ noise).T, (rest @ noise).T, own, solved))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
 def _preconditioner(sums: HostSums, ratios: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """x -> K^-1 x of each row of x, at these ratios."""
-    factor = sums.factor_of(ratios)
+    factor = sums.factorise(ratios)
     return lambda x: linalg.cho_solve((factor, True), x.T, check_finite=False).T
 
 
@@ -97,7 +97,7 @@ class _Draws:
         blocks = np.eye(d) + self._first[..., None] * sums.own * self._first[:, :, None, :]
         self._inverse = 1 / blocks if d == 1 else np.linalg.inv(blocks)
 
-    def solved(
+    def solve(
         self,
         of_first: Float[np.ndarray, "S Jd"],
         of_rest: Float[np.ndarray, "S R"],
@@ -112,16 +112,16 @@ class _Draws:
         first = np.einsum("jdp,sp->sjd", sums.of_first, c) + of_first.reshape(count, groups, d)
         first = own[0].reshape(first.shape) + self._first * first
         rest = own[1] + self._rest * (c @ sums.of_rest.T + of_rest)
-        left = rest - self._rest * self._met(self._first * self._within(first))
+        left = rest - self._rest * self._across_times(self._first * self._solve_blocks(first))
         others = self._conjugate_gradients(left, precondition)
         met = (sums.across @ (self._rest * others).T).T.reshape(first.shape)
-        return self._within(first - self._first * met), others
+        return self._solve_blocks(first - self._first * met), others
 
-    def _within(self, x: Float[np.ndarray, "S J d"]) -> Float[np.ndarray, "S J d"]:
+    def _solve_blocks(self, x: Float[np.ndarray, "S J d"]) -> Float[np.ndarray, "S J d"]:
         """The blocks of the first factor, solved."""
         return np.einsum("sjde,sje->sjd", self._inverse, x)
 
-    def _met(self, x: Float[np.ndarray, "S J d"]) -> Float[np.ndarray, "S R"]:
+    def _across_times(self, x: Float[np.ndarray, "S J d"]) -> Float[np.ndarray, "S R"]:
         """across' x."""
         return (self._sums.across.T @ x.reshape(len(x), -1).T).T
 
@@ -129,7 +129,7 @@ class _Draws:
         """K x."""
         scaled = self._rest * x
         met = (self._sums.across @ scaled.T).T.reshape(len(x), *self._sums.own.shape[:2])
-        explained = self._met(self._first * self._within(self._first * met))
+        explained = self._across_times(self._first * self._solve_blocks(self._first * met))
         return x + self._rest * ((self._sums.rest @ scaled.T).T - explained)
 
     def _conjugate_gradients(

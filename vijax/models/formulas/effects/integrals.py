@@ -32,7 +32,7 @@ LogLik = Callable[[Any, Float[Array, " n *C"]], Float[Array, " n"]]
 LOG_2PI = math.log(2 * math.pi)
 
 
-def of_normal(
+def normal_integral(
     r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""], count: Float[Array, ""]
 ) -> Float[Array, ""]:
     """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may
@@ -54,7 +54,7 @@ def law_of_normal(
     return backward(factor, forward(factor, b.T @ r / sigma**2)), factor
 
 
-def by_quadrature(
+def quadrature(
     log_lik: LogLik,
     parameters: Any,
     a: Float[Array, " n *C"],
@@ -64,14 +64,14 @@ def by_quadrature(
     """The integral for any law, by so many nodes a dimension."""
     if b.shape[-1] == 0:
         return jnp.sum(log_lik(parameters, a))
-    mode, factor = mode_of(log_lik, parameters, a, b)
+    mode, factor = find_mode(log_lik, parameters, a, b)
     places, log_weights = _grid(nodes, b.shape[-1])
     v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
     inside = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
     return jax.nn.logsumexp(inside + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
 
 
-def mode_of(
+def find_mode(
     log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"]
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
     """The mode of the integrand, and the factor of its curvature there."""
@@ -79,7 +79,7 @@ def mode_of(
     # Jitted, so that it is traced once for all that ask for it; and here, so that it goes when this
     # does.
     value, slopes = (jax.jit(functools.partial(f, log_lik)) for f in (joint, _slopes))
-    found = climbed(
+    found = climb(
         lambda v: value(*fixed, v),
         lambda v: slopes(*fixed, v),
         lambda factor, x: backward(factor, forward(factor, x)),
@@ -102,7 +102,7 @@ def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> t
     """The gradient, and the factor of the curvature."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
     flat = b.reshape(-1, v.size)
-    weighted = weighted_by(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
+    weighted = times_weights(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
     return slope.reshape(-1) @ flat - v, cholesky(
         weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
     )
@@ -123,17 +123,17 @@ def slopes_of_rows(
     return up(eta), -jax.vmap(asked, out_axes=2)(jnp.eye(eta.shape[1], dtype=eta.dtype))
 
 
-def weighted_by(
+def times_weights(
     weights: Float[Array, "n C C"], columns: Float[Array, "n C d"]
 ) -> Float[Array, "n C d"]:
     """W_n B_n of each row."""
     return jnp.sum(weights[..., None] * columns[:, None], 2)
 
 
-def spread_out(z: Float[Array, "n d"], copies: int) -> Float[Array, "n C C*d"]:
+def repeat_blocks(z: Float[Array, "n d"], copies: int) -> Float[Array, "n C C*d"]:
     """I (x) z_n of each row: the effects of one predictor after those of another.
 
-    >>> spread_out(jnp.array([[1.0, 2.0]]), 2)[0].tolist()
+    >>> repeat_blocks(jnp.array([[1.0, 2.0]]), 2)[0].tolist()
     [[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0]]
     """
     apart = jnp.eye(copies, dtype=z.dtype)[None, :, :, None] * z[:, None, None]
@@ -144,9 +144,7 @@ MOST_STEPS, ARRIVED = 50, 1e-4
 """Steps of a search; and twice the nats that a step promises, below which the last one follows."""
 
 
-def climbed(
-    value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any
-) -> Any:
+def climb(value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any) -> Any:
     """The mode of a function, by Newton steps that are cut where it would fall.
 
     Args:

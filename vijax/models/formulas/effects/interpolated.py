@@ -81,16 +81,16 @@ class Profile(NamedTuple):
     root: Float[np.ndarray, "p p"]
 
     @classmethod
-    def at(cls, sums: HostSums, ratios: Float[np.ndarray, " P"]) -> Profile | None:
+    def from_sums(cls, sums: HostSums, ratios: Float[np.ndarray, " P"]) -> Profile | None:
         """The likelihood of these sums; None where they determine no coefficients, or are not
         finite."""
         try:
-            return cls.of(sums.at(ratios))
+            return cls.from_pieces(sums.pieces(ratios))
         except np.linalg.LinAlgError:  # rounding, at ratios that are far too large
             return None
 
     @classmethod
-    def of(cls, pieces: Pieces) -> Profile | None:
+    def from_pieces(cls, pieces: Pieces) -> Profile | None:
         """From log det H and M; None where M determines no coefficients."""
         of_x, of_both = pieces.squares[:-1, :-1], pieces.squares[:-1, -1]
         spreads = np.linalg.eigvalsh(of_x) if len(of_x) else np.ones(1)
@@ -127,7 +127,7 @@ class Profile(NamedTuple):
         return math.sqrt(self.squares / max(count - len(self.best), 1.0))
 
 
-class Interpolated(NamedTuple):
+class Interpolation(NamedTuple):
     """The likelihood of a normal law near its mode.
 
     Attributes:
@@ -141,7 +141,7 @@ class Interpolated(NamedTuple):
     num_points: int
 
 
-def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolated | None:
+def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolation | None:
     """The likelihood of so many ratios near the mode of the posterior. None where that would take
     too many points, where it has no mode that a few steps reach, or no end, or does not determine
     coefficients."""
@@ -191,21 +191,21 @@ def _axis(marginal: _Marginal, mode: Float[np.ndarray, " P"], sd: float, i: int)
     if not marginal.sums.largest[i] > 0:  # a column of zeros
         return None
     if sd <= WIDEST and max(at(REACH * sd), at(-REACH * sd)) < top - LOW:
-        return Axis(False, float(mode[i]), REACH * sd, points_for(REACH * sd, 0.5 / sd**2))
+        return Axis(False, float(mode[i]), REACH * sd, count_points(REACH * sd, 0.5 / sd**2))
     unit, groups = 1 / math.sqrt(marginal.sums.largest[i]), float(marginal.sums.groups[i])
     away = math.log1p(REACH * max(sd, 1.0))
     for _ in range(MOST_DOUBLED):
         if at(away) < top - LOW:
             reach = math.asinh(math.exp(mode[i] + away) / unit)
-            return Axis(True, unit, reach, math.ceil(0.5 * points_for(reach, groups)) + 1)
+            return Axis(True, unit, reach, math.ceil(0.5 * count_points(reach, groups)) + 1)
         away += math.log(2)
     return None
 
 
-def points_for(reach: float, size: float) -> int:
+def count_points(reach: float, size: float) -> int:
     """Points that a part of this size needs in a box of half this width, of logarithms.
 
-    >>> points_for(0.2, 500.0), points_for(1.5, 8.0)
+    >>> count_points(0.2, 500.0), count_points(1.5, 8.0)
     (6, 12)
     """
     up = 0.5 * math.pi / reach
@@ -222,7 +222,7 @@ class _Marginal:
 
     def __call__(self, phi: np.ndarray) -> float:
         """The log density; -inf where coefficients are not determined."""
-        profile = Profile.at(self.sums, np.exp(phi))
+        profile = Profile.from_sums(self.sums, np.exp(phi))
         if profile is None:
             return -math.inf
         sigma = profile.sigma(self.sums.count)
@@ -279,12 +279,12 @@ class _Marginal:
 
 def _through_points(
     sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]
-) -> Interpolated | None:
+) -> Interpolation | None:
     """Interpolates through the points of each ratio, less the likelihood at a centre."""
-    at_centre = Profile.at(sums, centre)
+    at_centre = Profile.from_sums(sums, centre)
     # The first factor's ratios change last, then the second's: what is dear depends on them alone.
     at_points = [
-        Profile.at(sums, np.array(ratios))
+        Profile.from_sums(sums, np.array(ratios))
         for ratios in itertools.product(*(a.ratios() for a in axes))
     ]
     counts = [axis.points for axis in axes]
@@ -308,7 +308,7 @@ def _through_points(
         name: np.array([getattr(axis, name) for axis in axes], float)
         for name in ("is_even", "centre", "reach")
     }
-    return Interpolated(
+    return Interpolation(
         {name: values[None] for name, values in rows.items()}, level, sums.num_factorisations
     )
 

@@ -39,7 +39,7 @@ class Pieces(NamedTuple):
     squares: Float[np.ndarray, "p_and_one p_and_one"]
 
 
-class Eliminated(NamedTuple):
+class Elimination(NamedTuple):
     """The parts that depend on the ratios of the first factor alone.
 
     Attributes:
@@ -75,7 +75,7 @@ class _Second(NamedTuple):
 
 
 class HostSums:
-    """Sums over the rows of a regression (`crossed_normal.sums_of`, `rows_by_group.data_of`), ready
+    """Sums over the rows of a regression (`crossed_normal.row_sums`, `rows_by_group.to_data`), ready
     to be factored.
 
     Attributes:
@@ -89,14 +89,14 @@ class HostSums:
       places: for each of the R other effects the number of its ratio.
       largest: for each ratio the largest square of its effects.
       groups: and their number.
-      num_factorisations: calls of `at` so far.
+      num_factorisations: calls of `pieces` so far.
     """
 
     def __init__(self, data: Mapping[str, Any], counts: tuple[int, ...], widths: tuple[int, ...]):
         """From the data of the density, and the numbers of groups and of effects of a group of each
         factor."""
         whole = {name: np.asarray(x, np.float64) for name, x in data.items()}
-        read = _of_sums if len(counts) > 1 else _of_groups
+        read = _read_sums if len(counts) > 1 else _read_groups
         self.own, self.across, self.rest, self.of_first, self.of_rest, self.squares, self.count = (
             read(whole)
         )
@@ -112,13 +112,13 @@ class HostSums:
         self.groups = np.repeat(counts, widths)
         self.num_factorisations = 0
         self._size_of_second = counts[1] * widths[1] if len(counts) > 1 else 0
-        self._last: tuple[bytes, Eliminated] | None = None
+        self._last: tuple[bytes, Elimination] | None = None
         self._last_second: tuple[bytes, _Second] | None = None
 
-    def at(self, ratios: Float[np.ndarray, " P"]) -> Pieces:
+    def pieces(self, ratios: Float[np.ndarray, " P"]) -> Pieces:
         """log det H / 2 and M at ratios of all effects, those of the first factor first."""
         self.num_factorisations += 1
-        first = self.eliminated(ratios[: self.own.shape[1]])
+        first = self.eliminate(ratios[: self.own.shape[1]])
         if not len(self.places):
             return Pieces(first.half_log_det, first.squares)
         second = self._second(first, ratios)
@@ -135,7 +135,7 @@ class HostSums:
         half += float(np.log(np.diagonal(factor)).sum())
         return Pieces(half, squares - explained.T @ explained)
 
-    def _second(self, first: Eliminated, ratios: Float[np.ndarray, " P"]) -> _Second:
+    def _second(self, first: Elimination, ratios: Float[np.ndarray, " P"]) -> _Second:
         """The second factor's effects, taken out after those of the first; the last result is kept,
         so that ratios of the others, which have fewer effects, cost little."""
         size = self._size_of_second
@@ -157,9 +157,9 @@ class HostSums:
         """Frees what is kept for the next call."""
         self._last = self._last_second = None
 
-    def factor_of(self, ratios: Float[np.ndarray, " P"]) -> Float[np.ndarray, "R R"]:
+    def factorise(self, ratios: Float[np.ndarray, " P"]) -> Float[np.ndarray, "R R"]:
         """The lower triangular factor of K."""
-        return self._factor(self.eliminated(ratios[: self.own.shape[1]]).rest, ratios[self.places])
+        return self._factor(self.eliminate(ratios[: self.own.shape[1]]).rest, ratios[self.places])
 
     @staticmethod
     def _factor(
@@ -171,15 +171,15 @@ class HostSums:
         dense[np.diag_indices_from(dense)] += 1.0
         return linalg.cholesky(dense, lower=True, overwrite_a=True, check_finite=False)
 
-    def eliminated(self, ratios: Float[np.ndarray, " d"]) -> Eliminated:
+    def eliminate(self, ratios: Float[np.ndarray, " d"]) -> Elimination:
         """The first factor's effects, taken out; the last result is kept."""
         name = np.asarray(ratios).tobytes()
         if self._last is None or self._last[0] != name:
             self._last = None  # before the next one: two would be twice the memory
-            self._last = name, self._eliminated(np.asarray(ratios))
+            self._last = name, self._compute_elimination(np.asarray(ratios))
         return self._last[1]
 
-    def _eliminated(self, ratios: Float[np.ndarray, " d"]) -> Eliminated:
+    def _compute_elimination(self, ratios: Float[np.ndarray, " d"]) -> Elimination:
         blocks = np.eye(len(ratios)) + ratios[:, None] * self.own * ratios
         roots = np.linalg.inv(np.linalg.cholesky(blocks)) * ratios  # of V: V = roots' roots
         half = -float(np.log(np.diagonal(roots, axis1=1, axis2=2) / ratios).sum())
@@ -187,12 +187,12 @@ class HostSums:
         explained = spread @ self.of_first
         squares = self.squares - np.einsum("jdp,jdq->pq", self.of_first, explained)
         if not len(self.places):
-            return Eliminated(half, spread, np.zeros((0, 0)), self.of_rest, squares)
+            return Elimination(half, spread, np.zeros((0, 0)), self.of_rest, squares)
         scaled = _blocks(roots) @ self.across
         rest = -(scaled.T.tocsr() @ scaled).toarray()
         rest[self.rest.row, self.rest.col] += self.rest.data
         of_rest = self.of_rest - self.across.T @ explained.reshape(-1, explained.shape[2])
-        return Eliminated(half, spread, rest, of_rest, squares)
+        return Elimination(half, spread, rest, of_rest, squares)
 
 
 def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
@@ -205,7 +205,7 @@ def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
     ).tocsr()
 
 
-def _of_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+def _read_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     """The sums of several factors."""
     data = {name: x[0] for name, x in data.items()}
     own, d = data["own"], data["own"].shape[1]
@@ -219,7 +219,7 @@ def _of_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     return own, across, rest, data["of_first"], data["of_rest"], squares, float(data["count"])
 
 
-def _of_groups(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+def _read_groups(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     """The sums of one factor, from the triangular factors of its groups' rows."""
     z, table = data["z0"], np.concatenate([data["x"], data["y"][..., None]], 2)
     turned = np.swapaxes(z, 1, 2)
