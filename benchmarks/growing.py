@@ -26,7 +26,7 @@ import vijax as vi
 from vijax.data import synthetic
 from vijax.growing import laps
 from vijax.growing.slots import axes_of
-from vijax.inference.compose import state_at
+from vijax.inference.compose import initial_state
 from vijax.models import emission
 
 sys.path.insert(0, str(Path(__file__).parent / "quality"))
@@ -105,7 +105,7 @@ def in_slots(make: Make, train: Any, fit: vi.Fit, number: int) -> vi.Fit:
     if number != num_slots:
         q = laps.changed(axes_of(old, new), q, old, jnp.eye(number, num_slots), new)
     hyper = {name: jnp.asarray(x) for name, x in alg.spec.model.hyper.items()}
-    state = state_at(alg.spec, hyper, q)
+    state = initial_state(alg.spec, hyper, q)
     return vi.fit(alg, train, state=state, num_steps=500, tol=1e-7, key=jax.random.key(0))
 
 
@@ -227,7 +227,7 @@ def from_labels(model: Any, labels: np.ndarray, y: np.ndarray) -> float:
             "weights": add(prior["weights"], one_hot.sum(0)),
         }
     )
-    state = state_at(alg.spec, {}, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), q))
+    state = initial_state(alg.spec, {}, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), q))
     return float(vi.fit(alg, y, state=state, num_steps=200, key=jax.random.key(0)).elbo)
 
 

@@ -50,7 +50,7 @@ from vijax.inference.compatibility import (
     check_model,
     check_no_sites,
     check_sites,
-    sites_of,
+    split_by_entry,
 )
 from vijax.inference.compose import Algorithm
 from vijax.inference.estimand import Estimand, distribution, draw, maximum_likelihood, mode
@@ -412,7 +412,7 @@ def pg_svi(
             {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro()},
             choices,
         )
-    names, others = sites_of(model)
+    names, others = split_by_entry(model)
     check_sites(update, memory, inner_steps, mean)
     check_memory(memory, choices.get("estimator"), step_size, others)
     require(

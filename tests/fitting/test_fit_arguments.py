@@ -11,7 +11,7 @@ import pytest
 
 import vijax as vi
 from vijax.contract.batch import DataForm
-from vijax.contract.model import OfLocals
+from vijax.contract.model import LocalsPlan
 from vijax.data.loader import as_loader
 
 KEY = jax.random.key(0)
@@ -256,7 +256,7 @@ def test_online_em_on_minibatches_finds_the_share_of_heads():
 
 def test_locals_are_carried_only_between_steps_on_the_same_groups():
     model = dataclasses.replace(
-        COIN, locals=OfLocals(lambda hyper, batch: jnp.zeros(len(batch.data)), carried=True)
+        COIN, locals=LocalsPlan(lambda hyper, batch: jnp.zeros(len(batch.data)), carried=True)
     )
     start = vi.em(model, step_size=vi.step_size.robbins_monro()).init
     part, padded = (

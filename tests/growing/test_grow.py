@@ -16,7 +16,7 @@ from vijax.growing import laps
 from vijax.growing.grow import _Growth
 from vijax.growing.proposals import merge_gains
 from vijax.growing.slots import axes_of
-from vijax.inference.compose import of_spec, state_at
+from vijax.inference.compose import build_algorithm, initial_state
 from vijax.models.emission import bernoulli, unit_gaussian
 from vijax.xla.precision import enable_x64
 
@@ -191,7 +191,7 @@ def test_a_merge_is_that_of_the_responsibilities() -> None:
     merged = np.stack([resp[:, 0] + resp[:, 2], resp[:, 1], 0 * resp[:, 1]], 1)
     with enable_x64(True):
         model, small = (vi.models.dp_mixture(bernoulli(k, 4), concentration=alpha) for k in (3, 2))
-        alg = of_spec(vi.cavi(model).spec)
+        alg = build_algorithm(vi.cavi(model).spec)
         prior, other = (m.prior({"concentration": alpha}) for m in (model, small))
         axes, q = axes_of(prior, other), naturals_of(resp, y, alpha)
         change = jnp.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
@@ -367,7 +367,7 @@ def test_memoized_laps_of_other_models_report_the_bound_of_cavi(name: str) -> No
     assert fit.trace["in_use"][[0, -1]].tolist() == [1, 3]
     assert np.all(np.diff(fit.trace["elbo"]) >= -1e-6 * np.abs(fit.elbo))
     alg = vi.cavi(make(6))
-    begun = state_at(alg.spec, tree.as_arrays(alg.spec.model.hyper), fit.posterior)
+    begun = initial_state(alg.spec, tree.as_arrays(alg.spec.model.hyper), fit.posterior)
     again = vi.fit(alg, draw(), num_steps=1, state=begun, key=jax.random.key(0))
     np.testing.assert_allclose(fit.elbo, again.elbo, rtol=2e-5)  # constants of parts round
 

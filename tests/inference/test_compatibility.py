@@ -422,8 +422,8 @@ def test_what_is_said_is_what_the_step_does_or_an_error(row):
                         continue
                     heard += 1
                     for name in names:
-                        own = getattr(usual, argument).of(name)
-                        assert getattr(spec, argument).of(name) == (
+                        own = getattr(usual, argument).choice(name)
+                        assert getattr(spec, argument).choice(name) == (
                             choice if named in (None, name) else own
                         )
     assert heard > 5
@@ -432,7 +432,7 @@ def test_what_is_said_is_what_the_step_does_or_an_error(row):
 def test_each_row_is_silent_where_its_paper_says_nothing_and_says_the_rest():
     """What moves free variables, and by which message, where the user has said nothing."""
     free, both = SAID_OF["free"], SAID_OF["both"]
-    own = lambda alg, name="free": (alg.spec.estimator.of(name), alg.spec.update.of(name))
+    own = lambda alg, name="free": (alg.spec.estimator.choice(name), alg.spec.update.choice(name))
     squares = vi.estimator.least_squares()
     assert own(vi.svi(both)) == own(vi.ssvi_a(both)) == (squares, vi.update.within(1.0))
     assert own(vi.ssvi_a(both), "precision") == (vi.estimator.ssvi_a(), vi.update.kl())

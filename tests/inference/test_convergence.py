@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.inference.stopping import left_of
+from vijax.inference.stopping import remaining_gain
 
 KEY = jax.random.key(0)
 COIN = vi.model(
@@ -86,7 +86,7 @@ def checks(objective):
     """The step at which an objective, a function of the step, is called converged at tol 1e-4; None
     within 5,000."""
     values = objective(np.arange(50.0, 5001.0, 50.0))
-    gains = [left_of(values[i - 3 : i]) for i in range(3, len(values) + 1)]
+    gains = [remaining_gain(values[i - 3 : i]) for i in range(3, len(values) + 1)]
     met = [i for i, gain in enumerate(gains) if gain <= 1e-4]
     return 50 * (met[0] + 3) if met else None
 

@@ -11,7 +11,7 @@ import pytest
 import vijax as vi
 from tests.topics.test_lazy import CORPUS, lda
 from vijax.data.loader import as_loader
-from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
+from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
 
 KEY = jax.random.key(0)
 COIN = vi.model(
@@ -199,8 +199,8 @@ def test_states_of_other_wrappers_are_told():
         mean.step(KEY, state, Y)
     with pytest.raises(ValueError, match=r"^step: .*state and key swapped"):
         mean.step(mean.init(KEY), KEY, Y)
-    assert wrapper_of(mean, type(mean.wrappers[-1])) is mean.wrappers[-1]
-    assert wrapper_of(plain, type(mean.wrappers[-1])) is None
+    assert find_wrapper(mean, type(mean.wrappers[-1])) is mean.wrappers[-1]
+    assert find_wrapper(plain, type(mean.wrappers[-1])) is None
 
 
 def test_a_fit_goes_on_without_what_its_wrappers_do_not_keep():

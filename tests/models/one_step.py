@@ -19,7 +19,7 @@ import numpy as np
 
 import vijax as vi
 from tests.models.registry import Case
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.data import full_batch
 
 STEP_KEY = jax.random.key(1)
@@ -82,7 +82,9 @@ def batch_of(case: Case, data: Any = None) -> vi.Minibatch:
     with jax.enable_x64(True):
         if model.form.documents is not None:
             return full_batch(data, 1)[0]
-        return vi.Minibatch(taken(model, data), np.float64(size_of(data)), np.ones(size_of(data)))
+        return vi.Minibatch(
+            cast_data(model, data), np.float64(size_of(data)), np.ones(size_of(data))
+        )
 
 
 def as_whole(batch: vi.Minibatch) -> vi.Minibatch:

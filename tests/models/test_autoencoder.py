@@ -158,7 +158,7 @@ def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
     """One estimator for all is that of the weights too; one update by name leaves Adam to the
     others."""
     four = vi.estimator.reparameterised(num_samples=4)
-    assert vi.aevb(model(bayesian=True), estimator=four).spec.estimator.of("free") == four
+    assert vi.aevb(model(bayesian=True), estimator=four).spec.estimator.choice("free") == four
     m = vi.energy_model(
         globals={"w": vi.free(1), "precision": vi.Gamma.from_shape_rate(2.0, 1.0)},
         energy=lambda s, y, h: (
@@ -168,9 +168,9 @@ def test_choices_of_the_user_are_kept_and_the_row_has_the_rest():
         points={"net": np.zeros(())},
     )
     spec = vi.aevb(m, update={"precision": vi.update.mirror()}, estimator={"precision": four}).spec
-    assert spec.update.of("precision") == vi.update.mirror()
-    assert isinstance(spec.update.of("free"), vi.update.descend)
-    assert spec.estimator.of("free") == vi.estimator.reparameterised(num_samples=1)
+    assert spec.update.choice("precision") == vi.update.mirror()
+    assert isinstance(spec.update.choice("free"), vi.update.descend)
+    assert spec.estimator.choice("free") == vi.estimator.reparameterised(num_samples=1)
 
 
 def test_the_prior_of_the_weights_is_counted_once_a_pass():

@@ -38,7 +38,7 @@ def float64():
 
 
 def hierarchy(variables=VARIABLES) -> Hierarchy:
-    made = declared(Variables.of(variables))
+    made = declared(Variables.from_tree(variables))
     assert made is not None
     return made
 
@@ -164,7 +164,7 @@ WRONG = {
 def test_laws_that_make_no_sense_are_refused(name):
     variables, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
-        declared(Variables.of(variables))
+        declared(Variables.from_tree(variables))
 
 
 def test_a_loc_alone_is_refused():

@@ -46,7 +46,7 @@ def stepping():
 
 # --- variables ------------------------------------------------------------------------------------
 def test_values_are_in_their_supports_and_come_back():
-    variables = Variables.of(
+    variables = Variables.from_tree(
         {
             "a": vi.free((), "positive"),
             "b": {"c": vi.free(3, "simplex"), "d": vi.free((2, 2), "positive definite")},
@@ -67,7 +67,7 @@ def test_values_are_in_their_supports_and_come_back():
 @pytest.mark.parametrize("bad", [{}, [vi.free()], {"x": 3.0}, {1: vi.free()}])
 def test_variables_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="variables: expected"):
-        Variables.of(bad)
+        Variables.from_tree(bad)
 
 
 def test_supports_that_there_are_not_are_refused():

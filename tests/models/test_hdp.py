@@ -14,7 +14,7 @@ import vijax as vi
 from vijax.contract.batch import Documents, Minibatch
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.families.scalar.beta import BetaStats
-from vijax.inference.compose import state_at
+from vijax.inference.compose import initial_state
 from vijax.models.documents.hdp import _tangent_gap, hdp, tables
 from vijax.xla.precision import enable_x64
 
@@ -219,7 +219,7 @@ def bound_at(model: vi.Model, q: vi.Product) -> float:
     """The bound of `cavi` at a posterior."""
     alg, hyper = vi.cavi(model), {name: jnp.asarray(x) for name, x in model.hyper.items()}
     return vi.fit(
-        alg, bars(0), state=state_at(alg.spec, hyper, q), num_steps=1, key=jax.random.key(0)
+        alg, bars(0), state=initial_state(alg.spec, hyper, q), num_steps=1, key=jax.random.key(0)
     ).elbo
 
 

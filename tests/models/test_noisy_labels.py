@@ -99,11 +99,11 @@ def test_memory_wants_decreasing_steps_for_the_other_globals():
     ):
         vi.pg_svi(model, memory=True)
     alg = vi.pg_svi(model, memory=True, inner_steps=2, step_size=vi.step_size.robbins_monro())
-    assert [repr(alg.spec.update.of(name)) for name in ("z", "flip")] == [
+    assert [repr(alg.spec.update.choice(name)) for name in ("z", "flip")] == [
         "block(num_steps=2)",
         "kl()",
     ]
-    assert vi.pg_svi(model, mean="exact").spec.update.of("flip") == vi.update.kl()
+    assert vi.pg_svi(model, mean="exact").spec.update.choice("flip") == vi.update.kl()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from vijax.verdict import words_of_steps
 from vijax.verdict.on_draws import Judgement
 from vijax.verdict.report import Estimate
 
-VARIABLES = Variables.of({"a": vi.free(2), "b": vi.free()})
+VARIABLES = Variables.from_tree({"a": vi.free(2), "b": vi.free()})
 GOOD = Judgement(
     Estimate(-3.0, 0.01), 0.4, 0.2, 0.0, *np.zeros((4, 3)), Estimate(0.0, 0.1), 0.0, 512, (*"aab",)
 )
@@ -72,6 +72,6 @@ def test_independence_and_heavy_tails_are_told():
 
 
 def test_words_name_no_more_variables_than_can_be_read():
-    names = Variables.of({f"x{i}": vi.free() for i in range(6)})
+    names = Variables.from_tree({f"x{i}": vi.free() for i in range(6)})
     assert words_of_steps._names(names, np.ones(6, bool)) == "6 variables"
     assert words_of_steps._names(names, np.arange(6) < 2) == "x0 and x1"

@@ -44,7 +44,7 @@ def check_slopes(
         return  # said elsewhere
     lacking = ~np.isfinite(slopes[usable])
     if lacking.any(1).all():
-        names = variables.names_at(lacking.any(0))
+        names = variables.names_where(lacking.any(0))
         require(
             False,
             "log_density",
@@ -58,7 +58,7 @@ def check_slopes(
         not moved.any(),
         "log_density",
         "a gradient",
-        f"none in {variables.names_at(moved)}",
+        f"none in {variables.names_where(moved)}",
         NOT_DIFFERENTIABLE,
     )
 
@@ -155,7 +155,7 @@ def exchanges(
                 if np.array_equal(turned, points) or differs(turned, slice(None)):
                     same.append(pair)
             if same:
-                names = variables.names_at(_coordinates_of(variables, along))
+                names = variables.names_where(_coordinates_of(variables, along))
                 found.append(Exchange(tuple(names), along, size, tuple(same)))
                 break
     return found

@@ -30,7 +30,7 @@ from vijax.automatic import trust_region
 from vijax.automatic.gaussian import Gaussian, noise_of
 from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Found, with_bounds
 from vijax.automatic.trust_region import Run, Sitting
-from vijax.contract.batch import rows_in
+from vijax.contract.batch import count_rows
 from vijax.contract.model import Model
 from vijax.families import MultivariateNormal
 from vijax.fitting.fit import Progress, fit
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
 def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
     """Returns random groups to begin with."""
     total = int(np.shape(jax.tree.leaves(data)[0])[0])
-    size = min(total, max(SAMPLE * total // rows_in(data), PER_VARIABLE * dim))
+    size = min(total, max(SAMPLE * total // count_rows(data), PER_VARIABLE * dim))
     rows = np.sort(np.random.default_rng([seed, 3]).permutation(total)[:size])
     return Sample(jax.tree.map(lambda x: np.asarray(x)[rows], data), total / size)
 

@@ -50,7 +50,7 @@ def check_lengths(data: PyTree) -> int:
     return next(iter(lengths.values()))
 
 
-def check_aligned(data: PyTree) -> None:
+def check_arrays(data: PyTree) -> None:
     """Raises ValueError unless every leaf is an array of numbers, of one common length."""
     check_numbers(data)
     check_lengths(data)

@@ -75,12 +75,16 @@ def one_group(data: PyTree) -> PyTree:
     return jax.tree.map(first, 0.0 if data is None else data)
 
 
-def rows_in(data: PyTree) -> int:
-    """The number of rows of data with groups leading. Groups have rows where all arrays have as
-    many next, and some of them columns after these; else a group is a row.
+def count_rows(data: PyTree) -> int:
+    """The number of rows of data whose first axis is the groups.
 
-    >>> rows_in({"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))}), rows_in((np.zeros((10, 30)), np.zeros(10)))
-    (300, 10)
+    Groups have rows where all arrays agree on a second axis, and some have columns after it; else a
+    group is one row.
+
+    >>> count_rows({"x": np.zeros((10, 30, 2)), "y": np.zeros((10, 30))})
+    300
+    >>> count_rows((np.zeros((10, 30)), np.zeros(10)))
+    10
     """
     shapes = [np.shape(x) for x in jax.tree.leaves(data)]
     inside = {shape[1:2] for shape in shapes}
@@ -138,7 +142,7 @@ def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
     return jax.tree.map(fill, data)
 
 
-class OfDocuments(NamedTuple):
+class DocumentForm(NamedTuple):
     """The form of data that are bags of words, which the text readers of `vijax.data` supply."""
 
     vocab_size: int  # V, which is above all ids of words
@@ -198,7 +202,7 @@ class DataForm:
     # part (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of
     # integers
     kinds: PyTree = None
-    documents: OfDocuments | None = None  # the form of bags of words; None for other data
+    documents: DocumentForm | None = None  # the form of bags of words; None for other data
     one_group: bool = False  # True where all data are one group
     # All the data, for models that are made for given data; None for models that fit data of any
     # size

@@ -18,7 +18,7 @@ from vijax.contract.per_variable import PerVariable
 LONGEST = 120
 
 
-def of_model(model: Any) -> str:
+def model_text(model: Any) -> str:
     """Its globals and hyperparameters, one a line."""
     words = model.form.documents
     kind = "Model" if words is None else f"Model of documents over {words.vocab_size} words"
@@ -27,13 +27,13 @@ def of_model(model: Any) -> str:
     )
 
 
-def of_algorithm(alg: Any) -> str:
+def algorithm_text(alg: Any) -> str:
     """Its name, its settings, and its model."""
     around = [f"  in {setting(wrapper)}" for wrapper in alg.wrappers]
-    return "\n".join([f"Algorithm: {alg.spec.name}", *around, of_spec(alg.spec)])
+    return "\n".join([f"Algorithm: {alg.spec.name}", *around, spec_text(alg.spec)])
 
 
-def of_spec(spec: Any) -> str:
+def spec_text(spec: Any) -> str:
     """The settings that are on, and the model."""
     given = {name: value for name, value in spec._asdict().items() if name not in ("model", "name")}
     on = {
@@ -45,7 +45,7 @@ def of_spec(spec: Any) -> str:
     return "\n".join([*settings, *(f"  {line}" for line in repr(spec.model).splitlines())])
 
 
-def of_fit(fit: Any) -> str:
+def fit_text(fit: Any) -> str:
     """The algorithm, the outcome, and the globals that were found."""
     elbo = fit.trace.get("elbo", ())
     end = f"; objective {float(elbo[-1]):.6g} at the last" if len(elbo) else ""

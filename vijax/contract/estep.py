@@ -72,7 +72,7 @@ class MixedMembership(EStep, abc.ABC):
           start: gamma at which E-steps that go on begin; None for their own start.
         """
 
-    def over_words(self) -> AtOnce | None:
+    def table_kernel(self) -> AtOnce | None:
         """The kernel that does the same for all words of a table at once
         (`vijax.xla.gather.sum_over_rows`), for E-steps that are compiled (`vijax.xla.native`); else
         None."""

@@ -52,7 +52,7 @@ Strain = Callable[[Columns], Float[np.ndarray, " D"]]
 """columns -> nats, for each column and row, that the prior costs."""
 
 
-class Expected(NamedTuple):
+class PriorExpectation(NamedTuple):
     """The expectations that the prior of a model has of its data."""
 
     columns: Callable[
@@ -63,7 +63,7 @@ class Expected(NamedTuple):
     remedy: str
 
 
-def expecting(model: Model, expected: Expected | None) -> Model:
+def expecting(model: Model, expected: PriorExpectation | None) -> Model:
     """The model, which says what its prior expects; the model itself where it expects nothing."""
     if expected is None:
         return model
@@ -121,7 +121,7 @@ def steps(data: Any) -> Float[np.ndarray, "N D"]:
 
 
 # --- the cost of priors ---------------------------------------------------------------------------
-def of_place_and_scale(
+def place_scale_strain(
     place: Any, strength: Any, squares: Any, worth: Any, parts: int = 1
 ) -> Strain:
     """A normal prior of a mean, in units of the noise, with a prior of this noise: conjugate
@@ -149,7 +149,7 @@ USUAL_SHARED = 0.25
 """Nats a row that columns usually lose where no weights tie them together."""
 
 
-def of_weights(precision: float) -> Strain:
+def weight_strain(precision: float) -> Strain:
     """A normal prior about zero, in units of its own, of means and loadings that are as large as
     the columns.
 
@@ -165,7 +165,7 @@ def of_weights(precision: float) -> Strain:
     return strain
 
 
-def of_variance(variance: float, parts: int) -> Strain:
+def variance_strain(variance: float, parts: int) -> Strain:
     """A variance that is known: columns that vary less, or so much more that no components explain
     it."""
 
@@ -177,7 +177,7 @@ def of_variance(variance: float, parts: int) -> Strain:
     return strain
 
 
-def of_mean(place: Any, variance: Any, parts: int) -> Strain:
+def mean_strain(place: Any, variance: Any, parts: int) -> Strain:
     """A normal prior of the mean of numbers of variance one, in units of its own."""
 
     def strain(columns: Columns) -> np.ndarray:
@@ -187,7 +187,7 @@ def of_mean(place: Any, variance: Any, parts: int) -> Strain:
     return strain
 
 
-def of_rates(rate: Any, parts: int) -> Strain:
+def rate_strain(rate: Any, parts: int) -> Strain:
     """A gamma prior of rates of counts, worth `rate` rows without a count.
 
     A rate found from n rows is short by the part rate / (rate + n), which costs mean (rate / (rate

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from vijax import tree
-from vijax.contract.model import PRIOR, Given, Hyper, Model
+from vijax.contract.model import PRIOR, Hyper, Model, PriorFunctions
 from vijax.xla.by_value import NotComparableError, structure
 
 _SHARED: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
@@ -23,7 +23,11 @@ _SHARED: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDiction
 
 def constants(model: Model) -> dict[str, Any]:
     """The arguments of its programs beside its hyperparameters."""
-    return tree.as_arrays({PRIOR: model.prior.prior}) if isinstance(model.prior, Given) else {}
+    return (
+        tree.as_arrays({PRIOR: model.prior.prior})
+        if isinstance(model.prior, PriorFunctions)
+        else {}
+    )
 
 
 def general(model: Model) -> Model:
@@ -39,7 +43,7 @@ def general(model: Model) -> Model:
         "queries": {},
         "form": dataclasses.replace(model.form, check=None, enough=None),
     }
-    given = model.prior.prior if isinstance(model.prior, Given) else None
+    given = model.prior.prior if isinstance(model.prior, PriorFunctions) else None
     prior = model.prior if given is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
     made = Model(**{**fields, "prior": prior})
     try:

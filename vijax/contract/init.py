@@ -78,7 +78,7 @@ class Context(NamedTuple):
         means = lambda group: {name: q.expected_stats() for name, q in begin(group).items()}
         return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
 
-    def implied_by(self, local_stats: PyTree) -> Product:
+    def conditional(self, local_stats: PyTree) -> Product:
         """The conditional of the globals, given statistics of the locals of every group. The proper
         prior stands in where maximum likelihood has no law, as for an empty class."""
         batch = self.data()
@@ -115,7 +115,7 @@ def prior() -> Init:
 def implied() -> Init:
     """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is
     used."""
-    return lambda key, context: context.implied_by(context.start_stats())
+    return lambda key, context: context.conditional(context.start_stats())
 
 
 @by_value
@@ -141,7 +141,7 @@ def drawn(names: tuple[str, ...] | None = None) -> Init:
         for name, own in zip(chosen, jax.random.split(key, len(chosen)), strict=True):
             draw = lambda group, key, name=name: begin(group)[name].sample_stats(key)
             stats = {**stats, name: jax.vmap(draw)(data, keys_of(own, codes))}
-        return context.implied_by(stats)
+        return context.conditional(stats)
 
     return start
 
@@ -174,7 +174,7 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
         codes = codes_of_all_digits(context.data().data)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
-        return context.implied_by(
+        return context.conditional(
             {name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
         )
 
@@ -210,7 +210,7 @@ def kmeans_plus_plus(
         )
         codes = codes_of_all_digits(context.vectors() if features is None else points)
         labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters, codes)
-        return context.implied_by({**context.start_stats(), name: q.stats(labels)})
+        return context.conditional({**context.start_stats(), name: q.stats(labels)})
 
     return start
 
@@ -230,7 +230,7 @@ def nearest(centres: Any) -> Init:
         require(len(given) == q.num_classes, "centres", f"{q.num_classes} of them", len(given))
         dtype = jnp.result_type(float)
         labels = _closest(context.vectors().astype(dtype), jnp.asarray(given, dtype))
-        return context.implied_by({**context.start_stats(), name: q.stats(labels)})
+        return context.conditional({**context.start_stats(), name: q.stats(labels)})
 
     return start
 

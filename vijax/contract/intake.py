@@ -28,7 +28,7 @@ BLOCK = 1 << 22
 """The numbers of a column block that is rounded at once."""
 
 
-def taken(model: Model, data: PyTree) -> PyTree:
+def cast_data(model: Model, data: PyTree) -> PyTree:
     """Data in the types that the model reads.
 
     Integers and booleans become floats, unless the model uses them as indices or masks: then they
@@ -36,15 +36,15 @@ def taken(model: Model, data: PyTree) -> PyTree:
     by tracing the model. Raises ValueError on integers that do not fit, numbers whose digits the
     model's floats would lose, an index that is no whole number, and a mask that is neither 0 nor 1.
     """
-    kinds = kinds_of(model, data)
+    kinds = data_kinds(model, data)
     check(kinds, data)
     return cast(kinds, data)
 
 
-def for_score(model: Model, data: PyTree) -> PyTree:
+def cast_for_score(model: Model, data: PyTree) -> PyTree:
     """As `taken`, but all digits are kept: integers become float64, and floats stay as they came,
     because scores are computed in float64 where possible."""
-    kinds = kinds_of(model, data)
+    kinds = data_kinds(model, data)
     check(kinds, data)
     leaves, structure = jax.tree.flatten(data)
     wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
@@ -56,7 +56,7 @@ def for_score(model: Model, data: PyTree) -> PyTree:
 
 
 # --- the kinds of arrays --------------------------------------------------------------------------
-def kinds_of(model: Model, data: PyTree) -> list[Kind]:
+def data_kinds(model: Model, data: PyTree) -> list[Kind]:
     """The kind of each leaf of the data."""
     if model.form.kinds is not None:
         return _spread(model.form.kinds, data)
@@ -75,7 +75,7 @@ def can_read(model: Model, data: PyTree) -> bool:
     """Tells whether the model's bound can be traced with arrays of this structure and these
     shapes."""
     try:
-        kinds = kinds_of(model, data)
+        kinds = data_kinds(model, data)
         leaves, structure = jax.tree.flatten(data)
         both = zip(kinds, map(array, leaves), strict=True)
         shapes = [jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype)) for kind, x in both]

@@ -24,7 +24,7 @@ from vijax import tree
 from vijax.checks import require, require_arrays
 from vijax.constrain import Constraint
 from vijax.contract import describe
-from vijax.contract.array_checks import check_aligned
+from vijax.contract.array_checks import check_arrays
 from vijax.contract.batch import ANY_FORM, DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.estep import EStep
 from vijax.contract.queries import QUESTIONS, answers, given_by_user
@@ -67,7 +67,7 @@ PRIOR = "<prior>"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Given:
+class PriorFunctions:
     """hyper -> the priors of the globals.
 
     Attributes:
@@ -80,7 +80,7 @@ class Given:
     functions: dict[str, Any]
 
     @classmethod
-    def of(cls, priors: Mapping[str, Any]) -> Given:
+    def from_priors(cls, priors: Mapping[str, Any]) -> PriorFunctions:
         """From priors, or functions from hyperparameters to them, by name."""
         functions = {name: prior if callable(prior) else None for name, prior in priors.items()}
         return cls(
@@ -100,7 +100,7 @@ LocalElboFn = Callable[[Hyper, PyTree, Minibatch, PRNGKeyArray, Any], LocalElbo]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OfLocals:
+class LocalsPlan:
     """The way in which a model finds its locals."""
 
     # (hyper, minibatch) -> the start of the E-step, in the layout of `LocalElbo.local`; None where
@@ -177,7 +177,7 @@ class Model(Remade):
     blocks: tuple[tuple[str, ...], ...] | None = None
     needs_prior: tuple[str, ...] = ()
     without_mode: tuple[str, ...] = ()
-    locals: OfLocals = OfLocals()
+    locals: LocalsPlan = LocalsPlan()
     by_entry: ByEntry | None = None
     free: FreeVariables | None = None
     form: DataForm = ANY_FORM
@@ -214,7 +214,7 @@ class Model(Remade):
         )
 
     def __repr__(self) -> str:
-        return describe.of_model(self)
+        return describe.model_text(self)
 
 
 @of_functions
@@ -301,7 +301,7 @@ def model(
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
         constraints=constraints,
-        queries=answers(given_by_user(sample, None, check_aligned)),
+        queries=answers(given_by_user(sample, None, check_arrays)),
     )
 
 
@@ -353,4 +353,8 @@ def _prior(prior: Any, hyper: Hyper) -> Callable[[Hyper], Product]:
     made = product(prior(tree.as_arrays(hyper)) if callable(prior) else prior)
     require(isinstance(made, Mapping), "prior", "a mapping of named families", type(made).__name__)
     require_proper("prior", made)
-    return (lambda hyper: product(prior(hyper))) if callable(prior) else Given.of(made)
+    return (
+        (lambda hyper: product(prior(hyper)))
+        if callable(prior)
+        else PriorFunctions.from_priors(made)
+    )

@@ -20,11 +20,11 @@ class PerVariable(Generic[T]):
     default: T
     named: tuple[tuple[str, T], ...] = ()
 
-    def of(self, name: str) -> T:
+    def choice(self, name: str) -> T:
         """The choice for a global."""
         return dict(self.named).get(name, self.default)
 
-    def replaced(self, name: str, choice: Any) -> PerVariable[T]:
+    def replace(self, name: str, choice: Any) -> PerVariable[T]:
         """These choices with another one for one global."""
         return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
 
@@ -76,7 +76,7 @@ def _check(argument: str, choice: Any, kind: type, module: str) -> None:
     )
 
 
-def check_known(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
+def check_names(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
     """Raises ValueError at a name that no global has."""
     for name, _ in chosen.named:
         near = difflib.get_close_matches(name, names, n=1)

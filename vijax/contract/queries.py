@@ -159,10 +159,10 @@ def rows_like(
     return layout
 
 
-def masks_of(lengths: Any) -> np.ndarray:
+def length_masks(lengths: Any) -> np.ndarray:
     """Masks that are true on the first `lengths[n]` places of row n.
 
-    >>> masks_of([1, 2]).tolist()
+    >>> length_masks([1, 2]).tolist()
     [[True, False], [True, True]]
     """
     sizes = np.asarray(lengths)

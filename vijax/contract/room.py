@@ -29,7 +29,7 @@ COPIES = 3
 """What a fit holds at the least: the prior, the posterior and a message."""
 
 
-def sized(make: Make) -> Make:
+def limit_sizes(make: Make) -> Make:
     """Decorates a constructor of a model or an emission: sizes whose parameters do not fit in free
     memory are refused.
 

@@ -60,7 +60,7 @@ class DeclaredLaw:
     loc: OfOthers
     scale: OfOthers
 
-    def given(self, values: Mapping[str, Any]) -> Law:
+    def evaluate(self, values: Mapping[str, Any]) -> Law:
         """The law at values of the others."""
         return Law(_at(self.loc, values), _at(self.scale, values))
 
@@ -161,7 +161,7 @@ class Variables:
     structure: Any
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Variables:
+    def from_tree(cls, tree: Mapping[str, Any]) -> Variables:
         """The variables of a mapping of names to `free(...)`, or to trees of these; ValueError for
         anything else."""
         remedy = "Such as {'scale': vijax.free(support='positive')}."
@@ -244,7 +244,7 @@ class Variables:
             found.append(part.reshape(len(x), -1))
         return names, np.concatenate(found, 1)
 
-    def names_at(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
+    def names_where(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
         """Names of variables with a chosen coordinate."""
         return list(
             dict.fromkeys(
@@ -330,7 +330,7 @@ class FreeVariables(abc.ABC):
         """Draws of the globals; those of free variables by the user's names, in the user's
         supports."""
 
-    def shown(self, values: dict[str, Any]) -> dict[str, Any]:
+    def visible(self, values: dict[str, Any]) -> dict[str, Any]:
         """Those of the values that users are shown."""
         return values
 

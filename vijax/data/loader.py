@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from vijax.checks import require
 from vijax.contract import intake
 from vijax.contract.array_checks import check_finite, check_lengths, check_numbers
-from vijax.contract.batch import DataForm, Minibatch, OfDocuments, one_group, rows_in
+from vijax.contract.batch import DataForm, DocumentForm, Minibatch, count_rows, one_group
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, over_words, require_described_by
@@ -307,7 +307,7 @@ def as_loader(
     check_given(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
-    kinds = intake.kinds_of(model, data)
+    kinds = intake.data_kinds(model, data)
     intake.check(kinds, data)
     total = check_lengths(data)
     _check_entries(data, total, model)
@@ -336,11 +336,11 @@ def all_groups(data: Any, model: Model) -> PyTree:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Rows of the data (`vijax.contract.batch.rows_in`); for a density of all the data, those of
+    """Rows of the data (`vijax.contract.batch.count_rows`); for a density of all the data, those of
     the largest array."""
     if not model.form.one_group:
         return max(
-            1, rows_in(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups
+            1, count_rows(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups
         )
     batch = next(iter(loader.batches(0, 1)))
     return max(
@@ -425,7 +425,7 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
         model.by_entry.reads(Minibatch(data, None))
 
 
-def _documents(data: Any, form: OfDocuments) -> Corpus | Shards:
+def _documents(data: Any, form: DocumentForm) -> Corpus | Shards:
     """The documents, over the words of the model where it knows them."""
     if not isinstance(data, Shards):
         corpus = over_words(data, form.vocabulary, "data", form.names[1])
@@ -463,7 +463,7 @@ def columns_of(loader: Any) -> Names | None:
     return None
 
 
-def _check_words(got: int, form: OfDocuments) -> None:
+def _check_words(got: int, form: DocumentForm) -> None:
     """Checks word ids: ids beyond the model's topics would be looked up all the same, and give
     meaningless numbers."""
     most, (documents, words, argument) = form.vocab_size, form.names

@@ -18,7 +18,7 @@ factorisations gammas."""
 
 def store_by_row(q: Family, *base: Any) -> StoredByRow:
     """A table stored row by row; `base` are the parameters of its prior that the store reads
-    (`OfDocuments.by_word`).
+    (`DocumentForm.by_word`).
 
     >>> import jax.numpy as jnp
     >>> type(store_by_row(Dirichlet(jnp.ones((2, 5))), jnp.asarray(0.5))).__name__

@@ -44,8 +44,15 @@ from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Algorithm, State
-from vijax.inference.stopping import CHECK_EVERY, left_of, next_look, recorded, watch, window_of
-from vijax.inference.wrappers.wrapper import of_general
+from vijax.inference.stopping import (
+    CHECK_EVERY,
+    next_look,
+    record_checks,
+    remaining_gain,
+    watch,
+    window_of,
+)
+from vijax.inference.wrappers.wrapper import generalize
 from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
@@ -235,7 +242,7 @@ def fit(
         check_restarts(restarts, state)
         check_hyper(hyper, spec.model, state)
         check_batches(alg, loader, total)
-        shared, more = of_general(alg)
+        shared, more = generalize(alg)
         runs, points = (
             shared if restarts == 1 else many(shared, restarts),
             {**spec.model.hyper, **(hyper or {})},
@@ -354,7 +361,9 @@ class _Rule(NamedTuple):
     def gain(self, state: State | Many) -> float:
         """The remaining relative gain of the objective: the largest of all restarts."""
         gains = (
-            np.asarray(state.watch.gain) if self.is_noisy else left_of(np.asarray(state.checked))
+            np.asarray(state.watch.gain)
+            if self.is_noisy
+            else remaining_gain(np.asarray(state.checked))
         )
         return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
 
@@ -430,7 +439,7 @@ class _Chunks:
                 yield trace, done
 
     def _record(self, elbo: np.ndarray, done: int) -> None:
-        checked = recorded(self.state.checked, elbo, done)
+        checked = record_checks(self.state.checked, elbo, done)
         self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
 
     def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:

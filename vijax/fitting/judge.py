@@ -154,7 +154,7 @@ def verdict_of(fit: Any) -> str:
     if spec.model.free is not None:
         return _of_free(fit)
     memory, said = fit.state.memory, [outcome]
-    said += [spec.update.of(name).remark(q, memory[name]) for name, q in fit.posterior.items()]
+    said += [spec.update.choice(name).remark(q, memory[name]) for name, q in fit.posterior.items()]
     return (
         f"{'. '.join(filter(None, said))}. Not checked: {_unchecked(spec, list(fit.posterior))} "
         f"{CHECKS}"

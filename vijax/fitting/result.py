@@ -13,7 +13,7 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
-from vijax.contract.intake import for_score, taken
+from vijax.contract.intake import cast_data, cast_for_score
 from vijax.data.known_words import over_words, require_described_by
 from vijax.data.loader import check_given
 from vijax.data.schema.named_columns import Names, in_order_of
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
     columns: Names | None = None
 
     def __repr__(self) -> str:
-        return describe.of_fit(self)
+        return describe.fit_text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), tuple(self), *judge.remembered(self))
@@ -481,7 +481,7 @@ class Fit(NamedTuple):
         spec = self.alg.spec
         if spec.model.by_entry is not None:
             raise spec.model.cannot_answer("locals")
-        batch = Minibatch(taken(spec.model, in_order_of(self.columns, data)), None)
+        batch = Minibatch(cast_data(spec.model, in_order_of(self.columns, data)), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
@@ -496,7 +496,7 @@ class Fit(NamedTuple):
         if model.form.in_units_of_given:
             check_given(documents, model.form)
         as_is = model.form.documents is not None or model.by_entry is not None
-        data = documents if as_is else for_score(model, in_order_of(self.columns, documents))
+        data = documents if as_is else cast_for_score(model, in_order_of(self.columns, documents))
         data = self.in_words(data) if model.form.documents is not None else data
         return score(self.state.hyper, self.estimates, data, key)
 

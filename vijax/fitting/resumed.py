@@ -26,7 +26,7 @@ from vijax.fitting.fingerprint import UNKNOWN, Mark, mark
 from vijax.fitting.restarts import Many, in_runs
 from vijax.fitting.start import copied, start
 from vijax.fitting.status import ForgottenWarning
-from vijax.inference.bound import in_context
+from vijax.inference.bound import add_context
 from vijax.inference.compose import Algorithm, State
 from vijax.inference.spec import Spec
 from vijax.inference.stopping import UNSEEN
@@ -182,7 +182,7 @@ def _remembers(alg: Algorithm, loader: Loader, state: State) -> bool:
 
 def _is_of_this(alg: Algorithm, loader: Loader, state: State) -> bool:
     """True where the memory of a state is of the kind that the algorithm has."""
-    if not alg.spec.messages.is_of(alg.spec, state.messages):
+    if not alg.spec.messages.accepts(alg.spec, state.messages):
         return False
     if not set(_of_groups(alg)) <= set(state.beside):
         return False
@@ -276,7 +276,7 @@ def _in_context(model: Model, state: Any) -> Any:
 def _bind(of: weakref.ref[Model], many: bool) -> Callable[[State], Any]:
     def anew(states: State) -> Any:
         model: Any = of()
-        one = lambda state: in_context(model, state.hyper, state.posterior)
+        one = lambda state: add_context(model, state.hyper, state.posterior)
         return (jax.vmap(one) if many else one)(states)
 
     return anew

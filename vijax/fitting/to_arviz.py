@@ -95,7 +95,7 @@ def _at(of: Callable[[], Any]) -> Callable[..., Any]:
         density, log_q = of(), q.log_prob(z)
         log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # over independent coordinates
         log_q = log_q - jax.vmap(lambda z: density.log_volume(hyper, z))(z)
-        values = density.shown(density.values(hyper, {Z: z}))
+        values = density.visible(density.values(hyper, {Z: z}))
         return jax.vmap(lambda z: density.point(hyper, z))(z), log_q, values
 
     return at

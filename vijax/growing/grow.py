@@ -29,7 +29,7 @@ from vijax.growing import documents, laps, restarts
 from vijax.growing.proposals import Proposal, apart, merge_gains, pairs_to_merge
 from vijax.growing.slots import STICKS, axes_of, has_counts, slots_in
 from vijax.growing.states import entered, relabelled
-from vijax.inference.compose import Algorithm, of_spec, state_at
+from vijax.inference.compose import Algorithm, build_algorithm, initial_state
 from vijax.inference.estep import EStep
 from vijax.inference.wrappers.sized import Sized
 
@@ -219,7 +219,7 @@ class _Growth:
         before = self.elbo
         self._settle()
         self._note("end", (), self.elbo - before, True, 0)
-        state = state_at(self.alg.spec, tree.as_arrays(self.alg.spec.model.hyper), self.q)
+        state = initial_state(self.alg.spec, tree.as_arrays(self.alg.spec.model.hyper), self.q)
         status = Status.STOPPED if self.is_told_to_stop else Status.CONVERGED
         status = Status.INTERRUPTED if self.interrupted.is_set() else status
         columns = zip(*self.proposals, strict=True)
@@ -578,7 +578,7 @@ class _Growth:
         require(
             exact, "algorithm", "an E-step that ascends, whose bound is exact", repr(spec.estep)
         )
-        return of_spec(spec)
+        return build_algorithm(spec)
 
     def _check_slots(self, size: int) -> bool:
         """True where slots are the states of a chain."""
@@ -606,7 +606,7 @@ class _Growth:
 
     def _small(self, size: int) -> Algorithm:
         """Coordinate ascent of a model of so many slots."""
-        return of_spec(cavi(self.make(size)).spec)
+        return build_algorithm(cavi(self.make(size)).spec)
 
     def _prior(self, alg: Algorithm) -> Product:
         return alg.spec.model.prior(tree.as_arrays(alg.spec.model.hyper))

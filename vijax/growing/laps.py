@@ -17,7 +17,7 @@ from vijax.contract.init import Context
 from vijax.families import Categorical, MarkovChain, Product
 from vijax.growing import restarts
 from vijax.growing.slots import Axes, counts_of, joined, mapped, scored
-from vijax.inference.compose import Algorithm, state_at
+from vijax.inference.compose import Algorithm, initial_state
 from vijax.models.energies.energy import energy_of
 from vijax.xla.compiler import kept, numbers_in, once_jit, step_jit
 
@@ -90,7 +90,7 @@ def _climb(
 ) -> Climbed:
     step: Any = step_of()
     spec = step.spec
-    start = state_at(spec, tree.as_arrays(spec.model.hyper), q)
+    start = initial_state(spec, tree.as_arrays(spec.model.hyper), q)
 
     def lap(carry: tuple) -> tuple:
         state, local, elbo, _, i = carry
@@ -256,7 +256,7 @@ def _divided(
         context = Context(energy_of(model), hyper, prior, batch)
         ((name, q),) = context.templates().items()
         labels = jnp.zeros(weights.size, jnp.int32).at[seed].set(1)
-        return context.implied_by({name: q.stats(labels)})
+        return context.conditional({name: q.stats(labels)})
 
     def usual() -> Product:
         return init(key, batch).posterior

@@ -19,7 +19,7 @@ from vijax import tree
 from vijax.contract.batch import Minibatch
 from vijax.contract.estep import Locals, MixedMembership
 from vijax.contract.model import LocalElbo
-from vijax.inference.compose import of_spec
+from vijax.inference.compose import build_algorithm
 from vijax.inference.estep import MeanField
 from vijax.inference.state import Info, State
 from vijax.models.documents.hdp import Shared
@@ -82,7 +82,7 @@ def step_from(
     """
     spec, stats = step.spec, step.spec.point(state.posterior)
     best = best_of_starts(spec, state.hyper, stats, batch, key, turn)
-    onward = of_spec(spec._replace(estep=Onward(spec.estep))).step
+    onward = build_algorithm(spec._replace(estep=Onward(spec.estep))).step
     after, info = onward(key, state._replace(local=best.local), batch)
     return after._replace(local=None), (
         info,

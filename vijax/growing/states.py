@@ -96,7 +96,7 @@ def _relabelled(
         ),
     )
     context = Context(energy, hyper, prior, batch)
-    of_path = lambda path: context.implied_by(
+    of_path = lambda path: context.conditional(
         {name: jax.vmap(lambda q, z: q.stats(z))(chain, path)}
     )
     before, after = of_path(path), of_path(jnp.where(inside, places[labels], path))

@@ -32,7 +32,7 @@ def scaled_bound(spec: Spec, state: State, batch: Minibatch, key: PRNGKeyArray) 
     return bound
 
 
-def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
+def batch_reads(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
     """The entries of globals that the batch reads, by name; other globals are read whole."""
     if spec.model.by_entry is None:
         return {}
@@ -46,7 +46,7 @@ def reads_of(spec: Spec, state: State, batch: Minibatch) -> dict[str, Reads]:
     return found
 
 
-def in_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
+def add_context(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """The posterior with the context that belongs to these hyperparameters."""
     return (
         posterior
@@ -60,14 +60,14 @@ def gradient_through_context(
 ) -> PyTree:
     """The objective's gradient in the points that are learnt, at fixed natural parameters, which
     are relative to a context that depends on these points."""
-    estimators, reads = spec.estimators(state.posterior), reads_of(spec, state, batch)
+    estimators, reads = spec.estimators(state.posterior), batch_reads(spec, state, batch)
     key_global, key_local = jax.random.split(key)
     bound = scaled_bound(spec, state, batch, key_local)
 
     def objective(theta: PyTree) -> Float[Array, ""]:
         hyper = with_points(spec.model, state.hyper, theta)
-        q, rho = in_context(spec.model, hyper, state.posterior), jnp.ones((), state.step_size.dtype)
-        q = q.prepare()
+        q = add_context(spec.model, hyper, state.posterior).prepare()
+        rho = jnp.ones((), state.step_size.dtype)
         said = value(estimators, key_global, q, spec.prior(hyper), rho, bound, theta, reads)
         return said - spec.penalty(q, hyper)
 

@@ -63,7 +63,7 @@ def check_sites(update: Any, memory: bool, inner_steps: int, mean: str) -> None:
     )
 
 
-def sites_of(model: Model) -> tuple[list[str], list[str]]:
+def split_by_entry(model: Model) -> tuple[list[str], list[str]]:
     """Names of the globals of which batches read some entries, and of the others."""
     if model.by_entry is None:
         return [], []
@@ -94,27 +94,27 @@ def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]
     )
 
 
-def check_of_sites(
+def check_site_choices(
     model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any]
 ) -> None:
     """Raises ValueError where a point is sought of the predictors of a GP or GLM, or their message
     by draws."""
     remedy = "Their marginals are known: use vijax.pg_svi, or leave it out for 'z'."
-    for name in sites_of(model)[0]:
-        point = estimands.of(name).is_point
+    for name in split_by_entry(model)[0]:
+        point = estimands.choice(name).is_point
         require(
             not point,
             "estimand",
             f"a distribution of {name!r}, Gaussian predictors",
-            estimands.of(name),
+            estimands.choice(name),
             remedy,
         )
-        plain = isinstance(estimators.of(name), mean_field)
+        plain = isinstance(estimators.choice(name), mean_field)
         require(
             plain,
             "estimator",
             f"mean_field() for {name!r}, Gaussian predictors",
-            estimators.of(name),
+            estimators.choice(name),
             remedy,
         )
 
@@ -132,7 +132,7 @@ def of_free(
     serve them."""
     families = jax.eval_shape(model.prior, dict(model.hyper)) if model.free_names else {}
     for name in model.free_names:
-        sought, q = estimands.of(name), families[name]
+        sought, q = estimands.choice(name), families[name]
         remedy = (
             "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a "
             "distribution."
@@ -144,16 +144,20 @@ def of_free(
             repr(sought),
             remedy,
         )
-        estimands = estimands.replaced(name, free_form())
-        if estimators.of(name) is None:
+        estimands = estimands.replace(name, free_form())
+        if estimators.choice(name) is None:
             own = (
                 least_squares() if q.exponential else reparameterised(sticking=not q.closed_entropy)
             )
-            estimators = estimators.replaced(name, own)
-        if updates.of(name) is None:
-            updates = updates.replaced(name, within(1.0) if q.exponential else descend())
+            estimators = estimators.replace(name, own)
+        if updates.choice(name) is None:
+            updates = updates.replace(name, within(1.0) if q.exponential else descend())
         _check_of_free(
-            name, q, estimators.of(name), updates.of(name), set(families) - set(model.free_names)
+            name,
+            q,
+            estimators.choice(name),
+            updates.choice(name),
+            set(families) - set(model.free_names),
         )
     filled = lambda chosen, usual: (
         PerVariable(usual, chosen.named) if chosen.default is None else chosen
@@ -203,7 +207,7 @@ def check_weighted(model: Model, estimators: PerVariable[Any]) -> None:
     if not any(isinstance(choice, weighted) for choice in estimators.choices()):
         return
     others = sorted(set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free_names))
-    names = [name for name in others if isinstance(estimators.of(name), weighted)]
+    names = [name for name in others if isinstance(estimators.choice(name), weighted)]
     remedy = (
         "Give it by name, for the free variables alone: estimator={'free': "
         "vijax.estimator.weighted()}."
@@ -289,7 +293,7 @@ def check_blocks(model: Model, blocks: Any) -> None:
 def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
     """Raises ValueError where an estimand forgets priors without which the model has no unique
     answer, or asks for a mode that says nothing."""
-    at_mode = [name for name in model.without_mode if isinstance(estimands.of(name), mode)]
+    at_mode = [name for name in model.without_mode if isinstance(estimands.choice(name), mode)]
     expected = f"a distribution of {list(model.without_mode)}, whose modes are at the edge"
     require(
         not at_mode, "estimand", expected, f"mode() of {at_mode}", "Use vijax.cavi or vijax.svi."
@@ -308,7 +312,9 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
         return
     priors = model.prior(tree.as_arrays(model.hyper))
     lost = [
-        name for name in model.needs_prior if not is_proper(estimands.of(name).prior(priors[name]))
+        name
+        for name in model.needs_prior
+        if not is_proper(estimands.choice(name).prior(priors[name]))
     ]
     remedy = "The likelihood has no one maximum in them: use map."
     require(

@@ -20,12 +20,12 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch, one_group
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, LocalElbo, Model
-from vijax.contract.per_variable import PerVariable, check_known, per_variable
+from vijax.contract.per_variable import PerVariable, check_names, per_variable
 from vijax.families import Product
 from vijax.inference import compatibility
-from vijax.inference.bound import first_bad, gradient_through_context, in_context, reads_of
+from vijax.inference.bound import add_context, batch_reads, first_bad, gradient_through_context
 from vijax.inference.estimand import Estimand, distribution
 from vijax.inference.estimator import Estimator
 from vijax.inference.learning import Learn, ascend, check_learnt, free_points, penalty_of
@@ -94,7 +94,7 @@ class Algorithm(NamedTuple):
     wrappers: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
-        return describe.of_algorithm(self)
+        return describe.algorithm_text(self)
 
 
 @compatibility.arguments_named(MOVED)
@@ -166,14 +166,14 @@ def compose(
     if any(choice.named for choice in chosen.values()):  # for names that are no globals
         globals_ = list(jax.eval_shape(model.prior, dict(model.hyper)))
         for argument, choice in chosen.items():
-            check_known(argument, choice, globals_)
+            check_names(argument, choice, globals_)
     compatibility.check_weighted(model, estimators)
     estimands, estimators, updates = compatibility.of_free(model, estimands, estimators, updates)
     if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})
     require_integers(penalty_every=1 if penalty_every is None else penalty_every)
     compatibility.check_estimands(model, estimands)
-    compatibility.check_of_sites(model, estimands, estimators)
+    compatibility.check_site_choices(model, estimands, estimators)
     learnt = learn if isinstance(learn, Learn) else Learn(tuple(learn))
     check_learnt(model, learnt.names)
     known = isinstance(messages, Messages | None)
@@ -196,10 +196,10 @@ def compose(
         messages=scaled() if messages is None else messages,
     )
     spec.messages.check(spec)
-    return of_spec(spec)
+    return build_algorithm(spec)
 
 
-def of_spec(spec: Spec) -> Algorithm:
+def build_algorithm(spec: Spec) -> Algorithm:
     """The algorithm of these choices, which were checked."""
     init, step = (_of_choices(kind, spec) for kind in (_Init, _Step))
     return Algorithm(init, step, spec)
@@ -244,7 +244,7 @@ class _OfChoices:
                 DEAL,
             )
         size = total if batch.num_groups is None else batch.num_groups
-        return batch._replace(data=taken(model, batch.data), num_groups=size)
+        return batch._replace(data=cast_data(model, batch.data), num_groups=size)
 
 
 def _of_choices(kind: type[_OfChoices], spec: Spec) -> Any:
@@ -258,17 +258,17 @@ class _Init(_OfChoices):
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays({**model.hyper, **(hyper or {})})
-        return state_at(
-            spec, hyper, in_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
+        return initial_state(
+            spec, hyper, add_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
         )
 
 
-def state_at(spec: Spec, hyper: Hyper, posterior: Product) -> State:
+def initial_state(spec: Spec, hyper: Hyper, posterior: Product) -> State:
     """The state of step 0 with this posterior, which remembers nothing."""
     dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
     return State(
         posterior=posterior,
-        memory={name: spec.update.of(name).init(q) for name, q in posterior.items()},
+        memory={name: spec.update.choice(name).init(q) for name, q in posterior.items()},
         hyper=hyper,
         opt_state=(spec.optimizer or ADAM).init(free_points(spec.model, hyper, spec.learn)),
         step_size=jnp.zeros((), dtype),
@@ -305,11 +305,11 @@ class _Step(_OfChoices):
             theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
         hyper, opt_state, too_far = ascend(spec, theta_grad, theta, state)
         if spec.learn:  # the posterior follows a prior that changed
-            moved = moved._replace(posterior=in_context(spec.model, hyper, moved.posterior))
+            moved = moved._replace(posterior=add_context(spec.model, hyper, moved.posterior))
         non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
         ok = (non_finite == 0) & ~too_far & tree.all_finite((moved.posterior, hyper))
         bad_group = first_bad(
-            moved.message.aux.per_group, batch.weights, reads_of(spec, state, batch)
+            moved.message.aux.per_group, batch.weights, batch_reads(spec, state, batch)
         )
         said: LocalElbo = moved.message.aux
         retractions = (

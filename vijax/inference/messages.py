@@ -53,7 +53,7 @@ class Messages:
         """The memory of step 0."""
         return None
 
-    def is_of(self, spec: Spec, memory: Any) -> bool:
+    def accepts(self, spec: Spec, memory: Any) -> bool:
         """True where it can go on from this memory."""
         return memory is None
 
@@ -178,7 +178,7 @@ class by_part(Messages):
     def init(self, spec: Spec, q: Product) -> Parts:
         return unvisited(q, self.num_parts, _looks_ahead(spec))
 
-    def is_of(self, spec: Spec, memory: Any) -> bool:
+    def accepts(self, spec: Spec, memory: Any) -> bool:
         if not isinstance(memory, Parts):
             return False
         return (len(memory.constant), memory.visited_at is not None) == (

@@ -17,7 +17,7 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.families import Product
 from vijax.families.construction import is_proper
-from vijax.inference.bound import reads_of, scaled_bound
+from vijax.inference.bound import batch_reads, scaled_bound
 from vijax.inference.estimator import Reads
 from vijax.inference.estimator.base import Message, estimate, value
 from vijax.inference.messages import At
@@ -54,7 +54,11 @@ class Trial(NamedTuple):
 
 def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> Moved:
     """The step, block after block of the globals."""
-    prior, reads, rule = spec.prior(state.hyper), reads_of(spec, state, batch), _rule(spec, batch)
+    prior, reads, rule = (
+        spec.prior(state.hyper),
+        batch_reads(spec, state, batch),
+        _rule(spec, batch),
+    )
     _check_families(state.posterior, prior)
     estimators = spec.estimators(state.posterior)
     if isinstance(rule, backtracking):
@@ -191,7 +195,7 @@ def _trial(
     old, base = q.only(natural), prior.only(natural)
     new, kept, targets = {}, dict(memory), {}
     for name, message in natural.items():
-        update: Any = spec.update.of(name)
+        update: Any = spec.update.choice(name)
         target = tree.add(old[name].with_naturals(base[name]), message)
         if update.asks_again:
             remedy, expected = (
@@ -214,7 +218,7 @@ def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Produ
     place to retreat to, retreat to where they are: under maximum likelihood an empty class
     stays."""
     base = base.retreat(targets)
-    lost = [name for name in old if spec.estimand.of(name).is_flat]
+    lost = [name for name in old if spec.estimand.choice(name).is_flat]
     return base.replace(
         {name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost}
     )

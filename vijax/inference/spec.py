@@ -45,11 +45,11 @@ class Spec(NamedTuple):
     messages: Any
 
     def __repr__(self) -> str:
-        return describe.of_spec(self)
+        return describe.spec_text(self)
 
     def is_point(self, name: str) -> bool:
         """True where only a point is sought of a global."""
-        return self.estimand.of(name).is_point
+        return self.estimand.choice(name).is_point
 
     @property
     def draws(self) -> bool:
@@ -65,24 +65,30 @@ class Spec(NamedTuple):
     def prior(self, hyper: Hyper) -> Product:
         """The distributions towards which a step pulls."""
         prior = self.model.prior(hyper)
-        return prior.replace({name: self.estimand.of(name).prior(p) for name, p in prior.items()})
+        return prior.replace(
+            {name: self.estimand.choice(name).prior(p) for name, p in prior.items()}
+        )
 
     def start(self, hyper: Hyper) -> Product:
         """The prior from which the model starts."""
         prior = self.model.prior(hyper)
-        return prior.replace({name: self.estimand.of(name).start(p) for name, p in prior.items()})
+        return prior.replace(
+            {name: self.estimand.choice(name).start(p) for name, p in prior.items()}
+        )
 
     def penalty(self, posterior: Mapping[str, Family], hyper: Hyper) -> Float[Array, ""]:
         """The number that the objective subtracts from the bound of the data."""
         prior = self.model.prior(hyper)
-        terms = [self.estimand.of(name).penalty(q, prior[name]) for name, q in posterior.items()]
+        terms = [
+            self.estimand.choice(name).penalty(q, prior[name]) for name, q in posterior.items()
+        ]
         return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
         """Statistics at which the model is evaluated without noise; only some entries of globals in
         `reads`."""
         point = lambda name, q: (
-            q.entries(reads[name].rows) if name in reads else self.estimand.of(name).point(q)
+            q.entries(reads[name].rows) if name in reads else self.estimand.choice(name).point(q)
         )
         return {name: point(name, q) for name, q in posterior.items()}
 
@@ -91,8 +97,8 @@ class Spec(NamedTuple):
         points."""
 
         def rule(name: str) -> Estimator:
-            chosen = self.estimator.of(name)
+            chosen = self.estimator.choice(name)
             plain = self.is_point(name) and not (chosen and chosen.for_points)
-            return at_point(self.estimand.of(name)) if plain else chosen
+            return at_point(self.estimand.choice(name)) if plain else chosen
 
         return {name: rule(name) for name in names}

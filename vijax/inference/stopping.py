@@ -22,7 +22,7 @@ It does not stop although the objective is flat: up to 1.4 % and 16 %; after an 
 windows up to 2.3 % (34 % at correlation .9), and 58 %. No rule can see a plateau longer than the
 run so far.
 
-**Without noise** (`left_of`). The objective at steps 50 apart: its last change is within tol, and
+**Without noise** (`remaining_gain`). The objective at steps 50 apart: its last change is within tol, and
 so is the sum of later changes, if they shrink as the last one did. On a slow ascent each change may
 be below tol, and that sum far above."""
 
@@ -176,12 +176,14 @@ def next_look(steps: int, window: int) -> int:
 
 
 # --- without noise --------------------------------------------------------------------------------
-def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]:
+def remaining_gain(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]:
     """The gain that an objective still has to come, relative to itself, by its values at three
     checks, the latest last: its last change, or the sum of later changes that shrink as the last
     one did, if that is more. A change of the last digit is none.
 
-    >>> left_of(np.array([[-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0], [-8.0, -8.0, -8.0], [np.inf, -8.0, -7.9]])).tolist()
+    >>> shrinking, steady = [-16.0, -8.0, -4.0], [-9.0, -8.5, -8.0]
+    >>> flat, early = [-8.0, -8.0, -8.0], [np.inf, -8.0, -7.9]
+    >>> remaining_gain(np.array([shrinking, steady, flat, early])).tolist()
     [1.0, inf, 0.0, inf]
     """
     first, before, now = np.moveaxis(np.where(np.equal(checked, UNSEEN), np.nan, checked), -1, 0)
@@ -195,11 +197,11 @@ def left_of(checked: Float[np.ndarray, "*runs 3"]) -> Float[np.ndarray, "*runs"]
         return np.where(still, 0.0, on * size / scale)
 
 
-def recorded(checked: Any, objective: Float[np.ndarray, " steps *runs"], done: int) -> Any:
+def record_checks(checked: Any, objective: Float[np.ndarray, " steps *runs"], done: int) -> Any:
     """The last three objectives at steps that are multiples of `CHECK_EVERY`, with those of the
     last steps, up to step `done`, among them.
 
-    >>> recorded(np.array([-9.0, -7.0, -5.0], np.float32), np.arange(20.0), 110).tolist()
+    >>> record_checks(np.array([-9.0, -7.0, -5.0], np.float32), np.arange(20.0), 110).tolist()
     [-7.0, -5.0, 9.0]
     """
     steps = done - len(objective) + 1 + np.arange(len(objective))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Beta, Dirichlet, Family, Product
 from vijax.families.base import as_floats
@@ -89,7 +89,7 @@ class At:
     def _batch(self, data: Any) -> tuple[Minibatch, Any]:
         """Data as one batch, and the rows of documents, which are sorted by length."""
         if isinstance(data, Minibatch):
-            return data._replace(data=taken(self.model, data.data), num_groups=None), None
+            return data._replace(data=cast_data(self.model, data.data), num_groups=None), None
         batched = isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
         if self.model.form.documents is not None and not batched:
             from vijax.data import full_batch, read
@@ -98,7 +98,7 @@ class At:
             return batch._replace(num_groups=None), rows
         if self.model.form.check is not None and not _traced(data):
             self.model.form.check(data)
-        return Minibatch(taken(self.model, data), None), None
+        return Minibatch(cast_data(self.model, data), None), None
 
 
 def at(

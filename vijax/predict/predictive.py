@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import check_key, require, require_integers
 from vijax.contract.batch import Minibatch
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, is_size, is_sizes
 from vijax.families import Family, Product
@@ -69,7 +69,7 @@ def _of_globals_in_float64(
     drawn = draw(num_draws, points, posterior, key)
     with enable_x64(True):
         make = lambda of: quick_jit(
-            lambda hyper, drawn: of().free.shown(dict(of().free.values(hyper, drawn)))
+            lambda hyper, drawn: of().free.visible(dict(of().free.values(hyper, drawn)))
         )
         values = kept(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
         return jax.tree.map(np.asarray, values)
@@ -164,7 +164,7 @@ def _read(fit: Any, like: Any) -> Any:
     are_sizes = is_size(like) or (model.answer("predictive").from_sizes and is_sizes(like))
     if are_sizes or model.by_entry is not None:
         return like
-    return taken(model, like) if model.form.documents is None else fit.in_words(like, "like")
+    return cast_data(model, like) if model.form.documents is None else fit.in_words(like, "like")
 
 
 def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
@@ -229,7 +229,7 @@ def _draws_of(
 
 
 def _shown(model: Any, values: dict[str, Any]) -> dict[str, Any]:
-    return values if model.free is None else model.free.shown(values)
+    return values if model.free is None else model.free.visible(values)
 
 
 def _locals(

@@ -48,7 +48,7 @@ def inferred(
     def bind(of: weakref.ref[Model]) -> Callable[..., Any]:
         def infer(read, estimand, estep, hyper, posterior, batch, key):
             model, key = of(), in_one_piece(key)
-            stats = {name: estimand.of(name).point(q) for name, q in posterior.items()}
+            stats = {name: estimand.choice(name).point(q) for name, q in posterior.items()}
             return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
 
         return compiled(infer, static_argnums=(0, 1, 2))

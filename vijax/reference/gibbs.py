@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Model
 from vijax.models.energies.energy import Energy, energy_of
 from vijax.xla.lapack import guarded
@@ -79,7 +79,7 @@ def gibbs(
     spec.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
-    return _chain(model, num_samples, burn_in, thin, keep_locals, taken(model, data), key)
+    return _chain(model, num_samples, burn_in, thin, keep_locals, cast_data(model, data), key)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

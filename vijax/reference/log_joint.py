@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
 from vijax.checks import require
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
 from vijax.models.energies.discrete import PENALTY
 from vijax.models.energies.energy import Energy, energy_of
@@ -69,7 +69,7 @@ def log_joint(
     )
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, hyper)
-    data = jax.tree.map(jnp.asarray, taken(model, data))
+    data = jax.tree.map(jnp.asarray, cast_data(model, data))
 
     def density(values: Values, local: Values) -> Float[Array, ""]:
         prior = spec.prior(hyper)

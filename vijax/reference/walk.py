@@ -14,7 +14,7 @@ from vijax import families, tree
 from vijax.checks import require
 from vijax.constrain import positive, positive_definite, real, simplex, unit_interval
 from vijax.contract.batch import Minibatch
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
 from vijax.contract.variables import Z
 from vijax.data.loader import all_groups
@@ -44,7 +44,7 @@ def groups_of(model: Model, data: PyTree) -> PyTree:
     """Checks data, and returns them as `walk_of` takes them."""
     if model.log_density is not None:
         return all_groups(data, model)
-    return jax.tree.map(jnp.asarray, taken(model, data))
+    return jax.tree.map(jnp.asarray, cast_data(model, data))
 
 
 def walk_of(
@@ -73,7 +73,7 @@ def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hy
 
     free = lambda draw: own.point(hyper, draw[Z])
     return Walk(
-        density, lambda x: (own.shown(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5
+        density, lambda x: (own.visible(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5
     )
 
 

@@ -15,7 +15,7 @@ from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.data.minibatch import Share
 from vijax.data.streams.stream import StreamLoader
-from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.messages import Parts, by_part
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
@@ -126,7 +126,7 @@ class ManyDevices:
             spec = spec._replace(step_size=spec.step_size.of(here / spec.model.form.num_groups))
         if self._splits(spec.messages):
             spec = spec._replace(messages=SplitByPart(spec.messages.num_parts, axis=self.axis))
-        same = of_spec(spec)
+        same = build_algorithm(spec)
         for wrapper in alg.wrappers:
             same = wrap(same, wrapper)
         return on_mesh(same, self.mesh)

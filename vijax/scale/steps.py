@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
-from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.state import Info, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
@@ -62,7 +62,7 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
         active = wrapper.active if isinstance(wrapper, ByWords) else None
         remedy = "They are chosen from the whole batch: leave active (active_topics) out, or mesh."
         require(active is None, "mesh", "steps that may use all topics", f"active={active}", remedy)
-    on = of_spec(alg.spec)
+    on = build_algorithm(alg.spec)
     for wrapper in (OnMesh(mesh, axis), *alg.wrappers):
         on = wrap(on, wrapper)
     return on

@@ -11,7 +11,7 @@ import jax
 from vijax import tree
 from vijax.families.by_row import StoredByRow
 from vijax.inference.compose import Algorithm
-from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
+from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
 from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, tables
 
 ROWS = ("svi", "ssvi_a")
@@ -53,7 +53,7 @@ def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
           start.
     """
     if alg.spec.name not in ROWS or any(
-        wrapper_of(alg, kind) is not None for kind in (AllWords, ByWords)
+        find_wrapper(alg, kind) is not None for kind in (AllWords, ByWords)
     ):
         return alg
     every = alg.spec.penalty_every
@@ -71,7 +71,7 @@ def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
 
 def is_by_words(alg: Algorithm) -> bool:
     """True of an algorithm whose steps are by words."""
-    return wrapper_of(alg, ByWords) is not None
+    return find_wrapper(alg, ByWords) is not None
 
 
 def pays(alg: Algorithm, loader: Any) -> bool:

@@ -336,12 +336,18 @@ def _check(spec: Spec) -> None:
     require(tables(spec.model), "by_words", expected, "another", remedy)
     laws = jax.eval_shape(spec.model.prior, dict(spec.model.hyper))
     for name in tables(spec.model):
-        whole = spec.estimand.of(name) == distribution()
+        whole = spec.estimand.choice(name) == distribution()
         require(
-            whole, "by_words", f"a distribution of {name!r}", repr(spec.estimand.of(name)), remedy
+            whole,
+            "by_words",
+            f"a distribution of {name!r}",
+            repr(spec.estimand.choice(name)),
+            remedy,
         )
         drawn = STORES[type(laws[name])].draw_covers_rows
-        serves = isinstance(spec.estimator.of(name), mean_field | ssvi_a if drawn else mean_field)
+        serves = isinstance(
+            spec.estimator.choice(name), mean_field | ssvi_a if drawn else mean_field
+        )
         estimators, rows = (
             ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a")
             if drawn
@@ -349,10 +355,10 @@ def _check(spec: Spec) -> None:
         )
         why = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
         require(
-            serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.of(name)), why
+            serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.choice(name)), why
         )
-        plain = spec.update.of(name) == kl()
-        require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.of(name)), remedy)
+        plain = spec.update.choice(name) == kl()
+        require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.choice(name)), remedy)
         at_once = drawn or spec.blocks is None
         why = (
             "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words "

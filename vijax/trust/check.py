@@ -383,7 +383,7 @@ def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
         log_q = log_q - jax.vmap(lambda z: model.log_density.log_volume(hyper, z))(z)
         x = jax.vmap(lambda z: model.log_density.point(hyper, z))(z)
         log_p = jax.lax.map(density, x, batch_size=64)
-        values = model.free.shown(model.free.values(hyper, {Z: z}))
+        values = model.free.visible(model.free.values(hyper, {Z: z}))
         return values, log_p, log_q
 
     return drawn

@@ -155,7 +155,7 @@ def runs_away(
 ) -> list[str]:
     """Returns the names of the variables along which a bound is seen to grow without limit, from
     draws of q on."""
-    return function.variables.names_at(
+    return function.variables.names_where(
         grows_along(target_of(function, batch, *given), np.asarray(x, np.float64))
     )
 

@@ -221,7 +221,9 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
             )
         prior = model.prior(hyper)
         penalty = sum(
-            estimand.of(name).penalty(p, prior[name]) for name, p in posterior.items() if name != Z
+            estimand.choice(name).penalty(p, prior[name])
+            for name, p in posterior.items()
+            if name != Z
         )
         x = jax.vmap(lambda z: model.free.point(hyper, z))(z)
         known = jnp.where(jnp.isfinite(log_q[0]), log_q[0], 0.0)
@@ -272,7 +274,7 @@ def _stats_at(
 ) -> Callable[[Array], dict[str, Any]]:
     """Returns a function from free coordinates to the statistics of all globals, the others where
     the algorithm has them."""
-    others = {name: estimand.of(name).point(q) for name, q in posterior.items() if name != Z}
+    others = {name: estimand.choice(name).point(q) for name, q in posterior.items() if name != Z}
     return lambda z: {**others, Z: posterior[Z].stats(z)}
 
 

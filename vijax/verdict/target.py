@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from vijax.contract.batch import Nearby, rows_in
+from vijax.contract.batch import Nearby, count_rows
 from vijax.contract.model import Model
 from vijax.data.loader import all_groups
 from vijax.models.energies.bend import Bend
@@ -185,7 +185,7 @@ class Target:
     @property
     def num_rows(self) -> int:
         """The number of rows of all groups; 1 of a density of all the data at once."""
-        return rows_in(self.groups) if self._model.has_groups else self.num_groups
+        return count_rows(self.groups) if self._model.has_groups else self.num_groups
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]

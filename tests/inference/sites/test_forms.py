@@ -9,7 +9,7 @@ import scipy.sparse
 
 from vijax import tree
 from vijax.inference.sites import FeatureForm, KernelForm, SitePosterior, Sites, SparseFeatureForm
-from vijax.inference.sites.forms import _root_of
+from vijax.inference.sites.forms import covariance_root
 from vijax.inference.sites.posterior import SiteStats
 
 N, D = 7, 9
@@ -102,7 +102,7 @@ def test_form_of_a_root_against_dense_algebra(size):
     k = x @ x.T / size + 0.1 * np.eye(size)
     cov = np.linalg.inv(np.linalg.inv(k) + np.diag(g))
     with jax.enable_x64(True):
-        root, sites = FeatureForm.root_of(jnp.asarray(k)), Sites(jnp.asarray(a), jnp.asarray(g))
+        root, sites = FeatureForm.from_kernel(jnp.asarray(k)), Sites(jnp.asarray(a), jnp.asarray(g))
         for form in (root, FeatureForm(root.features)):
             factor = jax.jit(form.condition)(sites)
             mean, variance = form.marginals(factor)
@@ -166,5 +166,5 @@ def test_draws_have_the_moments():
 
 def test_a_root_of_a_singular_covariance():
     factor = np.array([[1.0, 0.5], [-2.0, 0.3], [0.7, 0.0]], np.float32)
-    root = _root_of(jnp.asarray(factor @ factor.T))
+    root = covariance_root(jnp.asarray(factor @ factor.T))
     np.testing.assert_allclose(root @ root.T, factor @ factor.T, atol=1e-5)

@@ -14,7 +14,7 @@ from vijax.app.plan.plan import Plan
 from vijax.fitting.status import Status
 from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
-from vijax.inference.compose import state_at
+from vijax.inference.compose import initial_state
 
 HOLD = {"num_components": "rows", "num_states": "steps", "num_topics": "words"}
 """Settings that are the number of slots; what slots hold."""
@@ -65,4 +65,4 @@ def first_state(plan: Plan, say: Any) -> Any:
         f"{HOLD[things]}"
     )
     spec = plan.algorithm.spec
-    return state_at(spec, tree.as_arrays(spec.model.hyper), fit.posterior)
+    return initial_state(spec, tree.as_arrays(spec.model.hyper), fit.posterior)

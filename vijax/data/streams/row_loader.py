@@ -152,7 +152,7 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
         if block not in known:
             try:
                 (form.check or check_finite)(arrays)
-                kinds[:] = kinds or intake.kinds_of(model, arrays)
+                kinds[:] = kinds or intake.data_kinds(model, arrays)
                 intake.check(kinds, arrays)
             except ValueError as error:
                 raise DataError(f"{block}: {error}") from error

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.contract import intake
-from vijax.contract.array_checks import check_aligned, check_finite
+from vijax.contract.array_checks import check_arrays, check_finite
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import padded_documents
@@ -226,10 +226,10 @@ class StreamLoader:
         data = jax.tree.map(np.asarray, self._named.placed(data, step))
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
-            check_aligned(data)
+            check_arrays(data)
             if self._kinds is None:
                 (self.model.form.check or check_finite)(data)
-                kinds = intake.kinds_of(self.model, data)
+                kinds = intake.data_kinds(self.model, data)
                 intake.check(kinds, data)
                 self._kinds, self._structure = kinds, structure
         except ValueError as error:

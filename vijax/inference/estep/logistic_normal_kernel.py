@@ -57,7 +57,7 @@ def inferred(
     return native.on_cpu(by_kernel, by_xla, problem, start, key)
 
 
-def over_words(
+def table_step(
     settings: Settings | None, num_samples: int, law: Any, key: PRNGKeyArray
 ) -> AtOnce | None:
     """E-step, bound and its gradient in one compiled call, for `vijax.xla.gather.sum_over_rows`;

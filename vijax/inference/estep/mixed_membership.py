@@ -64,8 +64,8 @@ class MeanField(MixedMembership, OfConditionals):
         )
         return Locals(gamma, None)
 
-    def over_words(self) -> AtOnce:
-        return functools.partial(over_words, "mean_field_step", _reopened, self._settings())
+    def table_kernel(self) -> AtOnce:
+        return functools.partial(table_step, "mean_field_step", _reopened, self._settings())
 
     def _settings(self) -> dict[str, int | float]:
         return {"max_iters": self.max_iters, "tol": self.tol}
@@ -153,8 +153,8 @@ class CVB0(MixedMembership):
             *native.where_there_is("cvb0", shapes, self._by_xla, *given, **self._settings())
         )
 
-    def over_words(self) -> AtOnce:
-        return functools.partial(over_words, "cvb0_step", _as_before, self._settings())
+    def table_kernel(self) -> AtOnce:
+        return functools.partial(table_step, "cvb0_step", _as_before, self._settings())
 
     def _settings(self) -> dict[str, int | float]:
         return {"max_iters": self.max_iters, "tol": self.tol}
@@ -224,7 +224,7 @@ Begin = Callable[[Array, Array, Array | None], Array]
 """(counts, alpha, the last gamma or None) -> gamma at which a document begins."""
 
 
-def over_words(
+def table_step(
     name: str,
     begin: Begin,
     settings: dict[str, int | float],

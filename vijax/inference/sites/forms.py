@@ -167,7 +167,7 @@ class KernelForm(Prior):
         cross, _ = new
         whitened = self._whitened(factor, cross)
         assert own is not None  # a kernel has no features
-        return cross.T @ factor.weights[0], _root_of(own - whitened.T @ whitened)
+        return cross.T @ factor.weights[0], covariance_root(own - whitened.T @ whitened)
 
     def joint(
         self, factor: Factor, rows: Int[Array, " rows"]
@@ -228,11 +228,11 @@ class FeatureForm(_OfWeights):
 
     features: Float[Array, "sites dim"]
     is_root: bool = dataclasses.field(default=False, metadata={"static": True})
-    """True where row n of the features is zero but for its last n + 1 columns, as `root_of` makes
+    """True where row n of the features is zero but for its last n + 1 columns, as `from_kernel` makes
     them."""
 
     @classmethod
-    def root_of(cls, kernel: Float[Array, "sites sites"]) -> FeatureForm:
+    def from_kernel(cls, kernel: Float[Array, "sites sites"]) -> FeatureForm:
         """X X' = K, the columns of the Cholesky factor from the last to the first: then C^-1 x_n
         begins with the zeros of x_n, and a third of the work on P and on all variances is left."""
         return cls(jnp.linalg.cholesky(kernel)[:, ::-1], True)
@@ -268,7 +268,7 @@ class FeatureForm(_OfWeights):
     ) -> tuple[Array, Float[Array, "T dim"]]:
         whitened = solve_triangular(factor.cholesky, new.T, lower=True)
         mean = new @ factor.weights
-        return mean, whitened.T if own is None else _root_of(
+        return mean, whitened.T if own is None else covariance_root(
             whitened.T @ whitened + own - new @ new.T
         )
 
@@ -389,7 +389,7 @@ def _log_det(cholesky: Float[Array, "dim dim"]) -> Float[Array, ""]:
     return 2.0 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
 
 
-def _root_of(cov: Float[Array, "T T"]) -> Float[Array, "T T"]:
+def covariance_root(cov: Float[Array, "T T"]) -> Float[Array, "T T"]:
     """A root of a covariance that may be singular."""
     values, vectors = jnp.linalg.eigh(0.5 * (cov + cov.T))
     return vectors * jnp.sqrt(jnp.maximum(values, 0.0))

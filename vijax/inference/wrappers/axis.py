@@ -25,7 +25,7 @@ from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import LocalElbo, Model
 from vijax.inference.bound import first_bad
-from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.estimator.base import Entries
 from vijax.inference.state import Info, State
 from vijax.inference.step_size import by_share
@@ -84,7 +84,9 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
     step_size = alg.spec.step_size
     if isinstance(step_size, by_share):
         step_size = _ByShareOfAll(step_size.whole, step_size.part, name)
-    over = of_spec(alg.spec._replace(model=_split(alg.spec.model, name), step_size=step_size))
+    over = build_algorithm(
+        alg.spec._replace(model=_split(alg.spec.model, name), step_size=step_size)
+    )
     for wrapper in (OverAxis(name), *alg.wrappers):
         over = wrap(over, wrapper)
     return over

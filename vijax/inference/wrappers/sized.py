@@ -10,10 +10,10 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require_positive
 from vijax.contract.batch import Minibatch, is_whole
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import Info, State
-from vijax.inference.wrappers.wrapper import Wrapper, wrap, wrapper_of
+from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
 
 
 def whole(alg: Algorithm) -> Algorithm:
@@ -49,7 +49,7 @@ def part_of(alg: Algorithm, num_groups: float) -> Algorithm:
 
 def takes_all(alg: Algorithm) -> bool:
     """True where the algorithm takes bare data as the whole data set."""
-    sized = wrapper_of(alg, Sized)
+    sized = find_wrapper(alg, Sized)
     return sized is not None and sized.num_groups is None
 
 
@@ -74,7 +74,7 @@ class Sized(Wrapper):
         )
         if not carries or not isinstance(given, Minibatch) or not is_whole(given):
             return state
-        read = given._replace(data=taken(model, given.data))
+        read = given._replace(data=cast_data(model, given.data))
         return state._replace(local=model.locals.start(state.hyper, read))  # type: ignore[misc]
 
     def step(

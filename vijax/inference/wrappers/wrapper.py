@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require
 from vijax.contract.general import constants, general
-from vijax.inference.compose import Algorithm, of_spec
+from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.state import Info, State, check_state
 from vijax.xla import by_value
 
@@ -103,7 +103,7 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
         "an algorithm such as vijax.svi(model)",
         type(alg).__name__,
     )
-    once = wrapper_of(alg, type(wrapper)) is None
+    once = find_wrapper(alg, type(wrapper)) is None
     require(once, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")
     for own in alg.wrappers:
         pairs = (own, wrapper), (wrapper, own)
@@ -127,12 +127,12 @@ def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
 
 
-def of_general(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
+def generalize(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
     """The algorithm for `vijax.contract.general.general` of its model, in the same wrappers, and
     the arguments of its programs beside hyperparameters. An algorithm with functions of a user's
     own is returned as it is."""
     make = lambda model: functools.reduce(
-        wrap, alg.wrappers, of_spec(alg.spec._replace(model=model))
+        wrap, alg.wrappers, build_algorithm(alg.spec._replace(model=model))
     )
     model, more = alg.spec.model, constants(alg.spec.model)
     again = make(model)
@@ -140,7 +140,7 @@ def of_general(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
     return (make(general(model)), more) if is_made and (model.hyper or more) else (alg, {})
 
 
-def wrapper_of(alg: Algorithm, kind: type[Wrapper]) -> Any:
+def find_wrapper(alg: Algorithm, kind: type[Wrapper]) -> Any:
     """The wrapper of this kind that the algorithm has, or None."""
     return next((own for own in alg.wrappers if isinstance(own, kind)), None)
 

@@ -26,20 +26,20 @@ from vijax.arguments import EVEN, Positives, Size, checked, whole
 from vijax.checks import require
 from vijax.contract.batch import (
     DataForm,
+    DocumentForm,
     Documents,
     Minibatch,
-    OfDocuments,
     word_concentration,
     word_prior,
 )
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MultivariateNormal, NormalWishart, Product
 from vijax.families.vector.matrices import half_log_det, inverse, outer
 from vijax.inference import estep as esteps
 from vijax.inference.estep import GaussianLocals, LogisticNormal
-from vijax.inference.estep.logistic_normal_kernel import over_words
+from vijax.inference.estep.logistic_normal_kernel import table_step
 from vijax.inference.expectation.vector import common_draws, gaussian_draws
 from vijax.inference.likelihood import softmax_mixture
 from vijax.models.documents.document_draws import of_topics
@@ -55,7 +55,7 @@ from vijax.xla.random_bits import in_one_piece
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def ctm(
     num_topics: Annotated[int, whole(2)],
@@ -127,8 +127,8 @@ def ctm(
         functools.partial(local_elbo, num_samples, seed, _of_all),
         functools.partial(_start, num_topics),
         default,
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
-        locals=OfLocals(
+        form=DataForm(documents=DocumentForm(int(vocab_size), {"topics": ("eta",)})),
+        locals=LocalsPlan(
             lambda hyper, batch: tuple(
                 cold(docs, num_topics, logits.half_degrees.dtype) for docs in batch.data
             ),
@@ -232,7 +232,7 @@ def local_elbo(
             for group in groups
         ],
         key,
-        over_words(estep.of_kernel(), num_samples, law, key),
+        table_step(estep.of_kernel(), num_samples, law, key),
     )
     found = [
         merge_chunks(part, docs.weights.shape[0])

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vijax.checks import require
-from vijax.contract.queries import Generative, Values, is_sizes, masks_of
+from vijax.contract.queries import Generative, Values, is_sizes, length_masks
 
 Places = Bool[Array, "docs length"]
 """True where a document has a word."""
@@ -59,7 +59,7 @@ def of_topics(
 def places_like(like: Any, vocab_size: int) -> Places:
     """Places of words from lengths, a list of whole numbers, or from documents."""
     if is_sizes(like):
-        return jnp.asarray(masks_of(like))
+        return jnp.asarray(length_masks(like))
     remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
     corpus = _read(like)
     fits = corpus.vocab_size == vocab_size
@@ -70,7 +70,7 @@ def places_like(like: Any, vocab_size: int) -> Places:
         f"{corpus.vocab_size} words",
         remedy,
     )
-    return jnp.asarray(masks_of(corpus.tokens))
+    return jnp.asarray(length_masks(corpus.tokens))
 
 
 def _counts(places: Places, documents: Any) -> Float[Array, "docs V"]:
@@ -105,7 +105,7 @@ def total_like(
         documents, _, counts = map(np.asarray, like)
         lengths = np.bincount(documents, counts, minlength=num_documents).astype(int).tolist()
         lengths = [sum(lengths)] if is_joint else lengths
-    return jnp.asarray(masks_of(lengths))
+    return jnp.asarray(length_masks(lengths))
 
 
 def table_of(entries: Any, num_documents: int, vocab_size: int) -> Float[Array, "docs V"]:

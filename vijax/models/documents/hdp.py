@@ -57,16 +57,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.contract.batch import (
     DataForm,
+    DocumentForm,
     Documents,
     Minibatch,
-    OfDocuments,
     word_concentration,
     word_prior,
 )
 from vijax.contract.estep import iterate_by_document
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, legendre_gap, log_gamma
@@ -84,7 +84,7 @@ logarithms."""
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def hdp(
     num_topics: Size,
@@ -144,9 +144,11 @@ def hdp(
         _local_elbo,
         _start,
         estep or esteps.mean_field(),
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
+        form=DataForm(documents=DocumentForm(int(vocab_size), {"topics": ("eta",)})),
         # Not linear in the statistics of sticks, but convex: tangents are lower bounds too
-        locals=OfLocals(functools.partial(_cold, num_topics), solved_by=MeanField, is_linear=True),
+        locals=LocalsPlan(
+            functools.partial(_cold, num_topics), solved_by=MeanField, is_linear=True
+        ),
         queries=answers(
             _generative(num_topics, int(vocab_size)), score=_completion, transform=mean_shares
         ),

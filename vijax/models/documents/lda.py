@@ -28,15 +28,15 @@ from vijax.arguments import Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import (
     DataForm,
+    DocumentForm,
     Documents,
     Minibatch,
-    OfDocuments,
     word_concentration,
     word_prior,
 )
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, Point, Product
 from vijax.families.base import as_float
 from vijax.families.discrete.by_word import TransposedDirichletStats
@@ -52,7 +52,7 @@ from vijax.xla.gather import sum_over_rows
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def lda(
     num_topics: Size,
@@ -99,9 +99,9 @@ def lda(
         near_uniform,
         estep or esteps.mean_field(),
         form=DataForm(
-            documents=OfDocuments(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)
+            documents=DocumentForm(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)
         ),
-        locals=OfLocals(
+        locals=LocalsPlan(
             functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True
         ),
         queries=answers(
@@ -207,7 +207,7 @@ def _local_elbo(
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    fixed, at_once = jax.lax.stop_gradient(alpha), estep.over_words()
+    fixed, at_once = jax.lax.stop_gradient(alpha), estep.table_kernel()
     total, aux = sum_over_rows(
         functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once
     )

@@ -26,7 +26,7 @@ from vijax.checks import require
 from vijax.contract.batch import DataForm
 from vijax.contract.model import Model, model
 from vijax.contract.queries import Generative, answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, Product
 from vijax.models.documents.document_draws import of_pairs, of_topics, table_of, total_like
 from vijax.xla.by_value import by_value
@@ -35,7 +35,7 @@ Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.n
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def plsa(
     num_topics: Size,

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Size, checked
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments, word_prior
+from vijax.contract.batch import DataForm, DocumentForm, Documents, Minibatch, word_prior
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import near_uniform
@@ -29,7 +29,7 @@ from vijax.xla.gather import docs_per_chunk, sum_over_rows
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def simple_mixture(
     num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0
@@ -72,7 +72,7 @@ def simple_mixture(
         prior=prior,
         local_elbo=_local_elbo,
         init=start,
-        form=DataForm(documents=OfDocuments(int(vocab_size), {"topics": ("eta",)})),
+        form=DataForm(documents=DocumentForm(int(vocab_size), {"topics": ("eta",)})),
         queries=answers(
             _generative(num_topics, int(vocab_size)), transform=lambda stats, classes, key: classes
         ),

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import RowError, require
-from vijax.contract.expected import Expected, Strain
+from vijax.contract.expected import PriorExpectation, Strain
 from vijax.families import Family, Point
 from vijax.families.base import as_float
 from vijax.families.construction import numpy_or_jax
@@ -25,7 +25,7 @@ from vijax.xla.by_value import Remade
 
 class PriorColumns(NamedTuple):
     """The expectations that the prior of an emission has of columns; see
-    `vijax.contract.expected.Expected`."""
+    `vijax.contract.expected.PriorExpectation`."""
 
     strain: Strain
     prior: str
@@ -80,11 +80,13 @@ class Emission(Remade):
         return log_predictive(self.log_likelihood, q, y)
 
 
-def expected_by(emission: Emission, columns: Callable[[Any], np.ndarray]) -> Expected | None:
+def expected_by(
+    emission: Emission, columns: Callable[[Any], np.ndarray]
+) -> PriorExpectation | None:
     """The expectations of the prior of an emission; None where it has none."""
     if emission.expects is None:
         return None
-    return Expected(columns, *emission.expects)
+    return PriorExpectation(columns, *emission.expects)
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:

@@ -11,8 +11,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positives, Size, checked
-from vijax.contract.expected import least, of_rates
-from vijax.contract.room import sized
+from vijax.contract.expected import least, rate_strain
+from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.emission.base import Emission, PriorColumns, checker, full, is_count
@@ -20,7 +20,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def bernoulli(
     num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0
@@ -55,7 +55,7 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def poisson(
     num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0
@@ -77,13 +77,13 @@ def poisson(
     check = checker(dim, is_count, "counts 0, 1, 2, ...")
     draw = lambda rates, k, y, key: poisson_values(key, rates[k]).astype(y.dtype)
     remedy = "Give the emission a smaller `rate`, about `shape` divided by the mean of the counts."
-    strain = least(of_rates(full("rate", rate, sizes), num_components))
+    strain = least(rate_strain(full("rate", rate, sizes), num_components))
     expects = PriorColumns(strain, "whose rates the prior knows as from a row or more", remedy)
     return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw, expects=expects)
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is

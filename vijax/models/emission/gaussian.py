@@ -15,8 +15,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
-from vijax.contract.expected import least, of_mean, of_place_and_scale, of_variance, together
-from vijax.contract.room import sized
+from vijax.contract.expected import (
+    least,
+    mean_strain,
+    place_scale_strain,
+    together,
+    variance_strain,
+)
+from vijax.contract.room import limit_sizes
 from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
@@ -25,7 +31,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def unit_gaussian(
     num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0
@@ -48,8 +54,8 @@ def unit_gaussian(
 
     draw = lambda means, k, y, key: means[k] + jax.random.normal(key, y.shape, y.dtype)
     places, spreads = (np.asarray(full(name, value, sizes)) for name, value in given.items())
-    at_means = of_mean(places, spreads, num_components)
-    strain = least(together(at_means, of_variance(1.0, num_components)))
+    at_means = mean_strain(places, spreads, num_components)
+    strain = least(together(at_means, variance_strain(1.0, num_components)))
     remedy = (
         "Divide columns by the deviation that they have within a component, or take "
         "diagonal_gaussian."
@@ -61,7 +67,7 @@ def unit_gaussian(
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def diagonal_gaussian(
     num_components: Size,
@@ -98,7 +104,7 @@ def diagonal_gaussian(
 
     whole = {name: np.asarray(full(name, value, sizes)) for name, value in given.items()}
     squares, worth = 2.0 * whole["rate"], 2.0 * whole["shape"]
-    strain = of_place_and_scale(
+    strain = place_scale_strain(
         whole["location"], whole["strength"], squares, worth, num_components
     )
     expects = PriorColumns(least(strain), _in_words(location, squares / worth))
@@ -108,7 +114,7 @@ def diagonal_gaussian(
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def full_gaussian(
     num_components: Size,
@@ -156,7 +162,7 @@ def _expected_of_matrix(
     pulls = np.asarray(full("strength", strength, sizes[:1]))[:, None]
     worth = np.asarray(full("degrees", degrees, sizes[:1]))[:, None]
     squares = np.diagonal(np.linalg.inv(np.asarray(scale, float)), axis1=-2, axis2=-1)
-    strain = least(of_place_and_scale(places, pulls, squares, worth, parts))
+    strain = least(place_scale_strain(places, pulls, squares, worth, parts))
     return PriorColumns(strain, _in_words(location, squares / worth))
 
 
@@ -190,7 +196,7 @@ def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def spherical_gaussian(
     num_components: Size,
@@ -242,7 +248,7 @@ def spherical_gaussian(
 
     places, pulls = (np.asarray(full("location", x, sizes)) for x in (location, strength))
     rates, shapes = (np.asarray(full("rate", x, sizes[:1]))[:, None] for x in (rate, shape))
-    by_column = of_place_and_scale(
+    by_column = place_scale_strain(
         places, pulls, 2.0 * rates / dim, 2.0 * shapes / dim, num_components
     )
     alike = lambda columns: columns._replace(
@@ -257,7 +263,7 @@ def spherical_gaussian(
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def tied_gaussian(
     num_components: Size,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require, require_integers
-from vijax.contract.intake import taken
+from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
 from vijax.models.energies.energy import Energy, energy_of
 from vijax.xla.lapack import guarded
@@ -72,7 +72,7 @@ def check_energy(
     require_integers(num_draws=num_draws)
     settings = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, settings)
-    groups = jax.tree.map(lambda x: jnp.asarray(x)[:GROUPS], taken(model, data))
+    groups = jax.tree.map(lambda x: jnp.asarray(x)[:GROUPS], cast_data(model, data))
     size = int(jax.tree.leaves(groups)[0].shape[0])
 
     def one(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ def declared(variables: Variables) -> Hierarchy | None:
             if name not in named and isinstance(leaves[name], Free):
                 values[name] = visit(name, None)
         for name in order:
-            values[name] = visit(name, named[name].given(values))
+            values[name] = visit(name, named[name].evaluate(values))
 
     return Hierarchy(variables, walk, levels)
 
@@ -114,7 +114,7 @@ def _is_ready(
     argument = f"loc, scale of {name!r}"
     try:
         with traceable(argument):
-            law = jax.eval_shape(lambda values: own.given(_Reads(values)), dict(known))
+            law = jax.eval_shape(lambda values: own.evaluate(_Reads(values)), dict(known))
     except _NotYetError as error:
         (other,) = error.args
         is_other = other in leaves and other != name

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.checks import require, require_positive, traceable
-from vijax.contract.array_checks import check_aligned, check_finite, check_lengths, check_numbers
+from vijax.contract.array_checks import check_arrays, check_finite, check_lengths, check_numbers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
 from vijax.contract.intake import array, cast, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
@@ -188,7 +188,7 @@ class LogDensity(FreeVariables):
         """The values of the variables at draws, and the values derived from them."""
         return jax.vmap(lambda z: self.all_at(self.point(hyper, z)))(draws[Z])
 
-    def shown(self, values: dict[str, Any]) -> dict[str, Any]:
+    def visible(self, values: dict[str, Any]) -> dict[str, Any]:
         """The values less the variables that others are derived from, where their names begin with
         "_"."""
         if self.derived is None:
@@ -351,7 +351,7 @@ def density(
     >>> print(f"{draws['mean'].mean():.1f}, scale above 0: {bool(jnp.all(draws['scale'] > 0))}")
     2.5, scale above 0: True
     """
-    known = Variables.of(variables)
+    known = Variables.from_tree(variables)
     check_apart(known.shapes, "variables")
     require_positive(start=start)
     both = log_prior is not None or log_lik is not None
@@ -382,7 +382,7 @@ def density(
     _check_derived(known, derived)
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
-    check = check_numbers if parts["is_whole"] else check_aligned
+    check = check_numbers if parts["is_whole"] else check_arrays
     generative = given_by_user(sample, None, check, parts["is_whole"])
     parts["hierarchy"] = declared(known)
     made = LogDensity(

@@ -33,7 +33,7 @@ from vijax.constrain import real
 from vijax.contract import init as starts
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import cast
-from vijax.contract.model import Estimates, Given, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model, PriorFunctions
 from vijax.contract.queries import Generative, answers, given_by_user
 from vijax.families import Family, Product
 from vijax.families.base import as_array
@@ -390,7 +390,7 @@ def energy_model(
         estep=estep or mean_field(),
         global_elbo=None if prior_fn is None else lambda h, stats: prior_fn(stats, h),
         blocks=spec.global_blocks,
-        locals=OfLocals(
+        locals=LocalsPlan(
             (lambda h, batch: initial_locals(spec, batch)) if spec.has_coupled_locals else None,
             carried=spec.has_coupled_locals,
             solved_by=OfConditionals,
@@ -580,9 +580,9 @@ def _prior(
         n: p.template if isinstance(p, Conditional) else p for n, p in given.items()
     }
     prior = (
-        (lambda hyper: Given.of(templates(globals(hyper)))(hyper))
+        (lambda hyper: PriorFunctions.from_priors(templates(globals(hyper)))(hyper))
         if callable(globals)
-        else Given.of(templates(given))
+        else PriorFunctions.from_priors(templates(given))
     )
     require_proper("globals", prior(hyper))
     return prior, {n: p.template for n, p in given.items() if isinstance(p, Conditional)}

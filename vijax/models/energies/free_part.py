@@ -137,7 +137,7 @@ def split(globals_: Mapping[str, Any], guide: Guide) -> tuple[dict[str, Any], Fr
     """The conjugate globals, and the free globals."""
     free = {name: x for name, x in globals_.items() if _is_free(x)}
     rest = {name: x for name, x in globals_.items() if name not in free}
-    return rest, FreePart(Variables.of(free), guide) if free else None
+    return rest, FreePart(Variables.from_tree(free), guide) if free else None
 
 
 def _is_free(x: Any) -> bool:

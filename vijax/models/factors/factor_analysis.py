@@ -23,23 +23,23 @@ from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.expected import (
     STANDARDISE,
-    Expected,
+    PriorExpectation,
     expecting,
-    of_place_and_scale,
-    of_weights,
+    place_scale_strain,
     rows,
     together,
+    weight_strain,
 )
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, rows_like
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormal, Product
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def factor_analysis(
     dim: Size,
@@ -128,10 +128,10 @@ def factor_analysis(
         generative=_generative(dim, num_factors, intercept),
     )
     strain = together(
-        of_weights(loading_precision), of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
+        weight_strain(loading_precision), place_scale_strain(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     )
     prior = f"about 0 and of deviation {math.sqrt(1.0 / loading_precision):.3g}"
-    return expecting(made, Expected(rows, strain, prior, STANDARDISE))
+    return expecting(made, PriorExpectation(rows, strain, prior, STANDARDISE))
 
 
 def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:

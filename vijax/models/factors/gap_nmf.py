@@ -30,9 +30,9 @@ from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
 from vijax.contract.batch import DataForm, Minibatch, fill_padding
 from vijax.contract.estep import iterate_by_document
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers, rows_like
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, Product
 from vijax.families.base import as_float
 from vijax.families.numeric import special
@@ -47,7 +47,7 @@ Init = Callable[[PRNGKeyArray, Product], Product]
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def gap_nmf(
     num_rows: Size,
@@ -112,7 +112,7 @@ def gap_nmf(
         else _STARTS[init],
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        locals=OfLocals(
+        locals=LocalsPlan(
             lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components),
             True,
             MeanField,

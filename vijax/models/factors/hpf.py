@@ -35,11 +35,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.arguments import Count, Positive, Size, checked
 from vijax.checks import require, require_integers
 from vijax.constrain import Constraint, real
-from vijax.contract.batch import DataForm, Documents, Minibatch, OfDocuments
+from vijax.contract.batch import DataForm, DocumentForm, Documents, Minibatch
 from vijax.contract.estep import repeat_by_document
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers, is_size
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.data import document_batches, in_order, read
 from vijax.data.corpora.users import users_as_given
 from vijax.data.schema.same_rows import require_one_index
@@ -63,7 +63,7 @@ AT_A_TIME = 4096
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def hpf(
     num_components: Size,
@@ -148,9 +148,9 @@ def hpf(
         free or None,
         functools.partial(_of_rates, known),
         blocks=(("items",), ("item_rates",)),
-        locals=OfLocals(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
+        locals=LocalsPlan(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
         form=DataForm(
-            documents=OfDocuments(shape[0], by_word, names=("users", "items", "num_items"))
+            documents=DocumentForm(shape[0], by_word, names=("users", "items", "num_items"))
         ),
         queries=answers(
             None if num_covariates else _generative(shape, clipped),

@@ -28,7 +28,7 @@ from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, is_sizes
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
@@ -43,7 +43,7 @@ _SURE = (
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def stochastic_block_model(
     num_blocks: Size,
@@ -212,7 +212,7 @@ def _implied(num_blocks: int, edges: str, directed: bool) -> starts.Init:
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y = jnp.asarray(context.data().data, jnp.result_type(float))
-        return context.implied_by({"z": _alike(y, num_blocks, edges, directed).expected_stats()})
+        return context.conditional({"z": _alike(y, num_blocks, edges, directed).expected_stats()})
 
     return start
 

@@ -23,11 +23,11 @@ from vijax import constrain
 from vijax.arguments import Size, checked
 from vijax.checks import require, require_arrays, require_integers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
-from vijax.contract.intake import taken
-from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.intake import cast_data
+from vijax.contract.model import Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.objective import importance_weighted
 from vijax.contract.queries import Generative, answers, is_size
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.contract.variables import Variables, free
 from vijax.families import Normal, Product
 from vijax.inference.estep.networks import Amortised, amortised
@@ -57,7 +57,9 @@ class Autoencoder(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
-        return kept(self, "reconstruct", _reconstructing)(*self._networks(fit), taken(self, data))
+        return kept(self, "reconstruct", _reconstructing)(
+            *self._networks(fit), cast_data(self, data)
+        )
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
         """E[x | decoder(z)] at draws z ~ N(0, I)."""
@@ -72,7 +74,7 @@ class Autoencoder(Model):
         importance-weighted one (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log
         p(x)."""
         require_integers(num_samples=num_samples)
-        x = taken(self, data)
+        x = cast_data(self, data)
         program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
         return np.asarray(program(*self._networks(fit), keys_of(key, codes_of_rows(x)), x))
 
@@ -133,7 +135,7 @@ def _log_ratio(z: Array, mean: Array, log_sd: Array) -> Float[Array, ""]:
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def vae(
     encoder: Network, decoder: Network, observed: Observed, latent_dim: Size, bayesian: bool = False
@@ -221,7 +223,7 @@ def vae(
         form=DataForm(observed.check, "number"),
         constraints=dict.fromkeys(points, constrain.real()),
         free=weights,
-        locals=OfLocals(solved_by=Amortised),
+        locals=LocalsPlan(solved_by=Amortised),
         queries=answers(_generative(decode, observed, latent_dim)),
         encode=encode,
         decode=decode,
@@ -325,4 +327,4 @@ def as_network(argument: str, network: Any) -> Network:
 def _weights(params: PyTree) -> FreePart:
     """The weights as free variables, normal a priori."""
     shaped = jax.tree.map(lambda x: free(jnp.shape(x), log_prior=norm.logpdf), params)
-    return FreePart(Variables.of({"decoder": shaped}), mean_field(), is_proper=True)
+    return FreePart(Variables.from_tree({"decoder": shaped}), mean_field(), is_proper=True)

@@ -17,8 +17,8 @@ from vijax import constrain
 from vijax.checks import require_integers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.estep import EStep
-from vijax.contract.intake import taken
-from vijax.contract.model import Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.intake import cast_data
+from vijax.contract.model import Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.objective import importance_weighted
 from vijax.contract.queries import Generative, answers
 from vijax.families import Product
@@ -67,7 +67,7 @@ class BetweenNetworks(Model):
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
         if num_samples > 1:
             estep = dataclasses.replace(estep, objective=importance_weighted())
-        batch = Minibatch(taken(self, data), None)
+        batch = Minibatch(cast_data(self, data), None)
         return np.asarray(
             inferred(
                 bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key
@@ -137,7 +137,7 @@ def between_networks(
         blocks=conjugate.blocks,
         form=form,
         constraints=dict.fromkeys(points, constrain.real()),
-        locals=OfLocals(solved_by=Structured),
+        locals=LocalsPlan(solved_by=Structured),
         queries=answers(generative),
         parts=parts,
     )

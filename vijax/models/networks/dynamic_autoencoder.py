@@ -32,7 +32,7 @@ from vijax.contract import init as starts
 from vijax.contract.batch import DataForm
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Product
 from vijax.inference.estep.networks import structured
 from vijax.models.energies.energy import energy_model, energy_of
@@ -50,7 +50,7 @@ SWEEPS = 10
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def dynamic_svae(
     latent_dim: Size,

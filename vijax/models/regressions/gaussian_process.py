@@ -127,13 +127,13 @@ def gp(
     def features(hyper: Hyper, anchors: Any, inputs: Any) -> Float[Array, "inputs anchors"]:
         cross = kernel_of(hyper)(anchors, inputs)
         found = solve_triangular(jnp.linalg.cholesky(matrix(hyper, anchors)), cross, lower=True).T
-        return found if inducing is not None else found[:, ::-1]  # as `FeatureForm.root_of`
+        return found if inducing is not None else found[:, ::-1]  # as `FeatureForm.from_kernel`
 
     def prior_of(hyper: Hyper, anchors: Any, x: Any) -> Prior:
         if inducing is not None:
             return FeatureForm(features(hyper, anchors, x))
         k = matrix(hyper, anchors)
-        return FeatureForm.root_of(k) if form == "whitened" else KernelForm(k)
+        return FeatureForm.from_kernel(k) if form == "whitened" else KernelForm(k)
 
     def new(hyper: Hyper, anchors: Any, inputs: Any) -> tuple[Any, Array]:
         variance = _diagonal(kernel_of(hyper), inputs)

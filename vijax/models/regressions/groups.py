@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.arguments import Positive, Positives, Size, checked
 from vijax.checks import require
 from vijax.contract.queries import Generative, Values
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family, MultivariateNormalStats, NormalGamma, NormalWishart
@@ -118,7 +118,7 @@ class Population(NamedTuple):
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def population(
     dim: Size,

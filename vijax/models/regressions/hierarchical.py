@@ -30,7 +30,7 @@ from vijax.arguments import Positive, checked
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float
 from vijax.inference.likelihood import bernoulli_logit, bernoulli_probit
@@ -50,7 +50,7 @@ Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def hierarchical_linear_regression(
     dim: int,

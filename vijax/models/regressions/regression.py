@@ -23,10 +23,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.checks import require
-from vijax.contract.expected import Expected, expecting, of_place_and_scale
+from vijax.contract.expected import PriorExpectation, expecting, place_scale_strain
 from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.families.base import as_float
 from vijax.models.energies.energy import conditional, energy_model
@@ -34,7 +34,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def ard_regression(
     dim: Size,
@@ -106,16 +106,16 @@ def ard_regression(
 
 def expected_response(
     responses: Callable[[Any], np.ndarray], shape: float, rate: float
-) -> Expected:
+) -> PriorExpectation:
     """The expectations that the gamma prior of the precision of the noise has of responses; their
     place is free."""
-    strain = of_place_and_scale(0.0, 0.0, 2.0 * rate, 2.0 * shape)
+    strain = place_scale_strain(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     prior = f"of deviation {math.sqrt(rate / shape):.3g} or more as responses"
     remedy = (
         "Measure responses in a smaller unit, or give a smaller `rate`, about `shape` times their "
         "variance."
     )
-    return Expected(lambda data: responses(data)[:, None], strain, prior, remedy)
+    return PriorExpectation(lambda data: responses(data)[:, None], strain, prior, remedy)
 
 
 def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:

@@ -26,10 +26,16 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Count, NotNegative, Positive, Size, checked
 from vijax.contract import init as starts
-from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
+from vijax.contract.expected import (
+    STANDARDISE,
+    PriorExpectation,
+    expecting,
+    place_scale_strain,
+    steps,
+)
 from vijax.contract.model import Estimates, Model
 from vijax.contract.queries import Generative, Values, is_sizes
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.families.point import log_predictive
@@ -55,7 +61,7 @@ from vijax.xla.precision import enable_x64
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def arhmm(
     dim: Size,
@@ -167,12 +173,12 @@ def arhmm(
 
 def _expected(
     dim: int, num_states: int, strength: float, degrees: float | None, variance: float
-) -> Expected:
+) -> PriorExpectation:
     """The expectations that the prior of the dynamics has of the columns that move."""
     worth = dim + 2.0 if degrees is None else degrees
-    strain = of_place_and_scale(0.0, strength, worth * variance, worth, num_states)
+    strain = place_scale_strain(0.0, strength, worth * variance, worth, num_states)
     prior = f"about 0 and of deviation {np.sqrt(variance):.3g}"
-    return Expected(lambda data: steps(data)[:, :dim], strain, prior, STANDARDISE)
+    return PriorExpectation(lambda data: steps(data)[:, :dim], strain, prior, STANDARDISE)
 
 
 def explained(
@@ -201,7 +207,7 @@ def states_by_motion(form: Form, num_states: int) -> starts.Init:
         stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype))(
             labels, mask
         )
-        return context.implied_by({"z": MarkovChainStats(*stats)})
+        return context.conditional({"z": MarkovChainStats(*stats)})
 
     return start
 

@@ -26,7 +26,7 @@ from vijax.arguments import NotNegative, Positive, Size, checked
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.hmm import require_seen, seen_steps
@@ -37,7 +37,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def factorial_hmm(
     dim: Size,

@@ -47,7 +47,7 @@ from vijax.arguments import NotNegative, Positive, checked
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch
-from vijax.contract.model import Given, Hyper, Model
+from vijax.contract.model import Hyper, Model, PriorFunctions
 from vijax.families import Product
 from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, log_gamma, trigamma
@@ -128,7 +128,7 @@ def hdp_hmm(
     return dataclasses.replace(
         rows,
         hyper={name: jnp.asarray(x, float) for name, x in given.items()},
-        prior=Given.of({**rows.prior({}), "sticks": sticks}),
+        prior=PriorFunctions.from_priors({**rows.prior({}), "sticks": sticks}),
         init=start,
         global_elbo=lambda hyper, stats: _of_rows(reference, hyper, stats),
         without_mode=("sticks", "initial", "transition"),

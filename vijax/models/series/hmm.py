@@ -138,7 +138,7 @@ def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
         stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(
             labels, mask
         )
-        return context.implied_by({"z": MarkovChainStats(*stats)})
+        return context.conditional({"z": MarkovChainStats(*stats)})
 
     return start
 

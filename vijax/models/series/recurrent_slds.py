@@ -33,7 +33,7 @@ from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MultivariateNormal, PolyaGamma
 from vijax.families.numeric.logistic import log_sigmoid
 from vijax.families.scalar.polya_gamma import PolyaGammaStats
@@ -66,7 +66,7 @@ STICKINESS = 5.0
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def recurrent_slds(
     dim: Size,

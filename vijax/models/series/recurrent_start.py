@@ -37,7 +37,7 @@ def by_slds(first: Model) -> starts.Init:
         begun = first.init(hyper, key_start, prior, batch), first.locals.start(hyper, batch)
         body = lambda i, carry: _one_round(first, hyper, prior, batch, key, *carry)
         _, local = jax.lax.fori_loop(0, ROUNDS, body, begun)
-        return context.implied_by(_statistics(local))
+        return context.conditional(_statistics(local))
 
     return start
 
@@ -76,7 +76,7 @@ class AfterSlds:
     means: Mapping[str, Any]
 
     def __call__(self, key: PRNGKeyArray, context: starts.Context) -> Any:
-        return context.implied_by(jax.tree.map(jnp.asarray, dict(self.means)))
+        return context.conditional(jax.tree.map(jnp.asarray, dict(self.means)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AfterSlds) and self._content == other._content

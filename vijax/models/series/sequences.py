@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.checks import require
 from vijax.contract.model import Estimates
-from vijax.contract.queries import Generative, Values, is_sizes, masks_of
+from vijax.contract.queries import Generative, Values, is_sizes, length_masks
 from vijax.data.schema.named_columns import in_order_of, names_of
 from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.models.emission import Emission
@@ -146,7 +146,7 @@ def steps_like(check: Any, example: Any, needs_data: str = "") -> Any:
     def layout(like: Any) -> Steps:
         if is_sizes(like):
             require(not needs_data, "like", f"data (y, mask), {needs_data}", like)
-            mask = masks_of(like)
+            mask = length_masks(like)
             row = jnp.asarray(example, jnp.result_type(float))
             return Steps(jnp.broadcast_to(row, (*mask.shape, *row.shape)), jnp.asarray(mask))
         check(like)

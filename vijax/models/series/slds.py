@@ -29,7 +29,7 @@ from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.queries import Generative, Values
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import (
     Dirichlet,
     LinearGaussianChainStats,
@@ -63,7 +63,7 @@ from vijax.xla.by_value import by_value
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def slds(
     dim: Size,
@@ -273,7 +273,7 @@ def implied_by_path(
     both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
     cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
     x = exact._replace(outer=exact.outer + spread, cross=cross)
-    return context.implied_by({"x": x, "z": MarkovChainStats(*states)})
+    return context.conditional({"x": x, "z": MarkovChainStats(*states)})
 
 
 def smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:

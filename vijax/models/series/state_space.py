@@ -28,9 +28,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import Positive, Size, checked
 from vijax.contract import init as starts
-from vijax.contract.expected import STANDARDISE, Expected, expecting, of_place_and_scale, steps
+from vijax.contract.expected import (
+    STANDARDISE,
+    PriorExpectation,
+    expecting,
+    place_scale_strain,
+    steps,
+)
 from vijax.contract.model import Estimates, Model
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.families import (
     LinearGaussianChain,
     LinearGaussianChainStats,
@@ -49,7 +55,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 @by_value
-@sized
+@limit_sizes
 @checked
 def linear_gaussian_state_space(
     dim: Size,
@@ -107,12 +113,16 @@ def linear_gaussian_state_space(
     return expecting(made, expected_of_observations(dim, strength, shape, rate))
 
 
-def expected_of_observations(dim: int, strength: float, shape: float, rate: float) -> Expected:
+def expected_of_observations(
+    dim: int, strength: float, shape: float, rate: float
+) -> PriorExpectation:
     """The expectations that the priors of coefficients and noise have of D observed columns."""
-    strain = of_place_and_scale(0.0, strength, 2.0 * rate, 2.0 * shape)
+    strain = place_scale_strain(0.0, strength, 2.0 * rate, 2.0 * shape)
     deviation = math.sqrt(rate / shape)
     columns = lambda data: steps(data)[:, :dim]
-    return Expected(columns, strain, f"about 0 and of deviation {deviation:.3g}", STANDARDISE)
+    return PriorExpectation(
+        columns, strain, f"about 0 and of deviation {deviation:.3g}", STANDARDISE
+    )
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
@@ -195,7 +205,7 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
             variance * jnp.eye(num_states, dtype=scores.dtype)[None, None],
             0.0,
         )
-        return context.implied_by({"x": exact._replace(outer=exact.outer + spread)})
+        return context.conditional({"x": exact._replace(outer=exact.outer + spread)})
 
     return start
 

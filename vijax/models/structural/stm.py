@@ -39,15 +39,15 @@ from vijax.arguments import EVEN, Positive, Positives, checked, whole
 from vijax.checks import check_key, require, require_integers
 from vijax.contract.batch import (
     DataForm,
+    DocumentForm,
     Documents,
     Minibatch,
-    OfDocuments,
     word_concentration,
     word_prior,
 )
-from vijax.contract.model import Estimates, Hyper, LocalElbo, Model, OfLocals
+from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import answers
-from vijax.contract.room import sized
+from vijax.contract.room import limit_sizes
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.known_words import are_same
@@ -265,7 +265,7 @@ class Stm(Model):
         sites = inferred_of_documents(
             _sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites
         )
-        logits = fit.alg.spec.estimand.of("logits").point(fit.posterior["logits"])
+        logits = fit.alg.spec.estimand.choice("logits").point(fit.posterior["logits"])
         groups = len(self.covariates.groups)
         documents = chain.documents_of(self.data, groups, logits, *sites)
         laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
@@ -296,7 +296,7 @@ def _sites(
     return [(local.mean, local.site) for local in said.local]
 
 
-@sized
+@limit_sizes
 @checked
 def stm(
     num_topics: Annotated[int, whole(2)],
@@ -448,8 +448,8 @@ def _model(
         bound,
         functools.partial(_start, sizes, anchored),
         estep,
-        form=DataForm(documents=OfDocuments(sizes.words, by_word)),
-        locals=OfLocals(
+        form=DataForm(documents=DocumentForm(sizes.words, by_word)),
+        locals=LocalsPlan(
             lambda hyper, batch: tuple(
                 cold(docs, sizes.topics, logits.half_degrees.dtype) for docs in batch.data
             ),

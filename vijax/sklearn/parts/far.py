@@ -95,6 +95,6 @@ def given_classes(probs: Any) -> Init:
         padded = np.concatenate([known, np.repeat(known[-1:], missing, axis=0)])
         (name,) = (name for name, q in context.templates().items() if isinstance(q, Categorical))
         stats = Categorical(jnp.log(jnp.maximum(padded, 1e-300))).expected_stats()
-        return context.implied_by({**context.start_stats(), name: stats})
+        return context.conditional({**context.start_stats(), name: stats})
 
     return start
