@@ -7,7 +7,7 @@ import pytest
 
 from vijax.data import Corpus, read
 from vijax.data.corpora.corpus import joined
-from vijax.data.read import columns_beside
+from vijax.data.read import read_side_columns
 from vijax.data.reading.checks import DataError
 from vijax.data.schema.in_memory import columns_of
 
@@ -15,20 +15,23 @@ from vijax.data.schema.in_memory import columns_of
 def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,title,text,note\n007,one,"two\nlines",x\n\n010,two,word\n')
-    found = columns_beside(path, None)
+    found = read_side_columns(path, None)
     assert found == {
         "id": ["007", "010"],
         "note": ["x", ""],
     }  # an empty line is no document, a short row has gaps
     assert read(path).num_documents == 2
-    assert columns_beside(path, "note") == {"id": ["007", "010"], "text": ["two\nlines", "word"]}
+    assert read_side_columns(path, "note") == {"id": ["007", "010"], "text": ["two\nlines", "word"]}
 
 
 def test_columns_of_json_lines_may_differ_from_line_to_line(tmp_path):
     path = tmp_path / "a.jsonl"
     rows = [{"text": "a", "n": 1}, {"text": "b", "tags": ["x", "é"]}, {"text": "c", "n": None}]
     path.write_text("\n\n".join(map(json.dumps, rows)))
-    assert columns_beside(path, None) == {"n": [1, None, None], "tags": [None, '["x", "é"]', None]}
+    assert read_side_columns(path, None) == {
+        "n": [1, None, None],
+        "tags": [None, '["x", "é"]', None],
+    }
 
 
 def test_columns_of_parquet_and_of_frames(tmp_path):
@@ -36,15 +39,15 @@ def test_columns_of_parquet_and_of_frames(tmp_path):
     frame = pandas.DataFrame({"text": ["a", "b"], "n": [1, 2], "title": ["x", "y"]})
     pytest.importorskip("pyarrow")
     frame.to_parquet(tmp_path / "a.parquet")
-    assert columns_beside(tmp_path / "a.parquet", None) == {"n": [1, 2]}
-    assert columns_beside(frame, None) == {"n": [1, 2]}
-    assert columns_beside(frame["text"], None) == {}
+    assert read_side_columns(tmp_path / "a.parquet", None) == {"n": [1, 2]}
+    assert read_side_columns(frame, None) == {"n": [1, 2]}
+    assert read_side_columns(frame["text"], None) == {}
 
 
 def test_what_has_no_columns_has_none_beside(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     for source in (tmp_path / "a.txt", tmp_path, ["one", "two"], "docstrings"):
-        assert columns_beside(source, None) == {}
+        assert read_side_columns(source, None) == {}
 
 
 def test_a_corpus_in_two_parts_is_put_together_in_its_order():

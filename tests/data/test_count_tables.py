@@ -7,7 +7,7 @@ import pytest
 
 import vijax as vi
 from vijax.data.corpora.count_tables import are_counts
-from vijax.data.known_words import over_words
+from vijax.data.known_words import read_over_words
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -42,12 +42,12 @@ def fit():
 def test_they_are_read_by_their_words(kind):
     for words in (WORDS, WORDS[::-1]):
         np.testing.assert_array_equal(
-            over_words(table(kind, words), WORDS).to_scipy().toarray(), COUNTS
+            read_over_words(table(kind, words), WORDS).to_scipy().toarray(), COUNTS
         )
     with pytest.warns(
         UserWarning, match=r"documents: .* counts are of words that the fit does not know"
     ):
-        found = over_words(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), WORDS)
+        found = read_over_words(MAKERS[kind]({"plum": COUNTS[:, 0], "cat": COUNTS[:, 4]}), WORDS)
     np.testing.assert_array_equal(found.to_scipy().toarray()[:, 4], COUNTS[:, 4])
 
 
@@ -77,7 +77,9 @@ def test_other_tables_are_read_as_before():
     with pytest.raises(ValueError, match="the negative count -1"):
         vi.data.read(pandas.DataFrame({"apple": [1, -1], "pear": [0, 1]}))
     with pytest.raises(ValueError, match=r"a column 'text'.*a column of numbers for each word"):
-        over_words(pandas.DataFrame({"name": ["a", "b"], "apple": [1, 0], "pear": [0, 1]}), WORDS)
+        read_over_words(
+            pandas.DataFrame({"name": ["a", "b"], "apple": [1, 0], "pear": [0, 1]}), WORDS
+        )
 
 
 def test_users_by_items_too():
@@ -104,7 +106,7 @@ def test_a_column_that_numbers_the_rows_is_no_word(first):
 def test_a_fit_without_words_takes_numbered_columns_by_their_number():
     counts = pandas.DataFrame([[3, 0, 1], [0, 2, 5]])
     assert (
-        over_words(counts[[2, 0, 1]], None).to_scipy().toarray().tolist()
+        read_over_words(counts[[2, 0, 1]], None).to_scipy().toarray().tolist()
         == counts.to_numpy().tolist()
     )
     named = counts.set_axis(["cat", "dog", "fox"], axis=1)
@@ -112,4 +114,4 @@ def test_a_fit_without_words_takes_numbered_columns_by_their_number():
         UserWarning,
         match="made of counts without words, so the columns 'cat', 'dog', 'fox' are taken by",
     ):
-        over_words(named, None)
+        read_over_words(named, None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vijax.data import TextSettings, read
-from vijax.data.read import columns_beside
+from vijax.data.read import read_side_columns
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.tables.formats import Dialect, with_points
 from vijax.data.tables.table import Choice
@@ -122,7 +122,7 @@ def test_texts_between_semicolons(tmp_path):
     path = saved(tmp_path / "r.csv", 'id;text\n1;"gut, sehr; gut"\n2;schlecht, leider\n', "utf-16")
     corpus = read(path, text=ALL)
     assert corpus.vocabulary == ("gut", "leider", "schlecht", "sehr")
-    assert columns_beside(path, None) == {"id": ["1", "2"]}
+    assert read_side_columns(path, None) == {"id": ["1", "2"]}
     with pytest.raises(DataError, match="cells divided by commas, got one divided by semicolons"):
         read(path, separator=",")
 
@@ -189,7 +189,7 @@ def test_a_spreadsheet_is_a_table_and_its_texts_are_documents(tmp_path):
     np.testing.assert_array_equal(read_columns(path, dialect=Dialect(sheet="two"))["a"], [1])
     corpus = read(path, text=ALL)
     assert corpus.vocabulary == ("apple", "pear", "plum")
-    assert columns_beside(path, None)["id"] == [7, 8]
+    assert read_side_columns(path, None)["id"] == [7, 8]
     assert list(read_columns(path, exact=("id",))["id"]) == ["7", "8"]
 
 

@@ -127,10 +127,10 @@ def test_what_is_held_and_where_a_run_begins_change_no_batch(folder):
 
 def test_row_groups_are_read_once_for_all_steps_whose_documents_are_held(folder, monkeypatch):
     reads = []
-    read = vi.data.streams.documents.Shards._of
+    read = vi.data.streams.documents.Shards._read_block
     monkeypatch.setattr(
         vi.data.streams.documents.Shards,
-        "_of",
+        "_read_block",
         lambda self, block, rows: reads.append(block) or read(self, block, rows),
     )
     loader = loader_of(folder, 1 << 28)
@@ -160,7 +160,7 @@ def test_parts_are_the_same_in_every_pass(folder):
 @pytest.mark.parametrize(("size", "devices"), [(64, 4), (3, 8)])
 def test_processes_read_a_batch_between_them(folder, size, devices):
     loader = loader_of(folder, size=size)
-    parts = [loader.shared(Share(k, 2, devices)).batches(0, 3) for k in range(2)]
+    parts = [loader.with_share(Share(k, 2, devices)).batches(0, 3) for k in range(2)]
     for whole, *own in zip(loader.batches(0, 3), *parts, strict=True):
         assert np.array_equal(
             np.sort(np.concatenate([who(part) for part in own])), np.sort(who(whole))
@@ -204,16 +204,16 @@ def test_two_parts_of_the_documents_over_words_of_one(folder, counts, held):
         assert np.array_equal(part.sizes.tokens, counts[where].sum(1))
         assert np.array_equal(part.sizes.words, counts[where].sum(0))
     seen = np.flatnonzero(train.sizes.words)
-    over = test.over(seen)
+    over = test.select_words(seen)
     assert over.vocabulary == tuple(f"w{i}" for i in seen)
     assert (
         over.take(np.array([4, 9])).to_scipy().toarray() == counts[numbers[1][[4, 9]]][:, seen]
     ).all()
-    twice = over.over(np.array([0, len(seen) - 1])).read(np.arange(60))
+    twice = over.select_words(np.array([0, len(seen) - 1])).read(np.arange(60))
     dense = scipy.sparse.csr_matrix((twice.counts, twice.indices, twice.indptr), (60, 2)).toarray()
     assert (dense == counts[numbers[1]][:, seen[[0, -1]]]).all()
     batch = next(
-        iter(as_loader(train.over(seen), vi.models.lda(3, len(seen)), 40, 0).batches(1, 2))
+        iter(as_loader(train.select_words(seen), vi.models.lda(3, len(seen)), 40, 0).batches(1, 2))
     )
     assert all((d.words < len(seen)).all() for d in batch.data)
     assert batch.num_groups == N - 60

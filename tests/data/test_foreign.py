@@ -6,7 +6,7 @@ import pytest
 
 import vijax as vi
 from vijax.data.loader import as_loader
-from vijax.data.streams.foreign import adopted
+from vijax.data.streams.foreign import to_arrays
 
 MEAN = vi.model(
     prior=vi.Product({"mean": vi.Normal.from_mean_variance(0.0, 1.0)}),
@@ -134,15 +134,15 @@ def test_dask_arrays_are_taken():
 
 def test_arrays_tables_and_trees_stay_as_they_are():
     tree = {"x": X, "y": [X, jax.numpy.zeros(3)], "z": None}
-    same = adopted(tree)
+    same = to_arrays(tree)
     assert same["x"] is X
     assert same["y"][1] is tree["y"][1]
     for data in (X, jax.numpy.zeros(3), None, 3.0, "docstrings"):
-        assert adopted(data) is data
+        assert to_arrays(data) is data
     corpus = vi.data.read(["the cat sat", "the dog ran"] * 3)
     counts = corpus.to_scipy()
-    assert adopted(corpus) is corpus
-    assert adopted(counts) is counts
+    assert to_arrays(corpus) is corpus
+    assert to_arrays(counts) is counts
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": X})
-    assert adopted(frame) is frame
+    assert to_arrays(frame) is frame

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
-from vijax.data.read import columns_beside, read
+from vijax.data.read import read, read_side_columns
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.reading.partitions import Part, parts_of
 from vijax.data.tables.table_files import read_columns
@@ -189,7 +189,7 @@ def test_words_beside_texts_are_no_document(within, tmp_path):
     )
     corpus = read(tmp_path, text=ALL)
     assert corpus.vocabulary == ("one", "two", "word", "words")
-    beside = columns_beside(tmp_path, None)
+    beside = read_side_columns(tmp_path, None)
     assert beside["stars"] == [3, 4]
     assert beside.get("lang", ["1", "1"]) == ["1", "1"]
 

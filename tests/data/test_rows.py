@@ -129,7 +129,7 @@ def test_parts_are_the_same_in_every_pass(folder):
 def test_processes_read_a_batch_between_them(folder, size, devices, held):
     """Also where a process has no row of a batch."""
     loader = as_loader(vi.data.rows(folder, columns="a", held_bytes=held), COIN, size, 5)
-    parts = [loader.shared(Share(k, 2, devices)).batches(0, 3) for k in range(2)]
+    parts = [loader.with_share(Share(k, 2, devices)).batches(0, 3) for k in range(2)]
     for whole, *own in zip(loader.batches(0, 3), *parts, strict=True):
         found = np.concatenate(rows_of(own))
         np.testing.assert_array_equal(found, rows_of([whole])[0])

@@ -60,7 +60,7 @@ def test_later_data_too():
     with pytest.raises(ValueError, match=rf"^like\[1\]: {said}"):
         in_order_of(None, (table, TURNED), "like")
     with pytest.raises(vi.data.DataError, match=rf"^batch of step 3: batch\[1\]: {said}"):
-        NamedBatches().placed((table, TURNED), 3)
+        NamedBatches().arrange((table, TURNED), 3)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -10,7 +10,7 @@ import pytest
 
 import vijax as vi
 from vijax.data import Corpus, TextSettings, prepare, read, synthetic
-from vijax.data.known_words import are_same, mark_of, over_words
+from vijax.data.known_words import are_same, read_over_words, vocabulary_mark
 
 V = 12
 WORDS = tuple(f"w{i:02}" for i in range(V))
@@ -212,10 +212,10 @@ def test_places_by_hash_are_the_same_whatever_their_names(tmp_path):
     one, two = made
     assert one.vocabulary != two.vocabulary
     assert are_same(one.vocabulary, two.vocabulary)
-    assert mark_of(one.vocabulary) == mark_of(two.vocabulary)
+    assert vocabulary_mark(one.vocabulary) == vocabulary_mark(two.vocabulary)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert over_words(two, one.vocabulary) is two
+        assert read_over_words(two, one.vocabulary) is two
     assert not are_same(WORDS * 2, one.vocabulary)
 
 
@@ -283,12 +283,12 @@ def test_texts_of_which_the_fit_knows_no_word_are_said():
     """A text of other words had the shares that the prior has, without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        over_words(TEXTS, KNOWN)
+        read_over_words(TEXTS, KNOWN)
     with pytest.warns(
         UserWarning,
         match=r"^documents: 1 of 17 texts hold no word that the fit knows: what is said",
     ):
-        over_words([*TEXTS, "entirely different matters"], KNOWN)
+        read_over_words([*TEXTS, "entirely different matters"], KNOWN)
 
 
 def test_texts_of_which_the_fit_knows_less_than_half_are_said():
@@ -297,4 +297,4 @@ def test_texts_of_which_the_fit_knows_less_than_half_are_said():
         UserWarning,
         match=r"^documents: 12 of 16 words are ones that the fit does not know: they are",
     ):
-        over_words(mixed, KNOWN)
+        read_over_words(mixed, KNOWN)

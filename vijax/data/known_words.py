@@ -23,7 +23,7 @@ from vijax.data.reading.checks import Notes, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.schema.cells import in_a_library
 from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
-from vijax.data.to_shards import hashed
+from vijax.data.to_shards import hash_words
 
 LEAST_BY_HASH = 16
 """Places from which a vocabulary can be told to be by hash: the names of a smaller one may lie
@@ -31,7 +31,7 @@ right by chance."""
 MOST_LOOKED_AT = 4096
 
 
-def over_words(
+def read_over_words(
     source: Any, words: Sequence[str] | None, where: str = "documents", called: str = "words"
 ) -> Corpus:
     """Anything that `vijax.data.read` reads, over the words of a fit; `words` None: as it is read.
@@ -47,7 +47,7 @@ def over_words(
     too.)
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
-    >>> over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
+    >>> read_over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
     [[1, 0, 2], [3, 4, 0]]
     """
     are_texts = words is not None and _is_of_texts(source)
@@ -55,7 +55,7 @@ def over_words(
     if are_texts:
         _warn_of_unknown_texts(corpus, source, where)
     if words is None and corpus.vocabulary is not None and are_counts(source):
-        return _by_place(corpus, where)
+        return _order_by_place(corpus, where)
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
     found = with_vocabulary(corpus, words)
@@ -68,7 +68,7 @@ def over_words(
     return found
 
 
-def _by_place(corpus: Corpus, where: str) -> Corpus:
+def _order_by_place(corpus: Corpus, where: str) -> Corpus:
     """A table of counts for a fit that has no words, because its columns were numbers of places:
     columns that are called so stand in their order. Warns of others, which nobody can compare."""
     names = list(corpus.vocabulary or ())
@@ -137,7 +137,7 @@ def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
     return tuple(one) == tuple(other) or (_is_by_hash(one) and _is_by_hash(other))
 
 
-def require_described_by(corpus: Corpus, own: str, where: str) -> None:
+def require_own_covariates(corpus: Corpus, own: str, where: str) -> None:
     """Raises ValueError on documents whose covariates another model made.
 
     Args:
@@ -151,7 +151,7 @@ def require_described_by(corpus: Corpus, own: str, where: str) -> None:
     require(is_own, where, "documents described by the model of the fit", got, remedy)
 
 
-def mark_of(words: Sequence[str]) -> bytes:
+def vocabulary_mark(words: Sequence[str]) -> bytes:
     """Eight bytes by which words are known again."""
     digest = hashlib.blake2b(digest_size=8)
     if _is_by_hash(words):
@@ -186,7 +186,7 @@ def _is_by_hash(words: Sequence[str]) -> bool:
     if not named:
         return True
     first, _ = named[0]
-    if hashed([words[first]], size)[0] != first:  # nearly always
+    if hash_words([words[first]], size)[0] != first:  # nearly always
         return False
     places, names = zip(*named, strict=True)
-    return bool(np.array_equal(hashed(names, size), places))
+    return bool(np.array_equal(hash_words(names, size), places))

@@ -18,13 +18,13 @@ from vijax.contract.array_checks import check_finite, check_lengths, check_numbe
 from vijax.contract.batch import DataForm, DocumentForm, Minibatch, count_rows, one_group
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.known_words import are_same, over_words, require_described_by
-from vijax.data.minibatch import Share, Shared
+from vijax.data.known_words import are_same, read_over_words, require_own_covariates
+from vijax.data.minibatch import Share, SharedLoader
 from vijax.data.reading.checks import fail
 from vijax.data.schema.named_columns import Names, check_rows, names_of
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
-from vijax.data.streams.foreign import adopted
+from vijax.data.streams.foreign import to_arrays
 from vijax.data.streams.own_part import OwnPartLoader
 from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
@@ -56,7 +56,7 @@ class Loader(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ArrayLoader(Shared):
+class ArrayLoader(SharedLoader):
     """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of
     them.
 
@@ -125,7 +125,7 @@ class ArrayLoader(Shared):
         )
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
         if self.share is not None:
-            rows = self.share.of(rows, self.num_groups)
+            rows = self.share.select(rows, self.num_groups)
         weights = (rows < self.num_groups).astype(np.float32)
         data = jax.tree.map(
             lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data
@@ -137,7 +137,7 @@ class ArrayLoader(Shared):
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusLoader(Shared):
+class CorpusLoader(SharedLoader):
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
@@ -270,9 +270,9 @@ def as_loader(
     if data is None:
         data = model.form.given
     if hasattr(data, "batches"):
-        return data if hasattr(data, "steps_per_epoch") else _of_stream(data, model)
+        return data if hasattr(data, "steps_per_epoch") else _open_stream(data, model)
     given = data
-    data = adopted(data)
+    data = to_arrays(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
@@ -304,7 +304,7 @@ def as_loader(
     if model.form.one_group:
         data = one_group(data)
     check_rows(given)
-    check_given(data, model.form)
+    check_own_data(data, model.form)
     check_numbers(data)
     (model.form.check or check_finite)(data)
     kinds = intake.data_kinds(model, data)
@@ -323,7 +323,7 @@ def as_loader(
     )
 
 
-def _of_stream(source: Any, model: Model) -> Loader:
+def _open_stream(source: Any, model: Model) -> Loader:
     loader = stream_loader(source, model)
     return OwnPartLoader(loader.source, model) if loader.source.is_part else loader
 
@@ -378,7 +378,7 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
     return size
 
 
-def check_given(data: PyTree, form: DataForm) -> None:
+def check_own_data(data: PyTree, form: DataForm) -> None:
     """Raises ValueError where a model that was made for its own data is given others: of another
     form or, where its unknowns are in units of its own, of equal shapes with other numbers."""
     given = form.given
@@ -428,8 +428,8 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
 def _documents(data: Any, form: DocumentForm) -> Corpus | Shards:
     """The documents, over the words of the model where it knows them."""
     if not isinstance(data, Shards):
-        corpus = over_words(data, form.vocabulary, "data", form.names[1])
-        require_described_by(corpus, form.described_by, "data")
+        corpus = read_over_words(data, form.vocabulary, "data", form.names[1])
+        require_own_covariates(corpus, form.described_by, "data")
         return corpus
     known = form.vocabulary
     words = data.vocabulary
@@ -441,7 +441,7 @@ def _documents(data: Any, form: DocumentForm) -> Corpus | Shards:
     return data
 
 
-def words_of(loader: Any) -> tuple[str, ...] | None:
+def loader_words(loader: Any) -> tuple[str, ...] | None:
     """The words of the documents of a loader, or of one that is wrapped; None where they are not
     known."""
     while loader is not None:
@@ -452,7 +452,7 @@ def words_of(loader: Any) -> tuple[str, ...] | None:
     return None
 
 
-def columns_of(loader: Any) -> Names | None:
+def loader_columns(loader: Any) -> Names | None:
     """The names of the columns of a loader's tables, or of one that is wrapped; None where no table
     is known."""
     while loader is not None:

@@ -36,7 +36,7 @@ class Share:
     """The part of every batch that one of several processes reads: equal ones, one after the other,
     padded at the end.
 
-    >>> [Share(process, 2, 4).of(np.arange(5), PADDING).tolist() for process in range(2)]
+    >>> [Share(process, 2, 4).select(np.arange(5), PADDING).tolist() for process in range(2)]
     [[0, 1, 2, 3], [4, -1, -1, -1]]
     """
 
@@ -44,18 +44,18 @@ class Share:
     processes: int
     devices: int  # of all processes; they divide what is padded
 
-    def of(self, rows: np.ndarray, padding: int) -> np.ndarray:
+    def select(self, rows: np.ndarray, padding: int) -> np.ndarray:
         """Its rows of a batch."""
         size = -(-len(rows) // self.devices) * self.devices // self.processes
         own = rows[self.process * size : (self.process + 1) * size]
         return np.pad(own, (0, size - len(own)), constant_values=padding)
 
 
-class Shared:
+class SharedLoader:
     """A loader, a dataclass, with the part of each batch that this process reads as its field
     `share`."""
 
-    def shared(self, share: Share) -> Self:
+    def with_share(self, share: Share) -> Self:
         """The loader of a part of each batch."""
         return dataclasses.replace(self, share=share)  # type: ignore[type-var]
 
@@ -103,10 +103,10 @@ class Minibatches:
         """The documents of an epoch: for each bucket, a row of document numbers per step, padded by
         -1."""
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, epoch], np.uint64)))
-        shuffled = [self._by_length(rng.permutation(bucket.rows)) for bucket in self.buckets]
-        return _dealt(shuffled, rng.permutation(self.per_epoch))
+        shuffled = [self._sort_by_length(rng.permutation(bucket.rows)) for bucket in self.buckets]
+        return _deal_stacks(shuffled, rng.permutation(self.per_epoch))
 
-    def _by_length(self, rows: np.ndarray) -> np.ndarray:
+    def _sort_by_length(self, rows: np.ndarray) -> np.ndarray:
         """The rows by quarter of the lengths, and in the order given within each: every batch gets
         its share of each quarter, also where one bucket has them all."""
         return rows[np.argsort(self._quarters[rows], kind="stable")]
@@ -114,7 +114,7 @@ class Minibatches:
     def gather(self, hands: list[np.ndarray]) -> Minibatch:
         """The minibatch of these documents, a row of numbers for each bucket."""
         if self.share is not None:
-            hands = [self.share.of(hand, PADDING) for hand in hands]
+            hands = [self.share.select(hand, PADDING) for hand in hands]
         return _minibatch(self.corpus, self.buckets, hands)
 
     @functools.cached_property
@@ -212,7 +212,7 @@ def in_order(
 
 
 # --- dealing --------------------------------------------------------------------------------------
-def _dealt(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
+def _deal_stacks(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
     """Deals each stack of documents to the seats in turn, each stack where the last left off.
 
     So within a stack the hands differ by one at most, and so do their sums over the stacks.

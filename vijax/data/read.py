@@ -130,7 +130,7 @@ def read(
     if isinstance(source, str) and source == "docstrings" and not Path(source).exists():
         from vijax.data.texts.docstrings import docstring_corpus
 
-        return _over(docstring_corpus(), read_vocabulary(vocabulary))
+        return _relabel(docstring_corpus(), read_vocabulary(vocabulary))
     folder = None if folder is None else Path(folder)
     if not isinstance(source, str | Path):
         corpus = _read_object(source, read_vocabulary(vocabulary), column, text, folder)
@@ -164,7 +164,7 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
         remedy = "check the path; to pass the texts themselves, pass a list of them"
         raise fail(path, "a file or folder", "none", remedy)
     if kind == "a folder" and is_corpus_folder(path):
-        return _over(Corpus.open(path), read_vocabulary(vocabulary))
+        return _relabel(Corpus.open(path), read_vocabulary(vocabulary))
     format = format or guess_format(path, column)
     _check_arguments(path, format, column, dialect, text)
 
@@ -223,7 +223,7 @@ def _read_address(
     return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
 
 
-def texts_of(
+def open_texts(
     source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes
 ) -> tuple[Texts, Any]:
     """Pairs (title, text) of a source of texts, one by one, and what tells this source from
@@ -298,7 +298,7 @@ def _files(path: Path) -> list[tuple[str, int, int]]:
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _over(corpus: Corpus, words: tuple[str, ...] | None) -> Corpus:
+def _relabel(corpus: Corpus, words: tuple[str, ...] | None) -> Corpus:
     return corpus if words is None or words == corpus.vocabulary else with_vocabulary(corpus, words)
 
 
@@ -310,11 +310,11 @@ def _read_object(
     folder: Path | None,
 ) -> Corpus:
     if isinstance(source, Corpus):
-        return _over(source, vocabulary)
+        return _relabel(source, vocabulary)
     if column is None and are_ratings(source):
         return ratings(source, vocabulary=vocabulary, folder=folder)
     if column is None and are_counts(source):
-        return _over(corpus_of_counts(source, words=vocabulary), vocabulary)
+        return _relabel(corpus_of_counts(source, words=vocabulary), vocabulary)
     if in_a_library(source):
         notes = Notes()
         return corpus_from_texts(
@@ -329,7 +329,7 @@ def _read_object(
     if len(source) == 0:
         raise fail("source", "one document or more", "none", "check where the documents come from")
     if isinstance(source[0], str) or not isinstance(source[0], Sequence | np.ndarray):
-        return corpus_from_texts(_numbered(source), text, vocabulary, folder)
+        return corpus_from_texts(_number_texts(source), text, vocabulary, folder)
     try:
         counts = np.array(source)
     except ValueError as error:
@@ -339,7 +339,7 @@ def _read_object(
     return Corpus.from_counts(counts, vocabulary)
 
 
-def _numbered(texts: Any) -> Texts:
+def _number_texts(texts: Any) -> Texts:
     for place, text in enumerate(texts):
         title = f"document {place + 1}"
         if not isinstance(text, str):
@@ -352,13 +352,13 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
     """(title, text) pairs of a table or a single column."""
     names = column_names(source)
     if names is None:
-        return _numbered(column_values(source))
+        return _number_texts(column_values(source))
     if column is None:
         check_no_counts(source)
     texts = column_values(source[find_column(column, names, "source", notes)])
     if TITLE_COLUMN in names:
         return zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)
-    return _numbered(texts)
+    return _number_texts(texts)
 
 
 def load_bag_of_words(name: str) -> Corpus:
@@ -384,11 +384,11 @@ def load_bag_of_words(name: str) -> Corpus:
 
 
 # --- columns beside the texts ---------------------------------------------------------------------
-Beside = Mapping[str, Sequence[Any]]
+SideColumns = Mapping[str, Sequence[Any]]
 """Columns by name: a value for each document, as it is written."""
 
 
-class ColumnsBeside(dict[str, Sequence[Any]]):
+class FileSideColumns(dict[str, Sequence[Any]]):
     """Columns of a file beside texts.
 
     Attributes:
@@ -406,9 +406,9 @@ WRITTEN_BY_PEOPLE = ("csv", "sheet")
 """Formats that have words for missing cells."""
 
 
-def columns_beside(
+def read_side_columns(
     source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL
-) -> Beside:
+) -> SideColumns:
     """The columns of a source of documents that hold neither their text nor their titles.
 
     The arguments are those with which `read` has read it before; its mistakes are not looked for
@@ -417,33 +417,33 @@ def columns_beside(
         names = column_names(source)
         if names is None:
             return {}
-        return {name: column_values(source[name]) for name in _kept(names, column)}
+        return {name: column_values(source[name]) for name in _side_names(names, column)}
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
     if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
     with naming(path):
         kind = format or guess_format(path, column)
-        return _of_records(path, kind, column, dialect) if kind in RECORDS else {}
+        return _read_records(path, kind, column, dialect) if kind in RECORDS else {}
 
 
-def _of_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> Beside:
+def _read_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> SideColumns:
     """The names of JSON lines may differ from line to line. A value that has parts is written as
     JSON."""
     names, _, rows = RECORDS[kind](path, dialect)
-    numbered = list(rows(_kept(names, column)))
+    numbered = list(rows(_side_names(names, column)))
     found = [row for *_, row in numbered]
     numbers = [number for _, number, _ in numbered]
     row_names = RowNames(np.array(numbers, int), "line" if kind in ("csv", "jsonl") else "row")
     more = [name for row in found for name in row] if kind == "jsonl" else []
-    kept = _kept(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
+    kept = _side_names(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
     missing = "" if kind == "csv" else None
     plain = lambda value: (
         json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
     )
     columns = {name: [plain(row.get(name, missing)) for row in found] for name in kept}
-    return ColumnsBeside(columns, kind, None if path.is_dir() else row_names)
+    return FileSideColumns(columns, kind, None if path.is_dir() else row_names)
 
 
-def _kept(names: list[str], column: str | None) -> list[str]:
+def _side_names(names: list[str], column: str | None) -> list[str]:
     text = find_column(column, names, "source")
     return [name for name in names if name and name not in (text, TITLE_COLUMN)]

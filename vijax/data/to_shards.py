@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches
-from vijax.data.read import DEFAULT_SETTINGS, texts_of
+from vijax.data.read import DEFAULT_SETTINGS, open_texts
 from vijax.data.reading.checks import MAX_WORDS, Notes, fail
 from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
 from vijax.data.reading.store import shard_paths
@@ -119,7 +119,7 @@ def prepare(
     words = None if places else read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
     documents: Iterable[tuple[str, str]]
-    documents, key = texts_of(
+    documents, key = open_texts(
         source, column, format, Dialect(encoding, separator, sheet=sheet), notes
     )
     digest = hashlib.sha256(
@@ -150,9 +150,9 @@ def prepare(
         if not (out / VOCABULARY).exists():
             chosen: Sequence[str]
             if places:
-                chosen = _named(out, number, places)
+                chosen = _name_places(out, number, places)
             elif words is None:
-                chosen = _chosen(out, number, text)
+                chosen = _choose_vocabulary(out, number, text)
             else:
                 chosen = words
             write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
@@ -210,15 +210,15 @@ def _new_ids(counted: Path, places: int) -> np.ndarray:
     """The new id of each word of a counted shard; -1 where it is left out."""
     words = _summary(counted)[0]
     if places:
-        return hashed(words, places)
+        return hash_words(words, places)
     ids = {word: i for i, word in enumerate(read_lines(counted.parent / VOCABULARY))}
     return np.array([ids.get(word, -1) for word in words], np.int64)
 
 
-def hashed(words: Iterable[str], places: int) -> np.ndarray:
+def hash_words(words: Iterable[str], places: int) -> np.ndarray:
     """The places of words by hash: a function of their letters alone.
 
-    >>> hashed(["cat", "dog", "cat"], 1000).tolist()
+    >>> hash_words(["cat", "dog", "cat"], 1000).tolist()
     [939, 465, 939]
     """
     hashes = (hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
@@ -355,23 +355,23 @@ def _run(
             task(*job)
             finished()
             continue
-        running.add(executor.submit(_called, uuid.uuid4().hex, task, *job))
+        running.add(executor.submit(_call_once, uuid.uuid4().hex, task, *job))
         while len(running) >= in_flight:
-            running = _after_the_first(running)
+            running = _wait_for_one(running)
             finished()
     while running:
-        running = _after_the_first(running)
+        running = _wait_for_one(running)
         finished()
     return number
 
 
-def _called(name: str, task: Callable[..., None], *job: Any) -> None:
+def _call_once(name: str, task: Callable[..., None], *job: Any) -> None:
     """Calls a function. The name is of this call alone: Dask remembers the outcome of a call with
     the same arguments, the death of its workers too."""
     task(*job)
 
 
-def _after_the_first(running: set[concurrent.futures.Future]) -> set[concurrent.futures.Future]:
+def _wait_for_one(running: set[concurrent.futures.Future]) -> set[concurrent.futures.Future]:
     """The calls that are left when one or more have ended. Raises what they raised."""
     ended, left = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
     try:
@@ -414,19 +414,19 @@ def _shards(
         yield part
 
 
-def _named(out: Path, number: int, places: int) -> list[str]:
+def _name_places(out: Path, number: int, places: int) -> list[str]:
     """A name for each place: the word that is most frequent there, of those of one shard."""
     names = [f"#{i}" for i in range(places)]
     most = np.zeros(places, np.int64)
     for i in range(number):
         words, _, total = _summary(out / COUNTED.format(i))
-        for word, place, count in zip(words, hashed(words, places), total, strict=True):
+        for word, place, count in zip(words, hash_words(words, places), total, strict=True):
             if count > most[place]:
                 names[place], most[place] = word, count
     return names
 
 
-def _chosen(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
+def _choose_vocabulary(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
     """The vocabulary of all counted shards."""
     ids = numbered_as_seen()
     totals = np.zeros((2, 0), np.int64)

@@ -16,7 +16,7 @@ from scipy import special
 from vijax.checks import require_integers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import select_words
-from vijax.data.known_words import over_words
+from vijax.data.known_words import read_over_words
 from vijax.data.reading.checks import fail
 from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.tokens import as_corpus, check_topics
@@ -220,7 +220,7 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
     -0.562 ± 0.275 nats per word (2 documents, 4 words)
     """
     train = as_corpus(train)
-    test = as_corpus(over_words(test, train.vocabulary, "test"), train.vocab_size)
+    test = as_corpus(read_over_words(test, train.vocabulary, "test"), train.vocab_size)
     if not 0 <= smoothing < float("inf"):
         raise fail("smoothing", "a number of 0 or more", repr(smoothing), "pass smoothing=0")
     counts = train.word_counts() + smoothing

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.contract import describe
-from vijax.data.known_words import mark_of
-from vijax.data.loader import columns_of, words_of
+from vijax.data.known_words import vocabulary_mark
+from vijax.data.loader import loader_columns, loader_words
 from vijax.inference.spec import Spec
 
 UNKNOWN = np.zeros(4, np.uint32)
@@ -73,18 +73,18 @@ def _has_words(stored: np.ndarray) -> bool:
 
 def of_words(words: Sequence[str]) -> np.ndarray:
     """The mark of a state that names its words and no data, as `Mark.stored`."""
-    return Mark(UNKNOWN, mark_of(words)).stored
+    return Mark(UNKNOWN, vocabulary_mark(words)).stored
 
 
 def mark(loader: Any, spec: Spec, hyper: PyTree) -> Mark:
     """The mark of the data of a run; see `fingerprint`."""
-    words, form = words_of(loader), spec.model.form.documents
+    words, form = loader_words(loader), spec.model.form.documents
     described_by = "" if form is None else form.described_by
     if described_by:  # a model of documents with covariates, whose coefficients mean these columns
         words = (*(words or ()), described_by)
-    if form is None and (columns := columns_of(loader)) is not None:
+    if form is None and (columns := loader_columns(loader)) is not None:
         words = tuple(name for names in columns for name in ("table", *(names or ())))
-    return Mark(fingerprint(loader, spec, hyper), None if words is None else mark_of(words))
+    return Mark(fingerprint(loader, spec, hyper), None if words is None else vocabulary_mark(words))
 
 
 def fingerprint(loader: Any, spec: Spec, hyper: PyTree) -> np.ndarray:

@@ -20,7 +20,7 @@ from jaxtyping import PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
-from vijax.data.loader import Loader, as_loader, words_of
+from vijax.data.loader import Loader, as_loader, loader_words
 from vijax.data.schema.named_columns import names_of
 from vijax.fitting.fit_arguments import (
     check_batches,
@@ -289,7 +289,7 @@ def fit(
         loader, "is_stream"
     )  # which cannot be read again
     judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    words, names = words_of(source), names_of(data, source)
+    words, names = loader_words(source), names_of(data, source)
     made = Fit(
         alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words, columns=names
     )

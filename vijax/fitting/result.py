@@ -14,8 +14,8 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import cast_data, cast_for_score
-from vijax.data.known_words import over_words, require_described_by
-from vijax.data.loader import check_given
+from vijax.data.known_words import read_over_words, require_own_covariates
+from vijax.data.loader import check_own_data
 from vijax.data.schema.named_columns import Names, in_order_of
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
@@ -494,7 +494,7 @@ class Fit(NamedTuple):
         model = self.alg.spec.model
         score = model.answer("score")
         if model.form.in_units_of_given:
-            check_given(documents, model.form)
+            check_own_data(documents, model.form)
         as_is = model.form.documents is not None or model.by_entry is not None
         data = documents if as_is else cast_for_score(model, in_order_of(self.columns, documents))
         data = self.in_words(data) if model.form.documents is not None else data
@@ -530,8 +530,10 @@ class Fit(NamedTuple):
         """
         form = self.alg.spec.model.form.documents
         known = self.vocabulary or (None if form is None else form.vocabulary)
-        corpus = over_words(documents, known, where, "words" if form is None else form.names[1])
-        require_described_by(corpus, "" if form is None else form.described_by, where)
+        corpus = read_over_words(
+            documents, known, where, "words" if form is None else form.names[1]
+        )
+        require_own_covariates(corpus, "" if form is None else form.described_by, where)
         return corpus
 
     def _topics(self) -> Any:

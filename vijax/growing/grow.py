@@ -18,7 +18,7 @@ from vijax.algorithms import cavi
 from vijax.arguments import Size
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
-from vijax.data.loader import as_loader, words_of
+from vijax.data.loader import as_loader, loader_words
 from vijax.families import MarkovChain, Product
 from vijax.fitting.fingerprint import of_words
 from vijax.fitting.interrupt import interrupt_flag
@@ -172,7 +172,7 @@ class _Growth:
         self.proposals: list[Proposal] = []
         self.alg = self._algorithm(size)
         loader = as_loader(data, self.alg.spec.model, None, 0, self.alg.spec.messages.num_parts)
-        self.vocabulary = words_of(loader)
+        self.vocabulary = loader_words(loader)
         count = loader.steps_per_epoch
         self.batches = jax.tree.map(
             jax.device_put, stacked(iter(loader.batches(0, count)), count, count)

@@ -137,7 +137,9 @@ class ManyDevices:
         if self.is_shared:
             leave_end_unsaid(loader)
         if self.reads_own:
-            return loader.shared(Share(jax.process_index(), jax.process_count(), self.mesh.size))
+            return loader.with_share(
+                Share(jax.process_index(), jax.process_count(), self.mesh.size)
+            )
         return PaddedLoader(loader, self.mesh.size)
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:

@@ -23,7 +23,7 @@ from vijax.app.sources.topic_names import check_names
 from vijax.data import Corpus
 from vijax.data.corpora.corpus import joined
 from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
-from vijax.data.read import columns_beside
+from vijax.data.read import read_side_columns
 from vijax.data.reading.download import is_url
 from vijax.files import write_text
 
@@ -67,7 +67,7 @@ def columns_of(
     if isinstance(section, RatingData) and has_ratings(section, source):
         return {}
     format = None if section.format == "auto" else section.format
-    return columns_beside(path, section.column, format, dialect_of(section))
+    return read_side_columns(path, section.column, format, dialect_of(section))
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:

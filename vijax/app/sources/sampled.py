@@ -18,7 +18,7 @@ from vijax.data.reading.partitions import index_left_out
 from vijax.data.reading.store import Block
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import SPLIT, Rows, heads_of, number_columns, rows_of
+from vijax.data.streams.rows import SPLIT, Rows, number_columns, read_heads, table_from_heads
 from vijax.data.tables.columns import NamedColumns
 from vijax.data.tables.table import Choice, Table, table_of
 
@@ -69,13 +69,13 @@ def sampled(config: Any, choice: Choice) -> Data | None:
       ConfigError: the table has more, and the model or its algorithm needs all of them.
     """
     given = config.data
-    heads = heads_of(given.path)
+    heads = read_heads(given.path)
     numbers, index = number_columns(heads) if choice.columns is None else ((), ())
     names = choice.columns or tuple(
         name for name in numbers if name not in (choice.target, choice.group)
     )
     every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
-    table = rows_of(heads, {name: name for name in every}, given.held_mb << 20)
+    table = table_from_heads(heads, {name: name for name in every}, given.held_mb << 20)
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)

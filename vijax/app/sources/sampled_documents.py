@@ -63,7 +63,7 @@ def sampled_documents(section: DocumentData) -> Data | None:
     number, few = held_out_of(section, total)
     train, test = found.split(number, section.split_seed) if number else (found, None)
     if test is not None and not (seen := train.sizes.words > 0).all():
-        train, test = (part.over(np.flatnonzero(seen)) for part in (train, test))
+        train, test = (part.select_words(np.flatnonzero(seen)) for part in (train, test))
     held = np.arange(train.num_documents)
     if len(held) > section.sample:
         order = Permutation(train.num_documents, (section.split_seed, SPLIT + 1))

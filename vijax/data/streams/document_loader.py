@@ -12,7 +12,7 @@ from jaxtyping import Int
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import MOST, PRICE, bucket_edges
-from vijax.data.minibatch import PADDING, Share, Shared, padded_documents
+from vijax.data.minibatch import PADDING, Share, SharedLoader, padded_documents
 from vijax.data.streams.documents import DOCUMENT_BYTES, PAIR_BYTES, Shards
 from vijax.data.streams.parts import order_of_parts
 from vijax.data.streams.permutation import Permutation
@@ -63,7 +63,7 @@ def strata(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DocumentLoader(Shared):
+class DocumentLoader(SharedLoader):
     """Minibatches of documents in shards, stratified by length, in a random order of all.
 
     The documents of each stratum are permuted, and dealt in turn to the batches of a pass, as those
@@ -95,7 +95,7 @@ class DocumentLoader(Shared):
     @property
     def steps_per_epoch(self) -> int:
         """Batches in one pass: N / S, rounded."""
-        return steps_of(self.num_groups, self.batch_size)
+        return num_steps(self.num_groups, self.batch_size)
 
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these documents and their parts."""
@@ -133,7 +133,7 @@ class DocumentLoader(Shared):
             parts = order_of_parts(self.seed, epoch, self.steps_per_epoch)[parts]
         hands = self._hands(epoch, parts)
         if self.share is not None:
-            hands = [[self.share.of(rows, PADDING) for rows in hand] for hand in hands]
+            hands = [[self.share.select(rows, PADDING) for rows in hand] for hand in hands]
         if (held := self.shards.sizes.whole) is None:
             flat = np.concatenate([rows for hand in hands for rows in hand])
             numbers = np.sort(flat[flat != PADDING])
@@ -186,7 +186,7 @@ class DocumentLoader(Shared):
         return [[rows[i] for rows in found] for i in range(len(parts))]
 
 
-def steps_of(total: int, batch_size: float) -> int:
+def num_steps(total: int, batch_size: float) -> int:
     """Batches in one pass: N / S, rounded."""
     return max(1, round(total / batch_size))
 
@@ -197,7 +197,7 @@ def document_loader(shards: Shards, size: float, seed: int, is_fixed: bool) -> D
     Raises:
       ValueError: all documents at each step, and more than are held.
     """
-    steps = steps_of(shards.num_documents, size)
+    steps = num_steps(shards.num_documents, size)
     found = shards.sizes
     require(
         bool(found.lengths.any()),

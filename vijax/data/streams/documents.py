@@ -20,7 +20,7 @@ from vijax.data.reading.parquet_values import check_num_rows, check_room, check_
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
 from vijax.data.schema.cells import column_names
 from vijax.data.streams.permutation import Permutation
-from vijax.data.streams.rows import HELD, SPLIT, Chosen, unchanged
+from vijax.data.streams.rows import HELD, SPLIT, Chosen, require_same_rows
 
 PAIR_BYTES, DOCUMENT_BYTES = 8, 32
 """Bytes of a word with its count, and of the places of a document, while they are held."""
@@ -65,10 +65,10 @@ class Shards:
     @property
     def num_documents(self) -> int:
         """N, the number of documents."""
-        return self._in_files if self.chosen is None else self.chosen.stop - self.chosen.first
+        return self._num_in_files if self.chosen is None else self.chosen.stop - self.chosen.first
 
     @property
-    def _in_files(self) -> int:
+    def _num_in_files(self) -> int:
         return sum(block.count for block in self.blocks)
 
     @property
@@ -79,7 +79,7 @@ class Shards:
     def split(self, held_out: int, seed: int) -> tuple[Shards, Shards]:
         """All but so many documents, and these: places of a keyed permutation of all. The larger
         part takes 4 bytes a document. Raises DataError where a part would be empty."""
-        total = self._in_files
+        total = self._num_in_files
         if not 0 < held_out < total or self.chosen is not None:
             got = f"held_out={held_out}" if self.chosen is None else "a part of them"
             raise fail(
@@ -94,7 +94,7 @@ class Shards:
         )
         return part(held_out, total), part(0, held_out)
 
-    def over(self, words: Int[np.ndarray, " kept"]) -> Shards:
+    def select_words(self, words: Int[np.ndarray, " kept"]) -> Shards:
         """The documents over some of the words, whose ids ascend; they get the ids 0, 1, ... Others
         are left out."""
         ids = np.full(self.vocab_size, -1, np.int32)
@@ -112,14 +112,16 @@ class Shards:
     def _numbers(self) -> Int[np.ndarray, " docs"]:
         """The numbers in the files of these documents, ascending."""
         if self.chosen is None:
-            return np.arange(self._in_files)
-        order = Permutation(self._in_files, (self.chosen.seed, SPLIT))
-        is_here = np.zeros(self._in_files, bool)
+            return np.arange(self._num_in_files)
+        order = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))
+        is_here = np.zeros(self._num_in_files, bool)
         for first in range(self.chosen.first, self.chosen.stop, 1 << 20):
             is_here[order(np.arange(first, min(first + (1 << 20), self.chosen.stop)))] = True
-        return np.flatnonzero(is_here).astype(np.int32 if self._in_files < 1 << 31 else np.int64)
+        return np.flatnonzero(is_here).astype(
+            np.int32 if self._num_in_files < 1 << 31 else np.int64
+        )
 
-    def _by_block(
+    def _places_by_block(
         self, rows: Int[np.ndarray, " docs"] | None = None
     ) -> Iterator[tuple[Block, slice, np.ndarray]]:
         """The row groups that have documents: of all of these, or of some, ascending. Which, and
@@ -142,10 +144,13 @@ class Shards:
     def read(self, rows: Int[np.ndarray, " docs"]) -> Bags:
         """Some documents, whose numbers ascend: one reading of the row groups that have them."""
         return bags(
-            *_joined(
+            *_concatenate(
                 [
-                    _nothing(),
-                    *(self._of(block, places) for block, _, places in self._by_block(rows)),
+                    _no_pairs(),
+                    *(
+                        self._read_block(block, places)
+                        for block, _, places in self._places_by_block(rows)
+                    ),
                 ]
             )
         )
@@ -153,7 +158,7 @@ class Shards:
     def take(self, rows: Int[np.ndarray, " docs"]) -> Corpus:
         """Some documents, whose numbers ascend, as a corpus with their titles and beginnings."""
         strings: dict[str, Any] = {}
-        for block, _, places in self._by_block(rows):
+        for block, _, places in self._places_by_block(rows):
             for name, texts in from_parquet(
                 block.file, functools.partial(_strings, block, places)
             ).items():
@@ -168,9 +173,9 @@ class Shards:
         fits = PAIR_BYTES * self.num_pairs + DOCUMENT_BYTES * self.num_documents <= self.held_bytes
         lengths, tokens = (np.zeros(self.num_documents, np.int32) for _ in range(2))
         words = np.zeros(self.vocab_size, np.int64)
-        kept = [_nothing()]
-        for block, here, places in self._by_block():
-            found = self._of(block, places)
+        kept = [_no_pairs()]
+        for block, here, places in self._places_by_block():
+            found = self._read_block(block, places)
             lengths[here] = found[0]
             words += np.bincount(found[1], found[2], self.vocab_size).astype(np.int64)
             sums = np.concatenate([[0], np.cumsum(found[2], dtype=np.int64)])
@@ -178,7 +183,7 @@ class Shards:
             tokens[here] = np.minimum(sums[ends] - sums[ends - found[0]], np.iinfo(np.int32).max)
             if fits:
                 kept.append(found)
-        return Sizes(lengths, tokens, words, bags(*_joined(kept)) if fits else None)
+        return Sizes(lengths, tokens, words, bags(*_concatenate(kept)) if fits else None)
 
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the documents: what the files say of their row groups."""
@@ -187,25 +192,29 @@ class Shards:
             said = [*said, repr(self.chosen)]
         yield np.frombuffer("\n".join(said).encode(), np.uint8)
 
-    def _of(self, block: Block, chosen: Int[np.ndarray, " docs"]) -> tuple[np.ndarray, ...]:
+    def _read_block(self, block: Block, chosen: Int[np.ndarray, " docs"]) -> tuple[np.ndarray, ...]:
         """Pairs per document, word ids and counts of documents of a block, numbered from its first
         on, ascending. A few thousand documents are in memory at a time, and those chosen."""
 
         def read(file: Any) -> tuple[np.ndarray, ...]:
-            found = [_nothing()]
+            found = [_no_pairs()]
             row = 0
             known = self.vocab_size if self.new_ids is None else len(self.new_ids)
-            for batch in unchanged(file, block).iter_batches(ROWS, [block.number], list(PAIRS)):
+            for batch in require_same_rows(file, block).iter_batches(
+                ROWS, [block.number], list(PAIRS)
+            ):
                 here = chosen[slice(*np.searchsorted(chosen, [row, row + batch.num_rows]))] - row
                 if len(here):
                     found.append(
-                        _some(_checked(pairs_of(batch, str(block), row + 1), known, block), here)
+                        _select_rows(
+                            _to_canonical(pairs_of(batch, str(block), row + 1), known, block), here
+                        )
                     )
                 row += batch.num_rows
             check_num_rows(row, block.count, block)
             if self.new_ids is None:
-                return _joined(found)
-            return _renumbered(_joined(found), self.new_ids)
+                return _concatenate(found)
+            return _renumber(_concatenate(found), self.new_ids)
 
         return from_parquet(block.file, read)
 
@@ -282,15 +291,15 @@ def is_arrow(item: Any) -> bool:
     )
 
 
-def of_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
+def corpus_from_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
     """The documents of an Arrow table or record batch as a corpus over so many words. Raises
     DataError: as for shards, with the row, from 1."""
-    found = [_nothing()]
+    found = [_no_pairs()]
     row = 1
     for batch in item.to_batches() if hasattr(item, "to_batches") else [item]:
-        found.append(_checked(pairs_of(batch, where, row), vocab_size, where))
+        found.append(_to_canonical(pairs_of(batch, where, row), vocab_size, where))
         row += batch.num_rows
-    return Corpus(*bags(*_joined(found))[:3], vocab_size=vocab_size)
+    return Corpus(*bags(*_concatenate(found))[:3], vocab_size=vocab_size)
 
 
 def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | None]]:
@@ -317,7 +326,7 @@ def _head(where: str, file: Any) -> tuple[list[str], list[int], int, list[int | 
     return names, counts, sum(column.num_values for column in of_ids), largest
 
 
-def _checked(
+def _to_canonical(
     pairs: tuple[np.ndarray, ...], vocab_size: int, where: Block | str
 ) -> tuple[np.ndarray, ...]:
     """Pairs with the words of each document in order, each once."""
@@ -329,7 +338,7 @@ def _checked(
     return lengths.astype(np.int32), ids.astype(np.int32), counts
 
 
-def _renumbered(pairs: tuple[np.ndarray, ...], new_ids: np.ndarray) -> tuple[np.ndarray, ...]:
+def _renumber(pairs: tuple[np.ndarray, ...], new_ids: np.ndarray) -> tuple[np.ndarray, ...]:
     """Pairs with other ids of words, without those of words whose id is below 0."""
     lengths, ids, counts = pairs
     ids = new_ids[ids]
@@ -351,15 +360,15 @@ def _strings(block: Block, chosen: Int[np.ndarray, " docs"], file: Any) -> dict[
     return found
 
 
-def _some(pairs: tuple[np.ndarray, ...], rows: np.ndarray) -> tuple[np.ndarray, ...]:
+def _select_rows(pairs: tuple[np.ndarray, ...], rows: np.ndarray) -> tuple[np.ndarray, ...]:
     whole = bags(*pairs)
     places, lengths = row_entries(whole.indptr, rows)
     return lengths.astype(np.int32), whole.indices[places], whole.counts[places]
 
 
-def _nothing() -> tuple[np.ndarray, ...]:
+def _no_pairs() -> tuple[np.ndarray, ...]:
     return tuple(np.zeros(0, np.int32) for _ in range(3))
 
 
-def _joined(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+def _concatenate(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     return tuple(map(np.concatenate, zip(*parts, strict=True)))

@@ -18,7 +18,7 @@ OWN = ("vijax", "numpy", "jax", "jaxlib", "scipy", "pandas", "pyarrow", "polars"
 """Libraries whose arrays, tables and corpora are read as they are."""
 
 
-def adopted(data: PyTree) -> PyTree:
+def to_arrays(data: PyTree) -> PyTree:
     """Data whose tensors are arrays of NumPy, computed once.
 
     Raises:
@@ -34,7 +34,7 @@ def check_no_source(data: Any) -> None:
     """Raises a DataError for an object that gives batches or single rows, such as a `DataLoader`,
     with the call that takes it."""
     what = type(data).__name__
-    roots = _libraries_of(data)
+    roots = _class_libraries(data)
     if isinstance(data, str | bytes) or hasattr(data, "__array__") or not roots.isdisjoint(OWN):
         return
     size = "len(loader.dataset)" if hasattr(data, "dataset") else "N"
@@ -80,7 +80,7 @@ def _is_one_object(data: Any) -> bool:
 
 
 def _as_array(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray | jax.Array) or _libraries_of(leaf).isdisjoint(TENSORS):
+    if isinstance(leaf, np.ndarray | jax.Array) or _class_libraries(leaf).isdisjoint(TENSORS):
         return leaf
     try:
         return np.asarray(leaf)
@@ -92,6 +92,6 @@ def _as_array(leaf: Any) -> Any:
         ) from error
 
 
-def _libraries_of(data: Any) -> set[str]:
+def _class_libraries(data: Any) -> set[str]:
     """The libraries of an object's class, and of those that it is made from."""
     return {kind.__module__.partition(".")[0] for kind in type(data).__mro__}

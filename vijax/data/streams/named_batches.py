@@ -33,7 +33,7 @@ class NamedBatches:
         self._keys: tuple[str, ...] | None = None  # of batches that are mappings
         self._has_said = False
 
-    def placed(self, data: PyTree, step: int) -> PyTree:
+    def arrange(self, data: PyTree, step: int) -> PyTree:
         """A batch with the columns of the first, in their order. Says once which others are left
         out.
 
@@ -43,7 +43,7 @@ class NamedBatches:
 
         >>> import pandas
         >>> batches, first = NamedBatches(), pandas.DataFrame({"a": [1.0], "b": [2.0]})
-        >>> [batches.placed(table, step).to_numpy().tolist() for step, table in enumerate([first, first[["b", "a"]]])]
+        >>> [batches.arrange(table, step).to_numpy().tolist() for step, table in enumerate([first, first[["b", "a"]]])]
         [[[1.0, 2.0]], [[1.0, 2.0]]]
         """
         try:
@@ -54,7 +54,7 @@ class NamedBatches:
         if is_first and isinstance(data, dict):
             self._keys = names_in(data)
         if self._keys is not None and isinstance(data, dict):
-            data = self._in_order(self._keys, data, step)
+            data = self._arrange_table(self._keys, data, step)
         leaves, structure = jax.tree.flatten(data)
         if self.leaf_columns is None:
             self.leaf_columns = tuple(map(matrix_names, leaves))
@@ -62,11 +62,12 @@ class NamedBatches:
             return data
         pairs = zip(self.leaf_columns, leaves, strict=True)
         placed = [
-            leaf if names is None else self._in_order(names, leaf, step) for names, leaf in pairs
+            leaf if names is None else self._arrange_table(names, leaf, step)
+            for names, leaf in pairs
         ]
         return jax.tree.unflatten(structure, placed)
 
-    def _in_order(self, known: tuple[str, ...], table: Any, step: int) -> Any:
+    def _arrange_table(self, known: tuple[str, ...], table: Any, step: int) -> Any:
         where = f"batch of step {step}"
         try:
             found = in_order(known, table, where, "the first batch", REMEDY)

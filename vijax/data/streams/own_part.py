@@ -57,7 +57,7 @@ class OwnPartLoader(StreamLoader):
     share: Share | None = None
     """The processes that take part; None: this one alone."""
 
-    def shared(self, share: Share) -> OwnPartLoader:
+    def with_share(self, share: Share) -> OwnPartLoader:
         """The loader beside those of other processes: its batches have one size, which the devices
         here divide."""
         self.share = share
@@ -71,7 +71,7 @@ class OwnPartLoader(StreamLoader):
     @property
     def first_size(self) -> int:
         """Groups of the first batch."""
-        return _rows_of(next(super().batches(0, 1)))
+        return _num_rows(next(super().batches(0, 1)))
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `StreamLoader`."""
@@ -79,10 +79,10 @@ class OwnPartLoader(StreamLoader):
         devices = 1 if self.share is None else self.share.devices // self.share.processes
         rows = -(-size // devices) * devices
         for step, batch in zip(range(start, stop), super().batches(start, stop), strict=False):
-            yield _filled(batch, rows, step)
+            yield _pad_rows(batch, rows, step)
 
 
-def _rows_of(batch: Minibatch) -> int:
+def _num_rows(batch: Minibatch) -> int:
     leaves = jax.tree.leaves(batch.data)
     if any(
         isinstance(x, Documents)
@@ -95,9 +95,9 @@ def _rows_of(batch: Minibatch) -> int:
     return int(np.shape(leaves[0])[0])
 
 
-def _filled(batch: Minibatch, rows: int, step: int) -> Minibatch:
+def _pad_rows(batch: Minibatch, rows: int, step: int) -> Minibatch:
     """A batch with groups of weight 0 at its end."""
-    size = _rows_of(batch)
+    size = _num_rows(batch)
     if size > rows:
         remedy = "have every process give batches of one size, or shorter ones"
         raise fail(

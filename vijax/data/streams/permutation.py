@@ -54,13 +54,13 @@ class Permutation:
         high = numbers >> low_bits
         for i, key in enumerate(self._keys):
             if i % 2:
-                high = high ^ (_mixed(low, key) & masks[1])
+                high = high ^ (_mix(low, key) & masks[1])
             else:
-                low = low ^ (_mixed(high, key) & masks[0])
+                low = low ^ (_mix(high, key) & masks[0])
         return (high << low_bits) | low
 
 
-def _mixed(x: np.ndarray, key: np.uint64) -> np.ndarray:
+def _mix(x: np.ndarray, key: np.uint64) -> np.ndarray:
     """Bits that look random, of a number and a key: the finaliser of MurmurHash3 (Appleby 2011)."""
     x = x + key
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):

@@ -16,7 +16,7 @@ from vijax.contract import intake
 from vijax.contract.array_checks import check_finite
 from vijax.contract.batch import Minibatch
 from vijax.contract.model import Model
-from vijax.data.minibatch import Share, Shared
+from vijax.data.minibatch import Share, SharedLoader
 from vijax.data.reading.checks import DataError
 from vijax.data.reading.store import Block
 from vijax.data.streams.parts import order_of_parts, padded_part, part_of_pass
@@ -25,7 +25,7 @@ from vijax.data.streams.rows import Rows
 
 
 @dataclasses.dataclass(frozen=True)
-class RowLoader(Shared):
+class RowLoader(SharedLoader):
     """Minibatches of a table in a random order of all its rows.
 
     The rows of as many steps to come as may be held are picked out in one reading of the blocks.
@@ -105,7 +105,9 @@ class RowLoader(Shared):
         slots = self.batch_size if self.steps_per_epoch == 1 else -(-total // self.steps_per_epoch)
         if self.share is None:
             return rows, len(rows), slots
-        slotted = self.share.of(np.pad(rows, (0, slots - len(rows)), constant_values=total), total)
+        slotted = self.share.select(
+            np.pad(rows, (0, slots - len(rows)), constant_values=total), total
+        )
         own = slotted[slotted < total]
         return own if len(own) else rows[:1], len(own), len(slotted)
 

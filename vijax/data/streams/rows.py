@@ -75,7 +75,7 @@ class Rows:
     @property
     def num_groups(self) -> int:
         """N, the number of rows."""
-        return self._in_files if self.chosen is None else self.chosen.stop - self.chosen.first
+        return self._num_in_files if self.chosen is None else self.chosen.stop - self.chosen.first
 
     @property
     def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...]:
@@ -84,7 +84,7 @@ class Rows:
         return tuple(tuple(names) if _is_list(names) else None for names in matrices)
 
     @property
-    def _in_files(self) -> int:
+    def _num_in_files(self) -> int:
         return sum(block.count for block in self.blocks)
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Rows, Rows]:
@@ -115,7 +115,7 @@ class Rows:
         1."""
         numbers = np.asarray(numbers, int)
         if self.chosen is not None:
-            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(
+            numbers = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))(
                 self.chosen.first + numbers
             )
         firsts = np.array([block.first for block in self.blocks])
@@ -135,7 +135,7 @@ class Rows:
         read = read or self.read
         numbers = np.asarray(numbers)
         if self.chosen is not None:
-            numbers = Permutation(self._in_files, (self.chosen.seed, SPLIT))(
+            numbers = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))(
                 self.chosen.first + numbers
             )
         by_row = np.argsort(numbers)
@@ -166,7 +166,7 @@ class Rows:
         def read(file: Any) -> Any:
             for name in names:
                 check_numeric(file.schema_arrow.field(name).type, f"{block.file}, column {name!r}")
-            return unchanged(file, block).read_row_group(block.number, columns=names)
+            return require_same_rows(file, block).read_row_group(block.number, columns=names)
 
         found = from_parquet(block.file, read)
         if names:
@@ -244,28 +244,28 @@ def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) 
     (2, (array([[1., 3.],
            [2., 4.]]), array([0, 1])))
     """
-    heads = heads_of(source)
+    heads = read_heads(source)
     if columns is None:
-        known = heads[0].known
+        known = heads[0].names
         index = [name for name in known if is_index(name)]
         columns = [name for name in known if name not in index]
         if index:
             text = f"{source}: not read: {listed(index)}, the index of a data frame."
             warnings.warn(f"{text} Name it in columns= if it is data.", stacklevel=2)
-    return rows_of(heads, columns, held_bytes)
+    return table_from_heads(heads, columns, held_bytes)
 
 
-def rows_of(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> Rows:
+def table_from_heads(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> Rows:
     """The table of some columns of files whose heads are known; see `rows`."""
     wanted = dict.fromkeys(jax.tree.leaves(columns))
     blocks: list[Block] = []
     for head in heads:
-        if missing := sorted(set(wanted) - set(head.known)):
+        if missing := sorted(set(wanted) - set(head.names)):
             raise fail(
                 head.part.file,
                 f"the columns {listed(missing)}",
                 "none",
-                nearest(missing[0], head.known),
+                nearest(missing[0], head.names),
             )
         numbers = sum(head.kinds[name].most for name in wanted)
         check_room(
@@ -283,7 +283,9 @@ def rows_of(heads: Sequence[Head], columns: PyTree, held_bytes: int = HELD) -> R
         for name in wanted
         if (dtype := common_type([head.kinds[name] for head in heads])) is not None
     }
-    return Rows(columns, tuple(blocks), held_bytes, types=types, beside=_beside(heads, wanted))
+    return Rows(
+        columns, tuple(blocks), held_bytes, types=types, beside=_folder_numbers(heads, wanted)
+    )
 
 
 class Head(NamedTuple):
@@ -310,12 +312,12 @@ class Head(NamedTuple):
         }
 
     @property
-    def known(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names of the columns."""
         return list(self.kinds)
 
 
-def heads_of(source: str | Path) -> list[Head]:
+def read_heads(source: str | Path) -> list[Head]:
     """The heads of the Parquet files of a source, one or more.
 
     Raises:
@@ -343,7 +345,7 @@ def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, .
     are_numbers = lambda name: all(
         name in head.kinds and head.kinds[name].dtype is not None for head in heads
     )
-    known = heads[0].known
+    known = heads[0].names
     numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
     return numbers, tuple(filter(is_index, known))
 
@@ -355,7 +357,7 @@ def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:
     ]
 
 
-def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:
+def _folder_numbers(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:
     """By file, the numbers that the names of its folders give, of columns that it does not have
     itself."""
     found: dict[str, dict[str, float]] = {}
@@ -373,7 +375,7 @@ def _beside(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str
     return found
 
 
-def unchanged(file: Any, block: Block) -> Any:
+def require_same_rows(file: Any, block: Block) -> Any:
     """The file of a block. Raises DataError where it was written anew with a row group of another
     length since it was opened first: numbers of rows would mean others."""
     found = file.metadata

@@ -19,7 +19,7 @@ from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import padded_documents
 from vijax.data.reading.checks import DataError, fail
-from vijax.data.streams.documents import is_arrow, of_arrow
+from vijax.data.streams.documents import corpus_from_arrow, is_arrow
 from vijax.data.streams.named_batches import NamedBatches
 
 UNKNOWN = 2**31 - 1
@@ -181,7 +181,7 @@ class StreamLoader:
             batch = self._minibatch(item, step)
             if batch.num_groups is None:
                 size = _size(batch)
-                before = _remembered(size, keep, step) if seen is None else seen
+                before = _groups_before(size, keep, step) if seen is None else seen
                 seen = keep * before + size
                 batch = batch._replace(num_groups=np.float32(self.num_groups or seen))
             yield batch
@@ -219,11 +219,11 @@ class StreamLoader:
 
     def _minibatch(self, item: Any, step: int) -> Minibatch:
         if isinstance(item, Minibatch):
-            return item._replace(data=self._named.placed(item.data, step))
+            return item._replace(data=self._named.arrange(item.data, step))
         if self.model.form.documents is not None:
             return Minibatch(self._documents(item, step), None)
-        data = self._of_list(item) if isinstance(item, list) else item
-        data = jax.tree.map(np.asarray, self._named.placed(data, step))
+        data = self._from_list(item) if isinstance(item, list) else item
+        data = jax.tree.map(np.asarray, self._named.arrange(data, step))
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in jax.tree.leaves(data)]
         try:
             check_arrays(data)
@@ -244,7 +244,7 @@ class StreamLoader:
             )
         return Minibatch(intake.cast(self._kinds, data), None)
 
-    def _of_list(self, item: list[Any]) -> PyTree:
+    def _from_list(self, item: list[Any]) -> PyTree:
         """A batch that is a list of arrays, as loaders of PyTorch give it: a tuple of them; of one
         array alone that array, where the model reads no tuple of one."""
         if len(item) != 1:
@@ -276,7 +276,7 @@ class StreamLoader:
                     got,
                     remedy,
                 )
-        return _padded(corpus)
+        return _pad(corpus)
 
 
 def stream_loader(source: Any, model: Model) -> StreamLoader:
@@ -305,7 +305,7 @@ def stream_loader(source: Any, model: Model) -> StreamLoader:
     return StreamLoader(source, model)
 
 
-def _remembered(size: float, keep: float, step: int) -> float:
+def _groups_before(size: float, keep: float, step: int) -> float:
     """Groups in mind before a step, if all batches were of this size."""
     return size * step if keep == 1 else size * (1 - keep**step) / (1 - keep)
 
@@ -323,7 +323,11 @@ def _corpus(item: Any, vocab_size: int, step: int) -> Any:
     """A batch of documents."""
     from vijax.data.read import read
 
-    corpus = of_arrow(item, vocab_size, f"batch of step {step}") if is_arrow(item) else read(item)
+    corpus = (
+        corpus_from_arrow(item, vocab_size, f"batch of step {step}")
+        if is_arrow(item)
+        else read(item)
+    )
     if corpus.vocab_size > vocab_size:
         remedy = "vijax.data.with_vocabulary(corpus, words) leaves other words out"
         raise fail(
@@ -335,7 +339,7 @@ def _corpus(item: Any, vocab_size: int, step: int) -> Any:
     return corpus
 
 
-def _padded(corpus: Any) -> PyTree:
+def _pad(corpus: Any) -> PyTree:
     """Documents, padded to powers of two, so that few shapes occur."""
     most = (max(1, int(np.max(x))) for x in (corpus.lengths, corpus.tokens))
     slots, tokens = (1 << max(3, (x - 1).bit_length()) for x in most)
