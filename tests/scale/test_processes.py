@@ -474,9 +474,9 @@ def test_who_keeps_the_others_waiting_is_named(tmp_path):
     between = lambda *seconds: {
         k: THIRD._replace(process=k, between_s=s) for k, s in enumerate(seconds)
     }
-    one._seen = update_sightings({}, between(3.0, 3.4, 3.9), 0.0)
+    one._sightings = update_sightings({}, between(3.0, 3.4, 3.9), 0.0)
     assert one.slowest() == ""
-    one._seen = update_sightings({}, between(3.0, 9.4, 4.0), 0.0)
+    one._sightings = update_sightings({}, between(3.0, 9.4, 4.0), 0.0)
     assert one.slowest() == "waited 6 s for process 1"
 
 

@@ -1,8 +1,7 @@
-"""Fits on many devices, of one process or of several: batches split over a mesh, padded; where
-state and batches lie; how processes are joined and watched.
+"""Fits on many devices, of one process or of several.
 
-Where arrays lie, and what processes say to each other. The step does not know of it, but for a sum
-over an axis."""
+Where arrays lie, how batches are split and padded over a mesh, and how processes are joined, agree
+and are watched. The step itself knows only of a sum over an axis."""
 
 from vijax.scale.arrays import gathered
 from vijax.scale.devices import mesh

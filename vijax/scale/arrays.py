@@ -1,5 +1,5 @@
-"""Arrays on the devices of several processes: put there, and gathered again in pieces of bounded
-size."""
+"""Arrays on the devices of several processes: how they are put there, and gathered in pieces of
+bounded size."""
 
 from __future__ import annotations
 
@@ -19,59 +19,64 @@ PIECE = 1 << 26
 
 
 def put(tree: Any, places: Any) -> Any:
-    """A tree whose arrays, the same in every process, lie at their places; places may be those of
-    whole branches."""
-    over = lambda place, part: jax.tree.map(lambda x: _put(x, place), part)
-    return jax.tree.map(over, places, tree)
+    """A tree whose arrays, the same in every process, lie at their places. A place may stand for a
+    whole branch of the tree."""
+
+    def put_branch(place: NamedSharding, branch: Any) -> Any:
+        return jax.tree.map(lambda x: _put(x, place), branch)
+
+    return jax.tree.map(put_branch, places, tree)
 
 
 def put_own(tree: Any, places: Any, axis: int) -> Any:
-    """As `put`, of arrays of which each process has its own part of the split axis, in the order of
-    their numbers."""
+    """As `put`, for arrays of which each process has only its part of the split axis. The parts
+    follow each other in the order of the processes."""
 
-    def one(x: Any, place: NamedSharding) -> jax.Array:
+    def put_part(x: Any, place: NamedSharding) -> jax.Array:
         if not any(place.spec):
             return _put(x, place)
         size = np.shape(x)[axis] * jax.process_count()
         shape = (*np.shape(x)[:axis], size, *np.shape(x)[axis + 1 :])
         return jax.make_array_from_process_local_data(place, np.asarray(x), shape)
 
-    return jax.tree.map(
-        lambda place, part: jax.tree.map(lambda x: one(x, place), part), places, tree
-    )
+    def put_branch(place: NamedSharding, branch: Any) -> Any:
+        return jax.tree.map(lambda x: put_part(x, place), branch)
+
+    return jax.tree.map(put_branch, places, tree)
 
 
 def _put(x: Any, place: NamedSharding) -> jax.Array:
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
-        return x if x.sharding.is_equivalent_to(place, x.ndim) else _moved(x, place)
+        return x if x.sharding.is_equivalent_to(place, x.ndim) else _reshard(x, place)
     host = x if isinstance(x, StoredRows) else np.asarray(x)
-    return jax.make_array_from_callback(host.shape, place, lambda at: host[at])
+    return jax.make_array_from_callback(host.shape, place, lambda index: host[index])
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _moved(x: jax.Array, place: NamedSharding) -> jax.Array:
+def _reshard(x: jax.Array, place: NamedSharding) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, place)
 
 
 def local(x: Any) -> Any:
-    """An array of this process: itself where it is whole in every process, else `Rows`, which can
-    be gathered."""
+    """An array of this process if every process has it whole, else its `Rows`, to be gathered."""
     if not isinstance(x, jax.Array) or x.is_fully_addressable:
         return x
-    return x.addressable_data(0) if x.is_fully_replicated else Rows.of(x)
+    return x.addressable_data(0) if x.is_fully_replicated else Rows.from_array(x)
 
 
 class Rows:
-    """A table whose rows lie with several processes.
+    """A table whose rows are split over several processes.
 
-    `numpy.asarray` of it, which all processes have to call together, gathers them in pieces;
-    `gathered` also, where only process 0 wants them."""
+    `numpy.asarray` gathers it in pieces; all processes must call it together. `gathered` does the
+    same if only process 0 wants the table."""
 
     def __init__(self, array: jax.Array, axis: int, length: int):
-        self.array, self.axis, self.length = array, axis, length
+        self.array = array
+        self.axis = axis
+        self.length = length
 
     @classmethod
-    def of(cls, array: jax.Array) -> Rows:
+    def from_array(cls, array: jax.Array) -> Rows:
         """The rows along the one axis that is split."""
         axis = next(i for i, name in enumerate(array.sharding.spec) if name is not None)  # type: ignore[attr-defined]
         return cls(array, axis, array.shape[axis])
@@ -87,67 +92,67 @@ class Rows:
         return self.array.dtype
 
     def first(self, length: int) -> Rows:
-        """The first rows alone: those after them are padding."""
+        """The first rows; the rows after them are padding."""
         return Rows(self.array, self.axis, length)
 
     def __getitem__(self, run: Any) -> Rows:
-        """Those of one of several runs, stacked along a leading axis."""
-        mesh, (name,) = self.array.sharding.mesh, self.array.sharding.mesh.axis_names  # type: ignore[attr-defined]
+        """The rows of one run, where runs are stacked along a leading axis."""
+        mesh = self.array.sharding.mesh  # type: ignore[attr-defined]
+        (name,) = mesh.axis_names
         place = NamedSharding(mesh, P(*(None,) * (self.axis - 1), name))
-        return Rows(_moved(self.array[run], place), self.axis - 1, self.length)
+        return Rows(_reshard(self.array[run], place), self.axis - 1, self.length)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """All rows, in every process."""
-        whole = np.empty(self.array.shape, self.dtype)
-        rows = np.moveaxis(whole, self.axis, 0)
+        table = np.empty(self.array.shape, self.dtype)
+        rows = np.moveaxis(table, self.axis, 0)
         for start, piece in self.pieces():
             rows[start : start + len(piece)] = np.moveaxis(piece, self.axis, 0)
-        whole = np.moveaxis(rows[: self.length], 0, self.axis)
-        return np.ascontiguousarray(whole if dtype is None else whole.astype(dtype))
+        table = np.moveaxis(rows[: self.length], 0, self.axis)
+        return np.ascontiguousarray(table if dtype is None else table.astype(dtype))
 
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Some rows and the place of the first, again and again, in every process; the table is
-        never whole."""
-        mesh, count = self.array.sharding.mesh, self.array.sharding.mesh.size  # type: ignore[attr-defined]
-        each = self.array.shape[self.axis] // count
-        size = max(
-            1, min(each, PIECE // max(1, self.array.nbytes // self.array.shape[self.axis] * count))
-        )
-        for start in range(0, each, size):
-            start = min(start, each - size)
-            found = np.asarray(
-                _piece(self.array, np.int32(start), size, self.axis, mesh).addressable_data(0)
-            )
-            for device, piece in enumerate(found):
-                yield device * each + start, piece
+        """Pairs of a first row and the rows from it on, in every process, until all rows have come;
+        the table is never whole."""
+        mesh = self.array.sharding.mesh  # type: ignore[attr-defined]
+        num_rows = self.array.shape[self.axis]
+        per_device = num_rows // mesh.size
+        row_bytes = max(1, self.array.nbytes // num_rows * mesh.size)
+        size = max(1, min(per_device, PIECE // row_bytes))
+        for first in range(0, per_device, size):
+            start = min(first, per_device - size)
+            piece = _piece(self.array, np.int32(start), size, self.axis, mesh)
+            for device, block in enumerate(np.asarray(piece.addressable_data(0))):
+                yield device * per_device + start, block
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _piece(x: jax.Array, start: jax.Array, size: int, axis: int, mesh: Mesh) -> jax.Array:
-    """So many rows of each device, from `start` of its own: of shape (devices, ..., size, ...)."""
+    """`size` rows of each device, from its row `start` on: of shape (devices, ..., size, ...)."""
     (name,) = mesh.axis_names
 
-    def own(x: jax.Array, start: jax.Array) -> jax.Array:
+    def gather(x: jax.Array, start: jax.Array) -> jax.Array:
         return jax.lax.all_gather(jax.lax.dynamic_slice_in_dim(x, start, size, axis), name)
 
     split = P(*(None,) * axis, name)
-    return jax.shard_map(own, mesh=mesh, in_specs=(split, P()), out_specs=P(), check_vma=False)(
-        x, start
+    program = jax.shard_map(
+        gather, mesh=mesh, in_specs=(split, P()), out_specs=P(), check_vma=False
     )
+    return program(x, start)
 
 
 def gathered(tree: Any) -> Any:
-    """A tree with its tables whole in process 0; in others without them, for they only take part.
-    All call it."""
-    first = jax.process_index() == 0
+    """A tree with its tables whole in process 0 and None in the other processes. All processes must
+    call it."""
+    is_first = jax.process_index() == 0
 
-    def one(x: Any) -> Any:
+    def gather(x: Any) -> Any:
         if not isinstance(x, Rows):
             return x
-        if first:
+        if is_first:
             return np.asarray(x)
         for _ in x.pieces():
             pass
         return None
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(gather, tree)

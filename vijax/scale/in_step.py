@@ -1,6 +1,7 @@
-"""Agreement of processes before each chunk of steps: how many all can take, that their batches go
-together, and that no source failed. Without it those that have a batch would wait for ever for
-those that have none."""
+"""Agreement of processes before each chunk of steps.
+
+They agree on the number of steps that all can take, on batches that go together, and that no source
+failed. Without it a process with a batch would wait for ever for one that has none."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from vijax.scale.lost import raise_fault
 from vijax.scale.processes import digest, form_text, require_alike, texts
 
 LETTERS = 16
-"""Letters of a digest by which batches are compared."""
+"""Letters of the digest by which batches are compared."""
 
 OTHER_BATCHES = (
     "Have every process stream the same batches, of which each uses its share. Where each streams "
@@ -32,51 +33,48 @@ OTHER_FORM = "Have every process stream batches of one size and one form."
 
 
 def require_alike_streams(loader: Any, first: Minibatch, is_part: bool) -> None:
-    """Raises ValueError, in every process, where streams differ in what is said of them, in the
-    columns of their tables or in their first batch; of own parts (`is_part`) these differ, and have
-    one form."""
+    """Raises ValueError, in every process, if the streams do not go together.
+
+    They must have the same settings, the same columns and the same first batch; if each process
+    streams its own part (`is_part`), first batches of one form."""
     source = loader.source
-    of_all = (
-        "Give the number of groups of all processes together, the same in each."
-        if is_part
-        else "Give one."
-    )
-    _require_one("num_groups", source.num_groups, "the same number in every process", of_all)
-    _require_one("forget", source.forget, "the same share in every process", "Give one.")
+    remedy = "Give one."
+    if is_part:
+        remedy = "Give the number of groups of all processes together, the same in each."
+    _require_same("num_groups", source.num_groups, "the same number in every process", remedy)
+    _require_same("forget", source.forget, "the same share in every process", "Give one.")
     expected = "tables with the same columns, in one order, in every process"
     remedy = "Have each process select the columns by name, in one order."
-    _require_one("data", _columns(getattr(loader, "leaf_columns", None) or ()), expected, remedy)
-    told = form_text(first) if is_part else digest(first)
-    require_alike("data", {"first batch": told}, OTHER_FORM if is_part else OTHER_BATCHES)
+    _require_same("data", _columns(getattr(loader, "leaf_columns", None) or ()), expected, remedy)
+    text = form_text(first) if is_part else digest(first)
+    require_alike("data", {"first batch": text}, OTHER_FORM if is_part else OTHER_BATCHES)
 
 
-def _require_one(argument: str, value: Any, expected: str, remedy: str) -> None:
-    """Raises ValueError where processes do not say the same."""
-    heard = texts(str(value))
-    other = next((k for k, said in enumerate(heard) if said != heard[0]), 0)
-    got = f"{heard[other]} in process {other} and {heard[0]} in process 0"
-    if other:
+def _require_same(argument: str, value: Any, expected: str, remedy: str) -> None:
+    """Raises ValueError if the value differs between processes."""
+    values = texts(str(value))
+    different = next((k for k, text in enumerate(values) if text != values[0]), 0)
+    got = f"{values[different]} in process {different} and {values[0]} in process 0"
+    if different:
         raise ValueError(f"{argument}: expected {expected}, got {got}. {remedy}")
 
 
 def _columns(leaves: Sequence[tuple[str, ...] | None]) -> str:
-    """The names of columns in words, with letters that tell many from others."""
-    shown = " and ".join(
+    """The names of columns as text; a long one is cut and ends in a digest of all names."""
+    text = " and ".join(
         "no names" if names is None else f"the columns {listed(names)}" for names in leaves
     )
-    return (
-        shown
-        if len(shown) < 400
-        else f"{shown[:400]} ... ({digest(np.frombuffer(repr(leaves).encode(), 'u1'))})"
-    )
+    if len(text) < 400:
+        return text
+    return f"{text[:400]} ... ({digest(np.frombuffer(repr(leaves).encode(), 'u1'))})"
 
 
 class Announcement(NamedTuple):
-    """The word of a process on its next chunk.
+    """What a process says about its next chunk.
 
     Attributes:
       step: the first step of the chunk.
-      asked: steps of the chunk; fewer digests than that: the source has ended.
+      asked: steps of the chunk; with fewer digests than this the source has ended.
       digests: one for each batch, (batches, LETTERS).
     """
 
@@ -88,13 +86,12 @@ class Announcement(NamedTuple):
 def announce_batches(
     batches: Sequence[Minibatch], step: int, asked: int, is_same: bool
 ) -> Announcement:
-    """The mark of batches; `is_same`: those of all processes are the same, and not only of one
-    form."""
+    """The announcement of batches: digests of their numbers if all processes have the same batches
+    (`is_same`), else of their form alone."""
     to_letters = digest if is_same else _form_digest
     letters = "".join(map(to_letters, batches)).encode()
-    return Announcement(
-        step, asked, np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS)
-    )
+    digests = np.frombuffer(letters, np.uint8).reshape(len(batches), LETTERS)
+    return Announcement(step, asked, digests)
 
 
 def _form_digest(batch: Minibatch) -> str:
@@ -102,13 +99,13 @@ def _form_digest(batch: Minibatch) -> str:
 
 
 class Rules(NamedTuple):
-    """The manner in which processes go together.
+    """How the processes of a fit go together.
 
     Attributes:
       length: capacity of a chunk, the same in every process.
       total: steps of the whole run.
       is_same: the batches of all processes are the same.
-      says_end: it is said too where all sources end at one step.
+      says_end: warn also if all sources end at one step.
     """
 
     length: int
@@ -117,88 +114,86 @@ class Rules(NamedTuple):
     says_end: bool
 
 
-def synchronize(source: Generator, begun: int, rules: Rules) -> Generator[tuple[Any, int, None]]:
-    """Chunks, in every process as many and of as many steps, until one of the processes has no
-    more.
+def synchronize(source: Generator, start: int, rules: Rules) -> Generator[tuple[Any, int, None]]:
+    """Chunks, in every process equally many and with equally many steps, until one of the processes
+    has no more.
 
     Args:
-      source: gives batches, their number, and a `Announcement` with the first batches of a chunk, None with
-          others.
-      begun: the step at which it begins.
+      source: gives batches, their number, and an `Announcement` with the first batches of a chunk,
+          None with the others.
+      start: the first step.
       rules: how the processes go together.
 
     Raises:
-      ValueError: in every process, where batches do not go together, before their chunk.
+      ValueError: in every process, before a chunk whose batches do not go together.
       ProcessLostError: the source of another process failed.
     """
-    left, is_last = 0, False
+    remaining = 0
+    is_last = False
+    nothing = np.zeros((0, LETTERS), np.uint8)
     with contextlib.closing(source):
-        while not (is_last and left == 0):
+        while not (is_last and remaining == 0):
             item, fault = _next(source)
-            batches, count, told = item or (
-                None,
-                0,
-                Announcement(begun, 1, np.zeros((0, LETTERS), np.uint8)),
-            )
-            if told is not None:
-                left, has_ended = _agreed(told, fault, rules)
-                begun += left
-                is_last = has_ended or begun >= rules.total
-            if left:
-                count = min(count, left)
-                left -= count
+            batches, count, announcement = item or (None, 0, Announcement(start, 1, nothing))
+            if announcement is not None:
+                remaining, has_ended = _agree(announcement, fault, rules)
+                start += remaining
+                is_last = has_ended or start >= rules.total
+            if remaining:
+                count = min(count, remaining)
+                remaining -= count
                 yield batches, count, None
 
 
 def _next(source: Iterator) -> tuple[Any, Exception | None]:
-    """The next item, None at the end, or what was raised in making it."""
+    """The next item, or None at the end; and the error that making it raised, or None."""
     try:
         return next(source, None), None
-    except Exception as error:  # the others have to hear of it, whatever it is
+    except Exception as error:  # the other processes have to hear of it, whatever it is
         return None, error
 
 
-def _agreed(told: Announcement, fault: Exception | None, rules: Rules) -> tuple[int, bool]:
-    """The number of steps that all processes take next, and whether these are the last. Says so
-    where a source ends."""
-    count = len(told.digests)
+def _agree(announcement: Announcement, fault: Exception | None, rules: Rules) -> tuple[int, bool]:
+    """The number of steps that all processes take next, and whether these are the last. Warns if a
+    source ends."""
+    count = len(announcement.digests)
     digests = np.zeros((rules.length, LETTERS), np.uint8)
-    digests[:count] = told.digests
-    head = np.array([fault is not None, told.step, told.asked, count], np.int32)
-    heads, every = multihost_utils.process_allgather((head, digests))
+    digests[:count] = announcement.digests
+    head = np.array([fault is not None, announcement.step, announcement.asked, count], np.int32)
+    heads, all_digests = multihost_utils.process_allgather((head, digests))
     failed, steps, asked, counts = np.asarray(heads).T
     raise_fault(fault, failed)
-    least = int(counts.min())
-    _require_alike_batches(np.asarray(every)[:, :least], told.step, rules.is_same)
+    common = int(counts.min())
+    _require_alike_batches(np.asarray(all_digests)[:, :common], announcement.step, rules.is_same)
     has_ended = counts < asked
     if has_ended.any():
-        _say_end(steps + counts, has_ended, rules)
-    return least, bool(has_ended.any())
+        _warn_of_end(steps + counts, has_ended, rules)
+    return common, bool(has_ended.any())
 
 
-def _require_alike_batches(digests: np.ndarray, begun: int, is_same: bool) -> None:
-    """Raises ValueError at the first step of which processes have batches that do not go
-    together."""
+def _require_alike_batches(digests: np.ndarray, start: int, is_same: bool) -> None:
+    """Raises ValueError at the first step whose batches do not go together."""
     differ = np.argwhere((digests != digests[0]).any(2).T)  # (step, process) pairs, by steps
-    place, process = differ[0] if len(differ) else (0, 0)
-    expected = (
-        "the same batches in every process"
-        if is_same
-        else "batches of one size and form in every process"
-    )
-    got = f"another batch of step {begun + place} in process {process} than in process 0"
-    require(not len(differ), "data", expected, got, OTHER_BATCHES if is_same else OTHER_FORM)
+    step, process = differ[0] if len(differ) else (0, 0)
+    expected = "batches of one size and form in every process"
+    remedy = OTHER_FORM
+    if is_same:
+        expected = "the same batches in every process"
+        remedy = OTHER_BATCHES
+    got = f"another batch of step {start + step} in process {process} than in process 0"
+    require(not len(differ), "data", expected, got, remedy)
 
 
-def _say_end(ends: np.ndarray, has_ended: np.ndarray, rules: Rules) -> None:
-    """Warns of the end of sources: after how many steps that of each process came."""
-    first, last = int(ends.argmin()), int(ends.argmax())
+def _warn_of_end(ends: np.ndarray, has_ended: np.ndarray, rules: Rules) -> None:
+    """Warns that sources ended; `ends` has the steps of each process."""
+    first = int(ends.argmin())
+    last = int(ends.argmax())
     if ends[first] < ends[last] or not has_ended.all():
-        more = "" if has_ended[last] else " or later"
+        later = "" if has_ended[last] else " or later"
         text = (
             f"data: the source of process {first} ended after {ends[first]} of {rules.total} "
             "steps, that of process "
-            f"{last} after {ends[last]}{more}; the fit of all processes ends after {ends[first]}. "
+            f"{last} after {ends[last]}{later}; the fit of all processes ends after {ends[first]}. "
             "For more, give "
             "every process as many batches, or a source that can be read again."
         )

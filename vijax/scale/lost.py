@@ -1,5 +1,5 @@
-"""Errors of a process whose companions are gone: they say that another process was lost, and not
-that a sum failed."""
+"""Errors of a process after another one is gone: they say that a process was lost, and not that a
+sum failed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ SIGNS_OF_LOSS = (
     "unavailable",
     "deadline_exceeded",
 )
-"""What errors of sums over processes speak of, in lower case, where one of the processes is
-gone."""
+"""Words, in lower case, in the errors of sums over processes if one of the processes is gone."""
 
 
 class ProcessLostError(JaxRuntimeError):
@@ -32,13 +31,13 @@ class ProcessLostError(JaxRuntimeError):
 
 @contextlib.contextmanager
 def name_lost_process(is_shared: bool) -> Iterator[None]:
-    """Errors of sums over processes, which JAX raises where one of them is gone, say so.
+    """Replaces JAX's error of a sum over processes, which it raises if one of them is gone.
 
     Args:
       is_shared: other processes take part.
 
     Raises:
-      ProcessLostError: in the place of such an error.
+      ProcessLostError: says that a process was lost, and repeats JAX's words.
     """
     try:
         yield
@@ -46,13 +45,13 @@ def name_lost_process(is_shared: bool) -> Iterator[None]:
         text = str(error)
         if isinstance(error, ProcessLostError) or not (is_shared and _is_loss(error)):
             raise
-        said = " ".join(text.split())[:160]
+        jax_words = " ".join(text.split())[:160]
         raise ProcessLostError(
             f"mesh: expected all {jax.process_count()} processes until the end of the fit, but "
             "another process was "
             f"lost while process {jax.process_index()} computed with it. The messages of that "
             "process say why. Start "
-            f"all of them again, or go on from what was saved. (JAX says: {said})"
+            f"all of them again, or go on from what was saved. (JAX says: {jax_words})"
         ) from error
 
 
@@ -65,10 +64,10 @@ def _is_loss(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def fail_together(is_shared: bool) -> Iterator[None]:
-    """Makes all processes fail where one does: the others hear of its error, and wait for nobody.
+    """Makes all processes fail if one does: the others hear of its error and do not wait.
 
     Args:
-      is_shared: other processes take part, and all of them come here.
+      is_shared: other processes take part, and all of them run this block.
 
     Raises:
       ProcessLostError: another process failed, and not this one.
@@ -86,18 +85,20 @@ def fail_together(is_shared: bool) -> Iterator[None]:
 
 
 def raise_fault(fault: Exception | None, failed: np.ndarray) -> None:
-    """Raises the fault of this process, or says which other one failed; all processes call it.
-    `failed` is true at the processes that have a fault."""
+    """Raises the fault of this process, or an error that names the process that failed.
+
+    All processes call it; `failed` is true for each process with a fault."""
     if not np.any(failed):
         return
-    heard = texts(
-        "" if fault is None else f"{type(fault).__name__}: {' '.join(str(fault).split())}", 1024
-    )
+    message = ""
+    if fault is not None:
+        message = f"{type(fault).__name__}: {' '.join(str(fault).split())}"
+    messages = texts(message, 1024)
     if fault is not None:
         raise fault
     process = int(np.argmax(failed))
     raise ProcessLostError(
         f"data: expected batches from every process, but process {process} failed and the fit "
         "ends in all of them. Its "
-        f"own messages say why: {heard[process]}"
+        f"own messages say why: {messages[process]}"
     )

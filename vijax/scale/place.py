@@ -1,4 +1,4 @@
-"""The places of a fit's batches and state: on one device, or on those of a mesh."""
+"""The placement of a fit's batches and state: on one device, or on the devices of a mesh."""
 
 from __future__ import annotations
 
@@ -39,75 +39,77 @@ from vijax.tree import on_device
 
 @dataclasses.dataclass(frozen=True)
 class OneDevice:
-    """One device, JAX's own choice: all stays as it is."""
+    """One device, JAX's own choice: everything stays as it is."""
 
     is_shared: ClassVar[bool] = False
-    """True where other processes take part."""
+    """True if other processes take part."""
 
     def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
-        """The algorithm as it runs there."""
+        """The algorithm as it runs on these devices."""
         return alg
 
     def adapt_loader(self, loader: Any) -> Any:
-        """The loader of the batches that it takes."""
+        """The loader of the batches for these devices."""
         return loader
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:
-        """Batches, stacked along a leading axis, put there."""
+        """Batches, stacked along a leading axis, on these devices."""
         return jax.device_put(stacked)
 
     def put_state(self, state: Any) -> Any:
-        """A state put there."""
+        """A state on these devices."""
         return state
 
     def require_alike_streams(self, loader: Any) -> None:
-        """Raises ValueError where processes stream what does not go together."""
+        """Raises ValueError if the streams of the processes do not go together."""
         require_no_part(loader, jax.process_count())
 
-    def share_start(self, state: Any, **said: Any) -> Any:
-        """A state from which all processes begin; `said` is what they must agree on."""
-        return _read(state)
+    def share_start(self, state: Any, **settings: Any) -> Any:
+        """The state from which all processes start; `settings` must be the same in all."""
+        return _read_tables(state)
 
     def callback_state(self, state: Any) -> Any:
-        """A state for callbacks: as it is on one device, but tables by row of several processes are
+        """The state for callbacks: on one device, but tables that are split over processes stay
         `arrays.Rows`."""
         return state
 
     def plain_state(self, state: Any) -> Any:
-        """A state as it is on one device."""
+        """The state on one device, all tables read."""
         return state
 
     def any_process(self, asked: bool) -> bool:
-        """True where any process that runs the fit asks it."""
+        """True if any process of the fit asks."""
         return asked
 
     def announce(
         self, batches: Iterable[Minibatch], step: int, asked: int
     ) -> tuple[Iterable[Minibatch], Announcement | None]:
-        """The batches of a chunk, and what other processes hear of them: None where there are no
-        others."""
+        """The batches of a chunk, and what other processes hear about them; None without other
+        processes."""
         return batches, None
 
     def synchronize(
-        self, source: Generator, begun: int, length: int, total: int, loader: Any
+        self, source: Generator, start: int, length: int, total: int, loader: Any
     ) -> Generator:
-        """The chunks of a source, as many in all processes."""
+        """The chunks of a source, equally many in all processes."""
         return source
 
 
 @dataclasses.dataclass(frozen=True)
 class ManyDevices:
-    """The devices of a mesh. Batches are padded to a number of groups that they divide, and split.
-    Of a state they split what has a row for each group of the data, with padding: locals that are
-    carried, and warm starts. They split the messages of parts, by entries, unless other processes
-    have some of the devices. The rest is whole on each.
+    """The devices of a mesh.
+
+    Batches are split by groups, and padded so that the devices divide their groups. In a state,
+    tables with a row for each group of the data are split and padded: carried locals and warm
+    starts. The messages of parts are split by entries, unless some devices belong to other
+    processes. Everything else is whole on each device.
 
     Attributes:
       mesh: the devices.
       axis: the name of its axis.
-      rows: of each array that is split, the number of groups without padding.
-      lead: 1 where a state is that of several runs, stacked, else 0.
-      reads_own: batches hold what this process reads of them, and not all.
+      rows: number of groups of each split table, without padding.
+      lead: 1 if a state stacks several runs, else 0.
+      reads_own: batches hold only the groups that this process reads.
     """
 
     mesh: Mesh
@@ -117,25 +119,24 @@ class ManyDevices:
     reads_own: bool = False
 
     def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
-        """See `OneDevice`. Step sizes by the share of the data in a batch are those of a batch without
-        padding."""
+        """See `OneDevice`. Step sizes by the share of the data in a batch count no padding."""
         spec = alg.spec
         if isinstance(spec.step_size, by_share) and spec.model.form.num_groups is not None:
             (batch,) = loader.batches(0, 1)
-            here = np.shape(jax.tree.leaves(batch.data)[0])[0]
-            spec = spec._replace(step_size=spec.step_size.of(here / spec.model.form.num_groups))
+            size = np.shape(jax.tree.leaves(batch.data)[0])[0]
+            spec = spec._replace(step_size=spec.step_size.of(size / spec.model.form.num_groups))
         if self._splits(spec.messages):
             spec = spec._replace(messages=SplitByPart(spec.messages.num_parts, axis=self.axis))
-        same = build_algorithm(spec)
+        adapted = build_algorithm(spec)
         for wrapper in alg.wrappers:
-            same = wrap(same, wrapper)
-        return on_mesh(same, self.mesh)
+            adapted = wrap(adapted, wrapper)
+        return on_mesh(adapted, self.mesh)
 
     def adapt_loader(self, loader: Any) -> Any:
-        """See `OneDevice`. Each process reads its own part of a batch; steps by words have to see all of
-        its words."""
+        """See `OneDevice`. Each process reads its own share of a batch, unless the loader has no
+        shares (as in steps by words, which need all words of a batch)."""
         if self.is_shared:
-            leave_end_unsaid(loader)
+            silence_end(loader)
         if self.reads_own:
             return loader.with_share(
                 Share(jax.process_index(), jax.process_count(), self.mesh.size)
@@ -143,76 +144,89 @@ class ManyDevices:
         return PaddedLoader(loader, self.mesh.size)
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:
-        """See `OneDevice`; stacked along a leading axis of steps."""
-        split, whole = self._at(P(None, self.axis)), self._at(P())
-        data = OwnWords(whole, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
-        places: Any = Minibatch(data, whole, split, split, whole, split)  # type: ignore[arg-type]
-        return arrays.put_own(stacked, places, 1) if self.reads_own else self._put(stacked, places)
+        """See `OneDevice`; batches are stacked along a leading axis of steps."""
+        split = self._sharding(P(None, self.axis))
+        replicated = self._sharding(P())
+        data = OwnWords(replicated, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
+        places: Any = Minibatch(data, replicated, split, split, replicated, split)  # type: ignore[arg-type]
+        if self.reads_own:
+            return arrays.put_own(stacked, places, 1)
+        return self._put(stacked, places)
 
     def put_state(self, state: Any) -> Any:
         """See `OneDevice`."""
         if self.is_shared:
             watch.ENTERED.mark()
         lead = (None,) * self.lead
-        split, slices, whole = (
-            self._at(P(*axes)) for axes in ((*lead, self.axis), (*lead, None, self.axis), ())
-        )
+        split = self._sharding(P(*lead, self.axis))
+        slices = self._sharding(P(*lead, None, self.axis))
+        replicated = self._sharding(P())
         runs = self._runs(state)
-        more = lambda x: _with_rows(x, -count_rows(x, self.lead) % self.mesh.size, self.lead)
-        tables = jax.tree.map(more, row_tables(runs))
-        if is_split := self._splits(runs.messages):
+        tables = jax.tree.map(self._pad_rows, row_tables(runs))
+        splits_messages = self._splits(runs.messages)
+        if splits_messages:
             runs = runs._replace(messages=slice_tables(runs.messages, self.mesh.size, self.lead))
-        places = jax.tree.map(lambda _: whole, replace_tables(runs, None))
+        places = jax.tree.map(lambda _: replicated, replace_tables(runs, None))
         places = replace_tables(places, jax.tree.map(lambda _: split, tables))
-        if is_split:
-            places = places._replace(messages=table_places(runs.messages, slices, whole))
+        if splits_messages:
+            places = places._replace(messages=table_places(runs.messages, slices, replicated))
         runs = replace_tables(runs, tables)
         if not self.lead:
             return self._put(runs, places)
-        others = jax.tree.map(lambda _: whole, state._replace(states=None))
-        return self._put(self._with(state, runs), others._replace(states=places))
+        outer = jax.tree.map(lambda _: replicated, state._replace(states=None))
+        return self._put(self._with_runs(state, runs), outer._replace(states=places))
 
     def require_alike_streams(self, loader: Any) -> None:
-        """See `OneDevice`. Of own parts the first batches have one form; else they are the same."""
+        """See `OneDevice`. The first batches must be the same, or have one form if each process
+        streams its own part."""
         if not self.reads_own:
             require_no_part(loader, jax.process_count())
         if self.is_shared and hasattr(loader, "is_stream"):
             (first,) = loader.batches(0, 1)
             require_alike_streams(loader, first, is_part(loader))
 
-    def share_start(self, state: Any, **said: Any) -> Any:
-        """See `OneDevice`. What is whole in every process is that of process 0: another machine may
-        round otherwise."""
+    def share_start(self, state: Any, **settings: Any) -> Any:
+        """See `OneDevice`. Arrays that are whole in every process come from process 0, for another
+        machine may round otherwise."""
         if not self.is_shared:
-            return _read(state)
+            return _read_tables(state)
         runs = self._runs(state)
-        require_alike("fit", {"data": runs.data, **said})
+        require_alike("fit", {"data": runs.data, **settings})
         runs = replace_tables(from_first(replace_tables(runs, None)), row_tables(runs))
-        return self._with(from_first(state._replace(states=None)), runs) if self.lead else runs
+        if not self.lead:
+            return runs
+        return self._with_runs(from_first(state._replace(states=None)), runs)
 
     def callback_state(self, state: Any) -> Any:
         """See `OneDevice`."""
-        there, one = self._runs(state), self.mesh.devices.flat[0]
-        is_split = self._splits(there.messages)
-        state = self._with(state, there._replace(messages=None)) if is_split else state
-        state = jax.tree.map(arrays.local, state) if self.is_shared else jax.device_put(state, one)
+        placed_runs = self._runs(state)
+        splits_messages = self._splits(placed_runs.messages)
+        if splits_messages:
+            state = self._with_runs(state, placed_runs._replace(messages=None))
+        if self.is_shared:
+            state = jax.tree.map(arrays.local, state)
+        else:
+            state = jax.device_put(state, self.mesh.devices.flat[0])
         runs = self._runs(state)
         leaves, structure = jax.tree.flatten(row_tables(runs))
-        cut = [_without_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
+        cut = [_cut_padding(x, n, self.lead) for x, n in zip(leaves, self.rows, strict=True)]
         runs = replace_tables(runs, jax.tree.unflatten(structure, cut))
-        if is_split:  # on the host: together they may be more than a device holds
-            runs = runs._replace(messages=join_slices(there.messages, there.posterior, self.lead))
-        return self._with(state, runs)
+        if splits_messages:  # on the host: together they may be more than a device holds
+            runs = runs._replace(
+                messages=join_slices(placed_runs.messages, placed_runs.posterior, self.lead)
+            )
+        return self._with_runs(state, runs)
 
     def plain_state(self, state: Any) -> Any:
         """See `OneDevice`."""
-        return _read(self.callback_state(state))
+        return _read_tables(self.callback_state(state))
 
     def any_process(self, asked: bool) -> bool:
         """See `OneDevice`."""
-        if self.is_shared:
-            watch.ENTERED.left()
-        return any_process(asked) if self.is_shared else asked
+        if not self.is_shared:
+            return asked
+        watch.ENTERED.leave()
+        return any_process(asked)
 
     def announce(
         self, batches: Iterable[Minibatch], step: int, asked: int
@@ -224,66 +238,67 @@ class ManyDevices:
         return read, announce_batches(read, step, asked, not self.reads_own)
 
     def synchronize(
-        self, source: Generator, begun: int, length: int, total: int, loader: Any
+        self, source: Generator, start: int, length: int, total: int, loader: Any
     ) -> Generator:
         """See `OneDevice`."""
         if not self.is_shared:
             return source
-        rules = Rules(
-            length, total, is_same=not self.reads_own, says_end=hasattr(loader, "is_stream")
-        )
-        return synchronize(source, begun, rules)
+        is_stream = hasattr(loader, "is_stream")
+        return synchronize(source, start, Rules(length, total, not self.reads_own, is_stream))
 
     @property
     def is_shared(self) -> bool:
-        """True where the mesh has devices of other processes."""
+        """True if the mesh has devices of other processes."""
         return is_shared(self.mesh)
 
     def _runs(self, state: Any) -> Any:
         return state.states if self.lead else state
 
-    def _with(self, state: Any, runs: Any) -> Any:
+    def _with_runs(self, state: Any, runs: Any) -> Any:
         return state._replace(states=runs) if self.lead else runs
 
     def _splits(self, messages: Any) -> bool:
-        """True where devices have the messages of parts, or their memory, in slices."""
+        """True if each device has a slice of the messages of parts, or of their memory."""
         return isinstance(messages, by_part | Parts) and not self.is_shared
+
+    def _pad_rows(self, x: Any) -> Any:
+        return _add_rows(x, -count_rows(x, self.lead) % self.mesh.size, self.lead)
 
     def _put(self, tree: Any, places: Any) -> Any:
         return arrays.put(tree, places) if self.is_shared else jax.device_put(tree, places)
 
-    def _at(self, spec: P) -> NamedSharding:
+    def _sharding(self, spec: P) -> NamedSharding:
         return NamedSharding(self.mesh, spec)
 
 
 def choose_placement(mesh: Mesh | None, state: Any, loader: Any = None) -> OneDevice | ManyDevices:
-    """The place of a fit that begins at this state: of one run, or of several with their `states`
-    stacked."""
+    """The placement of a fit that starts at this state: one run, or several stacked in its
+    `states`."""
     if mesh is None:
         return OneDevice()
-    runs, lead = getattr(state, "states", state), int(hasattr(state, "states"))
-    there = ManyDevices(
-        *check_mesh(mesh),
-        rows=tuple(count_rows(x, lead) for x in jax.tree.leaves(row_tables(runs))),
-        lead=lead,
-    )
-    of = [device.process_index for device in there.mesh.devices.flat]
-    in_parts = of == sorted(of) and len({of.count(k) for k in of}) == 1
-    return dataclasses.replace(
-        there, reads_own=there.is_shared and in_parts and hasattr(type(loader), "shared")
-    )
+    runs = getattr(state, "states", state)
+    lead = int(hasattr(state, "states"))
+    rows = tuple(count_rows(x, lead) for x in jax.tree.leaves(row_tables(runs)))
+    placement = ManyDevices(*check_mesh(mesh), rows=rows, lead=lead)
+    processes = [device.process_index for device in placement.mesh.devices.flat]
+    are_equal = len({processes.count(k) for k in processes}) == 1
+    has_shares = hasattr(type(loader), "shared")
+    reads_own = placement.is_shared and processes == sorted(processes) and are_equal and has_shares
+    return dataclasses.replace(placement, reads_own=reads_own)
 
 
 def row_tables(run: Any) -> tuple[Any, Any]:
-    """The tables by row of a state: locals that are carried, and warm starts."""
+    """The tables by row of a state: carried locals and warm starts."""
     return run.local, run.beside.get(Warm.name)
 
 
 def replace_tables(run: Any, tables: tuple[Any, Any] | None) -> Any:
-    """A state with other tables, or with none."""
+    """A state with other tables by row, or with none."""
     local, warm = tables or (None, None)
-    rest = {name: x for name, x in run.beside.items() if name != Warm.name}
-    return run._replace(local=local, beside=rest if warm is None else {**rest, Warm.name: warm})
+    beside = {name: x for name, x in run.beside.items() if name != Warm.name}
+    if warm is not None:
+        beside[Warm.name] = warm
+    return run._replace(local=local, beside=beside)
 
 
 def is_shared(mesh: Mesh | None) -> bool:
@@ -295,13 +310,12 @@ def is_shared(mesh: Mesh | None) -> bool:
 
 # --- streams --------------------------------------------------------------------------------------
 def is_part(loader: Any) -> bool:
-    """True for a stream of which each process gives its own part."""
+    """True for a stream in which each process gives its own part."""
     return hasattr(loader, "is_stream") and loader.source.is_part
 
 
-def leave_end_unsaid(loader: Any) -> None:
-    """Has a stream be silent about its end, of which the processes tell each other
-    (`vijax.scale.in_step`)."""
+def silence_end(loader: Any) -> None:
+    """Keeps a stream from warning at its end: `vijax.scale.in_step` warns for all processes."""
     while loader is not None:
         if isinstance(loader, StreamLoader):
             loader.warns_of_end = False
@@ -309,7 +323,7 @@ def leave_end_unsaid(loader: Any) -> None:
 
 
 def require_no_part(loader: Any, processes: int) -> None:
-    """Raises ValueError for a part of a stream that would be fitted by itself."""
+    """Raises ValueError if one part of a stream would be fitted alone."""
     require(
         processes == 1 or not is_part(loader),
         "mesh",
@@ -322,8 +336,8 @@ def require_no_part(loader: Any, processes: int) -> None:
 # --- padding --------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class PaddedLoader:
-    """The batches of another loader, of a multiple of so many groups. Padding weighs nothing, and
-    comes last."""
+    """The batches of another loader, padded to a multiple of `multiple` groups. Padding has weight
+    0 and comes last."""
 
     inner: Any
     multiple: int
@@ -337,35 +351,32 @@ class PaddedLoader:
 
 
 def pad_batch(batch: Minibatch, multiple: int) -> Minibatch:
-    """A batch with groups of weight 0 at its end, so that their number is a multiple; of documents
-    of several lengths, of each length.
+    """A batch whose number of groups is a multiple: groups of weight 0 follow at its end. Documents
+    of several lengths are padded at each length.
 
     >>> batch = pad_batch(Minibatch(np.array([2.0, 3.0]), 5.0, rows=np.array([1, 4])), 4)
     >>> print(batch.data, batch.weights, batch.rows)
     [2. 3. 2. 2.] [1. 1. 0. 0.] [1 4 5 5]
     """
     if isinstance(batch.data, OwnWords):
-        own = pad_batch(batch._replace(data=batch.data.documents), multiple)
-        return own._replace(data=dataclasses.replace(batch.data, documents=own.data))
-    none = (
-        np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups
-    )  # a row that there is not
+        padded = pad_batch(batch._replace(data=batch.data.documents), multiple)
+        return padded._replace(data=dataclasses.replace(batch.data, documents=padded.data))
+    # The row number of padding: beyond all rows
+    beyond = np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups
     if isinstance(batch.data, tuple) and all(isinstance(docs, Documents) for docs in batch.data):
-        up = lambda fill: lambda x: _with_rows(x, -count_rows(x) % multiple, fill=fill)
         return batch._replace(
-            data=jax.tree.map(up(0), batch.data), rows=jax.tree.map(up(none), batch.rows)
+            data=jax.tree.map(lambda x: _fill_rows(x, multiple, 0), batch.data),
+            rows=jax.tree.map(lambda x: _fill_rows(x, multiple, beyond), batch.rows),
         )
     size = count_rows(jax.tree.leaves(batch.data)[0])
-    more = -size % multiple
-    if more == 0:
+    missing = -size % multiple
+    if missing == 0:
         return batch
     weights = np.ones(size, np.float32) if batch.weights is None else batch.weights
     return batch._replace(
-        data=jax.tree.map(
-            lambda x: _with_rows(x, more), batch.data
-        ),  # numbers that the model can read
-        weights=_with_rows(weights, more, fill=0),
-        rows=jax.tree.map(lambda x: _with_rows(x, more, fill=none), batch.rows),
+        data=jax.tree.map(lambda x: _add_rows(x, missing), batch.data),  # numbers a model can read
+        weights=_add_rows(weights, missing, fill=0),
+        rows=jax.tree.map(lambda x: _add_rows(x, missing, fill=beyond), batch.rows),
     )
 
 
@@ -374,23 +385,34 @@ def count_rows(x: Any, axis: int = 0) -> int:
     return int(np.shape(x)[axis])
 
 
-def _read(state: Any) -> Any:
-    """A state with its tables by row whole, here."""
-    whole = lambda x: on_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
-    return jax.tree.map(whole, state)
+def _read_tables(state: Any) -> Any:
+    """A state with its tables by row read whole into this process."""
+
+    def read(x: Any) -> Any:
+        return on_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
+
+    return jax.tree.map(read, state)
 
 
-def _without_padding(x: Any, length: int, axis: int) -> Any:
-    """The first rows of an array along its axis of groups."""
-    return x.first(length) if isinstance(x, arrays.Rows) else x[:, :length] if axis else x[:length]
+def _cut_padding(x: Any, length: int, axis: int) -> Any:
+    """The first rows of an array along its axis of groups, 0 or 1."""
+    if isinstance(x, arrays.Rows):
+        return x.first(length)
+    return x[:, :length] if axis else x[:length]
 
 
-def _with_rows(x: Any, count: int, axis: int = 0, fill: Any = None) -> Any:
-    """An array with so many rows more, of one number or copies of its first."""
+def _fill_rows(x: Any, multiple: int, fill: Any) -> Any:
+    """An array whose number of rows is a multiple, the new rows of one number."""
+    return _add_rows(x, -count_rows(x) % multiple, fill=fill)
+
+
+def _add_rows(x: Any, count: int, axis: int = 0, fill: Any = None) -> Any:
+    """An array with `count` more rows, of one number or copies of its first row."""
     if count == 0:
         return x
     if isinstance(x, StoredRows):
         return x.pad(count)
     first = np.take(np.asarray(x), [0], axis=axis)
-    first = first if fill is None else np.full_like(first, fill)
+    if fill is not None:
+        first = np.full_like(first, fill)
     return np.concatenate([np.asarray(x), np.repeat(first, count, axis=axis)], axis=axis)

@@ -1,5 +1,5 @@
-"""Algorithms whose step takes a whole batch and runs on the devices of a mesh, each with its own
-groups."""
+"""Algorithms whose step takes a whole batch, and runs on the devices of a mesh, each with some of
+its groups."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
     """An algorithm whose step runs on all devices of a mesh: `vijax.over_axis` inside
     `jax.shard_map`.
 
-    Each device reads its part of the batch, whose groups they divide evenly; messages, values and
-    gradients are summed. The posterior, its updates and the points that are learnt are the same on
-    every device. Wrappers stay around the step: what they keep of single groups lies where the
-    state has it (`vijax.scale.place`).
+    The devices divide the groups of the batch evenly; messages, values and gradients are summed.
+    The posterior, its updates and the learnt points are the same on every device. Wrappers stay
+    around the step, and `vijax.scale.place` decides where their arrays by group lie.
 
     Args:
       alg: the algorithm.
       mesh: devices of this process, along one axis.
 
     Raises:
-      ValueError: a mesh of other kinds, a model whose data are one group, or active topics.
+      ValueError: not a mesh along one axis, a model whose data are one group, or active topics.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> coin = vi.model(
@@ -55,17 +54,16 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
         "leave mesh out."
     )
     expected = "a model whose data are groups, which devices can share"
-    require(
-        not alg.spec.model.form.one_group, "mesh", expected, "one whose data are one group", remedy
-    )
+    has_groups = not alg.spec.model.form.one_group
+    require(has_groups, "mesh", expected, "one whose data are one group", remedy)
     for wrapper in alg.wrappers:
         active = wrapper.active if isinstance(wrapper, ByWords) else None
         remedy = "They are chosen from the whole batch: leave active (active_topics) out, or mesh."
         require(active is None, "mesh", "steps that may use all topics", f"active={active}", remedy)
-    on = build_algorithm(alg.spec)
+    sharded = build_algorithm(alg.spec)
     for wrapper in (OnMesh(mesh, axis), *alg.wrappers):
-        on = wrap(on, wrapper)
-    return on
+        sharded = wrap(sharded, wrapper)
+    return sharded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,20 +78,20 @@ class OnMesh(Wrapper):
     def step(
         self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
     ) -> tuple[State, Info]:
-        """See `Wrapper`. What outer wrappers keep does not enter, so that it stays where it
-        lies."""
+        """See `Wrapper`. The state of outer wrappers (`beside`) does not enter, and stays in its
+        place."""
         batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
-        own, whole = P(self.axis), P()
-        states = State(*(whole for _ in State._fields))._replace(local=own, beside={})  # type: ignore[arg-type]
+        split = P(self.axis)
+        replicated = P()
+        states = State(*(replicated for _ in State._fields))._replace(local=split, beside={})  # type: ignore[arg-type]
         if isinstance(alg.spec.messages, SplitByPart):
-            states = states._replace(
-                messages=table_places(state.messages, P(None, self.axis), whole)
-            )
-        infos = Info(*(whole for _ in Info._fields))._replace(per_group=own)  # type: ignore[arg-type]
-        batches = Minibatch(own, whole, own, own, whole, own)  # type: ignore[arg-type]
-        # Unchecked: the check wants the zeros of every scan, and every derivative of our own,
-        # marked as differing by device. A key used on every device alike, which it would find, is
-        # found by tests/inference/test_axis.py.
+            tables = table_places(state.messages, P(None, self.axis), replicated)
+            states = states._replace(messages=tables)
+        infos = Info(*(replicated for _ in Info._fields))._replace(per_group=split)  # type: ignore[arg-type]
+        batches = Minibatch(split, replicated, split, split, replicated, split)  # type: ignore[arg-type]
+        # Unchecked: the check wants the zeros of every scan, and our own derivatives, marked as
+        # different on each device. It would also find a key that all devices use alike:
+        # tests/inference/test_axis.py tests for that.
         step = jax.shard_map(
             over_axis(alg, self.axis).step,
             mesh=self.mesh,

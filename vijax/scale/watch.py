@@ -1,9 +1,11 @@
-"""A watch over the processes of a run: each writes signs of life into a file of its own in the
-run's folder, and reads those of the others. Where one is lost, the others say which and end; JAX
-alone would end them without a word, or wait.
+"""A watch over the processes of a run.
 
-A file is written in place, for what is renamed is seen late on network file systems. Clocks are
-never compared: a process is silent when its own count of signs has stood still for so long on the
+Each process writes signs of life into a file of its own in the run's folder, and reads the files of
+the others. If one is lost, the others name it and end; JAX alone would end them without a word, or
+wait.
+
+A file is written in place, for network file systems show a renamed file late. Clocks are never
+compared: a process is silent if its own count of signs has stood still for some time on the
 reader's clock."""
 
 from __future__ import annotations
@@ -16,34 +18,40 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vijax.files import NO_LINK, PERMISSIONS, own_folder
 
-EVERY_S, SILENT_S, STUCK_S = 1.0, 20.0, 300.0
-"""Seconds between signs of life; of silence after which a process is lost; for which one may keep
-the others waiting before their next steps."""
+EVERY_S = 1.0
+"""Seconds between signs of life."""
+SILENT_S = 20.0
+"""Seconds of silence after which a process is lost."""
+STUCK_S = 300.0
+"""Seconds for which a process may keep the others waiting before their next steps."""
 LOST = 5
 """Exit code of a process that ends because another is lost."""
 LENGTH = 1024
+"""Bytes of a file."""
 
 
 class Marks:
     """The number of chunks of steps that this process has entered, and its seconds between them."""
 
     def __init__(self) -> None:
-        self.entered, self.between_s, self._left = 0, 0.0, time.monotonic()
+        self.entered = 0
+        self.between_s = 0.0
+        self._last_end = time.monotonic()
 
     def mark(self) -> None:
         """A chunk begins."""
         self.entered += 1
-        self.between_s += time.monotonic() - self._left
+        self.between_s += time.monotonic() - self._last_end
 
-    def left(self) -> None:
+    def leave(self) -> None:
         """A chunk has ended."""
-        self._left = time.monotonic()
+        self._last_end = time.monotonic()
 
 
 ENTERED = Marks()
@@ -55,13 +63,13 @@ class Sign(NamedTuple):
     Attributes:
       process: its number.
       host: the machine that it runs on.
-      pid: its number there.
-      signs: number of signs that it has given.
+      pid: its process id on that machine.
+      signs: number of its signs.
       entered: chunks of steps that it has entered.
       between_s: seconds that it spent between chunks: reading data, in process 0 also scores and
           files.
       fault: why it ended, if it did.
-      because_of: the process whose loss it ended by.
+      because_of: the lost process because of which it ended.
     """
 
     process: int
@@ -78,8 +86,8 @@ class Sign(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A sign, and when it came and when the process entered its present chunk, on the reader's
-    clock."""
+    """A sign, with the time when it came and the time when the process entered its present chunk,
+    both on the reader's clock."""
 
     sign: Sign
     at: float
@@ -87,47 +95,55 @@ class Sighting(NamedTuple):
 
 
 def update_sightings(
-    seen: Mapping[int, Sighting], signs: Mapping[int, Sign], now: float
+    sightings: Mapping[int, Sighting], signs: Mapping[int, Sign], now: float
 ) -> dict[int, Sighting]:
     """The last signs of all processes after another look at their files."""
-    found = dict(seen)
+    updated = dict(sightings)
     for k, sign in signs.items():
-        before = found.get(k)
+        before = updated.get(k)
         if before is None:
-            found[k] = Sighting(sign, now, now)
+            updated[k] = Sighting(sign, now, now)
         elif sign != before.sign:
-            moved = sign.entered != before.sign.entered
-            found[k] = Sighting(sign, now, now if moved else before.entered_at)
-    return found
+            is_same_chunk = sign.entered == before.sign.entered
+            updated[k] = Sighting(sign, now, before.entered_at if is_same_chunk else now)
+    return updated
 
 
-def find_lost(seen: Mapping[int, Sighting], own: int, now: float) -> tuple[int, str] | None:
-    """A process that is lost, and how, in words; None where all is well.
+def find_lost(sightings: Mapping[int, Sighting], reader: int, now: float) -> tuple[int, str] | None:
+    """The number of a lost process and a sentence about it; None if no process is lost.
 
-    >>> here, there = Sign(0, "a", 7), Sign(1, "b", 9)
-    >>> seen = {0: Sighting(here, 100.0, 100.0), 1: Sighting(there, 70.0, 70.0)}
-    >>> find_lost(seen, 0, 100.0)
+    >>> signs = Sign(0, "a", 7), Sign(1, "b", 9)
+    >>> sightings = {0: Sighting(signs[0], 100.0, 100.0), 1: Sighting(signs[1], 70.0, 70.0)}
+    >>> find_lost(sightings, 0, 100.0)
     (1, 'process 1 (host b, pid 9) is lost: it has given no sign of life for 30 s')
     """
-    others = [x for k, x in seen.items() if k != own]
-    for other in others:  # it knows already; of those that it speaks of this process may be one
-        sign = other.sign
-        if sign.because_of is not None and sign.because_of != own and sign.because_of in seen:
+    companions = [sighting for k, sighting in sightings.items() if k != reader]
+    for companion in companions:  # it knows of the loss; the lost process may be this one
+        sign = companion.sign
+        if sign.because_of not in (None, reader) and sign.because_of in sightings:
             return sign.because_of, sign.fault
-    for other in others:
-        if other.sign.fault:
-            how = "went on without this one" if other.sign.because_of == own else "ended"
-            return other.sign.process, f"{other.sign} {how}: {other.sign.fault}"
-    for other in others:
-        if now - other.at > SILENT_S:
-            said = f"it has given no sign of life for {now - other.at:.0f} s"
-            return other.sign.process, f"{other.sign} is lost: {said}"
-    most = max(x.sign.entered for x in seen.values())
-    since = max(x.entered_at for x in seen.values() if x.sign.entered == most)
-    behind = [x for x in others if x.sign.entered < most]
+    for companion in companions:
+        sign = companion.sign
+        if sign.fault:
+            verb = "went on without this one" if sign.because_of == reader else "ended"
+            return sign.process, f"{sign} {verb}: {sign.fault}"
+    for companion in companions:
+        if now - companion.at > SILENT_S:
+            reason = f"it has given no sign of life for {now - companion.at:.0f} s"
+            return companion.sign.process, f"{companion.sign} is lost: {reason}"
+    return _find_stuck(sightings, companions, now)
+
+
+def _find_stuck(
+    sightings: Mapping[int, Sighting], companions: Sequence[Sighting], now: float
+) -> tuple[int, str] | None:
+    """A process that is alive, but keeps the others waiting."""
+    last = max(x.sign.entered for x in sightings.values())
+    since = max(x.entered_at for x in sightings.values() if x.sign.entered == last)
+    behind = [x.sign for x in companions if x.sign.entered < last]
     if behind and now - since > STUCK_S:
-        said = f"it is alive, but the others have waited for it for {now - since:.0f} s"
-        return behind[0].sign.process, f"{behind[0].sign} is stuck: {said}"
+        reason = f"it is alive, but the others have waited for it for {now - since:.0f} s"
+        return behind[0].process, f"{behind[0]} is stuck: {reason}"
     return None
 
 
@@ -135,11 +151,11 @@ class Watch:
     """The watch of one process, from `begin` to `end`.
 
     Args:
-      folder: folder of the files, the same for all.
+      folder: folder of the files, the same for all processes.
       process: number of this process.
-      total: number of all.
+      total: number of processes.
       remedy: gives the sentence that says how to go on.
-      say: says a line.
+      say: prints a line.
       leave: ends this process at once, by an exit code.
     """
 
@@ -152,113 +168,118 @@ class Watch:
         say: Callable[[str], None],
         leave: Callable[[int], Any] = os._exit,
     ):
-        self.folder, self._own, self._total = folder, process, total
-        self._remedy, self._say, self._leave = remedy, say, leave
+        self.folder = folder
+        self._process = process
+        self._total = total
+        self._remedy = remedy
+        self._say = say
+        self._leave = leave
         self._sign = Sign(process, socket.gethostname(), os.getpid())
-        self._seen: dict[int, Sighting] = {}
-        self._over, self._thread = (
-            threading.Event(),
-            threading.Thread(target=self._keep, daemon=True),
-        )
+        self._sightings: dict[int, Sighting] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
 
-    def write(self, **changed: Any) -> None:
+    def write(self, **changes: Any) -> None:
         """Gives a sign of life."""
         marks: dict[str, Any] = {
             "entered": ENTERED.entered,
             "between_s": round(ENTERED.between_s, 3),
         }
-        self._sign = self._sign._replace(signs=self._sign.signs + 1, **marks, **changed)
-        sign = self._sign._replace(fault=self._sign.fault[: LENGTH // 4])
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk or a store that is away: the others will say that it is silent
+        self._sign = self._sign._replace(signs=self._sign.signs + 1, **marks, **changes)
+        # If a disk is full or a store is away, the others will say that this process is silent
+        with contextlib.suppress(OSError):
             own_folder(self.folder)
-            number = os.open(
-                self.folder / f"{self._own}.json", os.O_WRONLY | os.O_CREAT | NO_LINK, PERMISSIONS
-            )
-            try:
-                os.write(number, json.dumps(sign._asdict()).encode().ljust(LENGTH))
-            finally:
-                os.close(number)
+            self._write_file(self._sign._replace(fault=self._sign.fault[: LENGTH // 4]))
 
     def signs(self) -> dict[int, Sign]:
-        """The last sign of each process, as far as they can be read."""
-        found = {}
+        """The last sign of each process whose file can be read."""
+        signs = {}
         for k in range(self._total):
             with contextlib.suppress(OSError, ValueError, TypeError):
-                found[k] = Sign(**json.loads((self.folder / f"{k}.json").read_bytes()))
-        return found
+                signs[k] = Sign(**json.loads(self._file(k).read_bytes()))
+        return signs
 
     def begin(self) -> None:
         """Begins to watch, in a thread."""
         self._thread.start()
 
     def end(self, fault: str = "") -> None:
-        """Ends it; with a fault the others end too."""
+        """Ends the watch; with a fault the other processes end too."""
         self._over.set()
         self._thread.join()
         if fault:
             self.write(fault=fault)
         else:
             with contextlib.suppress(OSError):
-                (self.folder / f"{self._own}.json").unlink()
-                self.folder.rmdir()  # the last one does
+                self._file(self._process).unlink()
+                self.folder.rmdir()  # only the last process can
 
     def wait(self) -> None:
-        """Waits until it is known who is lost, which ends this process; returns if nobody is."""
+        """Waits until the lost process is known, which ends this process; returns if none is."""
         time.sleep(SILENT_S + 10)
 
     def slowest(self) -> str:
-        """Says which process keeps the others waiting between chunks, and how long; empty where it
-        is little."""
-        if not self._seen:
+        """The process that keeps the others waiting between chunks, and for how long; empty below
+        one second."""
+        if not self._sightings:
             return ""
-        signs = [x.sign for x in self._seen.values()]
-        slow, quick = max(signs, key=lambda s: s.between_s), min(signs, key=lambda s: s.between_s)
+        signs = [x.sign for x in self._sightings.values()]
+        slow = max(signs, key=lambda sign: sign.between_s)
+        quick = min(signs, key=lambda sign: sign.between_s)
         waited = slow.between_s - quick.between_s
         return f"waited {waited:.0f} s for process {slow.process}" if waited >= 1 else ""
 
     def look(self, now: float) -> tuple[int, str] | None:
-        """Reads the files; gives a process that is lost."""
-        self._seen = update_sightings(self._seen, self.signs(), now)
-        return find_lost(self._seen, self._own, now)
+        """Reads the files; returns a lost process as `find_lost` does."""
+        self._sightings = update_sightings(self._sightings, self.signs(), now)
+        return find_lost(self._sightings, self._process, now)
 
     def _keep(self) -> None:
         last = time.monotonic()
         while not self._over.wait(EVERY_S):
             now = time.monotonic()
-            if (
-                now - last > SILENT_S / 2
-            ):  # it was this process that stood still: the others may be well
-                self._seen = {}
+            if now - last > SILENT_S / 2:  # this process stood still: the others may be well
+                self._sightings = {}
             last = now
             self.write()
-            found = self.look(now)
-            if found is not None:
-                self._give_up(*found)
+            loss = self.look(now)
+            if loss is not None:
+                self._end_process(*loss)
                 return
 
-    def _give_up(self, process: int, how: str) -> None:
-        self.write(fault=how, because_of=process)
-        self._say(f"vijax: {how}. {self._remedy()}")
+    def _end_process(self, process: int, reason: str) -> None:
+        self.write(fault=reason, because_of=process)
+        self._say(f"vijax: {reason}. {self._remedy()}")
         self._leave(LOST)
+
+    def _file(self, process: int) -> Path:
+        return self.folder / f"{process}.json"
+
+    def _write_file(self, sign: Sign) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | NO_LINK
+        number = os.open(self._file(self._process), flags, PERMISSIONS)
+        try:
+            os.write(number, json.dumps(sign._asdict()).encode().ljust(LENGTH))
+        finally:
+            os.close(number)
 
 
 def call_before_abort(call: Callable[[], Any]) -> Callable[[], None]:
-    """Has `call` come before this process is ended by `abort`, as JAX's client does where process 0
-    is lost; gives what undoes that. Python's own handlers are too late: they run when the native
-    code is done. (The handler of a signal that `abort` itself raises may call anything, C11
-    7.14.1.1.)"""
+    """Makes `call` run before `abort` ends this process, as JAX's client does if process 0 is lost;
+    returns a function that undoes it.
+
+    Python's own handlers are too late: they run when the native code is done. (The handler of a
+    signal that `abort` itself raises may call anything, C11 7.14.1.1.)"""
     if os.name != "posix":
         return lambda: None
-    of_abort = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    handler = of_abort(lambda _: call())
-    own = ctypes.CDLL(None)
-    own.signal.restype = ctypes.c_void_p
-    own.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-    before = own.signal(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))
+    handler_type = ctypes.CFUNCTYPE(None, ctypes.c_int)
+    handler = handler_type(lambda _: call())
+    library = ctypes.CDLL(None)
+    library.signal.restype = ctypes.c_void_p
+    library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    before = library.signal(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))
 
-    def undo(kept: Any = handler) -> None:
-        own.signal(signal.SIGABRT, before)
+    def undo(_alive: Any = handler) -> None:  # the default keeps the handler alive
+        library.signal(signal.SIGABRT, before)
 
     return undo
