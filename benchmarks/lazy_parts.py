@@ -28,7 +28,7 @@ import vijax as vi
 from vijax.families.numeric.pathwise import sample_offset
 from vijax.models.documents.lda import likelihood_table
 from vijax.topics.own_words import OwnWords, _columns
-from vijax.xla.compiler import STEP, usable
+from vijax.xla.compiler import STEP, usable_options
 
 SWEEPS = """
 import sys, time, numpy as np, tomotopy
@@ -46,7 +46,7 @@ print((len(indptr) - 1) * 60 / (time.process_time() - begin))
 
 def least(fn: Callable[..., Any], *args: Any) -> float:
     """CPU milliseconds of a call of its program."""
-    program = jax.jit(fn).lower(*args).compile(usable(STEP))
+    program = jax.jit(fn).lower(*args).compile(usable_options(STEP))
     jax.block_until_ready(program(*args))
     seconds = []
     for _ in range(12):
@@ -139,7 +139,7 @@ def main() -> None:
     moved = lambda s, c: s.posterior["topics"].with_columns(
         own.words, c, jnp.float32(0.9), jnp.bool_(True)
     )
-    program = jax.jit(moved, donate_argnums=0).lower(state, columns).compile(usable(STEP))
+    program = jax.jit(moved, donate_argnums=0).lower(state, columns).compile(usable_options(STEP))
     times = []
     for _ in range(12):
         given = jax.block_until_ready(jax.tree.map(jnp.copy, state))

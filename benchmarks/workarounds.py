@@ -54,12 +54,12 @@ def without(name: str) -> Iterator[None]:
     same = lambda key: key
     patches = {
         "generator": [
-            ("vijax.inference.compose.in_one_piece", same),
-            ("vijax.fitting.loop.in_one_piece", same),
+            ("vijax.inference.compose.fused_key", same),
+            ("vijax.fitting.loop.fused_key", same),
         ],
         "ordering": [
             ("vijax.xla.ordering.select", tree.select),
-            ("vijax.xla.ordering.after", lambda condition, done: condition),
+            ("vijax.xla.ordering.delay", lambda condition, done: condition),
         ],
         "told": [("vijax.fitting.loop.Told", Plain)],
     }

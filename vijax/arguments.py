@@ -7,7 +7,7 @@ the signature:
     @checked
     def lda(num_topics: Size, vocab_size: Size, alpha: Positives = 0.1) -> Model: ...
 
-The decorator checks every call. `arguments_of(lda)` reads all of it back: settings of the command
+The decorator checks every call. `read_arguments(lda)` reads all of it back: settings of the command
 line and checks of estimators are made from it."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Limit:
             require(self.test(value), argument, self.expected, value)
 
 
-def whole(least: int = 1) -> Limit:
+def integer(least: int = 1) -> Limit:
     """An integer of at least `least`."""
     return Limit(lambda x: _is_integer(x) and x >= least, f"an integer >= {least}")
 
@@ -64,26 +64,24 @@ def _within(inside: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: inside(np.asarray(x)) & np.isfinite(np.asarray(x))
 
 
-def at_least(low: float) -> Limit:
+def minimum(low: float) -> Limit:
     """A finite number of at least `low`."""
     return Limit(_within(lambda x: x >= low), f"a number >= {low:g}")
 
 
-def inside(interval: str) -> Limit:
+def interval(text: str) -> Limit:
     """A number in an interval; a square bracket includes its end.
 
-    >>> inside("(0, 1]").check("rho", 0.0)
+    >>> interval("(0, 1]").check("rho", 0.0)
     Traceback (most recent call last):
     ...
     ValueError: rho: expected a number above 0 and at most 1, got 0.0.
     """
-    low, high = map(float, interval[1:-1].split(","))
+    low, high = map(float, text[1:-1].split(","))
     above, first = (
-        (operator.ge, "from {:g} to") if interval[0] == "[" else (operator.gt, "above {:g} and")
+        (operator.ge, "from {:g} to") if text[0] == "[" else (operator.gt, "above {:g} and")
     )
-    below, last = (
-        (operator.le, "at most {:g}") if interval[-1] == "]" else (operator.lt, "below {:g}")
-    )
+    below, last = (operator.le, "at most {:g}") if text[-1] == "]" else (operator.lt, "below {:g}")
     expected = f"a number {first.format(low)} {last.format(high)}"
     return Limit(
         lambda x: above(np.asarray(x), low) & below(np.asarray(x), high),
@@ -94,16 +92,16 @@ def inside(interval: str) -> Limit:
 POSITIVE = Limit(_within(lambda x: x > 0), "a positive number")
 EVEN = Limit(lambda x: _is_integer(x) and x >= 2 and x % 2 == 0, "an even number >= 2")
 
-Size = Annotated[int, whole()]
-Count = Annotated[int, whole(0)]
+Size = Annotated[int, integer()]
+Count = Annotated[int, integer(0)]
 Positive = Annotated[float, POSITIVE]
 Positives = Annotated[Any, POSITIVE]
 """A number or an array of them."""
-NotNegative = Annotated[float, at_least(0)]
+NotNegative = Annotated[float, minimum(0)]
 
 
 # --- checking -------------------------------------------------------------------------------------
-def checked(make: Make) -> Make:
+def check_arguments(make: Make) -> Make:
     """Decorates a function, or a class with a constructor: each call is checked against the limits
     and the choices of the signature. None passes where the signature allows it, and so does a
     function.
@@ -116,7 +114,7 @@ def checked(make: Make) -> Make:
     ValueError: form: expected "open" or "closed", got 'close'. Did you mean "closed"?
     """
     if isinstance(make, type):
-        make.__init__ = checked(make.__init__)  # type: ignore[misc]
+        make.__init__ = check_arguments(make.__init__)  # type: ignore[misc]
         return make
 
     @functools.wraps(make)
@@ -134,7 +132,7 @@ def checked(make: Make) -> Make:
 
 def check_values(make: Callable, values: Mapping[str, Any]) -> None:
     """Raises ValueError at the first of these values, by argument, outside its limit or choices."""
-    known = arguments_of(make)
+    known = read_arguments(make)
     for name, value in values.items():
         argument = known.get(name)
         if argument is None or callable(value) or (value is None and argument.may_be_none):
@@ -148,7 +146,7 @@ def check_values(make: Callable, values: Mapping[str, Any]) -> None:
 def _check_choice(name: str, value: Any, argument: Argument) -> None:
     known, others = (
         argument.choices,
-        [one for one in members_of(argument.hint) if get_origin(one) is not Literal],
+        [one for one in union_members(argument.hint) if get_origin(one) is not Literal],
     )
     if (isinstance(value, str | int) and value in known) or (others and not isinstance(value, str)):
         return
@@ -159,7 +157,7 @@ def _check_choice(name: str, value: Any, argument: Argument) -> None:
         else _close(str(value), [*map(str, known)])
     )
     remedy = f'Did you mean "{close[0]}"?' if close else ""
-    require(False, name, said_choices(known) + function, repr(value), remedy)
+    require(False, name, choices_text(known) + function, repr(value), remedy)
 
 
 SYNONYMS = {
@@ -173,10 +171,10 @@ SYNONYMS = {
 _close = functools.partial(difflib.get_close_matches, n=1)
 
 
-def said_choices(choices: tuple) -> str:
+def choices_text(choices: tuple) -> str:
     """The choices in words.
 
-    >>> said_choices(("open", "closed"))
+    >>> choices_text(("open", "closed"))
     '"open" or "closed"'
     """
     quoted = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices]
@@ -197,7 +195,7 @@ class Argument(NamedTuple):
         """Allowed values, those of a `Literal`."""
         return tuple(
             choice
-            for one in members_of(self.hint)
+            for one in union_members(self.hint)
             if get_origin(one) is Literal
             for choice in typing.get_args(one)
         )
@@ -205,11 +203,11 @@ class Argument(NamedTuple):
     @property
     def may_be_none(self) -> bool:
         """True where None is allowed."""
-        return self.default is None or type(None) in members_of(self.hint)
+        return self.default is None or type(None) in union_members(self.hint)
 
 
 @functools.cache
-def arguments_of(make: Callable) -> Mapping[str, Argument]:
+def read_arguments(make: Callable) -> Mapping[str, Argument]:
     """The arguments of a function or class, by name, without `*args` and `**kwargs`.
 
     >>> def grid(size: Size = 3):
@@ -218,11 +216,11 @@ def arguments_of(make: Callable) -> Mapping[str, Argument]:
     ...     Args:
     ...       size: points of a side. More are finer.
     ...     '''
-    >>> arguments_of(grid)["size"].default, arguments_of(grid)["size"].meaning
+    >>> read_arguments(grid)["size"].default, read_arguments(grid)["size"].meaning
     (3, 'points of a side')
     """
     hints, plain = (typing.get_type_hints(make, include_extras=extras) for extras in (True, False))
-    meanings = meanings_of(make)
+    meanings = read_meanings(make)
     return {
         name: Argument(
             plain.get(name, Any), one.default, meanings.get(name, ""), _limit_of(hints.get(name))
@@ -235,14 +233,14 @@ def arguments_of(make: Callable) -> Mapping[str, Argument]:
 def _limit_of(hint: Any) -> Limit | None:
     said = [
         x
-        for one in members_of(hint)
+        for one in union_members(hint)
         for x in getattr(one, "__metadata__", ())
         if isinstance(x, Limit)
     ]
     return said[0] if said else None
 
 
-def meanings_of(make: Callable) -> dict[str, str]:
+def read_meanings(make: Callable) -> dict[str, str]:
     """The first sentence of every entry under `Args:` or `Attributes:`, without its full stop."""
     after = re.split(r"(?:^|\n)(?:Args|Attributes):\n", inspect.getdoc(make) or "", maxsplit=1)[1:]
     section = re.split(r"\n(?=\S)", after[0])[0] if after else ""
@@ -259,15 +257,15 @@ def _signature(make: Callable) -> inspect.Signature:
     return inspect.signature(make)
 
 
-def members_of(hint: Any) -> tuple:
+def union_members(hint: Any) -> tuple:
     """The types of a union; any other type alone.
 
-    >>> members_of(int | None)
+    >>> union_members(int | None)
     (<class 'int'>, <class 'NoneType'>)
     """
     union = get_origin(hint) in (typing.Union, types.UnionType)
     return (
-        tuple(one for part in typing.get_args(hint) for one in members_of(part))
+        tuple(one for part in typing.get_args(hint) for one in union_members(part))
         if union
         else (hint,)
     )

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vijax.memory import free_bytes, in_words
+from vijax.memory import free_bytes, size_text
 
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 PERMISSIONS = 0o666  # less the user's umask
@@ -76,7 +76,7 @@ def check_declared_sizes(file: BinaryIO) -> None:
             total = sum(_declared_part(parts, part) for part in parts.infolist())
     if total > free_bytes():
         raise MemoryError(
-            f"its arrays take {in_words(total)}, and {in_words(free_bytes())} are free"
+            f"its arrays take {size_text(total)}, and {size_text(free_bytes())} are free"
         )
     file.seek(0)
 
@@ -109,9 +109,9 @@ def _declared_size(file: Any, most: int, name: str) -> int:
     size = number * dtype.itemsize
     if size > most or (size == 0 and math.prod(max(length, 1) for length in shape) > MOST_EMPTY):
         raise ValueError(
-            f"{name} is said to have the shape {shape} and the type {dtype}, {in_words(size)}, "
+            f"{name} is said to have the shape {shape} and the type {dtype}, {size_text(size)}, "
             "where the file holds "
-            f"{in_words(most)} at most"
+            f"{size_text(most)} at most"
         )
     return size
 

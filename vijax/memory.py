@@ -24,10 +24,10 @@ def free_bytes() -> int:
     return max(0, min((bound for bound in bounds if bound is not None), default=UNKNOWN))
 
 
-def in_words(number: int) -> str:
+def size_text(number: int) -> str:
     """A number of bytes with a unit.
 
-    >>> in_words(1376), in_words(3 << 20), in_words(549755813888)
+    >>> size_text(1376), size_text(3 << 20), size_text(549755813888)
     ('1,376 bytes', '3 MiB', '512 GiB')
     """
     if number >= GIB:

@@ -13,11 +13,11 @@ LARGE = 15
 Python does."""
 
 
-def digits_of(value: float, spread: float = 0.0, least: int = DIGITS, of_spread: int = 2) -> int:
+def count_digits(value: float, spread: float = 0.0, least: int = DIGITS, of_spread: int = 2) -> int:
     """Significant digits of a value that show this many digits of a spread beside it, and never
     fewer than `least`.
 
-    >>> digits_of(2_020_000.012, 0.097), digits_of(0.5, 0.097), digits_of(7.0)
+    >>> count_digits(2_020_000.012, 0.097), count_digits(0.5, 0.097), count_digits(7.0)
     (10, 4, 4)
     """
     is_known = math.isfinite(value) and value != 0 and math.isfinite(spread) and spread > 0
@@ -27,7 +27,9 @@ def digits_of(value: float, spread: float = 0.0, least: int = DIGITS, of_spread:
     return min(max(least, between + of_spread), MOST_DIGITS)
 
 
-def told(value: float, spread: float = 0.0, separator: str = "", least: int = DIGITS) -> str:
+def format_number(
+    value: float, spread: float = 0.0, separator: str = "", least: int = DIGITS
+) -> str:
     """A number for reading, with two digits or more of its spread (a standard deviation, or half of
     an interval).
 
@@ -37,14 +39,18 @@ def told(value: float, spread: float = 0.0, separator: str = "", least: int = DI
       separator: what stands between thousands, from 10,000 on: years have none.
       least: digits at least.
 
-    >>> told(2_020_000.0123, 0.097), told(1001.04, 0.05), told(1.58114, 0.3), told(5.0)
-    ('2020000.012', '1001.04', '1.581', '5')
-    >>> told(1234567.8, separator=","), told(2010.0, separator=","), told(2e222), told(-0.0000123)
-    ('1,234,568', '2010', '2e+222', '-1.23e-05')
+    >>> format_number(2_020_000.0123, 0.097), format_number(1001.04, 0.05)
+    ('2020000.012', '1001.04')
+    >>> format_number(1.58114, 0.3), format_number(5.0)
+    ('1.581', '5')
+    >>> format_number(1234567.8, separator=","), format_number(2010.0, separator=",")
+    ('1,234,568', '2010')
+    >>> format_number(2e222), format_number(-0.0000123)
+    ('2e+222', '-1.23e-05')
     """
     if not math.isfinite(value):
         return f"{value:g}"
-    digits = digits_of(value, spread, least)
+    digits = count_digits(value, spread, least)
     power = _power(value) if value else 0
     if not -4 <= power < LARGE:
         return f"{value:.{digits}g}"

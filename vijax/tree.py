@@ -142,11 +142,11 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
     return apply(lambda x, y: (1 - weight) * x + weight * y, a, b)
 
 
-def on_device(x: Any) -> Any:
+def to_device(x: Any) -> Any:
     """Returns x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy
     array (jax 0.10.2).
 
-    >>> on_device(np.ones(2))
+    >>> to_device(np.ones(2))
     Array([1., 1.], dtype=float32)
     """
     return (
@@ -158,7 +158,7 @@ def on_device(x: Any) -> Any:
 
 def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
     """Named values, or trees of them, as JAX arrays."""
-    return {name: jax.tree.map(on_device, value) for name, value in values.items()}
+    return {name: jax.tree.map(to_device, value) for name, value in values.items()}
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:

@@ -18,7 +18,7 @@ from vijax.app.plan.config import differing_keys, load_config, read_config, sche
 from vijax.app.settings.options import Chooser, chosen
 from vijax.app.settings.toml_source import _leaves
 from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml
-from vijax.arguments import arguments_of
+from vijax.arguments import read_arguments
 from vijax.data.texts.text import TextSettings
 from vijax.fitting.fit import fit
 
@@ -389,7 +389,7 @@ OTHER_DEFAULTS = {("hdp", "eta"), ("lda", "eta"), ("gp", "jitter")}
 )
 def test_settings_of_a_model_are_those_of_its_constructor(model):
     made, section = LISTINGS[model].settings.MADE, settings(LISTINGS[model].settings)
-    for name, argument in arguments_of(made.make).items():
+    for name, argument in read_arguments(made.make).items():
         if name in made.takes:
             assert section[name].help == argument.meaning
             assert section[name].check is argument.limit
@@ -400,7 +400,7 @@ def test_settings_of_a_model_are_those_of_its_constructor(model):
 SAID_ONCE = {
     **{
         f"data.{name}": (TextSettings, name)
-        for name in arguments_of(TextSettings)
+        for name in read_arguments(TextSettings)
         if name != "stop_words"
     },
     **{f"fit.{name}": (fit, name) for name in ("num_epochs", "batch_size", "restarts")},
@@ -411,7 +411,7 @@ SAID_ONCE = {
 @pytest.mark.parametrize("key", SAID_ONCE)
 def test_settings_of_text_and_of_the_fit_are_those_of_the_library(key):
     make, name = SAID_ONCE[key]
-    known, argument = settings(schema("lda"))[key], arguments_of(make)[name]
+    known, argument = settings(schema("lda"))[key], read_arguments(make)[name]
     assert argument.meaning
     assert known.help.startswith(argument.meaning)
     assert known.check is argument.limit
@@ -450,7 +450,7 @@ def test_limits_of_the_library_are_named_with_the_place(tmp_path, override, expe
 def test_limits_of_densities_are_those_of_the_signature(tmp_path, method, setting):
     name, _, value = setting.partition("=")
     make = {"auto": vi.auto, "dadvi": vi.dadvi, "ngvi": vi.ngvi}[method]
-    expected = arguments_of(make)[name].limit.expected
+    expected = read_arguments(make)[name].limit.expected
     text = (
         f'[model]\nname = "density"\nfile = "x.py"\n[algorithm]\nname = "{method}"\n{name} = '
         f"{value}\n"

@@ -10,13 +10,13 @@ from vijax.arguments import (
     POSITIVE,
     Positive,
     Size,
-    arguments_of,
-    at_least,
+    check_arguments,
     check_values,
-    checked,
-    inside,
-    meanings_of,
-    whole,
+    integer,
+    interval,
+    minimum,
+    read_arguments,
+    read_meanings,
 )
 
 PLACES = (
@@ -38,21 +38,21 @@ def test_most_constructors_are_checked():
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_argument_of_a_checked_constructor_is_explained(name):
     assert not [
-        argument for argument, said in arguments_of(CHECKED[name]).items() if not said.meaning
+        argument for argument, said in read_arguments(CHECKED[name]).items() if not said.meaning
     ]
 
 
 @pytest.mark.parametrize(
     ("limit", "inside_it", "outside"),
     [
-        (whole(), [1, np.int32(7)], [0, 1.5, True, "2"]),
-        (whole(0), [0], [-1, None]),
-        (at_least(1), [1, 2.5], [0.99, np.inf, np.nan]),
+        (integer(), [1, np.int32(7)], [0, 1.5, True, "2"]),
+        (integer(0), [0], [-1, None]),
+        (minimum(1), [1, 2.5], [0.99, np.inf, np.nan]),
         (POSITIVE, [1e-300, 3, [1.0, 2.0]], [0.0, -1.0, np.inf, np.nan, [1.0, -1.0]]),
-        (inside("(0, 1]"), [1e-9, 1], [0, 1.0001, np.nan]),
-        (inside("[0, 1)"), [0, 0.999], [1, -1e-9]),
-        (inside("[0, 1]"), [0, 1], [-0.1, 1.1]),
-        (inside("(0, 1)"), [0.5], [0, 1]),
+        (interval("(0, 1]"), [1e-9, 1], [0, 1.0001, np.nan]),
+        (interval("[0, 1)"), [0, 0.999], [1, -1e-9]),
+        (interval("[0, 1]"), [0, 1], [-0.1, 1.1]),
+        (interval("(0, 1)"), [0.5], [0, 1]),
     ],
     ids=[
         "whole",
@@ -73,7 +73,7 @@ def test_limits(limit, inside_it, outside):
             limit.check("x", value)
 
 
-@checked
+@check_arguments
 def grid(size: Size, rate: Positive | None = None, *more: int, **others: float) -> tuple:
     """A grid.
 
@@ -100,14 +100,14 @@ def test_what_is_left_out_none_and_wrong_calls_are_left_to_the_function():
 
 
 def test_meanings_are_the_first_sentences():
-    assert meanings_of(grid) == {
+    assert read_meanings(grid) == {
         "size": "points of a side",
         "rate": "how fast it is",
         "unused": "how fast it is",
         "more": "further sides",
     }
-    assert list(arguments_of(grid)) == ["size", "rate"]
-    assert arguments_of(grid)["size"].default is inspect.Parameter.empty
+    assert list(read_arguments(grid)) == ["size", "rate"]
+    assert read_arguments(grid)["size"].default is inspect.Parameter.empty
 
 
 def test_a_class_is_checked_whichever_way_it_is_made():

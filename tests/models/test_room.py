@@ -10,7 +10,7 @@ import pytest
 
 import vijax as vi
 from tests.models.test_registry import makers
-from vijax.arguments import Size, arguments_of
+from vijax.arguments import Size, read_arguments
 from vijax.contract import room
 from vijax.contract.model import Model
 from vijax.data.loader import as_loader
@@ -97,7 +97,7 @@ def test_what_memory_does_not_hold_is_refused(make, small_memory):
 )
 def test_what_is_told_is_what_it_takes(make, sizes):
     """The numbers of a model of these sizes, learnt from smaller ones."""
-    assert set(sizes) <= set(arguments_of(make))
+    assert set(sizes) <= set(read_arguments(make))
     told = room._numbers_of(make, sizes, sizes)
     assert told == room._parameters(make(**sizes)) > 300
 

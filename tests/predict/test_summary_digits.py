@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vijax.numerals import digits_of, told
+from vijax.numerals import count_digits, format_number
 from vijax.predict.summary import of_draws
 
 
@@ -39,7 +39,7 @@ def test_other_numbers_are_as_they_were():
 
 
 def test_digits_at_the_edges():
-    assert [told(x) for x in (np.inf, -np.inf, 0.0, 9.99996, 1e15, 1e-5)] == [
+    assert [format_number(x) for x in (np.inf, -np.inf, 0.0, 9.99996, 1e15, 1e-5)] == [
         "inf",
         "-inf",
         "0",
@@ -47,6 +47,6 @@ def test_digits_at_the_edges():
         "1e+15",
         "1e-05",
     ]
-    assert told(np.nan) == "nan"
-    assert digits_of(1.0, 1e-30) == 15
-    assert digits_of(0.0, 1.0) == digits_of(1.0, np.nan) == digits_of(1.0, -1.0) == 4
+    assert format_number(np.nan) == "nan"
+    assert count_digits(1.0, 1e-30) == 15
+    assert count_digits(0.0, 1.0) == count_digits(1.0, np.nan) == count_digits(1.0, -1.0) == 4

@@ -589,7 +589,7 @@ def narrow(dim=2, **more):
 def test_a_fit_that_diverges_names_its_start_a_nearer_one_and_auto(row):
     alg = getattr(vi, row)(narrow())
     means = [
-        np.asarray(alg.init(keys.of_run(jax.random.key(key))[0]).posterior[Z].mean())
+        np.asarray(alg.init(keys.run_keys(jax.random.key(key))[0]).posterior[Z].mean())
         for key in range(8)
     ]
     key = next(
@@ -601,7 +601,7 @@ def test_a_fit_that_diverges_names_its_start_a_nearer_one_and_auto(row):
     assert "q starts with means within 2 of zero and sds of 0.1 in free coordinates" in said
     assert "vijax.density(..., start=0.2)" in said
     assert "vijax.auto" in said
-    near = getattr(vi, row)(narrow(start=0.2)).init(keys.of_run(jax.random.key(key))[0])
+    near = getattr(vi, row)(narrow(start=0.2)).init(keys.run_keys(jax.random.key(key))[0])
     assert vi.fit(alg, num_steps=50, key=jax.random.key(key), state=near).num_skipped == 0
 
 

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from vijax.xla import compiler
-from vijax.xla.compiler import LARGE, QUICK, STEP, kept, once_jit, quick_jit, step_jit, usable
+from vijax.xla.compiler import (
+    LARGE,
+    QUICK,
+    STEP,
+    cached_program,
+    once_jit,
+    quick_jit,
+    step_jit,
+    usable_options,
+)
 
 
 @pytest.mark.parametrize("jit", [quick_jit, step_jit, once_jit])
@@ -50,29 +59,29 @@ def test_little_work_is_compiled_quickly_and_much_of_it_well(monkeypatch):
 
 def test_no_option_is_given_to_an_accelerator(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert usable(STEP) is None
-    assert usable(QUICK) is None
+    assert usable_options(STEP) is None
+    assert usable_options(QUICK) is None
 
 
 def test_the_users_flags_stand(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", " ".join(f"--{name}=1" for name in QUICK))
-    assert usable(STEP) is None
+    assert usable_options(STEP) is None
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
-    assert "xla_backend_optimization_level" not in (usable(STEP) or {})
+    assert "xla_backend_optimization_level" not in (usable_options(STEP) or {})
 
 
 def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     options = {"xla_backend_optimization_level": 1, "xla_cpu_no_such_option": True}
-    assert usable(options) == {"xla_backend_optimization_level": 1}
-    assert usable({"xla_cpu_no_such_option": True}) is None
+    assert usable_options(options) == {"xla_backend_optimization_level": 1}
+    assert usable_options({"xla_cpu_no_such_option": True}) is None
 
 
 def test_what_is_kept_goes_with_its_owner():
     def owner() -> None: ...
 
-    program = kept(owner, "it", lambda reference: [reference])
-    assert kept(owner, "it", lambda reference: []) is program
+    program = cached_program(owner, "it", lambda reference: [reference])
+    assert cached_program(owner, "it", lambda reference: []) is program
     before = len(compiler._kept)
     del owner
     assert program[0]() is None

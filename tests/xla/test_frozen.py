@@ -14,7 +14,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.xla.frozen import UnknownError, as_it_reads, frozen
+from vijax.xla.frozen import UnknownError, freeze, snapshot
 
 KEY = jax.random.key(0)
 NUMBER, ARRAY, LIST = 1.0, np.arange(3.0), [1.0, [2.0]]
@@ -172,18 +172,18 @@ CHANGES = {
 @pytest.mark.parametrize("kind", CHANGES)
 def test_what_a_function_reads_is_part_of_it(kind, patch):
     function, change = CHANGES[kind]
-    copy, key = frozen(function)
-    again, same = frozen(function)
+    copy, key = freeze(function)
+    again, same = freeze(function)
     assert again is copy or isinstance(copy, Slotted)  # nobody can hold it weakly
     assert same == key
     change(patch)
-    assert frozen(function)[1] != key
+    assert freeze(function)[1] != key
     patch.undo()
-    assert frozen(function)[1] == key
+    assert freeze(function)[1] == key
 
 
 def test_a_copy_reads_what_was_there(patch):
-    copy = as_it_reads(lambda: (NUMBER, ARRAY.sum(), helper(), LIST[1][0], SPACE.c, OBJECT.c))
+    copy = snapshot(lambda: (NUMBER, ARRAY.sum(), helper(), LIST[1][0], SPACE.c, OBJECT.c))
     before = copy()
     given(patch, "NUMBER", 2.0)
     patch.setitem(ARRAY, 0, 7.0)
@@ -197,25 +197,25 @@ def test_an_empty_list_may_be_filled():
     """Two functions that fill lists of their own are two."""
     fill = lambda into: lambda v: into.append(v)
     first, second = [], []
-    as_it_reads(fill(first))(1)
-    as_it_reads(fill(second))(2)
+    snapshot(fill(first))(1)
+    snapshot(fill(second))(2)
     assert (first, second) == ([1], [2])
 
 
 def test_a_cell_counts_and_is_copied():
     y = np.zeros(2)
     function = lambda: y.sum()
-    copy, key = frozen(function)
+    copy, key = freeze(function)
     y[0] = 1.0
     assert (function(), copy()) == (1.0, 0.0)
-    assert frozen(function)[1] != key
+    assert freeze(function)[1] != key
 
 
 def test_functions_of_one_code_that_read_equal_values_are_one():
     of = lambda x: lambda: x
-    assert frozen(of(np.ones(2)))[1] == frozen(of(np.ones(2)))[1] != frozen(of(np.zeros(2)))[1]
-    assert frozen(of(1.0))[1] != frozen(of(1))[1]
-    assert frozen(lambda v: v + 1)[1] != frozen(lambda v: v + 2)[1]
+    assert freeze(of(np.ones(2)))[1] == freeze(of(np.ones(2)))[1] != freeze(of(np.zeros(2)))[1]
+    assert freeze(of(1.0))[1] != freeze(of(1))[1]
+    assert freeze(lambda v: v + 1)[1] != freeze(lambda v: v + 2)[1]
 
 
 def test_functions_that_call_themselves_or_each_other_end():
@@ -225,18 +225,18 @@ def test_functions_that_call_themselves_or_each_other_end():
     def odd(n):
         return n > 0 and even(n - 1)
 
-    copy, key = frozen(even)
+    copy, key = freeze(even)
     assert copy(4)
     assert not copy(3)
-    assert frozen(even)[1] == key
+    assert freeze(even)[1] == key
 
 
 def test_what_cannot_be_compared_makes_a_function_like_no_other():
     generator = (x for x in ())
     function = lambda: generator
     with pytest.raises(UnknownError):
-        frozen(function)
-    assert as_it_reads(function) is not as_it_reads(function)
+        freeze(function)
+    assert snapshot(function) is not snapshot(function)
 
 
 def test_a_density_may_be_an_object_that_is_called(patch):
@@ -260,9 +260,9 @@ SQUARE = Square()
 
 
 def test_functions_of_packages_are_themselves():
-    assert as_it_reads(jnp.sum) is jnp.sum
-    assert as_it_reads(np.mean) is np.mean
-    assert as_it_reads(norm.logpdf) is norm.logpdf
+    assert snapshot(jnp.sum) is jnp.sum
+    assert snapshot(np.mean) is np.mean
+    assert snapshot(norm.logpdf) is norm.logpdf
 
 
 Y = np.array([2.0, 4.0, 6.0])
@@ -368,4 +368,4 @@ def test_what_is_very_deep_is_no_error():
         float(vi.density({"w": vi.free()}, density).log_density.log_prior({"w": jnp.ones(())}))
         == -1.0
     )
-    assert as_it_reads(density)({"w": 1.0}) == -1.0
+    assert snapshot(density)({"w": 1.0}) == -1.0

@@ -12,7 +12,7 @@ def test_keys_of_a_run_on_the_host_are_those_of_jax():
     of_run = jax.jit(keys._of_run)
     for seed in range(200):
         key = jax.random.key(7919 * seed)
-        found, expected = keys.of_run(key), of_run(key)
+        found, expected = keys.run_keys(key), of_run(key)
         for a, b in zip(found[:2], expected[:2], strict=True):
             assert a.dtype == b.dtype
             assert np.array_equal(jax.random.key_data(a), jax.random.key_data(b))
@@ -22,7 +22,7 @@ def test_keys_of_a_run_on_the_host_are_those_of_jax():
 
 def test_keys_of_another_generator_are_those_of_jax():
     key = jax.random.key(3, impl="rbg")
-    a, b = keys.of_run(key), keys._of_run(key)
+    a, b = keys.run_keys(key), keys._of_run(key)
     assert np.array_equal(jax.random.key_data(a[0]), jax.random.key_data(b[0]))
     assert int(a[2]) == int(b[2])
     assert keys.seed(key) == int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from vijax.xla import lapack
-from vijax.xla.lapack import guarded, is_needed
+from vijax.xla.lapack import guard_lapack, is_needed
 
 cpu = pytest.mark.skipif(
     jax.default_backend() != "cpu" or not is_needed(jaxlib.__version__),
@@ -123,35 +123,36 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_stack_is_cut_up_by_jaxlib(name):
     assert has_large(PROGRAMS[name], STACK)
-    assert not has_large(guarded(PROGRAMS[name]), STACK)
+    assert not has_large(guard_lapack(PROGRAMS[name]), STACK)
     kinds = jax.eval_shape(PROGRAMS[name], STACK)
-    assert jax.eval_shape(guarded(PROGRAMS[name]), STACK) == kinds
+    assert jax.eval_shape(guard_lapack(PROGRAMS[name]), STACK) == kinds
 
 
 def test_the_numbers_are_the_same():
     """Also of a stack that the parts do not divide, and under other transformations."""
     jitted = lambda fn, *args: jax.jit(fn)(*args)
     for fn in (jnp.linalg.cholesky, jax.grad(total)):
-        np.testing.assert_array_equal(jitted(guarded(fn), STACK), jitted(fn, STACK))
+        np.testing.assert_array_equal(jitted(guard_lapack(fn), STACK), jitted(fn, STACK))
     twice = np.stack([STACK, 2 * STACK])
     np.testing.assert_array_equal(
-        jitted(jax.vmap(guarded(jnp.linalg.cholesky)), twice), jitted(jnp.linalg.cholesky, twice)
+        jitted(jax.vmap(guard_lapack(jnp.linalg.cholesky)), twice),
+        jitted(jnp.linalg.cholesky, twice),
     )
     np.testing.assert_array_equal(
-        jitted(jax.grad(guarded(total)), STACK), jitted(jax.grad(total), STACK)
+        jitted(jax.grad(guard_lapack(total)), STACK), jitted(jax.grad(total), STACK)
     )
 
 
 @cpu
 def test_under_another_vmap_none_is_cut_up_either():
-    assert not has_large(jax.vmap(guarded(total)), np.stack([STACK, STACK]))
+    assert not has_large(jax.vmap(guard_lapack(total)), np.stack([STACK, STACK]))
 
 
 def test_what_is_not_cut_up_stays_as_it_is():
     small = STACK[:2, :3, :3]
     for few in (small, STACK[:1]):
-        assert "while" not in str(jax.make_jaxpr(guarded(jnp.linalg.cholesky))(few))
-    assert not isinstance(guarded(lambda x: x)(3), jax.Array)  # nothing is traced
+        assert "while" not in str(jax.make_jaxpr(guard_lapack(jnp.linalg.cholesky))(few))
+    assert not isinstance(guard_lapack(lambda x: x)(3), jax.Array)  # nothing is traced
 
 
 @cpu

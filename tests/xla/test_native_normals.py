@@ -14,7 +14,7 @@ from vijax.families import Dirichlet, NormalWishart
 from vijax.inference.estep import GaussianLocals, LogisticNormal
 from vijax.models.documents import ctm
 from vijax.xla import native
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.random_bits import fused_key
 
 pytestmark = pytest.mark.skipif(
     not native.is_available(), reason="vijax was installed without a C++ compiler"
@@ -85,16 +85,16 @@ def test_equal_what_xla_computes(monkeypatch, levels, name):
             (problem(docs, slots, topics), cold(docs, topics)),
         )
         jitted = jax.jit(lambda *given: estep.logistic_normal(*given)).lower(
-            given, start, in_one_piece(KEY)
+            given, start, fused_key(KEY)
         )
         assert ("vijax_logistic_normal" in jitted.as_text()) == (switch == "1")
         program = jitted.compile()
 
         def found():
-            first = program(given, start, in_one_piece(KEY))
-            again = program(given, first, in_one_piece(KEY))
+            first = program(given, start, fused_key(KEY))
+            again = program(given, first, fused_key(KEY))
             broken = first._replace(site=first.site - 9 * jnp.eye(topics, dtype=dtype))
-            return first, again, program(given, broken, in_one_piece(KEY))
+            return first, again, program(given, broken, fused_key(KEY))
 
         return found
 

@@ -60,4 +60,4 @@ def test_small_leaves_wait_for_those_before() -> None:
 
 def test_nothing_to_wait_for() -> None:
     condition = jnp.array(False)
-    assert ordering.after(condition, {}) is condition
+    assert ordering.delay(condition, {}) is condition

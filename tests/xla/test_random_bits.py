@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.random_bits import fused_key
 
 FUNCTIONS: dict[str, Callable] = {
     "bits of 8": lambda key: jax.random.bits(key, (3, 5), jnp.uint8),
@@ -32,8 +32,8 @@ FUNCTIONS: dict[str, Callable] = {
 @pytest.mark.parametrize("of", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_same_numbers_as_jax(of: Callable) -> None:
     key = jax.random.key(7)
-    np.testing.assert_array_equal(of(in_one_piece(key)), of(key))
-    np.testing.assert_array_equal(jax.jit(lambda key: of(in_one_piece(key)))(key), jax.jit(of)(key))
+    np.testing.assert_array_equal(of(fused_key(key)), of(key))
+    np.testing.assert_array_equal(jax.jit(lambda key: of(fused_key(key)))(key), jax.jit(of)(key))
 
 
 def test_same_numbers_of_64_bits() -> None:
@@ -41,32 +41,32 @@ def test_same_numbers_of_64_bits() -> None:
     with jax.enable_x64(True):
         for dtype in (jnp.uint64, jnp.uint32):
             of = lambda key, dtype=dtype: jax.random.bits(key, (6,), dtype)
-            np.testing.assert_array_equal(of(in_one_piece(key)), of(key))
-        same = jax.random.normal(in_one_piece(key), (9,)), jax.random.normal(key, (9,))
+            np.testing.assert_array_equal(of(fused_key(key)), of(key))
+        same = jax.random.normal(fused_key(key), (9,)), jax.random.normal(key, (9,))
         np.testing.assert_array_equal(*same)
 
 
 def test_keys_of_another_kind_stay_what_they_are() -> None:
     key = jax.random.key(0, impl="rbg")
-    assert in_one_piece(key) is key
+    assert fused_key(key) is key
     plain = jax.random.key(0)
-    assert in_one_piece(plain) is not plain
-    again = in_one_piece(plain)
-    assert in_one_piece(again) is again
+    assert fused_key(plain) is not plain
+    again = fused_key(plain)
+    assert fused_key(again) is again
     with jax.threefry_partitionable(False):
-        assert in_one_piece(plain) is plain
+        assert fused_key(plain) is plain
 
 
 def test_keys_of_the_old_kind() -> None:
     key = jax.random.PRNGKey(11)
     np.testing.assert_array_equal(
-        jax.random.normal(in_one_piece(key), (5,)), jax.random.normal(key, (5,))
+        jax.random.normal(fused_key(key), (5,)), jax.random.normal(key, (5,))
     )
 
 
 def size_of_program(depth: int) -> int:
     def chained(key: jax.Array) -> jax.Array:
-        key = in_one_piece(key)
+        key = fused_key(key)
         for i in range(depth):
             key = jax.random.split(jax.random.fold_in(key, i))[1]
         return jax.random.normal(key, (100,))

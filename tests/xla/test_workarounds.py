@@ -20,8 +20,8 @@ from vijax import tree
 from vijax.fitting.step_infos import Told
 from vijax.inference.state import State
 from vijax.xla.blas import VARIABLE
-from vijax.xla.compiler import STEP, usable
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.compiler import STEP, usable_options
+from vijax.xla.random_bits import fused_key
 from vijax.xla.threefry import threefry2x32
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are for CPUs")
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are
 
 def compiled(fn: Any, *args: Any) -> str:
     """As XLA compiles a step of `vijax.fit`."""
-    return jax.jit(fn, compiler_options=usable(STEP)).lower(*args).compile().as_text() or ""
+    return jax.jit(fn, compiler_options=usable_options(STEP)).lower(*args).compile().as_text() or ""
 
 
 def calls(text: str, name: str) -> int:
@@ -47,7 +47,7 @@ def test_jax_rolls_the_rounds_of_its_random_numbers() -> None:
     draw = lambda key: jax.random.normal(key, (5,))
     key = jax.random.key(0)
     assert " while(" in compiled(draw, key), "vijax.xla.random_bits is not needed any more"
-    assert " while(" not in compiled(lambda key: draw(in_one_piece(key)), key)
+    assert " while(" not in compiled(lambda key: draw(fused_key(key)), key)
 
 
 def test_jax_rolls_the_rounds_of_threefry() -> None:

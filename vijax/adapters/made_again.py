@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from vijax.contract.model import Model
-from vijax.xla.by_value import NotComparableError, structure
+from vijax.xla.by_value import NotComparableError, structure_key
 
 Values = Mapping[str, Any]
 MOST_NUMBERS = 1 << 22
@@ -40,7 +40,7 @@ def once(
       log_density: of the values of the variables; its derivatives count too.
       others: functions of the values; None for one that the model does not have.
       values: values of the variables, by name, for their shapes and types.
-      facts: all else that the model is made of, comparable by `vijax.xla.by_value.structure`.
+      facts: all else that the model is made of, comparable by `vijax.xla.by_value.structure_key`.
       make: makes the model.
     """
     try:
@@ -48,7 +48,7 @@ def once(
             _program(jax.value_and_grad(log_density), values),
             *(_program(function, values) for function in others),
         ]
-        key = jax.config.jax_enable_x64, tuple(programs), structure(facts)  # type: ignore[attr-defined]
+        key = jax.config.jax_enable_x64, tuple(programs), structure_key(facts)  # type: ignore[attr-defined]
     # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
     except Exception:
         return make()

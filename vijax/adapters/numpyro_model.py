@@ -25,7 +25,7 @@ from vijax.constrain import Constraint
 from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.models.energies.density import density, with_hierarchy, with_prior
-from vijax.xla.frozen import as_it_reads
+from vijax.xla.frozen import snapshot
 
 RUNS = 3
 """Runs of the model from which its sites are read."""
@@ -71,7 +71,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     2.5
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
-    model = as_it_reads(model)
+    model = snapshot(model)
     bound = _in_each_precision(model, args, kwargs)
     missing = missing_in(model, args, kwargs)
     try:

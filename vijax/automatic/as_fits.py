@@ -48,7 +48,7 @@ def _begun(
     alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray
 ) -> Fit:
     """Returns the fit at N(0, I) of a frame."""
-    key_init, _, _ = keys.of_run(key)
+    key_init, _, _ = keys.run_keys(key)
     state: State = alg.init(key_init)._replace(
         hyper={"frame": frame.frame(alg.spec.model.log_density)}
     )

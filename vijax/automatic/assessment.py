@@ -49,7 +49,7 @@ from vijax.verdict.report import (
 )
 from vijax.verdict.target import Target
 from vijax.verdict.words import is_usable, verdict, with_mixture
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 Q = Gaussian | Mixture
 
@@ -343,7 +343,7 @@ def _is_inside(q: Q, mode: Mode, searched: Searched, target: Target) -> bool:
 def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[FoundMode]:
     """Returns the modes with the variables' values; those inside q count as one, however far their
     searches got."""
-    program = kept(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
+    program = cached_program(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
     free = lambda mode: target.free(mode.x[None])[0]
     at = lambda mode: jax.tree.map(
         np.asarray, program(np.asarray(free(mode), jnp.result_type(float)))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.arguments import Size, whole
+from vijax.arguments import Size, integer
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.as_fits import as_fit, as_mixture
 from vijax.automatic.assessment import assessed, compared, rivals
@@ -42,7 +42,7 @@ from vijax.verdict.report import Ended, Report
 from vijax.verdict.target import MANY_ROWS, Target
 from vijax.verdict.words import NO_GRADIENTS_LEFT, mixture_spent
 from vijax.xla import keys
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 MOST_FULL = 300  # dimensions up to which a full covariance is fitted
 BATCH_OF_MANY = 500  # groups of a minibatch, where it is not given
@@ -71,7 +71,7 @@ def auto(
     *,
     key: PRNGKeyArray,
     num_starts: Size | None = None,
-    max_draws: Annotated[int, whole(8)] | None = None,
+    max_draws: Annotated[int, integer(8)] | None = None,
     max_gradients: Size | None = None,
     batch_size: int | None = None,
     richer: bool | None = None,
@@ -226,7 +226,9 @@ def _nearby(model: Model, data: Any, wanted: _Wanted) -> Nearby | None:
     if model.form.nearby is None or not is_own or wanted.batch_size is not None:
         return None
     near, data = model.form.nearby, model.form.given
-    return kept(model.log_density, ("nearby", jnp.result_type(float)), lambda _: near(data))
+    return cached_program(
+        model.log_density, ("nearby", jnp.result_type(float)), lambda _: near(data)
+    )
 
 
 def _values_at(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
@@ -236,7 +238,7 @@ def _values_at(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
         len(draws), min(NEARBY_DRAWS, len(draws)), replace=False
     )
     free = np.asarray(draws[chosen], jnp.result_type(float))
-    program = kept(density, _values_at, _values_of)
+    program = cached_program(density, _values_at, _values_of)
     return program(free)
 
 

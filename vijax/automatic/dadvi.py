@@ -20,7 +20,7 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy import linalg
 
 from vijax import lbfgs
-from vijax.arguments import whole
+from vijax.arguments import integer
 from vijax.automatic.as_fits import as_fit
 from vijax.automatic.assessment import assessed, in_words
 from vijax.automatic.density_checks import exchanges
@@ -55,7 +55,7 @@ def dadvi(
     data: Any = None,
     *,
     key: PRNGKeyArray,
-    num_draws: Annotated[int, whole(2)] = 30,
+    num_draws: Annotated[int, integer(2)] = 30,
     stage: Stage | None = None,
 ) -> Fit:
     """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed:

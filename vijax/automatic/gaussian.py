@@ -16,7 +16,7 @@ from vijax.lbfgs import Mode
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import Frame, LogDensity
 from vijax.models.energies.reference import Reference
-from vijax.tree import on_device
+from vijax.tree import to_device
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 
@@ -91,7 +91,7 @@ class Gaussian(NamedTuple):
             if getattr(self, name) is not None
         }
         own = {"shift": self.mean, "scale": self.scale, **more}
-        of_device = lambda part: on_device(np.asarray(part, dtype))
+        of_device = lambda part: to_device(np.asarray(part, dtype))
         frame = Frame(**{name: of_device(part) for name, part in own.items()})
         if self.is_full:
             frame = frame._replace(

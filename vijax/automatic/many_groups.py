@@ -174,7 +174,7 @@ def fit_all(
     alg = ngvi(
         framed, num_samples=max(32, 2 * (dim + 1)), step_size=schedule, nats=float(max(1, dim))
     )
-    key_init, _, _ = keys.of_run(key)
+    key_init, _, _ = keys.run_keys(key)
     begin = alg.init(key_init)._replace(hyper={"frame": start.frame(framed.log_density)})
     watch = _Watch()
     done = fit(

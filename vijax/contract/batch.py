@@ -57,7 +57,7 @@ class Documents:
           over tokens).
       covariates: numbers of each document that the model reads beside its words; 0 in padding rows.
           None: none.
-      codes: of each document by what it holds (`vijax.xla.content_keys.codes_of_bags`), where word
+      codes: of each document by what it holds (`vijax.xla.content_keys.bag_codes`), where word
         ids do not say it; None where they do.
     """
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from vijax import tree
 from vijax.contract.model import PRIOR, Hyper, Model, PriorFunctions
-from vijax.xla.by_value import NotComparableError, structure
+from vijax.xla.by_value import NotComparableError, structure_key
 
 _SHARED: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
 
@@ -47,7 +47,7 @@ def general(model: Model) -> Model:
     prior = model.prior if given is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
     made = Model(**{**fields, "prior": prior})
     try:
-        key = structure([jax.config.jax_enable_x64, fields], given)  # type: ignore[attr-defined]
+        key = structure_key([jax.config.jax_enable_x64, fields], given)  # type: ignore[attr-defined]
         made = _SHARED.setdefault(key, made)
     except (NotComparableError, TypeError, ValueError):  # it equals itself alone
         pass

@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from vijax import tree
-from vijax.arguments import Count, Positive, checked
+from vijax.arguments import Count, Positive, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import Minibatch, fill_padding, weighted_sum
 from vijax.families import Categorical, Family, Product
-from vijax.xla.by_value import by_value
-from vijax.xla.content_keys import codes_of_all_digits, keys_of
+from vijax.xla.by_value import cache_by_value
+from vijax.xla.content_keys import exact_row_codes, row_keys
 
 
 class Context(NamedTuple):
@@ -104,21 +104,21 @@ class Context(NamedTuple):
 Init = Callable[[PRNGKeyArray, Context], Product]
 
 
-@by_value
+@cache_by_value
 def prior() -> Init:
     """The prior: for models whose components cannot be exchanged."""
     # Not context.prior: for maximum likelihood that is flat and has no mode.
     return lambda key, context: context.energy.prior(context.hyper)
 
 
-@by_value
+@cache_by_value
 def implied() -> Init:
     """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is
     used."""
     return lambda key, context: context.conditional(context.start_stats())
 
 
-@by_value
+@cache_by_value
 def drawn(names: tuple[str, ...] | None = None) -> Init:
     """Locals drawn from the law where E-steps start, by what each group holds, wherever it stands;
     the others at its mean. It tells apart what the prior holds equal: classes that can be
@@ -137,17 +137,17 @@ def drawn(names: tuple[str, ...] | None = None) -> Init:
         chosen = tuple(stats) if names is None else names
         strange = sorted(set(chosen) - set(stats))
         require(not strange, "names", f"names among the locals {sorted(stats)}", strange)
-        codes = codes_of_all_digits(data)
+        codes = exact_row_codes(data)
         for name, own in zip(chosen, jax.random.split(key, len(chosen)), strict=True):
             draw = lambda group, key, name=name: begin(group)[name].sample_stats(key)
-            stats = {**stats, name: jax.vmap(draw)(data, keys_of(own, codes))}
+            stats = {**stats, name: jax.vmap(draw)(data, row_keys(own, codes))}
         return context.conditional(stats)
 
     return start
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
     """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it
     stands: equal groups have equal classes. When used, ValueError where the model has no
@@ -167,11 +167,11 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
                     lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats()
                 )
             draw_one = lambda own: jax.random.loggamma(own, concentration, q.logits.shape)
-            weights = jax.vmap(draw_one)(keys_of(key, codes))
+            weights = jax.vmap(draw_one)(row_keys(key, codes))
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
 
         _the_class(context)
-        codes = codes_of_all_digits(context.data().data)
+        codes = exact_row_codes(context.data().data)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
         return context.conditional(
@@ -181,15 +181,15 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
     return start
 
 
-@by_value
+@cache_by_value
 def near_symmetric() -> Init:
     """Classes of each group drawn from a symmetric Dirichlet(100): all components are nearly
     alike."""
     return random_responsibilities(100.0)
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def kmeans_plus_plus(
     features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100
 ) -> Init:
@@ -208,14 +208,14 @@ def kmeans_plus_plus(
         points = (jax.vmap(features)(data) if features else context.vectors()).astype(
             jnp.result_type(float)
         )
-        codes = codes_of_all_digits(context.vectors() if features is None else points)
+        codes = exact_row_codes(context.vectors() if features is None else points)
         labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters, codes)
         return context.conditional({**context.start_stats(), name: q.stats(labels)})
 
     return start
 
 
-@by_value
+@cache_by_value
 def nearest(centres: Any) -> Init:
     """Each group wholly in the class of the nearest of K given centres; no key is used.
 
@@ -247,7 +247,7 @@ def nearest_labels(
     Lloyd's algorithm. Seeds are drawn by the `codes` of points (`vijax.xla.content_keys`; None:
     those of the points) and by their weights: the order of points does not count, and one of weight
     2 is the same as two."""
-    codes = codes_of_all_digits(points) if codes is None else codes
+    codes = exact_row_codes(points) if codes is None else codes
     weights = weights.astype(points.dtype)
     # About their mean, where distances by norms and products lose no digits.
     points = points - (weights @ points / jnp.sum(weights))[None]

@@ -18,7 +18,7 @@ from jaxtyping import PyTree
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
-from vijax.xla.compiler import kept
+from vijax.xla.compiler import cached_program
 
 Kind = Literal["number", "index", "mask"]
 LOST = 0.01
@@ -66,7 +66,7 @@ def data_kinds(model: Model, data: PyTree) -> list[Kind]:
     shapes = [jax.ShapeDtypeStruct(np.shape(x), array(x).dtype) for x in jax.tree.leaves(data)]
     structure = jax.tree.structure(data)
     what = "kinds", structure, tuple((x.shape, str(x.dtype)) for x in shapes)
-    return kept(
+    return cached_program(
         model, what, lambda of: found_kinds(jax.tree.unflatten(structure, shapes), _reading(of()))
     )
 

@@ -31,7 +31,7 @@ from vijax.contract.queries import QUESTIONS, answers, given_by_user
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
 from vijax.families.construction import require_proper
-from vijax.xla.by_value import Remade, of_functions
+from vijax.xla.by_value import Remade, cache_while_used
 
 Hyper = Mapping[str, Any]
 Estimates = Mapping[str, Family | Point]
@@ -217,7 +217,7 @@ class Model(Remade):
         return describe.model_text(self)
 
 
-@of_functions
+@cache_while_used
 def model(
     prior: Mapping[str, Family] | Callable[[Hyper], Mapping[str, Family]],
     local_elbo: Callable[..., tuple[Float[Array, " groups"], PyTree]],

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from vijax.checks import require, require_integers, traceable
-from vijax.tree import on_device
+from vijax.tree import to_device
 
 Values = Mapping[str, Any]
 Draw = Callable[[Any, Values, Values, PyTree, PRNGKeyArray], PyTree]
@@ -152,7 +152,7 @@ def rows_like(
             require(not needs_data, "like", f"data, {needs_data}", like)
             require_integers(like=int(like))
             row = np.asarray(example, jnp.result_type(float))
-            return on_device(np.broadcast_to(row, (int(like), *row.shape)))
+            return to_device(np.broadcast_to(row, (int(like), *row.shape)))
         check(like)
         return jnp.asarray(like, jnp.result_type(float))
 
@@ -195,7 +195,7 @@ def given_by_user(
         remedy = "It takes inputs and sizes from them, and replaces what is random."
         require(not is_size(like), "like", "data, as the model is fitted to", like, remedy)
         check(like)
-        return jax.tree.map(on_device, like)
+        return jax.tree.map(to_device, like)
 
     def data(
         hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from vijax.arguments import arguments_of
+from vijax.arguments import read_arguments
 from vijax.checks import require
-from vijax.memory import free_bytes, in_words
+from vijax.memory import free_bytes, size_text
 
 Make = TypeVar("Make", bound=Callable)
 SMALL = 16
@@ -68,19 +68,19 @@ def require_room(argument: str, got: str, numbers: int, remedy: str = "Take fewe
       remedy: what to do.
     """
     needed, there = numbers * np.dtype(jax.numpy.result_type(float)).itemsize, free_bytes()
-    expected = f"sizes that fit in {in_words(there)} of free memory"
+    expected = f"sizes that fit in {size_text(there)} of free memory"
     require(
         needed <= there,
         argument,
         expected,
-        f"{got}, which would take about {in_words(needed)}",
+        f"{got}, which would take about {size_text(needed)}",
         remedy,
     )
 
 
 def _sizes_among(make: Callable, given: Mapping[str, Any]) -> dict[str, int]:
     """The whole numbers, above the smallest, among the arguments that are limited to such."""
-    known = arguments_of(make)
+    known = read_arguments(make)
     are_sizes = {
         name: value
         for name, value in given.items()

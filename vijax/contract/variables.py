@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from vijax import constrain
 from vijax.checks import require, traceable
 from vijax.constrain import Constraint
-from vijax.xla.frozen import as_it_reads
+from vijax.xla.frozen import snapshot
 
 SUPPORTS: dict[str, Callable[[], Constraint]] = {
     "real": constrain.real,
@@ -144,7 +144,7 @@ def free(
         None,
         "Give both, or loc alone as log_prior.",
     )
-    log_prior, loc, scale = as_it_reads(log_prior), as_it_reads(loc), as_it_reads(scale)
+    log_prior, loc, scale = snapshot(log_prior), snapshot(loc), snapshot(scale)
     law = None if scale is None else DeclaredLaw(0.0 if loc is None else loc, scale)
     made = Free(
         shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.checks import require
 from vijax.contract.model import num_arguments
-from vijax.xla.frozen import as_it_reads
+from vijax.xla.frozen import snapshot
 
 
 class PredictiveCheck(NamedTuple):
@@ -126,7 +126,7 @@ def predictive_check(
     data = in_order_of(fit.columns, data)
     seen = observed(fit, data)
     reads = num_arguments(statistic) > 1
-    pairs = drawn(fit, key, num_draws, data, groups, _Compared(as_it_reads(statistic), reads), seen)
+    pairs = drawn(fit, key, num_draws, data, groups, _Compared(snapshot(statistic), reads), seen)
     replicated, here = jax.tree.map(np.asarray, pairs)
     found = here if reads else here[0]
     for what, numbers in (("the data", found), ("replicated data", replicated)):

@@ -21,7 +21,7 @@ from vijax.data.reading.checks import fail
 from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.tokens import as_corpus, check_topics
 from vijax.families import Family, Point
-from vijax.xla.compiler import numbers_in, once_jit
+from vijax.xla.compiler import count_numbers, once_jit
 from vijax.xla.precision import enable_x64
 
 
@@ -360,7 +360,7 @@ def log_predictive_density(
 
 
 @functools.partial(
-    once_jit, work=lambda *given: numbers_in(given[-1]) * given[-2].size, static_argnums=(0, 1)
+    once_jit, work=lambda *given: count_numbers(given[-1]) * given[-2].size, static_argnums=(0, 1)
 )
 def _mixed(
     predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array

@@ -18,7 +18,7 @@ from vijax.evaluate.token_order import token_order
 from vijax.families.base import positive_and_finite
 from vijax.xla import keys
 from vijax.xla.compiler import quick_jit
-from vijax.xla.content_keys import keys_of
+from vijax.xla.content_keys import row_keys
 
 # exp(-69) = 1e-30: a topic this much less likely than a word's best is never drawn, and products
 # stay normal floats.
@@ -151,7 +151,7 @@ def per_document(
     return results
 
 
-_keys_of_rows = quick_jit(keys_of)
+_keys_of_rows = quick_jit(row_keys)
 
 
 def token_rows(
@@ -159,7 +159,7 @@ def token_rows(
 ) -> Iterator[tuple[TokenRows, Int[np.ndarray, " rows"]]]:
     """The documents as padded rows of tokens, and their rows in the corpus; padding rows come
     last."""
-    shuffle_key, draws_key = keys.two(key)
+    shuffle_key, draws_key = keys.split(key)
     order = token_order(corpus, shuffle_key)
     words = corpus.indices[order.entries]
     starts = np.cumsum(corpus.tokens) - corpus.tokens

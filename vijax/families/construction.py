@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool
 from vijax import tree
 from vijax.checks import brief, require
 from vijax.families.base import Family, as_float
-from vijax.tree import on_device
+from vijax.tree import to_device
 from vijax.xla.compiler import quick_jit
 
 Make = TypeVar("Make", bound=Callable)
@@ -57,7 +57,7 @@ def constructor(make: Make) -> Make:
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
         with np.errstate(all="ignore"):
-            return jax.tree.map(on_device, make(*args, **kwargs))
+            return jax.tree.map(to_device, make(*args, **kwargs))
 
     return made  # type: ignore[return-value]
 

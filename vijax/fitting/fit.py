@@ -225,7 +225,7 @@ def fit(
         warn_of_many_devices(data)
     else:
         on_mesh(alg, mesh)  # it refuses what cannot be done
-    key_init, key_run, seed = keys.of_run(key)
+    key_init, key_run, seed = keys.run_keys(key)
     spec = alg.spec
     with fail_together(is_shared(mesh)):
         loader = source = as_loader(

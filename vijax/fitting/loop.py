@@ -22,8 +22,8 @@ from vijax.fitting.restarts import in_runs
 from vijax.fitting.step_infos import Told
 from vijax.inference.compose import Info, State
 from vijax.inference.stopping import CHECK_EVERY, observed
-from vijax.xla.compiler import kept, numbers_in, step_jit, training_jit
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.compiler import cached_program, count_numbers, step_jit, training_jit
+from vijax.xla.random_bits import fused_key
 
 NETWORK = 1 << 17
 """Numbers that the optimiser of learnt points keeps, from which these are networks: Adam keeps two
@@ -71,9 +71,9 @@ def run_chunk(
       bounds.
     """
     learnt = getattr(state, "states", state).opt_state  # of restarts those of all
-    compiled = training_jit if numbers_in(learnt) >= NETWORK else step_jit
+    compiled = training_jit if count_numbers(learnt) >= NETWORK else step_jit
     make = lambda step: compiled(partial(_chunk, step), static_argnums=(0, 6), donate_argnums=3)
-    program = kept(step, ("chunk", compiled), make)
+    program = cached_program(step, ("chunk", compiled), make)
     return program(
         length, key, points, state, batches, num_steps, is_watched, np.int32(max_bad_steps)
     )
@@ -97,7 +97,7 @@ def _chunk(
     def one(state: State, i: Array) -> tuple[State, Info]:
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
         state = in_runs(state, lambda runs: with_points(runs, points))
-        state, info = step(jax.random.fold_in(in_one_piece(key), state.step), state, batch)
+        state, info = step(jax.random.fold_in(fused_key(key), state.step), state, batch)
         state = in_runs(state, lambda runs: without_points(runs, points))
         return state, info._replace(per_group=None)  # as large as the data, and nobody reads it
 
@@ -129,7 +129,8 @@ def most_steps(loader: Loader, is_seen: bool) -> int:
     if loader.steps_per_epoch == 1:
         return 500
     small = (
-        isinstance(loader, ArrayLoader) and numbers_in(loader.data) < SMALL * loader.steps_per_epoch
+        isinstance(loader, ArrayLoader)
+        and count_numbers(loader.data) < SMALL * loader.steps_per_epoch
     )
     return 50 if small and not is_seen else look_every(False)
 

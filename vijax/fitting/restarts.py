@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.inference.compose import Algorithm, Info, State
 from vijax.inference.stopping import UNSEEN, Watch
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 WINDOW = 10
 """The objective, an estimate where batches are parts of the data, is averaged over the last so many
@@ -62,8 +62,8 @@ def many(alg: Algorithm, restarts: int) -> Algorithm:
     state is a `Many`, and infos have a trailing axis of restarts. For one algorithm the copies are
     made once, so that they are compiled once; they refer to it weakly, so hold it while they are
     used."""
-    init = kept(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
-    step = kept(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
+    init = cached_program(alg.init, ("restarts", restarts), lambda init: _inits(init, restarts))
+    step = cached_program(alg.step, ("restarts", restarts), lambda step: _steps(step, restarts))
     return Algorithm(init, step, alg.spec, alg.wrappers)
 
 

@@ -201,7 +201,7 @@ class Fit(NamedTuple):
         """
         check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
-        key_globals, key_found, key_locals = keys.several(key, 3)
+        key_globals, key_found, key_locals = keys.split_many(key, 3)
         draws = predictive.of_globals(
             self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws
         )

@@ -32,8 +32,8 @@ from vijax.inference.spec import Spec
 from vijax.inference.stopping import UNSEEN
 from vijax.inference.wrappers.sized import takes_all
 from vijax.inference.wrappers.wrapper import Wrapper
-from vijax.tree import on_device
-from vijax.xla.compiler import kept, quick_jit
+from vijax.tree import to_device
+from vijax.xla.compiler import cached_program, quick_jit
 
 ROUNDING = 1e-4
 """The largest relative difference between a kernel and the same kernel from another program."""
@@ -141,7 +141,7 @@ def _marked(state: Any, mark: np.ndarray) -> Any:
     runs = np.shape(_runs(state).step)
     return in_runs(
         state,
-        lambda states: states._replace(data=on_device(np.broadcast_to(mark, (*runs, *mark.shape)))),
+        lambda states: states._replace(data=to_device(np.broadcast_to(mark, (*runs, *mark.shape)))),
     )
 
 
@@ -253,7 +253,7 @@ def _in_context(model: Model, state: Any) -> Any:
             f"shapes {given}",
             remedy,
         )
-    anew = kept(
+    anew = cached_program(
         model,
         ("context", isinstance(state, Many)),
         lambda of: quick_jit(_bind(of, isinstance(state, Many))),

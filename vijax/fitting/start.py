@@ -18,7 +18,7 @@ from vijax.data.loader import Loader
 from vijax.fitting.restarts import in_runs
 from vijax.inference.compose import Algorithm
 from vijax.scale.row_files import StoredRows
-from vijax.xla.compiler import LARGE, kept, numbers_in, quick_jit, step_jit
+from vijax.xla.compiler import LARGE, cached_program, count_numbers, quick_jit, step_jit
 
 READS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -58,9 +58,9 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, more:
     elif isinstance(batch, Minibatch) and is_whole(batch):
         batch = batch._replace(num_groups=None)  # which states this, also where it is traced
     model = alg.spec.model
-    globals_too = numbers_in(jax.eval_shape(model.prior, dict(model.hyper))) >= 8 * LARGE
-    compiled = step_jit if globals_too or numbers_in(batch) >= LARGE else quick_jit
-    program = kept(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
+    globals_too = count_numbers(jax.eval_shape(model.prior, dict(model.hyper))) >= 8 * LARGE
+    compiled = step_jit if globals_too or count_numbers(batch) >= LARGE else quick_jit
+    program = cached_program(alg.init, (compiled, known), lambda init: compiled(_bind(init, known)))
     try:
         state = program(key, batch, {**hyper, **more})
     except READS_VALUES:  # a start of the user's own may compute in NumPy

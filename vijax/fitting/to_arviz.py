@@ -17,7 +17,7 @@ from vijax.inference.guides import Z
 from vijax.predict.predictive import coordinates, drawn, observed
 from vijax.verdict.target import Target
 from vijax.xla import keys
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 Named = dict[str, np.ndarray]
 
@@ -80,7 +80,7 @@ def draws_of_density(
     """Draws of the variables, with known log p and log q at their free coordinates."""
     q, density = fit.posterior[Z], model.log_density
     z = coordinates(q, key, num_draws)
-    program = kept(density, "draws for ArviZ", lambda of: quick_jit(_at(of)))
+    program = cached_program(density, "draws for ArviZ", lambda of: quick_jit(_at(of)))
     x, log_q, values = program(fit.state.hyper, q, z)
     stats = {"lq": np.asarray(log_q, np.float64)}
     if not density.reads_data or data is not None:

@@ -25,7 +25,7 @@ from vijax.growing.restarts import first_words
 from vijax.growing.slots import STICKS, Axes
 from vijax.inference.compose import Algorithm
 from vijax.models.documents.hdp import LEAST, Shared, added
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 from vijax.xla.gather import docs_per_chunk
 
 TOPICS = "topics"
@@ -67,13 +67,13 @@ def divided(
     Returns:
       The posterior of the small model, and the size of each of its topics.
     """
-    shares = kept(alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step)))(
-        q, batches.local
-    )
+    shares = cached_program(
+        alg.step, "shares", lambda step: step_jit(functools.partial(_shares, step))
+    )(q, batches.local)
     make = lambda step: step_jit(functools.partial(_words_of_topics, step, small.init))
     words = q[TOPICS].expected_stats().log
     given = words, shares, batches, key, jnp.asarray(slots, words.dtype), alone
-    start, batch = kept(small.step, "words of topics", make)(*given)
+    start, batch = cached_program(small.step, "words of topics", make)(*given)
     found = climb(small, start, batch, key, -jnp.inf, most).posterior
     return found, counted(
         axes, found, small.spec.model.prior(tree.as_arrays(small.spec.model.hyper))
@@ -83,7 +83,7 @@ def divided(
 def merge_terms(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, "K K"]:
     """The gain of documents' bounds if topic b is merged into topic a, at [a, b]: without what
     words lose by it."""
-    return kept(
+    return cached_program(
         alg.step, "merge terms", lambda step: step_jit(functools.partial(_merge_terms, step))
     )(q, batches)
 

@@ -19,7 +19,7 @@ from vijax.growing import restarts
 from vijax.growing.slots import Axes, counts_of, joined, mapped, scored
 from vijax.inference.compose import Algorithm, initial_state
 from vijax.models.energies.energy import energy_of
-from vijax.xla.compiler import kept, numbers_in, once_jit, step_jit
+from vijax.xla.compiler import cached_program, count_numbers, once_jit, step_jit
 
 LEAST = 2
 """Laps that a candidate is given in any case; moves may ask for more."""
@@ -33,7 +33,7 @@ last place."""
 def _work_of_laps(*args: Any) -> int:
     """The work of all laps of a program, for `once_jit`: there are some thousand until growth
     ends."""
-    return 1000 * numbers_in(args)
+    return 1000 * count_numbers(args)
 
 
 class Climbed(NamedTuple):
@@ -73,7 +73,7 @@ def climb(
       most: laps at most.
       least: laps in any case.
     """
-    program = kept(
+    program = cached_program(
         alg.step, "climb", lambda step: once_jit(functools.partial(_climb, step), _work_of_laps)
     )
     return program(q, batches, key, target, most, least)
@@ -139,7 +139,9 @@ class Rows(NamedTuple):
 
 def rows(alg: Algorithm, q: Product, batches: Minibatch) -> Rows:
     """The likeliest slot of each observation."""
-    return kept(alg.step, "rows", lambda step: once_jit(functools.partial(_rows, step)))(q, batches)
+    return cached_program(alg.step, "rows", lambda step: once_jit(functools.partial(_rows, step)))(
+        q, batches
+    )
 
 
 def _rows(step_of: weakref.ref, q: Product, batches: Minibatch) -> Rows:
@@ -162,9 +164,9 @@ def _rows(step_of: weakref.ref, q: Product, batches: Minibatch) -> Rows:
 
 def steps_in(alg: Algorithm, q: Product, batches: Minibatch) -> Float[Array, " K"]:
     """The expected number of steps in each state of a chain."""
-    return kept(alg.step, "steps", lambda step: step_jit(functools.partial(_steps_in, step)))(
-        q, batches
-    )
+    return cached_program(
+        alg.step, "steps", lambda step: step_jit(functools.partial(_steps_in, step))
+    )(q, batches)
 
 
 def _steps_in(step_of: weakref.ref, q: Product, batches: Minibatch) -> Array:
@@ -232,7 +234,7 @@ def divided(
     make = lambda step: once_jit(
         functools.partial(_divided, step, alg.init), _work_of_laps, static_argnums=0
     )
-    return kept(alg.step, "divided", make)(axes, key, batches, weights, seed, most)
+    return cached_program(alg.step, "divided", make)(axes, key, batches, weights, seed, most)
 
 
 def _divided(

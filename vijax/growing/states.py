@@ -26,7 +26,7 @@ from vijax.families import Product
 from vijax.growing.slots import Axes, is_of_entries, scored
 from vijax.inference.compose import Algorithm
 from vijax.models.energies.energy import energy_of
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 ROUNDS = 100
 """Rounds of Lloyd's algorithm at most."""
@@ -57,7 +57,7 @@ def relabelled(
         second piece, and all others the first.
     """
     make = lambda step: step_jit(functools.partial(_relabelled, step))
-    return kept(alg.step, "relabelled", make)(q, batches, key, slot, places, by_stretch)
+    return cached_program(alg.step, "relabelled", make)(q, batches, key, slot, places, by_stretch)
 
 
 def _relabelled(

@@ -38,8 +38,8 @@ from vijax.inference.stopping import UNSEEN, watch
 from vijax.inference.update import Update
 from vijax.inference.update.descend import ADAM
 from vijax.xla import by_value, ordering
-from vijax.xla.lapack import guarded
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.lapack import guard_lapack
+from vijax.xla.random_bits import fused_key
 
 ByName = Mapping[str, Any] | PerVariable[Any]
 WRAPPED = {
@@ -248,7 +248,7 @@ class _OfChoices:
 
 
 def _of_choices(kind: type[_OfChoices], spec: Spec) -> Any:
-    return by_value.of(spec.model, kind(spec))
+    return by_value.intern(spec.model, kind(spec))
 
 
 class _Init(_OfChoices):
@@ -289,11 +289,11 @@ class _Step(_OfChoices):
     """`Algorithm.step`."""
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        return guarded(self._taken)(key, state, batch)
+        return guard_lapack(self._taken)(key, state, batch)
 
     def _taken(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
-        spec, key = self.spec, in_one_piece(key)
+        spec, key = self.spec, fused_key(key)
         batch = self._batch(batch)
         state = state._replace(posterior=state.posterior.prepare(spec.penalty_every == 1))
         theta = free_points(spec.model, state.hyper, spec.learn)
@@ -331,7 +331,7 @@ class _Step(_OfChoices):
             said=said.said or {},
         )
         new = _advance(ok, state, moved, hyper, opt_state)
-        ok = ordering.after(ok, new.posterior)
+        ok = ordering.delay(ok, new.posterior)
         return new._replace(
             penalty=penalty,
             step=state.step + 1,

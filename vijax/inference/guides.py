@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vijax.arguments import Size, checked
+from vijax.arguments import Size, check_arguments
 from vijax.checks import require
 from vijax.contract.variables import Z as Z
 from vijax.families import Family, MultivariateNormal, Normal, Product
@@ -91,7 +91,7 @@ class triangular(Guide):
         return TriangularNormal(mean, jnp.log(sd) * jnp.eye(mean.size, dtype=mean.dtype))
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class low_rank(Guide):
     """A normal of covariance diag(sd^2) + U U' with U of `rank` columns (Ong, Nott and Smith 2018):
@@ -221,7 +221,7 @@ class _Placed(Guide):
         return Blocks(Product(parts), tuple(at for _, at in self.coordinates))
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class mixture(Guide):
     """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for
@@ -260,7 +260,7 @@ def _side_by_side(mean: Float[Array, " D"], sd: Any, components: int) -> NormalM
     return NormalMixture(jnp.zeros(components, mean.dtype), mean[None] + places, each)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class flow(Guide):
     """A flow of affine coupling layers (real NVP), for posteriors of any smooth shape. It needs

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from vijax import tree
-from vijax.arguments import Count, Positive, Size, at_least, checked, inside
+from vijax.arguments import Count, Positive, Size, check_arguments, interval, minimum
 from vijax.checks import require
 from vijax.families.construction import numpy_or_jax
 
@@ -41,7 +41,7 @@ def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
     require(known or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class constant:
     """rho_t = rho.
@@ -50,14 +50,14 @@ class constant:
       rho: the step size.
     """
 
-    rho: Annotated[float, inside("(0, 1]")] = 1.0
+    rho: Annotated[float, interval("(0, 1]")] = 1.0
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         xp, t = numpy_or_jax(t)
         return xp.full(xp.shape(t), self.rho, jnp.result_type(float))
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class beta:
     """beta_t = scale schedule(t): for updates whose step size is beta, which may exceed 1
@@ -79,7 +79,7 @@ class beta:
         return self.scale * (self.schedule or constant())(t)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class robbins_monro:
     """rho_t = min(1, scale (t + offset)^-kappa).
@@ -96,15 +96,15 @@ class robbins_monro:
     """
 
     scale: Positive = 1.0
-    offset: Annotated[float, at_least(1)] = 1.0
-    kappa: Annotated[float, inside("[0, 1]")] = 0.75
+    offset: Annotated[float, minimum(1)] = 1.0
+    kappa: Annotated[float, interval("[0, 1]")] = 0.75
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         xp, t = numpy_or_jax(t)
         return xp.minimum(1.0, self.scale * (_real(t) + self.offset) ** -self.kappa)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class by_odds:
     """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al.
@@ -124,7 +124,7 @@ class by_odds:
         return self.first / (self.first + 1 + _real(t))
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class hold_then_decay:
     """rho_t = rho for t < hold, then rho (t - hold + 1)^-kappa: SSVI-A on full data wants large
@@ -140,8 +140,8 @@ class hold_then_decay:
     """
 
     hold: Count
-    rho: Annotated[float, inside("(0, 1]")] = 1.0
-    kappa: Annotated[float, inside("[0, 1]")] = 0.5
+    rho: Annotated[float, interval("(0, 1]")] = 1.0
+    kappa: Annotated[float, interval("[0, 1]")] = 0.5
 
     def __call__(self, t: Any) -> Float[Array, ""]:
         xp, t = numpy_or_jax(t)
@@ -162,7 +162,7 @@ class no_ramp:
         return total
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class ramp:
     """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of
@@ -178,7 +178,7 @@ class ramp:
         return jnp.minimum((t + 1) * batch / self.sweeps, total)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class proximal:
     """rho_t = beta_t / (1 + beta_t): the step size beta of the proximal step (Khan et al. 2016, eq.
@@ -202,7 +202,7 @@ class proximal:
         return size / (1.0 + size)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class backtracking:
     """A step size found by trying. Starts from the last step's size, enlarged if its first trial
@@ -221,9 +221,9 @@ class backtracking:
           shrinks too.
     """
 
-    initial: Annotated[float, inside("(0, 1)")] = 0.5
-    shrink: Annotated[float, inside("(0, 1)")] = 0.5
-    grow: Annotated[float, at_least(1)] = 2.0
+    initial: Annotated[float, interval("(0, 1)")] = 0.5
+    shrink: Annotated[float, interval("(0, 1)")] = 0.5
+    grow: Annotated[float, minimum(1)] = 2.0
     max_trials: Size = 30
     max_nats: Positive | None = None
 

@@ -37,7 +37,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy import special
 
-from vijax.tree import on_device
+from vijax.tree import to_device
 
 ROOM, FIRST = 64, 16
 """Averages that are kept; and how many there are at the first look."""
@@ -206,4 +206,4 @@ def record_checks(checked: Any, objective: Float[np.ndarray, " steps *runs"], do
     """
     steps = done - len(objective) + 1 + np.arange(len(objective))
     due, old = objective[steps % CHECK_EVERY == 0], np.asarray(checked)
-    return on_device(np.concatenate([old.T, due])[-3:].T.astype(old.dtype)) if len(due) else checked
+    return to_device(np.concatenate([old.T, due])[-3:].T.astype(old.dtype)) if len(due) else checked

@@ -21,7 +21,7 @@ from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Beta, Dirichlet, Family, Product
 from vijax.families.base import as_floats
 from vijax.families.product import unknown_name
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 SUPPORTS = {"Dirichlet": "not negative and of sum 1", "Beta": "from 0 to 1", "Gamma": "positive"}
 
@@ -82,7 +82,7 @@ class At:
 
             return step_jit(said, static_argnums=(0,))
 
-        return kept(self.model, "at", bind)(
+        return cached_program(self.model, "at", bind)(
             self.estep, self.hyper, dict(self.parameters), batch, key
         )
 

@@ -22,7 +22,7 @@ from vijax.families import Family, Product
 from vijax.inference.spec import Spec
 from vijax.predict.questions import inferred, inferred_of_documents
 from vijax.xla import keys
-from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
+from vijax.xla.compiler import cached_program, count_numbers, quick_jit, step_jit
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
@@ -52,7 +52,7 @@ def of_globals(
     make = lambda of: quick_jit(
         lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1)
     )
-    return kept(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
+    return cached_program(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
 
 
 def _of_globals_in_float64(
@@ -65,13 +65,15 @@ def _of_globals_in_float64(
 ) -> dict[str, np.ndarray]:
     """The same draws, whose values are computed in float64 where they are derived so: far from
     zero, and of columns far from zero, float32 keeps too few digits of them."""
-    draw = kept(model, "coordinates", lambda of: quick_jit(_draws_of, static_argnums=(0, 1)))
+    draw = cached_program(
+        model, "coordinates", lambda of: quick_jit(_draws_of, static_argnums=(0, 1))
+    )
     drawn = draw(num_draws, points, posterior, key)
     with enable_x64(True):
         make = lambda of: quick_jit(
             lambda hyper, drawn: of().free.visible(dict(of().free.values(hyper, drawn)))
         )
-        values = kept(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
+        values = cached_program(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
         return jax.tree.map(np.asarray, values)
 
 
@@ -131,7 +133,7 @@ def drawn(
     laws, sizes = (posterior, layout) if q is None else (q(state.hyper, posterior, layout), None)
     arguments = (state.hyper, laws, sizes, local, given, key_draws)
     make = lambda of: step_jit(_bind(of, read, ahead), static_argnums=(0, 1))
-    program = kept(model, ("predictive", read, ahead), make)
+    program = cached_program(model, ("predictive", read, ahead), make)
     _check_memory(jax.eval_shape(lambda *a: program(points, 1, *a), *arguments), num_draws)
     return program(points, num_draws, *arguments)
 
@@ -186,7 +188,7 @@ def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
                 how.data(hyper, values, inside, where, key_data), _shown(model, values), given
             )
 
-        sizes = [numbers_in(jax.eval_shape(one, key)), numbers_in(layout, local)]
+        sizes = [count_numbers(jax.eval_shape(one, key)), count_numbers(layout, local)]
         return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))
 
     return draw

@@ -17,8 +17,8 @@ from vijax.contract.general import general
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Product
 from vijax.inference.spec import Spec
-from vijax.xla.compiler import kept, numbers_in, quick_jit, step_jit
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.compiler import cached_program, count_numbers, quick_jit, step_jit
+from vijax.xla.random_bits import fused_key
 
 Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
 """(model, statistics of the globals, its `LocalElbo` of the data, key) -> the answer."""
@@ -47,17 +47,17 @@ def inferred(
 
     def bind(of: weakref.ref[Model]) -> Callable[..., Any]:
         def infer(read, estimand, estep, hyper, posterior, batch, key):
-            model, key = of(), in_one_piece(key)
+            model, key = of(), fused_key(key)
             stats = {name: estimand.choice(name).point(q) for name, q in posterior.items()}
             return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
 
         return compiled(infer, static_argnums=(0, 1, 2))
 
-    compiled = quick_jit if (size or numbers_in(batch)) < FEW else step_jit
+    compiled = quick_jit if (size or count_numbers(batch)) < FEW else step_jit
     read = SharesBy(spec.model.answer("transform")) if read is shares_of else read
     is_general = read in (locals_of, bounds_of) or isinstance(read, SharesBy)
     model = general(spec.model) if is_general else spec.model  # others ask it something
-    found = kept(model, ("inferred", compiled), bind)
+    found = cached_program(model, ("inferred", compiled), bind)
     return found(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
 
@@ -80,7 +80,7 @@ def inferred_of_documents(
     for batch, order in document_batches(corpus, batch_size):
         # One key for all batches, so that no answer depends on the batch in which its document
         # comes.
-        found = inferred(read, spec, hyper, posterior, batch, key, max(size, numbers_in(batch)))
+        found = inferred(read, spec, hyper, posterior, batch, key, max(size, count_numbers(batch)))
         parts += jax.tree.map(np.asarray, found)
         rows.append(order)
         if progress is not None:

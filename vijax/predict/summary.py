@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
-from vijax.numerals import told
+from vijax.numerals import format_number
 
 NUMBERS, LARGEST = 1 << 25, 1 << 17  # numbers of all draws; and of one draw
 MOST_SHOWN = 40  # rows of a printed table
@@ -59,7 +59,7 @@ class Summary:
         rows = [["", *self.columns()]]
         spreads = self._spreads()
         rows += [
-            [name, *(told(x[i], spreads[i]) for x in self.columns().values())]
+            [name, *(format_number(x[i], spreads[i]) for x in self.columns().values())]
             for i, name in enumerate(shown)
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -20,7 +20,7 @@ from vijax.evaluate.tokens import check_alpha
 from vijax.families import Dirichlet, Family
 from vijax.families.point import log_predictive
 from vijax.models.emission import Emission, LogLikelihood, LogPredictive
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 
 class CollapsedMixture(NamedTuple):
@@ -85,7 +85,7 @@ def collapsed_gibbs_mixture(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-@guarded
+@guard_lapack
 def _chain(
     log_likelihood: LogLikelihood,
     predictive: LogPredictive | None,

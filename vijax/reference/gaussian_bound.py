@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 LogJoint = Callable[[Float[Array, " K"]], Float[Array, ""]]
 
@@ -79,7 +79,7 @@ def gaussian_by_lbfgs(
         return x[:size], factor.at[lower].set(x[2 * size :])
 
     @jax.jit
-    @guarded
+    @guard_lapack
     def loss(x: Array) -> tuple[Array, Array]:
         return jax.value_and_grad(lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights))(
             x

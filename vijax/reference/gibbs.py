@@ -20,7 +20,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Model
 from vijax.models.energies.energy import Energy, energy_of
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 
 class Draws(NamedTuple):
@@ -83,7 +83,7 @@ def gibbs(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-@guarded
+@guard_lapack
 def _chain(
     model: Model,
     num_samples: int,

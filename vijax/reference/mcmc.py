@@ -17,7 +17,7 @@ from vijax.checks import require_integers, require_positive
 from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.reference.walk import groups_of, walk_of
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 
 class Chains(NamedTuple):
@@ -153,7 +153,7 @@ def _run(
     walk = walk_of(model, groups_of(model, data), sampled, key_start)
 
     @jax.jit
-    @guarded
+    @guard_lapack
     def all_chains(key: PRNGKeyArray, starts: Array) -> Chains:
         keys = jax.random.split(key, chains)
         x, acceptance, divergent = jax.vmap(lambda k, s: run(walk.density, k, s))(keys, starts)

@@ -18,7 +18,7 @@ from vijax.contract.model import Hyper, Model
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
 from vijax.reference.walk import groups_of, walk_of
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 LEAPS = 5
 """Leapfrog steps of a transition: a quarter to a third of a turn of a normal, which leave least of
@@ -157,7 +157,7 @@ def short_chains(
     )
     key_draws, key_tried, key_walk, key_start = jax.random.split(key, 4)
     draws, groups = fit.posterior.sample(key_draws, (num_chains,)), groups_of(spec.model, data)
-    program = kept(spec.model, "short chains", lambda model: step_jit(_bind(model)))
+    program = cached_program(spec.model, "short chains", lambda model: step_jit(_bind(model)))
     walked = lambda key, size, count: program(hyper, groups, key_start, draws, key, size, count)
     *values, acceptance = walked(
         key_walk, _longest(lambda size: float(walked(key_tried, size, 1)[2])), num_steps

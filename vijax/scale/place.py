@@ -34,7 +34,7 @@ from vijax.scale.row_files import StoredRows
 from vijax.scale.split_parts import SplitByPart, join_slices, slice_tables, table_places
 from vijax.scale.steps import on_mesh
 from vijax.topics.own_words import OwnWords
-from vijax.tree import on_device
+from vijax.tree import to_device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -389,7 +389,7 @@ def _read_tables(state: Any) -> Any:
     """A state with its tables by row read whole into this process."""
 
     def read(x: Any) -> Any:
-        return on_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
+        return to_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
 
     return jax.tree.map(read, state)
 

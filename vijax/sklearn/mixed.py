@@ -84,7 +84,7 @@ class _Mixed(VijaxEstimator):
         check_is_fitted(self)
         table = table_of(self, X, False)
         with enable_x64(True):
-            key_draws, key_new = keys.two(self._key)
+            key_draws, key_new = keys.split(self._key)
             draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
             for new in self.model_.design.read_rows(table).new_levels:
                 said = f"{new}: their effects are drawn from the law of groups."

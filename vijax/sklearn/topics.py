@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em, ssvi_a, svi
-from vijax.arguments import EVEN, Positive, Positives, Size, whole
+from vijax.arguments import EVEN, Positive, Positives, Size, integer
 from vijax.checks import require
 from vijax.fitting.fit import fit
 from vijax.inference import estep
@@ -246,7 +246,7 @@ class CorrelatedTopicModel(TopicEstimator):
     (2, 2)
     """
 
-    n_components: Annotated[int, whole(2)] = 10
+    n_components: Annotated[int, integer(2)] = 10
     _: dataclasses.KW_ONLY
     topic_word_prior: Positives = 0.01
     max_iter: Size = 12

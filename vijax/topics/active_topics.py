@@ -83,7 +83,7 @@ def choose(
     results = *ids, jax.ShapeDtypeStruct((num_docs,), dtype)
     given = table, totals, jnp.asarray(docs.words), counts, alpha
     by_xla = functools.partial(_chosen, most, may_miss)
-    topics, used, left = native.where_there_is(
+    topics, used, left = native.run_kernel(
         "choose", results, by_xla, *given, may_miss=float(may_miss)
     )
     return Chosen(topics, used, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1))

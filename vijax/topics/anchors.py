@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from vijax.arguments import Positives, Size, checked
+from vijax.arguments import Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import word_concentration
 from vijax.topics.seeds import beyond_others
@@ -47,7 +47,7 @@ class Anchored(NamedTuple):
     anchors: Int[np.ndarray, " K"]
 
 
-@checked
+@check_arguments
 def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) -> Anchored:
     """Topics of a corpus by anchor words, a start for `vijax.stm`.
 

@@ -42,7 +42,7 @@ from vijax.inference.update import kl
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
 from vijax.topics.active_topics import Held
 from vijax.tree import register
-from vijax.xla.content_keys import codes_of_bags
+from vijax.xla.content_keys import bag_codes
 
 PENALTY_SHARES = 4, 20
 """The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated
@@ -240,9 +240,7 @@ def _columns(model: Model, state: State, own: OwnWords) -> Seen:
 def _with_codes(docs: Documents, words: Int[Array, " words"]) -> Documents:
     """The documents with codes by the ids among all words: what is drawn for them is what it would
     be without numbers of the batch's own."""
-    return dataclasses.replace(
-        docs, codes=codes_of_bags(words[docs.words], jnp.asarray(docs.counts))
-    )
+    return dataclasses.replace(docs, codes=bag_codes(words[docs.words], jnp.asarray(docs.counts)))
 
 
 def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:

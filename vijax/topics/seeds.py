@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.arguments import Positive, Positives, Size, checked
+from vijax.arguments import Positive, Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import Documents
 from vijax.data.texts.words import normalised
@@ -25,7 +25,7 @@ SEED_WEIGHT = 50.0
 """The weight of a seed word where nothing is said."""
 
 
-@checked
+@check_arguments
 def seeded(
     seeds: Sequence[Sequence[str]],
     vocabulary: Sequence[str],

@@ -30,7 +30,7 @@ from vijax.reference.walk import groups_of, walk_of
 from vijax.response.linear_response import linear_response
 from vijax.verdict import limits
 from vijax.verdict.psis import in_words, psis
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 DRAWS, FEWEST, WORK = (
     2000,
@@ -332,7 +332,9 @@ def _weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
         said = fit.judged(data, key=key)
         return Check(f"{in_words(said.khat)} (The free variables, given q of the others.)")
     count = _affordable(data, DRAWS, FEWEST, WORK, "fit.judged(num_draws=128) takes longer.")
-    program = kept(model, "weighed draws", lambda model: step_jit(_bind(model), static_argnums=0))
+    program = cached_program(
+        model, "weighed draws", lambda model: step_jit(_bind(model), static_argnums=0)
+    )
     values, log_p, log_q = program(
         count, fit.state.hyper, fit.posterior, groups_of(model, data), key
     )

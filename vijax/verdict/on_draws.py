@@ -43,7 +43,7 @@ from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.verdict import limits, words_of_steps
 from vijax.verdict.report import Estimate, bound, distance
 from vijax.verdict.target import AT_ONCE
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 DRAWS, FEWEST = (
     512,
@@ -165,10 +165,10 @@ def _ratios(
     nats. NaN and +inf become -inf."""
     model, chosen = spec.model, (spec.estimand, spec.estep)
     key_draws, key_local = jax.random.split(key)
-    first = kept(
+    first = cached_program(
         model, "judged draws", lambda model: step_jit(_draws(model), static_argnums=(0, 1))
     )
-    each = kept(
+    each = cached_program(
         model, "judged groups", lambda model: step_jit(_groups(model), static_argnums=(0, 1))
     )
     draws, z, others, offset = first(spec.estimand, count, hyper, posterior, key_draws)

@@ -24,9 +24,9 @@ from vijax.models.energies.bend import Bend
 from vijax.models.energies.density import LogDensity
 from vijax.models.energies.free_part import GivenOthers
 from vijax.models.energies.reference import Reference
-from vijax.tree import on_device
-from vijax.xla.by_value import made_again
-from vijax.xla.compiler import kept, step_jit, training_jit
+from vijax.tree import to_device
+from vijax.xla.by_value import make_again
+from vijax.xla.compiler import cached_program, step_jit, training_jit
 from vijax.xla.precision import enable_x64
 
 GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector costs
@@ -73,7 +73,7 @@ class Target:
             self.epsilon = float(
                 np.finfo(jnp.result_type(float)).eps
             )  # relative rounding of values
-            self.groups = jax.tree.map(on_device, data)  # the data, groups leading
+            self.groups = jax.tree.map(to_device, data)  # the data, groups leading
             scale_there = np.asarray(scale, jnp.result_type(float))
         self._model, self._given = model, given
         self.reference = (
@@ -96,7 +96,11 @@ class Target:
         """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the
         model does not read such data."""
         with _precision(is_double):
-            own = kept(model, made_again, lambda of: made_again(of())) if is_double else model
+            own = (
+                cached_program(model, make_again, lambda of: make_again(of()))
+                if is_double
+                else model
+            )
             return cls(own.log_density, all_groups(data, own), is_double=is_double)
 
     @classmethod
@@ -140,14 +144,16 @@ class Target:
         """The free coordinates at points."""
         if self.is_free:
             return z
-        program = kept(self._model, _free_at, lambda model: step_jit(_free_at(model)))
+        program = cached_program(self._model, _free_at, lambda model: step_jit(_free_at(model)))
         return self._moved(program, z)
 
     def coordinates(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """The points at free coordinates."""
         if self.is_free:
             return x
-        program = kept(self._model, _coordinates_at, lambda model: step_jit(_coordinates_at(model)))
+        program = cached_program(
+            self._model, _coordinates_at, lambda model: step_jit(_coordinates_at(model))
+        )
         return self._moved(program, x)
 
     def less_laws(
@@ -157,7 +163,7 @@ class Target:
         coordinates, and Hessians times vectors; each point counts as `GRADIENTS_OF_CURVATURE`
         gradients."""
         self.num_gradients += GRADIENTS_OF_CURVATURE * len(z)
-        program = kept(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
+        program = cached_program(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
         pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
         with self._in_precision():
             parts = [program(self._data, *some) for some in pairs]
@@ -217,7 +223,7 @@ class Target:
         is known. NaN and +inf become -inf."""
         if not self.has_prior:
             return self.values(x)
-        program = kept(self._model, _priors, lambda model: step_jit(_priors(model)))
+        program = cached_program(self._model, _priors, lambda model: step_jit(_priors(model)))
         fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
         some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
         with self._in_precision():
@@ -245,7 +251,7 @@ class Target:
         two gradients."""
         self.num_gradients += 2 * len(directions)
         blocks = self._blocks
-        program = kept(
+        program = cached_program(
             self._model,
             (_curvatures, blocks),
             lambda model: step_jit(_at_points(_curvatures, model, blocks)),
@@ -263,7 +269,7 @@ class Target:
         of them."""
         blocks = self._blocks
         jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
-        program = kept(
+        program = cached_program(
             self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks))
         )
         parts = []

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from vijax.xla.compiler import outside_programs
-from vijax.xla.frozen import UnknownError, frozen, is_function
+from vijax.xla.compiler import escape_trace
+from vijax.xla.frozen import UnknownError, freeze, is_function
 
 Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
@@ -33,7 +33,7 @@ LARGE = 1 << 16
 """Arrays of more numbers are not compared; objects with such arrays are made anew."""
 
 
-def by_value(make: Make) -> Make:
+def cache_by_value(make: Make) -> Make:
     """Decorates a function that makes something immutable: equal arguments give the object made
     before.
 
@@ -41,7 +41,7 @@ def by_value(make: Make) -> Make:
     The object is made of copies of the functions, which read what these read at the call. Objects
     of float32 and of float64 are kept apart.
 
-    >>> @by_value
+    >>> @cache_by_value
     ... def pair(x, y=2.0):
     ...     return [x, y]
     >>> pair(1.0) is pair(x=1.0, y=2.0), pair(1.0) is pair(1), pair(np.ones(2)) is pair(np.ones(2))
@@ -50,12 +50,12 @@ def by_value(make: Make) -> Make:
     return _remembering(make, lambda arguments: False)
 
 
-def of_functions(make: Make) -> Make:
-    """Decorates a function as `by_value` does, for what is made of a user's functions. Where one of
+def cache_while_used(make: Make) -> Make:
+    """Decorates a function as `cache_by_value` does, for what is made of a user's functions. Where one of
     them was made inside another function it may hold data, so that the object is remembered only
     while it is in use.
 
-    >>> @of_functions
+    >>> @cache_while_used
     ... def model(energy):
     ...     return Function(energy)
     >>> model(len) is model(len), model(lambda x: x) is model(lambda x: x)
@@ -72,7 +72,7 @@ def _is_inner(x: Any) -> bool:
 
 
 def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
-    """`by_value`; objects whose arguments are said to pass are remembered while somebody else holds
+    """`cache_by_value`; objects whose arguments are said to pass are remembered while somebody else holds
     them."""
     made: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
     in_use: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
@@ -98,7 +98,7 @@ def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
                 return made[key]
             if (known := in_use.get(key)) is not None:
                 return known
-        with outside_programs():  # it may outlive a program that is being traced
+        with escape_trace():  # it may outlive a program that is being traced
             result = _with_recipe(make(*given, **named), one, args, kwargs)
         with lock:
             if passes(bound.arguments):
@@ -127,7 +127,7 @@ class _Functions:
     def _replaced(self, x: Any, part: int) -> Any:
         if is_function(x):
             if id(x) not in self._frozen:
-                self._frozen[id(x)] = frozen(x)
+                self._frozen[id(x)] = freeze(x)
             return self._frozen[id(x)][part]
         if type(x) in (tuple, list):
             return type(x)(self._replaced(item, part) for item in x)
@@ -146,12 +146,12 @@ def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
     return result
 
 
-def remade_by(result: T, make: Callable, *args: Any) -> T:
+def pickle_as_call(result: T, make: Callable, *args: Any) -> T:
     """`result`, which pickles as the call `make(*args)`."""
     return _with_recipe(result, make, args, {})
 
 
-def made_again(x: T) -> T:
+def make_again(x: T) -> T:
     """The object made once more by the call that made it, in the precision of now; itself where no
     call is known."""
     recipe = getattr(x, "_recipe", None)
@@ -159,7 +159,7 @@ def made_again(x: T) -> T:
 
 
 class Remade:
-    """An object that pickles as the call that made it, where a function of `by_value` made it."""
+    """An object that pickles as the call that made it, where a function of `cache_by_value` made it."""
 
     _recipe: tuple[Callable, tuple, dict] | None = None
 
@@ -168,7 +168,7 @@ class Remade:
 
 
 class Function(Remade):
-    """A function that a function of `by_value` made; its `repr` is the call."""
+    """A function that a function of `cache_by_value` made; its `repr` is the call."""
 
     def __init__(self, function: Callable):
         self.function = function
@@ -189,7 +189,7 @@ def _made(make: Callable, args: tuple, kwargs: dict) -> Any:
     return make(*args, **kwargs)
 
 
-def of(owner: Any, x: T) -> T:
+def intern(owner: Any, x: T) -> T:
     """`x`, or the equal object that this owner was given before. The owner keeps the objects that
     were asked for last, a fixed number of each type."""
     try:
@@ -216,13 +216,13 @@ def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
         kept.popitem(last=False)
 
 
-def structure(x: Any, argument: Any = None) -> Hashable:
+def structure_key(x: Any, argument: Any = None) -> Hashable:
     """A key that is equal for objects that hold equal values, and for functions of vijax of one
     code over equal values. A user's function equals itself alone, for what it reads may have
     changed. Of `argument`, an object somewhere inside, the shapes count.
 
     >>> plus = lambda a: functools.partial(max, a)
-    >>> structure(plus(1.0)) == structure(plus(1.0)) != structure(plus(2.0))
+    >>> structure_key(plus(1.0)) == structure_key(plus(1.0)) != structure_key(plus(2.0))
     True
 
     Raises:

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp  # noqa: F401  # of the examples
 import numpy as np
 
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 STEP = {"xla_backend_optimization_level": 2, "xla_cpu_use_fusion_emitters": False}
 TRAINING = {"xla_backend_optimization_level": 2}
@@ -74,13 +74,13 @@ def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) 
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        size = (work or numbers_in)(*args, **kwargs)
+        size = (work or count_numbers)(*args, **kwargs)
         return (quick if size < LARGE else step)(*args, **kwargs)
 
     return call
 
 
-def numbers_in(*args: Any, **kwargs: Any) -> int:
+def count_numbers(*args: Any, **kwargs: Any) -> int:
     """The count of all numbers in the arguments."""
     return sum(int(np.size(leaf)) for leaf in jax.tree.leaves((args, kwargs)))
 
@@ -91,11 +91,11 @@ class _Program:
 
     def __init__(self, fn: Callable, options: Mapping[str, Any], more: dict[str, Any]):
         functools.update_wrapper(self, fn, updated=())
-        self._fn, self._options, self._more = guarded(fn), options, more
+        self._fn, self._options, self._more = guard_lapack(fn), options, more
 
     @functools.cached_property
     def _jitted(self) -> Callable:
-        return jax.jit(self._fn, compiler_options=usable(self._options), **self._more)
+        return jax.jit(self._fn, compiler_options=usable_options(self._options), **self._more)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
@@ -103,12 +103,12 @@ class _Program:
                 *args, **kwargs
             )  # part of the user's program, with its options
         with (
-            outside_programs()
+            escape_trace()
         ):  # called with constants alone it is no part of a program that is being traced
             return self._jitted(*args, **kwargs)
 
 
-def outside_programs() -> contextlib.AbstractContextManager:
+def escape_trace() -> contextlib.AbstractContextManager:
     """The context in which constants are numbers, also while a program is traced, of which they
     would become a part."""
     is_traced = isinstance(jax.device_put(_on_device()), jax.core.Tracer)
@@ -123,20 +123,20 @@ def _on_device() -> jax.Array:
         return jax.device_put(np.int32(0))
 
 
-def usable(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def usable_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
     """The options that this process may be given; None if there are none."""
     if jax.default_backend() != "cpu":
         return None
-    unset = not_set(options, os.environ.get("XLA_FLAGS", ""))
+    unset = unset_options(options, os.environ.get("XLA_FLAGS", ""))
     if not _known(*unset.items()):
         unset = {name: value for name, value in unset.items() if _known((name, value))}
     return unset or None
 
 
-def not_set(options: Mapping[str, Any], flags: str) -> dict[str, Any]:
+def unset_options(options: Mapping[str, Any], flags: str) -> dict[str, Any]:
     """The options that the user's flags do not mention.
 
-    >>> not_set({"xla_a": 1, "xla_b": 2}, "--xla_b=3 --xla_c")
+    >>> unset_options({"xla_a": 1, "xla_b": 2}, "--xla_b=3 --xla_c")
     {'xla_a': 1}
     """
     said = {flag.lstrip("-").partition("=")[0] for flag in flags.split()}
@@ -161,14 +161,14 @@ def _nothing() -> int:
 _kept: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
 
-def kept(owner: Any, what: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
+def cached_program(owner: Any, what: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
     """The result of `make` for this owner, made once and freed with it: a process that fits a
     thousand algorithms one after the other keeps the programs of one. `make` is given a weak
     reference to the owner, so that the owner can be freed; it is alive whenever the program is
     called.
 
     >>> double = lambda x: 2 * x
-    >>> program = kept(double, "twice", lambda double: quick_jit(lambda x: double()(double()(x))))
+    >>> program = cached_program(double, "twice", lambda double: quick_jit(lambda x: double()(double()(x))))
     >>> print(program(3))
     12
     """

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 
-def keys_of(key: PRNGKeyArray, codes: UInt32[Array, " rows"]) -> PRNGKeyArray:
+def row_keys(key: PRNGKeyArray, codes: UInt32[Array, " rows"]) -> PRNGKeyArray:
     """A key for each row, from one key and the codes of the rows."""
     return jax.vmap(jax.random.fold_in, (None, 0))(key, codes)
 
@@ -25,26 +25,26 @@ def fold_in_each(key: PRNGKeyArray, number: Any) -> PRNGKeyArray:
     return jax.vmap(lambda own: jax.random.fold_in(own, number))(key)
 
 
-def codes_of_bags(
+def bag_codes(
     words: Int[Array, "docs slots"], counts: Float[Array, "docs slots"]
 ) -> UInt32[Array, " docs"]:
     """A code of each bag of words, in which neither the order of words nor padding counts.
 
     >>> words, counts = jnp.array([[4, 7, 0], [7, 4, 0], [7, 4, 0]]), jnp.array([[1.0, 2, 0], [2, 1, 0], [1, 2, 0]])
-    >>> one, same, other = codes_of_bags(words, counts).tolist()
-    >>> one == same, one == other, one == int(codes_of_bags(words[:1, :2], counts[:1, :2])[0])
+    >>> one, same, other = bag_codes(words, counts).tolist()
+    >>> one == same, one == other, one == int(bag_codes(words[:1, :2], counts[:1, :2])[0])
     (True, False, True)
     """
     of_words = _mixed(_mixed(words.astype(jnp.uint32)) ^ _bits(counts))
     return _mixed(jnp.sum(jnp.where(counts > 0, of_words, 0), 1, dtype=jnp.uint32))
 
 
-def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
+def row_codes(data: PyTree) -> UInt32[Array, " rows"]:
     """A code of each row of arrays with rows leading. Zeros count nothing, so that padding with
     zeros at the end of an axis changes no code; numbers are compared in float32.
 
     >>> x = jnp.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])
-    >>> one, other, same = codes_of_rows(x).tolist()
+    >>> one, other, same = row_codes(x).tolist()
     >>> one == same, one == other
     (True, False)
     """
@@ -63,15 +63,15 @@ def codes_of_rows(data: PyTree) -> UInt32[Array, " rows"]:
     return _mixed(total)
 
 
-def codes_of_all_digits(data: PyTree) -> UInt32[Array, " rows"]:
-    """As `codes_of_rows`, of all digits of numbers: those that float32 leaves of float64 and of
+def exact_row_codes(data: PyTree) -> UInt32[Array, " rows"]:
+    """As `row_codes`, of all digits of numbers: those that float32 leaves of float64 and of
     integers count, too.
 
-    >>> one, other = codes_of_all_digits(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
+    >>> one, other = exact_row_codes(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
     >>> one == other
     False
     """
-    return codes_of_rows([_in_parts(jnp.asarray(leaf)) for leaf in jax.tree.leaves(data)])
+    return row_codes([_in_parts(jnp.asarray(leaf)) for leaf in jax.tree.leaves(data)])
 
 
 def _in_parts(x: Array) -> tuple[Array, ...]:
@@ -83,14 +83,14 @@ def _in_parts(x: Array) -> tuple[Array, ...]:
     return rounded, (x - rounded.astype(x.dtype)).astype(jnp.float32)
 
 
-def told_apart(
+def distinct_codes(
     codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None
 ) -> UInt32[Array, " rows"]:
     """Codes of which those of equal rows differ, by the order of these rows: for draws that must be
     independent, where many rows are alike. Rows of weight 0 come last.
 
     >>> codes = jnp.array([5, 7, 5], jnp.uint32)
-    >>> len(set(told_apart(codes).tolist())), told_apart(codes)[1] == told_apart(codes[1:2])[0]
+    >>> len(set(distinct_codes(codes).tolist())), distinct_codes(codes)[1] == distinct_codes(codes[1:2])[0]
     (3, Array(True, dtype=bool))
     """
     padding = jnp.zeros(codes.shape, bool) if weights is None else weights <= 0
@@ -100,9 +100,9 @@ def told_apart(
     return codes.at[order].set(_mixed(ranked + jnp.uint32(0x9E3779B9) * rank.astype(jnp.uint32)))
 
 
-def own_keys(key: PRNGKeyArray, data: PyTree, weights: Any = None) -> PRNGKeyArray:
+def distinct_row_keys(key: PRNGKeyArray, data: PyTree, weights: Any = None) -> PRNGKeyArray:
     """A key for each row of arrays, by what it holds, and for equal rows by their order."""
-    return keys_of(key, told_apart(codes_of_rows(data), weights))
+    return row_keys(key, distinct_codes(row_codes(data), weights))
 
 
 def _bits(x: Array) -> UInt32[Array, ...]:

@@ -66,7 +66,7 @@ class Same:
         return id(self._x)
 
 
-def frozen(x: Any) -> tuple[Any, Hashable]:
+def freeze(x: Any) -> tuple[Any, Hashable]:
     """Returns a copy of a user's function that reads what the function reads now, one for all
     functions that are equal; and a key, which is equal for equal code that reads equal values.
     Methods and partial functions are copied with what they hold; functions of vijax and of
@@ -77,9 +77,9 @@ def frozen(x: Any) -> tuple[Any, Hashable]:
 
     >>> y = np.zeros(2)
     >>> function = lambda: y.sum()
-    >>> copy, before = frozen(function)
+    >>> copy, before = freeze(function)
     >>> y[0] = 1.0
-    >>> print(function(), copy(), frozen(function)[1] == before)
+    >>> print(function(), copy(), freeze(function)[1] == before)
     1.0 0.0 False
     """
     try:
@@ -102,24 +102,24 @@ _COPIES: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionar
 _LOCK = threading.Lock()
 
 
-def as_it_reads(function: Any) -> Any:
+def snapshot(function: Any) -> Any:
     """A copy of a user's function that reads what the function reads now: one for all equal ones. A
     function that reads something that cannot be compared is like no other, and nothing that was
     compiled before serves it. None stays.
 
     >>> scale = [2.0]
     >>> times = lambda x: scale[0] * x
-    >>> copy = as_it_reads(times)
-    >>> as_it_reads(times) is copy
+    >>> copy = snapshot(times)
+    >>> snapshot(times) is copy
     True
     >>> scale[0] = 3.0
-    >>> as_it_reads(times) is copy
+    >>> snapshot(times) is copy
     False
     """
     if not is_function(function):
         return function
     try:
-        return frozen(function)[0]
+        return freeze(function)[0]
     except UnknownError:
         return functools.partial(function)
 

@@ -94,7 +94,7 @@ def _either(at_once, wanted, by_chunk, table, shared, groups, key):
     if at_once is None or not _of_one_type(table, shared, groups):
         return by_chunk(table, shared, groups, key)
     of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups, key))
-    return native.on_cpu(of_kernel, by_chunk, table, shared, groups, key)
+    return native.use_kernel(of_kernel, by_chunk, table, shared, groups, key)
 
 
 def _of_one_type(table, *others):

@@ -18,19 +18,19 @@ fold_in = quick_jit(jax.random.fold_in)
 
 
 @quick_jit
-def two(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+def split(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     """`jax.random.split`."""
     first, second = jax.random.split(key)
     return first, second
 
 
 @functools.partial(quick_jit, static_argnums=1)
-def several(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
+def split_many(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
     """`jax.random.split`, one by one."""
     return tuple(jax.random.split(key, count))
 
 
-def of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
+def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
     """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers
     of `jax.random`, on the host where these are of JAX's usual generator, so that nothing is
     compiled for them."""

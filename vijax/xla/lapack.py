@@ -6,7 +6,7 @@ many such calls side by side as the pool has threads, one for each core, waits f
 waits, and none works. A stack is cut up only if its work is more than some 200,000 operations.
 (jaxlib 0.9 does not cut stacks up, nor do versions after 0.11.0: it gains nothing.)
 
-So a program of vijax's own hands LAPACK smaller stacks, one after the other: `guarded` finds the
+So a program of vijax's own hands LAPACK smaller stacks, one after the other: `guard_lapack` finds the
 calls in the traced program, after differentiation and `vmap`, and puts a loop over parts of the
 stack in the place of each large one. The numbers are the same, matrix by matrix. Nothing of the
 process is changed: no thread, no variable, no flag."""
@@ -52,7 +52,7 @@ def is_needed(version: str) -> bool:
     return version.startswith("0.10.") or version == "0.11.0"
 
 
-def guarded(fn: Callable) -> Callable:
+def guard_lapack(fn: Callable) -> Callable:
     """The same function; where it is traced for a CPU, LAPACK is given stacks so small that none is
     cut up."""
     if not is_needed(jaxlib.__version__):

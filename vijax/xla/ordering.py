@@ -33,15 +33,15 @@ def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:
     chosen: list[Array] = []
     for x, y in zip(xs, jax.tree.leaves(b), strict=True):
         if chosen and len(chosen) % 4 == 0:
-            condition = after(condition, chosen[-1])
+            condition = delay(condition, chosen[-1])
         chosen.append(jnp.where(condition, x, y))
     return jax.tree.unflatten(structure, chosen)
 
 
-def after(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
+def delay(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
     """The condition, made known only when the last leaf of `done` is.
 
-    >>> print(after(jnp.array(True), jnp.nan))
+    >>> print(delay(jnp.array(True), jnp.nan))
     True
     """
     if jax.default_backend() != "cpu" or not jax.tree.leaves(done):

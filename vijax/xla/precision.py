@@ -12,12 +12,12 @@ _place: Any = jax if hasattr(jax, "enable_x64") else jax.experimental  # there b
 enable_x64 = _place.enable_x64
 
 
-def precision_of(arrays: Any) -> contextlib.AbstractContextManager:
+def matching_precision(arrays: Any) -> contextlib.AbstractContextManager:
     """The working precision in which arrays were made: float64 where one of them is of it, else as
     it is now.
 
     >>> import numpy as np, jax.numpy as jnp
-    >>> with precision_of([np.zeros(2)]):
+    >>> with matching_precision([np.zeros(2)]):
     ...     print(jnp.ones(2).dtype)
     float64
     """

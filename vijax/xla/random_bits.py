@@ -22,13 +22,13 @@ PLAIN = "threefry2x32"
 """JAX's name of the implementation that gives the same numbers."""
 
 
-def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
+def fused_key(key: PRNGKeyArray) -> PRNGKeyArray:
     """The same key in this implementation, for use within a compiled step. The key stays as it is
     where that gains nothing: off the CPU, and where it is of another implementation than JAX's
     usual one.
 
     >>> key = jax.random.key(1)
-    >>> same = jax.random.normal(key, 3) == jax.random.normal(in_one_piece(key), 3)
+    >>> same = jax.random.normal(key, 3) == jax.random.normal(fused_key(key), 3)
     >>> print(same)
     [ True  True  True]
     """
@@ -40,7 +40,7 @@ def in_one_piece(key: PRNGKeyArray) -> PRNGKeyArray:
 def is_usual(key: PRNGKeyArray) -> bool:
     """True for a key whose numbers are those of JAX's usual implementation, each by its position.
 
-    >>> is_usual(jax.random.key(0)), is_usual(in_one_piece(jax.random.key(0))), is_usual(jax.random.key(0, impl="rbg"))
+    >>> is_usual(jax.random.key(0)), is_usual(fused_key(jax.random.key(0))), is_usual(jax.random.key(0, impl="rbg"))
     (True, True, False)
     """
     partitionable = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]

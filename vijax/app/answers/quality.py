@@ -21,7 +21,7 @@ from vijax.data.tables.graph import Graph
 from vijax.evaluate import Difference, Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
 from vijax.evaluate.units import is_of_rankings, unit_of
-from vijax.numerals import told
+from vijax.numerals import format_number
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
@@ -137,7 +137,7 @@ def quality(
     unit = unit_of(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
-    said = f"{told(abs(better.mean), least=3)}{error} {unit}"
+    said = f"{format_number(abs(better.mean), least=3)}{error} {unit}"
     if not error:
         warnings = [
             f"The error of the difference from {plain.name}, {said}, is not known: one group is "

@@ -31,7 +31,7 @@ from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence
-from vijax.arguments import POSITIVE, whole
+from vijax.arguments import POSITIVE, integer
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
 Settings = model_section(
@@ -97,8 +97,8 @@ StructuredSettings = model_section(
     models.svae,
     "structured autoencoder: a mixture between two networks",
     without=("latent",),
-    num_components=setting(5, "K, components of the mixture of latents", whole()),
-    latent_dim=setting(2, "latent variables of a row", whole()),
+    num_components=setting(5, "K, components of the mixture of latents", integer()),
+    latent_dim=setting(2, "latent variables of a row", integer()),
     concentration=setting(
         1.0, "prior concentration of the weights; below 1 unused components empty", POSITIVE
     ),

@@ -20,7 +20,7 @@ from vijax.app.settings.units import units_of
 from vijax.app.settings.user_code import executed, telling_where
 from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, load_table, target, values
-from vijax.arguments import whole
+from vijax.arguments import integer
 from vijax.contract.model import Model
 from vijax.data.tables.table import Table as Rows
 from vijax.data.tables.table import TargetKind
@@ -48,7 +48,9 @@ class Settings:
     target_kind: TargetKind = setting(
         "real", "kind of data.target; binary is -1 and +1 in data['y']"
     )
-    num_draws: int = setting(4000, "draws of the posterior for the table of variables", whole(100))
+    num_draws: int = setting(
+        4000, "draws of the posterior for the table of variables", integer(100)
+    )
 
 
 # --- data -----------------------------------------------------------------------------------------

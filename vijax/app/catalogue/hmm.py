@@ -30,7 +30,7 @@ from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
-from vijax.arguments import whole
+from vijax.arguments import integer
 
 MOST_SHOWN = 12
 """Sequences whose states are drawn: of one chain, of each of several."""
@@ -44,7 +44,7 @@ Settings = model_section(
     models.hmm,
     "hidden Markov model of sequences",
     without=("prior_as_point",),
-    num_states=setting(3, "K, how many states", whole()),
+    num_states=setting(3, "K, how many states", integer()),
     emission=section(EmissionConfig),
 )
 
@@ -166,7 +166,7 @@ LISTING = sequence_model(Settings, describe, score, **BY_STATE)
 HdpSettings = model_section(
     models.hdp_hmm,
     "sticky hidden Markov model of a hierarchical Dirichlet process",
-    num_states=setting(10, "K, how many states may be used", whole(2)),
+    num_states=setting(10, "K, how many states may be used", integer(2)),
     grow=grow("states", "num_states"),
     emission=section(EmissionConfig),
 )

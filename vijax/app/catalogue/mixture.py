@@ -18,7 +18,7 @@ from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
 from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, values
-from vijax.arguments import whole
+from vijax.arguments import integer
 from vijax.families.discrete import stick_breaking
 
 GROW = grow("components", "num_components")
@@ -26,7 +26,7 @@ Settings = model_section(
     models.mixture,
     "finite mixture of any exponential family",
     without=("prior_as_point",),
-    num_components=setting(5, "K, how many components", whole()),
+    num_components=setting(5, "K, how many components", integer()),
     grow=GROW,
     emission=section(EmissionConfig),
     init=section(InitConfig),
@@ -91,7 +91,7 @@ DpSettings = model_section(
     "Dirichlet-process mixture by stick breaking",
     learn=("concentration",),
     without=("prior_as_point",),
-    num_components=setting(20, "T, where sticks are truncated", whole()),
+    num_components=setting(20, "T, where sticks are truncated", integer()),
     grow=GROW,
     emission=section(EmissionConfig),
     init=section(InitConfig),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.drawing.digits import range_of, rounded, spreads_of
-from vijax.numerals import told
+from vijax.numerals import format_number
 from vijax.terminal import printable
 
 Numbers = Sequence[float] | np.ndarray
@@ -518,7 +518,7 @@ def number(value: Any, spread: float = 0.0) -> str:
     if value is None or value != value:  # as JSON has it, or NaN
         return ""
     if isinstance(value, float):  # NumPy's float64 is one
-        return told(value, spread, ",")
+        return format_number(value, spread, ",")
     return str(value)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.numerals import digits_of
+from vijax.numerals import count_digits
 
 KEPT = 6
 """Digits of a number in files, at least."""
@@ -65,7 +65,7 @@ def rounded(value: float, spread: float) -> float:
     >>> rounded(0.12345678, 0.0), rounded(2_020_000.123456, 0.1)
     (0.123457, 2020000.1235)
     """
-    return float(f"{value:.{digits_of(value, spread, KEPT, KEPT_OF_SPREAD)}g}")
+    return float(f"{value:.{count_digits(value, spread, KEPT, KEPT_OF_SPREAD)}g}")
 
 
 NUMBER = r"[-\u2212+]?[\d.,]+(?:e[-+]?\d+)?"

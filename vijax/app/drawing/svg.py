@@ -12,7 +12,7 @@ import numpy as np
 
 from vijax.app.drawing import blocks
 from vijax.evaluate.metrics import not_of_rounding
-from vijax.numerals import told
+from vijax.numerals import format_number
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 40
@@ -153,8 +153,8 @@ def tick_text(value: float, step: float = 0.0) -> str:
     """
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if unit <= abs(value) < 1e15 and (step == 0 or step >= unit * 1e-4):
-            return f"{told(value / unit, step / unit, least=KEPT)}{name}"
-    return told(value, step, ",", least=SHOWN if step else KEPT)
+            return f"{format_number(value / unit, step / unit, least=KEPT)}{name}"
+    return format_number(value, step, ",", least=SHOWN if step else KEPT)
 
 
 def with_minus(text: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting, toml_value
-from vijax.arguments import Argument, arguments_of, members_of
+from vijax.arguments import Argument, read_arguments, union_members
 
 PLAIN = (bool, int, float, str)
 _MISSING = inspect.Parameter.empty
@@ -28,9 +28,9 @@ def toml_type(argument: Argument) -> Any:
     if argument.hint is Any:
         known = type(argument.default)
         return known if known in PLAIN else None if argument.limit is None else float
-    if Any in members_of(argument.hint) and argument.limit is not None:  # a number, or none
+    if Any in union_members(argument.hint) and argument.limit is not None:  # a number, or none
         return float | None
-    members = tuple(filter(_is_plain, members_of(argument.hint)))
+    members = tuple(filter(_is_plain, union_members(argument.hint)))
     return None if set(members) <= {types.NoneType} else functools.reduce(operator.or_, members)
 
 
@@ -45,7 +45,7 @@ def setting_of(
 ) -> Any:
     """The field of a dataclass that is an argument of a function: with another default where one is
     given, and words before and after its meaning."""
-    argument = arguments_of(make)[name]
+    argument = read_arguments(make)[name]
     return setting(
         argument.default if default is _MISSING else default,
         before + argument.meaning + more,
@@ -57,7 +57,7 @@ def settings_in(make: Callable, without: Iterable[str] = ()) -> dict[str, Argume
     """The arguments of a constructor that can be settings, their types those of TOML."""
     typed = {
         name: argument._replace(hint=toml_type(argument))
-        for name, argument in arguments_of(make).items()
+        for name, argument in read_arguments(make).items()
     }
     return {
         name: argument

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from vijax.algorithms import pg_svi
 from vijax.app.settings.options import chooser, section_class, setting_of
 from vijax.app.settings.typed_toml import section, setting
-from vijax.arguments import POSITIVE, Limit, at_least, inside, whole
+from vijax.arguments import POSITIVE, Limit, integer, interval, minimum
 from vijax.data.tables.formats import Decimal, Dialect, Separator
 from vijax.data.tables.table_files import KNOWN
 from vijax.data.texts.text import TextSettings
@@ -80,17 +80,19 @@ class DocumentData:
     )
     sha256: str | None = setting(None, SHA256)
     held_out: float = setting(
-        0.1, "share of the documents kept out of training, for the score", inside("[0, 1)")
+        0.1, "share of the documents kept out of training, for the score", interval("[0, 1)")
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out documents", whole(0))
+    split_seed: int = setting(
+        0, "seed of the split into training and held-out documents", integer(0)
+    )
     sample: int = setting(
         100_000,
         "shards: documents that are held of more than so many, for the page and for the score; the "
         "rest are read by parts, without a copy",
-        whole(),
+        integer(),
     )
     held_mb: int = setting(
-        256, "megabytes of documents that are held while they are read by parts", whole()
+        256, "megabytes of documents that are held while they are read by parts", integer()
     )
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
@@ -131,9 +133,9 @@ class RatingData(DocumentData):
     missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     vocabulary: str | None = setting(None, "file of items, one per line: those to keep")
     held_out: float = setting(
-        0.1, "share of the users kept out of training, for the score", inside("[0, 1)")
+        0.1, "share of the users kept out of training, for the score", interval("[0, 1)")
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out users", whole(0))
+    split_seed: int = setting(0, "seed of the split into training and held-out users", integer(0))
     user: str | None = setting(
         None, "column of users; unset: one called user, userId, customer_id and the like"
     )
@@ -198,17 +200,17 @@ class TableData:
     num_rows: int | None = setting(
         None,
         "rows to generate of a synthetic table; of other tables, rows to keep from the start",
-        whole(),
+        integer(),
     )
-    synthetic_seed: int = setting(0, "seed of a synthetic table", whole(0))
+    synthetic_seed: int = setting(0, "seed of a synthetic table", integer(0))
     sample: int = setting(
         1_000_000,
         "most rows that are held of a folder of Parquet files, or of an address; more are read by "
         "parts, and the page and the score are of so many",
-        whole(),
+        integer(),
     )
     held_mb: int = setting(
-        256, "megabytes of rows that are held while they are read by parts", whole()
+        256, "megabytes of rows that are held while they are read by parts", integer()
     )
     standardise: bool | Literal["together", "centre"] | None = setting(
         None,
@@ -216,13 +218,13 @@ class TableData:
         "one deviation for all; centre: to mean 0; unset: as the model's priors need it. Results "
         "are in the units of the data",
     )
-    held_out: float = setting(0.1, "share kept out of training, for the score", inside("[0, 1)"))
+    held_out: float = setting(0.1, "share kept out of training, for the score", interval("[0, 1)"))
     hold_out: Literal["rows", "entries"] = setting(
         "rows",
         "held out are rows (whole sequences or groups), or single entries, for models of missing "
         "entries",
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out parts", whole(0))
+    split_seed: int = setting(0, "seed of the split into training and held-out parts", integer(0))
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
     decimal: Decimal | None = setting(None, DECIMAL)
@@ -250,13 +252,13 @@ class GraphData:
     num_rows: int | None = setting(
         None,
         "edges to generate of a synthetic graph; of files, rows to keep from the start",
-        whole(),
+        integer(),
     )
-    synthetic_seed: int = setting(0, "seed of a synthetic graph", whole(0))
+    synthetic_seed: int = setting(0, "seed of a synthetic graph", integer(0))
     held_out: float = setting(
-        0.1, "share of the pairs kept out of training, for the score", inside("[0, 1)")
+        0.1, "share of the pairs kept out of training, for the score", interval("[0, 1)")
     )
-    split_seed: int = setting(0, "seed of the split into training and held-out pairs", whole(0))
+    split_seed: int = setting(0, "seed of the split into training and held-out pairs", integer(0))
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
     decimal: Decimal | None = setting(None, DECIMAL)
@@ -313,7 +315,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
       **more: settings of these models alone, as of `section_class`.
     """
     ramp = setting(
-        None, "passes over the data until the full data size counts; 0: at once", at_least(0)
+        None, "passes over the data until the full data size counts; 0: at once", minimum(0)
     )
     return section_class(
         "[algorithm]: one row of the table of algorithms, by its name in the literature.",
@@ -360,7 +362,7 @@ DocumentAlgorithm = row_section(
             None,
             "lda by svi or ssvi_a: so many topics a document at a step, for many topics; unset: "
             "all",
-            whole(),
+            integer(),
         ),
     ),
     left_out=(
@@ -369,7 +371,7 @@ DocumentAlgorithm = row_section(
             None,
             "with active_topics: no more of them than leave this share of a document's words to "
             "others",
-            inside("[0, 1)"),
+            interval("[0, 1)"),
         ),
     ),
 )
@@ -390,7 +392,7 @@ ProximalAlgorithm = section_class(
     mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
     average_after=(
         int | None,
-        setting(None, "keep the mean of the sites from this step on", whole(0)),
+        setting(None, "keep the mean of the sites from this step on", integer(0)),
     ),
     learn_rate=setting(0.01, "rate of Adam, for hyperparameters that are learnt", POSITIVE),
     step_size=section(ProximalStepSize),
@@ -409,25 +411,25 @@ class FitConfig:
         more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 "
         "words, at most half of them, at least 256; all of them for em, map, cavi, pg_svi",
     )
-    seed: int = setting(0, "seed of everything random: start, batches, draws", whole(0))
+    seed: int = setting(0, "seed of everything random: start, batches, draws", integer(0))
     precision: Literal["float32", "float64"] = setting(
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
     restarts: int = setting_of(fit, "restarts", more=", of which the best is kept")
     devices: int | None = setting(
-        None, "devices over which each batch is split; unset: one", whole()
+        None, "devices over which each batch is split; unset: one", integer()
     )
     convergence: float | None = setting_of(
         fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches"
     )
     evaluate_every: int | None = setting(
-        None, "steps between held-out scores; 0: only the last; unset: about six", whole(0)
+        None, "steps between held-out scores; 0: only the last; unset: about six", integer(0)
     )
     checkpoint_every_s: float = setting(
-        60.0, "seconds between checkpoints; 0: at every chance", at_least(0)
+        60.0, "seconds between checkpoints; 0: at every chance", minimum(0)
     )
     progress_every_s: float = setting(
-        5.0, "seconds between lines of progress (a terminal gets a bar)", at_least(0.1)
+        5.0, "seconds between lines of progress (a terminal gets a bar)", minimum(0.1)
     )
 
 
@@ -447,9 +449,9 @@ class DocumentPage:
     every: Literal["auto", "year", "month", "day"] = setting(
         "auto", "length of time of a group, for a column of dates"
     )
-    documents: int = setting(5_000, "most documents that can be searched on the page", whole(0))
+    documents: int = setting(5_000, "most documents that can be searched on the page", integer(0))
     words: int = setting(
-        20_000, "most words that can be searched on the page, the most frequent", whole()
+        20_000, "most words that can be searched on the page, the most frequent", integer()
     )
     excerpts: bool = setting(
         True, "whether the run folder and the page hold how each document begins"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vijax.data.reading.checks import DataError, fail
-from vijax.memory import in_words
+from vijax.memory import size_text
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
@@ -57,7 +57,7 @@ def _check_unpacked(path: Path, packed: int, come: int) -> None:
     limit = max(LEAST_BOMB, BOMB * packed)
     if come > limit:
         expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
-        got = f"{in_words(packed)} that unpack to more than {in_words(limit)}"
+        got = f"{size_text(packed)} that unpack to more than {size_text(limit)}"
         raise fail(
             path, expected, got, "if it is to be trusted, unpack it (gunzip), and name the new file"
         )

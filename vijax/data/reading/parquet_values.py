@@ -11,7 +11,7 @@ import numpy as np
 
 from vijax.data.reading.checks import fail
 from vijax.extras import require_extra
-from vijax.memory import free_bytes, in_words
+from vijax.memory import free_bytes, size_text
 
 EXACT = 2**53
 """Whole numbers up to this one are exact as float64."""
@@ -230,7 +230,7 @@ def check_room(number: int, file: object, what: str) -> None:
     if number < 0:
         raise fail(file, "numbers of rows", "one below 0", "fetch or write the file again")
     if number > (free := free_bytes()):
-        got = f"{what}, {in_words(number)} where {in_words(free)} are free"
+        got = f"{what}, {size_text(number)} where {size_text(free)} are free"
         remedy = (
             "fetch or write the file again, with smaller row groups; tables of many rows are "
             "read by parts"

@@ -21,7 +21,7 @@ from vijax.data.reading.files import check_regular, parsing
 from vijax.data.tables import sheet_process
 from vijax.data.tables.extents import Packed, largest_extent, sizes_of
 from vijax.extras import require_extra
-from vijax.memory import GIB, free_bytes, in_words
+from vijax.memory import GIB, free_bytes, size_text
 
 CAN_LIMIT = sys.platform == "linux"
 """Whether the system keeps a process below a limit of its memory."""
@@ -98,7 +98,7 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
         got = f"one that takes more{f' ({_first_line(last)})' if last else ''}"
         remedy = "delete cells that stand far from the table, or save the sheet as CSV"
         raise fail(
-            path, f"a spreadsheet that is read in {in_words(most_bytes)} of memory", got, remedy
+            path, f"a spreadsheet that is read in {size_text(most_bytes)} of memory", got, remedy
         )
     got = f"exit code {code} of the program that reads it ({_first_line(last)})"
     raise fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
@@ -126,7 +126,7 @@ def check_unpacked(path: Path, sizes: Packed) -> None:
     """Raises a DataError of a file that becomes far larger when it is unpacked than any sheet of
     values does."""
     if sizes.unpacked > max(LEAST_BYTES, BOMB * sizes.packed):
-        got = f"{in_words(sizes.packed)} that unpack to {in_words(sizes.unpacked)}"
+        got = f"{size_text(sizes.packed)} that unpack to {size_text(sizes.unpacked)}"
         remedy = "if it is to be trusted, save the sheet as CSV"
         raise fail(
             path, f"a spreadsheet that unpacks to {BOMB} times its size at most", got, remedy
@@ -160,7 +160,7 @@ def _check_extent(
         )
         if not scattered:
             remedy = "save the sheet as CSV, which is read without its book"
-        raise fail(path, f"a sheet that is read in {in_words(most_bytes)} of memory", got, remedy)
+        raise fail(path, f"a sheet that is read in {size_text(most_bytes)} of memory", got, remedy)
 
 
 # --- the other process ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from vijax.arguments import Limit, arguments_of
+from vijax.arguments import Limit, read_arguments
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import ids_in, relabel
@@ -86,7 +86,7 @@ class TextSettings:
 
     def check(self, name: str, remedy: str) -> None:
         """Raises a `DataError` where a setting is outside its limit."""
-        limit = arguments_of(TextSettings)[name].limit
+        limit = read_arguments(TextSettings)[name].limit
         value = getattr(self, name)
         if limit is not None and value is not None and not limit.test(value):
             raise fail(name, limit.expected, repr(value), remedy)

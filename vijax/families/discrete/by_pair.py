@@ -172,7 +172,7 @@ def distinct(given: list[Int[Array, ...]], universe: int, capacity: int) -> Dist
         require(flat >= 0, "ids", "none below 0", flat)
     results = [jax.ShapeDtypeStruct((size,), jnp.int32) for size in (capacity, flat.size)]
     by_xla = functools.partial(_distinct, universe, capacity)
-    ids, places = native.where_there_is("distinct", results, by_xla, flat, universe=universe)
+    ids, places = native.run_kernel("distinct", results, by_xla, flat, universe=universe)
     parts = jnp.split(places, np.cumsum([x.size for x in given])[:-1])
     return Distinct(ids, [part.reshape(x.shape) for part, x in zip(parts, given, strict=True)])
 

@@ -72,7 +72,7 @@ def _offset(seed: UInt32[Array, "*two"], a: Float[Array, "*shape"]) -> Float[Arr
         return _offset(seed, a.astype(jnp.float32)).astype(dtype)
     if a.size == 0:
         return a
-    (found,) = native.where_there_is("gamma_offsets", [(a.size,)], _by_xla, seed, a.reshape(-1))
+    (found,) = native.run_kernel("gamma_offsets", [(a.size,)], _by_xla, seed, a.reshape(-1))
     return found.reshape(a.shape)
 
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from vijax.arguments import Count, Size, checked
+from vijax.arguments import Count, Size, check_arguments
 from vijax.contract.estep import Locals, MixedMembership
 from vijax.inference.estep.conditionals import Conditionals, Inferred, OfConditionals, gibbs_sweeps
 from vijax.xla import native
@@ -62,7 +62,7 @@ class Gibbs(MixedMembership, OfConditionals):
             ((len(counts), alpha.size), likelihood.shape),
             functools.partial(self._by_xla, max_tokens),
         )
-        return Locals(*native.where_there_is("gibbs", shapes, by_xla, *given, **settings))
+        return Locals(*native.run_kernel("gibbs", shapes, by_xla, *given, **settings))
 
     def _by_xla(
         self, max_tokens: int, likelihood: Array, counts: Array, alpha: Array, seed: Array
@@ -181,7 +181,7 @@ def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner b
     return x.reshape(*x.shape[:-1], inner, blocks)
 
 
-@checked
+@check_arguments
 def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
     """Gibbs E-step: locals are drawn, and messages are averaged over the draws.
 

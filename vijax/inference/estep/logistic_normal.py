@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from vijax.arguments import Count, Positive, Size, checked, inside
+from vijax.arguments import Count, Positive, Size, check_arguments, interval
 from vijax.contract.estep import EStep, repeat_by_document
 from vijax.families.vector.matrices import inverse, matvec, solve_lower, solve_upper
 from vijax.inference.estep.logistic_normal_kernel import Settings, inferred
@@ -277,11 +277,11 @@ def _safeguarded(
     return landed(rho), rho, halvings
 
 
-@checked
+@check_arguments
 def proximal_gradient(
     expectation: VectorExpectation | None = None,
     covariance: Literal["full", "diagonal"] = "full",
-    step_size: Annotated[float, inside("(0, 1]")] = 0.7,
+    step_size: Annotated[float, interval("(0, 1]")] = 0.7,
     max_iters: Size = 100,
     tol: Positive = 1e-3,
     refine: Count = 0,

@@ -54,7 +54,7 @@ def inferred(
             *native.call(f"logistic_normal_{given}", _like(start), *numbers, words, **settings)
         )
 
-    return native.on_cpu(by_kernel, by_xla, problem, start, key)
+    return native.use_kernel(by_kernel, by_xla, problem, start, key)
 
 
 def table_step(

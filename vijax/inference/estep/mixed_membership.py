@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.contract.estep import Locals, MixedMembership, iterate_by_document
 from vijax.families.numeric.special import digamma
 from vijax.inference.estep.conditionals import (
@@ -59,7 +59,7 @@ class MeanField(MixedMembership, OfConditionals):
         """See `MixedMembership`; neither `key` nor `max_tokens` is used."""
         start = _reopened(counts, alpha, start)
         given = likelihood, counts, alpha, start
-        (gamma,) = native.where_there_is(
+        (gamma,) = native.run_kernel(
             "mean_field", (start.shape,), self._by_xla, *given, **self._settings()
         )
         return Locals(gamma, None)
@@ -111,7 +111,7 @@ def ascend(
     )
 
 
-@checked
+@check_arguments
 def mean_field(max_iters: Size = 100, tol: Positive = 1e-3) -> MeanField:
     """Mean-field E-step: q(theta) = Dirichlet(gamma), q(z) its optimal companion (Blei, Ng and
     Jordan 2003).
@@ -149,9 +149,7 @@ class CVB0(MixedMembership):
         """See `MixedMembership`; neither `key` nor `max_tokens` is used."""
         start = _as_before(counts, alpha, start)
         given, shapes = (likelihood, counts, alpha, start), (start.shape, likelihood.shape)
-        return Locals(
-            *native.where_there_is("cvb0", shapes, self._by_xla, *given, **self._settings())
-        )
+        return Locals(*native.run_kernel("cvb0", shapes, self._by_xla, *given, **self._settings()))
 
     def table_kernel(self) -> AtOnce:
         return functools.partial(table_step, "cvb0_step", _as_before, self._settings())
@@ -208,7 +206,7 @@ def weigh(
     )
 
 
-@checked
+@check_arguments
 def cvb0(max_iters: Size = 100, tol: Positive = 1e-3) -> CVB0:
     """CVB0 E-step at fixed topics (Asuncion et al. 2009): gamma_mk ∝ (alpha_k + N_k - gamma_mk)
     beta_k[w_m].

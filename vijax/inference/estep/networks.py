@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from vijax.arguments import Count, Size, checked
+from vijax.arguments import Count, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.estep import EStep
 from vijax.contract.objective import check_objective, renyi
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class amortised(EStep):
     """Locals given by a network (Kingma and Welling 2014), and the bound by reparameterised draws
@@ -39,7 +39,7 @@ class amortised(EStep):
         check_objective(self.objective)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class structured(EStep):
     """Locals by a fixed number of sweeps of mean-field coordinate ascent on a conjugate surrogate,

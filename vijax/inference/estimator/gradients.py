@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.arguments import Size, checked, inside, whole
+from vijax.arguments import Size, check_arguments, integer, interval
 from vijax.contract.objective import check_objective, importance_weighted, renyi
 from vijax.families import Family
 from vijax.inference.estimand import Estimand
@@ -89,7 +89,7 @@ class ssvi_a(Estimator):
         return q.sample_stats(key), q.with_naturals
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class ssvi(Estimator):
     """V grad_s l at s = t(beta), beta ~ q.
@@ -103,7 +103,7 @@ class ssvi(Estimator):
         spread vanishes at the fixed point; the same expectation, since E[V] = I.
     """
 
-    damping: Annotated[float, inside("[0, 1]")] = 0.3
+    damping: Annotated[float, interval("[0, 1]")] = 0.3
     control_variate: bool = True
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
@@ -118,7 +118,7 @@ class ssvi(Estimator):
         return stats, damped
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class reparameterised(Estimator):
     """The natural gradient of E_q[l] by derivatives through draws, averaged over them.
@@ -156,7 +156,7 @@ class reparameterised(Estimator):
         return stats, lambda eta_hat: tree.add(v(tree.subtract(q.as_stats(eta_hat), own)), exact)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class score_function(Estimator):
     """The natural gradient of E_q[l] by the covariance of draws with the bound at them, for any
@@ -167,7 +167,7 @@ class score_function(Estimator):
           the others.
     """
 
-    num_samples: Annotated[int, whole(2)] = 8
+    num_samples: Annotated[int, integer(2)] = 8
     differentiates: ClassVar[bool] = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
@@ -179,7 +179,7 @@ class score_function(Estimator):
         return q.fisher_solve(jax.tree.map(lambda t: jnp.tensordot(advantage, t, 1), said))
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class weighted(Estimator):
     """The natural gradient of an objective of several draws of free variables, such as the

@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import tree
-from vijax.arguments import checked, whole
+from vijax.arguments import check_arguments, integer
 from vijax.checks import require
 from vijax.families import Family, MultivariateNormal, Normal
 from vijax.families.vector.blocks import Blocks
@@ -43,7 +43,7 @@ from vijax.families.vector.matrices import matvec, solve_lower, symmetric
 from vijax.inference.estimator.base import Estimator, Placed
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class least_squares(Estimator):
     """The message of a normal, multivariate normal or block normal global from gradients of the
@@ -57,7 +57,7 @@ class least_squares(Estimator):
       quasi: draws that are evenly spread, as in `vijax.estimator.reparameterised`.
     """
 
-    num_samples: Annotated[int, whole(2)] = 32
+    num_samples: Annotated[int, integer(2)] = 32
     quasi: bool = False
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
@@ -149,7 +149,7 @@ def regression(
     return level, -0.5 * (product + product.T)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class batch_and_match(Estimator):
     """The message of a multivariate normal global by which scores are matched on draws. `vijax.bam`
@@ -163,7 +163,7 @@ class batch_and_match(Estimator):
       num_samples: B, draws a step, at least two.
     """
 
-    num_samples: Annotated[int, whole(2)] = 32
+    num_samples: Annotated[int, integer(2)] = 32
 
     def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
         remedy = "Give the model guide=vijax.guides.full_rank()."

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax.checks import require_integers
 from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood import Likelihood, LogLik, Moments, as_likelihood
-from vijax.xla.by_value import Function, by_value
+from vijax.xla.by_value import Function, cache_by_value
 
 Expectation = Callable[
     [Likelihood, Any, Float[Array, " sites"], Float[Array, " sites"], PRNGKeyArray | None], Moments
@@ -42,7 +42,7 @@ REACH, RINGS = 9.0, 6
 of a kink."""
 
 
-@by_value
+@cache_by_value
 def quadrature(num_nodes: int = 16) -> Expectation:
     """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks: accurate for any
     variance.
@@ -93,7 +93,7 @@ def quadrature(num_nodes: int = 16) -> Expectation:
     return estimate
 
 
-@by_value
+@cache_by_value
 def exact(num_nodes: int = 16) -> Expectation:
     """The likelihood's closed form where it has one, else `quadrature`: the default."""
     fallback = quadrature(num_nodes)
@@ -109,7 +109,7 @@ def exact(num_nodes: int = 16) -> Expectation:
     return estimate
 
 
-@by_value
+@cache_by_value
 def gauss_hermite(num_nodes: int = 20) -> Expectation:
     """Gauss-Hermite quadrature: cheap, and accurate only while the standard deviation is not large
     compared with the length over which the likelihood bends."""
@@ -213,7 +213,7 @@ class Sampled(Function):
     """An expectation by draws: its objective is noisy (`vijax.inference.spec.Spec.draws`)."""
 
 
-@by_value
+@cache_by_value
 def bonnet_price(num_samples: int = 100) -> Expectation:
     """E l', E l'' as averages of l', l'' over draws: the least noise; needs two derivatives."""
     return _sampled(
@@ -221,7 +221,7 @@ def bonnet_price(num_samples: int = 100) -> Expectation:
     )
 
 
-@by_value
+@cache_by_value
 def reparameterised(num_samples: int = 100) -> Expectation:
     """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. Its curvature may have
     either sign."""
@@ -231,7 +231,7 @@ def reparameterised(num_samples: int = 100) -> Expectation:
     )
 
 
-@by_value
+@cache_by_value
 def score_function(num_samples: int = 1000) -> Expectation:
     """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other*
     draws: needs no derivative, and has the most noise.
@@ -271,7 +271,7 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
     return Sampled(estimate)
 
 
-@by_value
+@cache_by_value
 def jaakkola_jordan() -> Expectation:
     """The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (Blei,
     Kucukelbir and McAuliffe 2017, section 5.3): steps of size 1 are coordinate ascent.

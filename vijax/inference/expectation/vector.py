@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax.checks import require, require_integers
 from vijax.inference.likelihood import VectorLikelihood
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
 class VectorMoments(NamedTuple):
@@ -192,7 +192,7 @@ def _matched(noise: Float[Array, "sites count K"]) -> Float[Array, "sites count 
     return count**0.5 * jnp.linalg.qr(noise)[0]
 
 
-@by_value
+@cache_by_value
 def bohning() -> VectorExpectation:
     """A lower bound on E[l] (Bohning 1992): log sum e^z has Hessian at most A = (I - 11'/K)/2, so
 
@@ -239,7 +239,7 @@ def derivatives_at(likelihood: VectorLikelihood, y: Any, z: Array) -> tuple[Arra
     return log_lik(z), jax.grad(log_lik)(z), jax.hessian(log_lik)(z)
 
 
-@by_value
+@cache_by_value
 def laplace() -> VectorExpectation:
     """l, its gradient and its Hessian at m: the fixed point is the posterior mode, with V^-1 the
     negative Hessian of the log joint there.
@@ -253,7 +253,7 @@ def laplace() -> VectorExpectation:
     return _by_site(lambda likelihood, y, m, cov: VectorMoments(*derivatives_at(likelihood, y, m)))
 
 
-@by_value
+@cache_by_value
 def delta_method() -> VectorExpectation:
     """E[l] = l(m) + tr(H(m) V) / 2, H the Hessian: the second-order Taylor expansion about m. No
     bound."""
@@ -269,7 +269,7 @@ def delta_method() -> VectorExpectation:
     return _by_site(one)
 
 
-@by_value
+@cache_by_value
 def blei_lafferty() -> VectorExpectation:
     """The lower bound of Blei and Lafferty (2007), with zeta = sum_k E e^{z_k} and q(topics) at
     their optima,

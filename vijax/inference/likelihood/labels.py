@@ -19,14 +19,14 @@ from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood.base import Likelihood, Moments, support
 from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
 from vijax.inference.likelihood.normal_tail import log_ndtr
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 FAR = 1e30
 """Predictors further out count as if they were here, where each class but one is as good as
 impossible."""
 
 
-@by_value
+@cache_by_value
 def bernoulli_logit() -> Likelihood:
     """p(y | z) = 1 / (1 + exp(-y z)), y = -1 or +1.
 
@@ -51,7 +51,7 @@ def bernoulli_logit() -> Likelihood:
     )
 
 
-@by_value
+@cache_by_value
 def bernoulli_probit() -> Likelihood:
     """p(y | z) = Phi(y z), y = -1 or +1; accurate in both tails and in both precisions."""
     return Likelihood(
@@ -126,7 +126,7 @@ def _labels(name: str) -> Callable[[Any], None]:
     )
 
 
-@by_value
+@cache_by_value
 def ordinal_logit(cutpoints: Any) -> Likelihood:
     """p(y | z) = sigma(c_{y+1} - z) - sigma(c_y - z), with c_0 = -inf and c_C = inf.
 

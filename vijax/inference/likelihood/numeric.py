@@ -11,15 +11,15 @@ import numpy as np
 from jax.scipy.special import betainc, gammainc, gammaincc, gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positives, checked
+from vijax.arguments import Positives, check_arguments
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.families.numeric.special import stirling_gap
 from vijax.families.scalar.poisson import poisson_values
 from vijax.inference.likelihood.base import Likelihood, Moments, support
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 def poisson_log() -> Likelihood:
     """p(y | z) = Poisson(y; e^z). Its expectations are closed, E e^z = e^(m + v/2); its f has no
     Lipschitz gradient (Khan et al. 2016, appendix A.1), so give it
@@ -52,8 +52,8 @@ def poisson_log() -> Likelihood:
     )
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
     """p(y | z) = NegativeBinomial(y; mean e^z, variance e^z + e^2z / r).
 
@@ -129,8 +129,8 @@ def _counts(name: str) -> Callable[[Any], None]:
     return support(name, "counts 0, 1, 2, ...", lambda y: (y >= 0) & (y == np.floor(y)))
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def gamma_log(shape: Positives = 1.0) -> Likelihood:
     """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma
     regression with logarithmic link (McCullagh and Nelder 1989, section 8).

@@ -22,16 +22,16 @@ import numpy as np
 from jax.scipy.special import betainc, gammaln, ndtr
 from jaxtyping import Array, Float
 
-from vijax.arguments import Positives, checked
+from vijax.arguments import Positives, check_arguments
 from vijax.families.base import as_float
 from vijax.inference.likelihood.base import Likelihood, Moments, UnknownNoise, support
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def gaussian(variance: Positives | None = None) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
@@ -44,8 +44,8 @@ def gaussian(variance: Positives | None = None) -> Likelihood:
     return _normal(jnp.asarray(variance))
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def student_t(degrees: Positives = 4.0, scale: Positives | None = None) -> Likelihood:
     """p(y | z) = Student-t(y; location z, scale s, nu degrees of freedom). Not log-concave: sites
     of outliers may have negative precision.

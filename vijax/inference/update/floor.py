@@ -19,7 +19,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, PyTree
 
 from vijax import tree
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 from vijax.families import Family, NormalGamma
 from vijax.families.vector.means_and_precision import MeansAndPrecision
 from vijax.inference.update.base import Q, Update
@@ -29,7 +29,7 @@ GAUSSIAN = NormalGamma, MeansAndPrecision
 """Laws of means and precisions, whose covariances can have a floor."""
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class floored(Update):
     """The step of `kl()`, then a floor under the covariances of Gaussian components: `vijax.em`

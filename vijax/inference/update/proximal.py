@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from vijax import tree
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 from vijax.families import Family
 from vijax.inference.update.base import Q, Update
 
@@ -137,7 +137,7 @@ DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl
 """The registry: a new divergence is a class and a row."""
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class within(Update):
     """The step of another update, halved until KL(q' || q) is at most `nats`.

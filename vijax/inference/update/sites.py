@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from vijax import tree
-from vijax.arguments import Size, checked
+from vijax.arguments import Size, check_arguments
 from vijax.checks import require
 from vijax.inference.estimator.base import Reads
 from vijax.inference.sites import Marginals, SitePosterior, Sites
@@ -43,7 +43,7 @@ class exact_mean(Update):
         return tree.mix(size, q, q.with_naturals(landed)), memory
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class block(Update):
     """Several steps on the sites of one batch, with the other sites in the place of their

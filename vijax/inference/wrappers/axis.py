@@ -31,7 +31,7 @@ from vijax.inference.state import Info, State
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.by_row import bound_by_row, draws_locals
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
 def over_axis(alg: Algorithm, name: str) -> Algorithm:
@@ -152,7 +152,7 @@ class _ByShareOfAll(by_share):
 
 
 # --- the model of split groups --------------------------------------------------------------------
-@by_value
+@cache_by_value
 def _split(model: Model, name: str) -> Model:
     """The model, its groups split over an axis."""
     by_entry = model.by_entry

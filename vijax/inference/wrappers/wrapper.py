@@ -173,4 +173,4 @@ class _Step(_Around):
 
 def _around(kind: type[_Around], alg: Algorithm, wrapper: Wrapper) -> Any:
     """One object for equal ones, which the function inside keeps."""
-    return by_value.of(alg.init if kind is _Init else alg.step, kind(wrapper, alg))
+    return by_value.intern(alg.init if kind is _Init else alg.step, kind(wrapper, alg))

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import EVEN, Positives, Size, checked, whole
+from vijax.arguments import EVEN, Positives, Size, check_arguments, integer
 from vijax.checks import require
 from vijax.contract.batch import (
     DataForm,
@@ -46,19 +46,19 @@ from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import likelihood_table, near_uniform, smoothed_topics
 from vijax.models.documents.lengths import joined, parted
 from vijax.topics.seeds import beyond_others, documents_with
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import quick_jit
-from vijax.xla.content_keys import codes_of_bags, keys_of
+from vijax.xla.content_keys import bag_codes, row_keys
 from vijax.xla.gather import sum_over_rows
-from vijax.xla.random_bits import in_one_piece
+from vijax.xla.random_bits import fused_key
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def ctm(
-    num_topics: Annotated[int, whole(2)],
+    num_topics: Annotated[int, integer(2)],
     vocab_size: Size,
     eta: Positives = 0.01,
     logits: NormalWishart | None = None,
@@ -219,7 +219,7 @@ def local_elbo(
     draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
-    key = key if batch.local is None else in_one_piece(jax.random.key(seed))
+    key = key if batch.local is None else fused_key(jax.random.key(seed))
     starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
     groups = joined(list(zip(batch.data, starts, strict=True)), _WORTH)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
@@ -266,8 +266,8 @@ def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array
     """The data of a key for each document. It depends on the document's words alone: draws by its
     place would make its topics depend on the other documents."""
     words = docs.words if num_words is None else docs.words % num_words
-    codes = codes_of_bags(words, docs.counts) if docs.codes is None else docs.codes
-    return jax.random.key_data(keys_of(key, codes))
+    codes = bag_codes(words, docs.counts) if docs.codes is None else docs.codes
+    return jax.random.key_data(row_keys(key, codes))
 
 
 def _chunk_bound(

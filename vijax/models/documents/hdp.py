@@ -54,7 +54,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positive, Positives, Size, checked
+from vijax.arguments import Positive, Positives, Size, check_arguments
 from vijax.contract.batch import (
     DataForm,
     DocumentForm,
@@ -74,7 +74,7 @@ from vijax.inference import estep as esteps
 from vijax.inference.estep import MeanField
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import likelihood_table, mean_shares, near_uniform, smoothed_topics
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
 
@@ -83,9 +83,9 @@ LEAST = 1e-20
 logarithms."""
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def hdp(
     num_topics: Size,
     vocab_size: Size,

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vijax import tree
-from vijax.arguments import Positives, Size, checked
+from vijax.arguments import Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import (
     DataForm,
@@ -46,14 +46,14 @@ from vijax.inference.estep.mixed_membership import cold
 from vijax.models.documents.document_draws import of_topics
 from vijax.topics import active_topics
 from vijax.topics.seeds import beyond_others
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def lda(
     num_topics: Size,
     vocab_size: Size,

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import DataForm
 from vijax.contract.model import Model, model
@@ -29,14 +29,14 @@ from vijax.contract.queries import Generative, answers
 from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, Product
 from vijax.models.documents.document_draws import of_pairs, of_topics, table_of, total_like
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def plsa(
     num_topics: Size,
     num_documents: Size,

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.contract.batch import DataForm, DocumentForm, Documents, Minibatch, word_prior
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, answers
@@ -23,14 +23,14 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Categorical, Dirichlet, Product
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import near_uniform
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import docs_per_chunk, sum_over_rows
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def simple_mixture(
     num_topics: Size, vocab_size: Size, alpha: Positive = 1.0, eta: Positive = 1.0
 ) -> Model:

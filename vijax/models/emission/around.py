@@ -15,10 +15,10 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.models.emission.base import Emission
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 def around(emission: Emission, places: Any) -> Emission:
     """The emission of observations less the place of each component: means are differences from
     these places.

@@ -10,18 +10,18 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positives, Size, checked
+from vijax.arguments import Positives, Size, check_arguments
 from vijax.contract.expected import least, rate_strain
 from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.emission.base import Emission, PriorColumns, checker, full, is_count
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def bernoulli(
     num_components: Size, dim: Size, alpha: Positives = 1.0, beta: Positives = 1.0
 ) -> Emission:
@@ -54,9 +54,9 @@ def _bernoulli_predictive(q: Beta, y: Float[Array, " D"]) -> Float[Array, " K"]:
     return jnp.sum(jnp.log(jnp.where(y > 0.5, q.alpha, q.beta) / (q.alpha + q.beta)), axis=-1)
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def poisson(
     num_components: Size, dim: Size, shape: Positives = 1.0, rate: Positives = 1.0
 ) -> Emission:
@@ -82,9 +82,9 @@ def poisson(
     return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw, expects=expects)
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
     """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is
     a vector of V counts, its likelihood that of the words in their order (no multinomial

@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positive, Positives, Size, checked
+from vijax.arguments import Positive, Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.expected import (
     least,
@@ -27,12 +27,12 @@ from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
 from vijax.models.emission.base import REAL, Emission, PriorColumns, checker, full
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def unit_gaussian(
     num_components: Size, dim: Size, location: Any = 0.0, variance: Positives = 100.0
 ) -> Emission:
@@ -66,9 +66,9 @@ def unit_gaussian(
     )
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def diagonal_gaussian(
     num_components: Size,
     dim: Size,
@@ -113,9 +113,9 @@ def diagonal_gaussian(
     )
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def full_gaussian(
     num_components: Size,
     dim: Size,
@@ -195,9 +195,9 @@ def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
     return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + constant)
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def spherical_gaussian(
     num_components: Size,
     dim: Size,
@@ -262,9 +262,9 @@ def spherical_gaussian(
     )
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def tied_gaussian(
     num_components: Size,
     dim: Size,
@@ -327,7 +327,7 @@ def tied_gaussian(
     )
 
 
-@by_value
+@cache_by_value
 def blurred(emission: Emission, variance: float) -> Emission:
     """The Gaussian emission, fitted as if every observation were spread by noise of this variance
     in each coordinate:

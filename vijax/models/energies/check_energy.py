@@ -17,7 +17,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
 from vijax.models.energies.energy import Energy, energy_of
-from vijax.xla.lapack import guarded
+from vijax.xla.lapack import guard_lapack
 
 CLOSE = 1e-3
 """Nats, and relative to the energy in size: float32 holds a sum of large terms to no more."""
@@ -86,7 +86,7 @@ def check_energy(
         )
 
     keys = jax.random.split(key, (num_draws, size))
-    energies, counts, densities, base = jax.jit(guarded(jax.vmap(jax.vmap(one), (0, None))))(
+    energies, counts, densities, base = jax.jit(guard_lapack(jax.vmap(jax.vmap(one), (0, None))))(
         keys, groups
     )
     shape = densities.shape

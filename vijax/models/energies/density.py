@@ -33,9 +33,9 @@ from vijax.models.energies.coordinates import Hierarchy, Walk
 from vijax.models.energies.declared_laws import declared
 from vijax.models.energies.predictive_density import predictive_density
 from vijax.models.energies.reference import Reference
-from vijax.tree import on_device
+from vijax.tree import to_device
 from vijax.xla import by_value
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 Values = Mapping[str, Any]
 START, START_SD = 2.0, 0.05
@@ -149,7 +149,7 @@ class LogDensity(FreeVariables):
     def as_read(self, groups: PyTree) -> PyTree:
         """Groups of data in the types that the density reads."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
-        x = on_device(np.zeros(self.variables.dim, jnp.result_type(float)))
+        x = to_device(np.zeros(self.variables.dim, jnp.result_type(float)))
         return cast(found_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -238,7 +238,7 @@ def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
     """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart
     as it is wide."""
     own = dataclasses.replace(model.log_density, prior_part=log_prior)
-    return by_value.remade_by(_model_of(own, model.queries), with_prior, model, log_prior)
+    return by_value.pickle_as_call(_model_of(own, model.queries), with_prior, model, log_prior)
 
 
 def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]) -> Model:
@@ -247,7 +247,7 @@ def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]
     own = log_density_of(model, "")
     own = dataclasses.replace(own, hierarchy=Hierarchy(own.variables, walk, levels))
     made = dataclasses.replace(_model_of(own, model.queries), form=model.form)
-    return by_value.remade_by(made, with_hierarchy, model, walk, levels)
+    return by_value.pickle_as_call(made, with_hierarchy, model, walk, levels)
 
 
 def frame_of(hyper: Hyper) -> Frame | None:
@@ -265,7 +265,7 @@ def with_guide(
     framed = own.is_framed if is_framed is None else is_framed
     if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
         return model
-    return by_value.of(model, _Guided(model, guide, framed, num_directions)).made
+    return by_value.intern(model, _Guided(model, guide, framed, num_directions)).made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,11 +285,13 @@ class _Guided:
         )
         made = dataclasses.replace(_model_of(own, self.model.queries), form=self.model.form)
         object.__setattr__(
-            self, "made", by_value.remade_by(made, with_guide, self.model, guide, framed, count)
+            self,
+            "made",
+            by_value.pickle_as_call(made, with_guide, self.model, guide, framed, count),
         )
 
 
-@by_value.by_value
+@by_value.cache_by_value
 def density(
     variables: Mapping[str, Free | PyTree],
     log_density: Callable[..., Any] | None = None,
@@ -435,7 +437,7 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     score = functools.partial(predictive_density, density) if density.has_groups else None
     return Model(
         hyper={"frame": _no_frame(density)} if density.is_framed else {},
-        prior=lambda hyper: at(on_device(np.zeros(dim, dtype)), 1.0),
+        prior=lambda hyper: at(to_device(np.zeros(dim, dtype)), 1.0),
         local_elbo=local_elbo,
         init=init,
         constraints={"frame": constrain.real()} if density.is_framed else None,
@@ -558,7 +560,7 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         .astype(jnp.result_type(float))
     )
     groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
-    program = kept(density, "check", lambda density: quick_jit(_totals(density)))
+    program = cached_program(density, "check", lambda density: quick_jit(_totals(density)))
     try:
         at = np.asarray(program(starts, groups))
     except (KeyError, AttributeError) as error:

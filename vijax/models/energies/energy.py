@@ -54,8 +54,8 @@ from vijax.models.energies.energy_checks import (
 )
 from vijax.models.energies.examples import check_finite, check_groups, kinds_of, shapes, values_like
 from vijax.models.energies.free_part import FreePart, split
-from vijax.tree import on_device, register
-from vijax.xla.by_value import NotComparableError, of_functions, structure
+from vijax.tree import register, to_device
+from vijax.xla.by_value import NotComparableError, cache_while_used, structure_key
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
 EnergyFn = Callable[..., Float[Array, ""]]
@@ -189,7 +189,7 @@ class Energy:
         check_finite(data, lambda group: bool(jnp.isfinite(self.fn(at(group), group, hyper))))
 
 
-@of_functions
+@cache_while_used
 def energy_model(
     *,
     globals: Mapping[str, Any] | Callable[[Hyper], Mapping[str, Any]],
@@ -333,7 +333,7 @@ def energy_model(
 
     kinds = kinds_of(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
-    data = jax.tree.map(on_device, data)
+    data = jax.tree.map(to_device, data)
     check_families(prior(hyper), local(data))
     check_free(() if free is None else free.variables.names, guide, prior(hyper), local(data))
     check_plates(plates, local(data), joint)
@@ -418,7 +418,7 @@ def _key_of_checks(*of: Any) -> Hashable:
         [x for x in of if callable(x) is is_function] for is_function in (False, True)
     )
     try:
-        return structure(
+        return structure_key(
             [others, jax.tree.structure(arrays), *map(np.shape, jax.tree.leaves(arrays))]
         )
     except (NotComparableError, TypeError, ValueError):

@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 from vijax.checks import require
 from vijax.contract.intake import Kind, found_kinds
 from vijax.families.base import as_array
-from vijax.tree import on_device
+from vijax.tree import to_device
 
 POSITIVE = (1, 2, 3, 4)
 """The places in the result of `values_like` at which every float is positive where the example's
@@ -38,7 +38,7 @@ def values_like(example: PyTree) -> PyTree:
     """
     rng = np.random.default_rng(1)
     return jax.tree.map(
-        lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(on_device, example)
+        lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(to_device, example)
     )
 
 

@@ -77,7 +77,7 @@ class FreePart(FreeVariables):
         """The bound along free variables, and what else it reads: all else as it is."""
         if self.is_proper:
             return None
-        return by_value.of(model, GivenOthers(model, self.variables)), (
+        return by_value.intern(model, GivenOthers(model, self.variables)), (
             Others(hyper, posterior, key),
         )
 
@@ -106,7 +106,7 @@ class Others(NamedTuple):
 class GivenOthers:
     """The bound of an energy as a function of its free coordinates: q of the conjugate globals
     stays, that of locals is found by their E-step. It is one object for each model, whose programs
-    serve every fit (`vijax.xla.by_value.of`)."""
+    serve every fit (`vijax.xla.by_value.intern`)."""
 
     model: Model  # the energy
     variables: Variables  # the variables that have these coordinates

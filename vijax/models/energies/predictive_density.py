@@ -16,7 +16,7 @@ from vijax.contract.intake import array
 from vijax.contract.model import Estimates, Hyper
 from vijax.evaluate.score import HeldOut
 from vijax.inference.guides import Z
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.compiler import cached_program, step_jit
 
 NUM_DRAWS = 1000
 
@@ -35,7 +35,7 @@ def predictive_density(
     check_finite(data)
     check_lengths(data)
     z = q[Z].sample(key, (NUM_DRAWS,))  # type: ignore[union-attr]
-    program = kept(density, "predictive density", lambda of: step_jit(_mixed(of)))
+    program = cached_program(density, "predictive density", lambda of: step_jit(_mixed(of)))
     return HeldOut.of(
         np.asarray(program(hyper, z, density.as_read(jax.tree.map(array, data))), np.float64)
     )

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from vijax.models.energies.density import LogDensity
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 BLOCK = 512  # points of one call, so that any number of them shares a program
 MOST = 1024  # derived numbers of a point, at most; what is larger is left out
@@ -35,7 +35,7 @@ def shown_numbers(
         for i in np.ndindex(shape)
     ]
     wanted = {name for name, _ in chosen}
-    program = kept(density, "derived", lambda of: quick_jit(_derived(of, wanted)))
+    program = cached_program(density, "derived", lambda of: quick_jit(_derived(of, wanted)))
     padded = np.concatenate([x, np.broadcast_to(x[:1], (-len(x) % BLOCK, x.shape[1]))])
     dtype = jnp.result_type(float)
     parts = [

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.expected import (
@@ -35,12 +35,12 @@ from vijax.contract.queries import Generative, rows_like
 from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormal, Product
 from vijax.models.energies.energy import energy_model
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def factor_analysis(
     dim: Size,
     num_factors: Size,

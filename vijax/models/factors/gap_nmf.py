@@ -26,7 +26,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import DataForm, Minibatch, fill_padding
 from vijax.contract.estep import iterate_by_document
@@ -40,15 +40,15 @@ from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mixed_membership import MeanField
 from vijax.models.emission import checker, is_count
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import step_jit
 
 Init = Callable[[PRNGKeyArray, Product], Product]
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def gap_nmf(
     num_rows: Size,
     num_components: Size,

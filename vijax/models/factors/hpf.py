@@ -32,7 +32,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.arguments import Count, Positive, Size, checked
+from vijax.arguments import Count, Positive, Size, check_arguments
 from vijax.checks import require, require_integers
 from vijax.constrain import Constraint, real
 from vijax.contract.batch import DataForm, DocumentForm, Documents, Minibatch
@@ -53,7 +53,7 @@ from vijax.families.scalar.poisson import poisson_values
 from vijax.inference import estep as esteps
 from vijax.inference.estep.mixed_membership import MeanField
 from vijax.xla import keys
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import step_jit
 from vijax.xla.gather import sum_over_rows
@@ -62,9 +62,9 @@ AT_A_TIME = 4096
 """Users whose weights are found at once."""
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def hpf(
     num_components: Size,
     num_items: Size,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch, fill_padding
@@ -33,7 +33,7 @@ from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
 from vijax.models.factors.block_numbers import Logs, Sums, numbered, renumbered
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import quick_jit
 
 _RUNS = 20
@@ -42,9 +42,9 @@ _SURE = (
 )
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def stochastic_block_model(
     num_blocks: Size,
     edges: Literal["bernoulli", "poisson"] = "bernoulli",
@@ -206,7 +206,7 @@ def _graphs(batch: Minibatch) -> Float[Array, "graphs N N"]:
     return data if batch.weights is None else fill_padding(data, jnp.asarray(batch.weights))
 
 
-@by_value
+@cache_by_value
 def _implied(num_blocks: int, edges: str, directed: bool) -> starts.Init:
     """The globals that the blocks imply where nodes start; no key is used."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vijax.arguments import checked
+from vijax.arguments import check_arguments
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.queries import answers
@@ -31,7 +31,7 @@ from vijax.models.formulas.unmodelled import (
     effects_per_group,
 )
 from vijax.models.formulas.weighted import check_alignment, read_weights
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 NumberFamily = Literal[
     "gaussian",
@@ -56,7 +56,7 @@ NODES_BY_ROWS = {100: 3, 30: 5, 0: 11}
 them."""
 
 
-@checked
+@check_arguments
 def glmm(
     formula: str,
     table: Any,
@@ -130,7 +130,7 @@ def glmm(
     return _glmm(formula, table, family, priors, weights, nodes, base, functions)
 
 
-@by_value
+@cache_by_value
 def _glmm(
     formula: str,
     table: Any,

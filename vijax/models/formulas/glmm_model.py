@@ -39,8 +39,8 @@ from vijax.models.formulas.weighted import row_copies
 from vijax.predict.predictive import coordinates
 from vijax.predict.summary import Summary, of_draws
 from vijax.xla import keys
-from vijax.xla.compiler import kept, quick_jit
-from vijax.xla.precision import precision_of
+from vijax.xla.compiler import cached_program, quick_jit
+from vijax.xla.precision import matching_precision
 
 Method = TypeVar("Method", bound=Callable)
 
@@ -81,7 +81,7 @@ def _use_precision_of_fit(method: Method) -> Method:
 
     @functools.wraps(method)
     def of_fit(self: Any, fit: Any, *given: Any, **named: Any) -> Any:
-        with precision_of(getattr(getattr(fit, "state", None), "posterior", None)):
+        with matching_precision(getattr(getattr(fit, "state", None), "posterior", None)):
             return method(self, fit, *given, **named)
 
     return of_fit  # type: ignore[return-value]
@@ -140,7 +140,7 @@ class Glmm(Model):
         """
         check_key(key)
         require_integers(num_draws=num_draws)
-        key_q, key_effects = keys.two(key)
+        key_q, key_effects = keys.split(key)
         free = fit.alg.spec.model.log_density
         is_own = free is not None and free.derived == self.log_density.derived
         require(
@@ -178,7 +178,7 @@ class Glmm(Model):
     def _draws_at(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
         """The unknowns at draws of q, with effects of all groups drawn given them and the data."""
         free = fit.alg.spec.model.log_density
-        values, named = kept(free, ("unknowns", self.density_form), self._unknowns)(
+        values, named = cached_program(free, ("unknowns", self.density_form), self._unknowns)(
             fit.state.hyper, z
         )
         effects = {}
@@ -309,7 +309,7 @@ class Glmm(Model):
         remedy = "It reads tables: call it outside of jax.jit and vmap."
         require(is_number, "key", "a random key that is known", "one that JAX traces", remedy)
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
-        key_draws, key_new, key_data = keys.several(key, 3)
+        key_draws, key_new, key_data = keys.split_many(key, 3)
         rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
         eta = self._predictors(draws, rows, key_new)
@@ -375,7 +375,7 @@ class Glmm(Model):
         copies = row_copies(self.weights) if table is None else slice(None)
         if table is not None:
             check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
-        key_draws, key_new = keys.two(key)
+        key_draws, key_new = keys.split(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.law_parameters(draws.named)
         eta = self.predictors(draws, table, key_new)
@@ -402,7 +402,7 @@ class Glmm(Model):
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
         """A program of all draws at once, made once for equal regressions."""
-        return kept(self.log_density, make, lambda _: quick_jit(make(self.density_form)))
+        return cached_program(self.log_density, make, lambda _: quick_jit(make(self.density_form)))
 
     def _unknowns(self, free: Any) -> Callable[..., Any]:
         """The program from draws of q to the unknowns, of a density that `free` refers to."""

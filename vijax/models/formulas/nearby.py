@@ -20,7 +20,7 @@ from vijax.models.formulas.effects.drawn_on_host import Unknowns, draw
 from vijax.models.formulas.effects.on_host import HostSums
 from vijax.models.formulas.form import AUX, COEFFICIENTS, SDS, Form, FormFunction
 from vijax.models.formulas.formula import Rows
-from vijax.xla.compiler import kept, quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 from vijax.xla.precision import enable_x64
 
 FEWEST_EFFECTS = 200
@@ -119,7 +119,7 @@ class NearMode:
         variables."""
         form = self.form
         widths = np.cumsum([len(own.labels) for own in form.effects])[:-1]
-        program = kept(form, "prior in float64", _log_prior_program)
+        program = cached_program(form, "prior in float64", _log_prior_program)
 
         def log_prior(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
             values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}

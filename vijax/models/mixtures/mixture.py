@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Positives, checked
+from vijax.arguments import Positive, Positives, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting, rows
@@ -42,11 +42,11 @@ from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import expected_by
 from vijax.models.energies.energy import energy_model
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def mixture(
     emission: Emission | None = None,
     concentration: Positives = 1.0,
@@ -174,8 +174,8 @@ def score(
     )
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def dp_mixture(
     emission: Emission | None = None,
     concentration: Positive = 1.0,

@@ -20,7 +20,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax import constrain
-from vijax.arguments import Size, checked
+from vijax.arguments import Size, check_arguments
 from vijax.checks import require, require_arrays, require_integers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import cast_data
@@ -34,9 +34,9 @@ from vijax.inference.estep.networks import Amortised, amortised
 from vijax.inference.guides import Z, mean_field
 from vijax.models.energies.free_part import FreePart
 from vijax.models.networks.observed import Observed
-from vijax.xla.by_value import by_value
-from vijax.xla.compiler import kept, step_jit
-from vijax.xla.content_keys import codes_of_rows, keys_of, own_keys
+from vijax.xla.by_value import cache_by_value
+from vijax.xla.compiler import cached_program, step_jit
+from vijax.xla.content_keys import distinct_row_keys, row_codes, row_keys
 
 Network = tuple[Callable[[PyTree, Array], Any], PyTree]
 """(apply, params): `apply(params, x)` of one input."""
@@ -57,7 +57,7 @@ class Autoencoder(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(z))] of each observation, at the weights' posterior mean."""
-        return kept(self, "reconstruct", _reconstructing)(
+        return cached_program(self, "reconstruct", _reconstructing)(
             *self._networks(fit), cast_data(self, data)
         )
 
@@ -65,7 +65,7 @@ class Autoencoder(Model):
         """E[x | decoder(z)] at draws z ~ N(0, I)."""
         require_integers(num_draws=num_draws)
         z = jax.random.normal(key, (num_draws, self.latent_dim))
-        return kept(self, "decode", _decoding)(self._networks(fit)[1], z)
+        return cached_program(self, "decode", _decoding)(self._networks(fit)[1], z)
 
     def bound(
         self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
@@ -75,8 +75,10 @@ class Autoencoder(Model):
         p(x)."""
         require_integers(num_samples=num_samples)
         x = cast_data(self, data)
-        program = kept(self, ("bound", num_samples), lambda of: _bounding(of, num_samples))
-        return np.asarray(program(*self._networks(fit), keys_of(key, codes_of_rows(x)), x))
+        program = cached_program(
+            self, ("bound", num_samples), lambda of: _bounding(of, num_samples)
+        )
+        return np.asarray(program(*self._networks(fit), row_keys(key, row_codes(x)), x))
 
     def _networks(self, fit: Any) -> tuple[PyTree, PyTree]:
         encoder = fit.state.hyper["encoder"]
@@ -134,9 +136,9 @@ def _log_ratio(z: Array, mean: Array, log_sd: Array) -> Float[Array, ""]:
     return jnp.sum(0.5 * ((z - mean) * jnp.exp(-log_sd)) ** 2 + log_sd - 0.5 * z**2)
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def vae(
     encoder: Network, decoder: Network, observed: Observed, latent_dim: Size, bayesian: bool = False
 ) -> Autoencoder:
@@ -195,7 +197,7 @@ def vae(
         params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
         draws = (estep.refinements + 1, estep.num_samples, latent_dim)
         noise = jax.vmap(lambda own: jax.random.normal(own, draws, jnp.result_type(float)))(
-            own_keys(key, data, batch.weights)
+            distinct_row_keys(key, data, batch.weights)
         )
         one = lambda noise, x: _bound(
             estep, encode, decode, observed, hyper["encoder"], params, noise, x

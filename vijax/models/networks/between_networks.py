@@ -25,8 +25,8 @@ from vijax.families import Product
 from vijax.inference.estep.networks import Structured
 from vijax.models.networks.structured_parts import Parts
 from vijax.predict.questions import bounds_of, inferred
-from vijax.xla.compiler import kept, step_jit
-from vijax.xla.content_keys import own_keys
+from vijax.xla.compiler import cached_program, step_jit
+from vijax.xla.content_keys import distinct_row_keys
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -46,7 +46,7 @@ class BetweenNetworks(Model):
         """E[x | decoder(latent)] at each of these latents, whose last axis is one latent."""
         latents = jnp.asarray(latents)
         flat = latents.reshape(-1, latents.shape[-1])
-        found = kept(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
+        found = cached_program(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
         return found.reshape(*latents.shape[:-1], *found.shape[1:])
 
     def bound(
@@ -111,7 +111,7 @@ def between_networks(
         hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
     ) -> LocalElbo:
         data = data_of(batch)
-        keys = own_keys(key, data, batch.weights)
+        keys = distinct_row_keys(key, data, batch.weights)
         each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(
             keys, data
         )

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.arguments import Count, NotNegative, Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.batch import DataForm
@@ -43,15 +43,15 @@ from vijax.models.networks.structured_parts import Parts, checked_potentials
 from vijax.models.series import sequences, slds
 from vijax.models.series.state_space import path_template
 from vijax.models.series.switching_dynamics import Form, check_columns
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 SWEEPS = 10
 """Sweeps over path and states by default; a path without states needs one."""
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def dynamic_svae(
     latent_dim: Size,
     encoder: Network,
@@ -203,7 +203,7 @@ def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | No
     )
 
 
-@by_value
+@cache_by_value
 def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
     """The start at the modes of the potentials, smoothed, and at states of like motion there."""
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 from vijax.checks import require
 from vijax.families.numeric.logistic import softplus
 
@@ -60,7 +60,7 @@ class bernoulli(Observed):
         require((x == 0) | (x == 1), "data", "entries 0 or 1 for a Bernoulli decoder", x, remedy)
 
 
-@checked
+@check_arguments
 @dataclasses.dataclass(frozen=True)
 class gaussian(Observed):
     """Real entries. The output is their means, with `sd` given; or a pair of means and log standard

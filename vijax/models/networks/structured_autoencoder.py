@@ -35,8 +35,8 @@ from vijax.models.networks.autoencoder import Network, as_network, observations_
 from vijax.models.networks.between_networks import BetweenNetworks, between_networks
 from vijax.models.networks.observed import Observed
 from vijax.models.networks.structured_parts import Parts, Potentials, checked_potentials
-from vijax.xla.by_value import by_value
-from vijax.xla.compiler import kept, step_jit
+from vijax.xla.by_value import cache_by_value
+from vijax.xla.compiler import cached_program, step_jit
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -51,7 +51,7 @@ class StructuredAutoencoder(BetweenNetworks):
           ValueError: no draw is asked for; locals other than the latent and one class.
         """
         require_integers(num_draws=num_draws)
-        program = kept(
+        program = cached_program(
             self, ("generate", num_draws), lambda of: step_jit(_generating(of, num_draws))
         )
         return self.decoded(fit, program(fit.posterior, key))
@@ -69,7 +69,7 @@ def _generating(of: weakref.ref[StructuredAutoencoder], num_draws: int) -> Calla
     )
 
 
-@by_value
+@cache_by_value
 def svae(
     *,
     globals: Mapping[str, Family],

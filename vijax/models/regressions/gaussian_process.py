@@ -28,7 +28,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from vijax.arguments import NotNegative, checked
+from vijax.arguments import NotNegative, check_arguments
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
 from vijax.data.schema.named_columns import in_order_of, names_of
@@ -50,14 +50,14 @@ from vijax.models.regressions.predictors import (
     predictors,
     stats_of,
 )
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import quick_jit, step_jit
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def gp(
     x: Any,
     y: Any,

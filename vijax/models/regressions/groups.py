@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Positives, Size, checked
+from vijax.arguments import Positive, Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.queries import Generative, Values
 from vijax.contract.room import limit_sizes
@@ -24,7 +24,7 @@ from vijax.families.construction import numpy_or_jax
 from vijax.inference.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
 from vijax.models.regressions.group_labels import places_by_name, places_in
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 PaddedRows = tuple[Any, Any, Any]
 """Inputs (J, n, D), responses (J, n), and the mask (J, n) of the rows that exist."""
@@ -117,9 +117,9 @@ class Population(NamedTuple):
     log_density: Callable[[Any, MultivariateNormalStats], Float[Array, ""]]
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def population(
     dim: Size,
     covariance: Literal["full", "diagonal"],

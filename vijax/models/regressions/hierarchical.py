@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
@@ -44,14 +44,14 @@ from vijax.models.regressions.groups import (
     real_responses,
 )
 from vijax.models.regressions.regression import expected_response
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 Group = tuple[Float[Array, "n D"], Float[Array, " n"], Any]
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def hierarchical_linear_regression(
     dim: int,
     covariance: Literal["full", "diagonal"] = "full",
@@ -115,7 +115,7 @@ def hierarchical_linear_regression(
     return expecting(made, expected_response(responses, shape, rate))
 
 
-@by_value
+@cache_by_value
 def hierarchical_probit_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
@@ -172,7 +172,7 @@ def hierarchical_probit_regression(
     return model()
 
 
-@by_value
+@cache_by_value
 def multilevel_logistic_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 from vijax.checks import require
 from vijax.data.schema.named_columns import names_of
 from vijax.data.schema.number_arrays import array_of_numbers, require_finite
@@ -34,13 +34,13 @@ from vijax.models.regressions.predictors import (
     predictors,
     stats_of,
 )
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 Form = Literal["auto", "weights", "kernel"]
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def glm(
     x: Any,
     y: Any,
@@ -115,8 +115,8 @@ def _own(hyper: Mapping[str, Any], inputs: Any) -> Array:
     return hyper["prior_scale"] ** 2 * _times_transpose(rows, rows)
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def logistic_regression(
     x: Any,
     y: Any,

@@ -35,7 +35,7 @@ from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.measure import NOISE, Measure
 from vijax.models.regressions.predictor_draws import Z, of_predictors
-from vijax.tree import on_device
+from vijax.tree import to_device
 from vijax.xla.compiler import once_jit
 
 LikelihoodOf = Callable[[Hyper, Mapping[str, Any]], Likelihood]
@@ -221,7 +221,7 @@ def predictors(
     densities = once_jit(_densities_by(likelihood, new), _work_of_prediction)
     y, kinds = observations(own_likelihood, y)
     draws = own_likelihood.sample is not None
-    none = on_device(np.zeros(num_sites, dtype))  # compiles no program
+    none = to_device(np.zeros(num_sites, dtype))  # compiles no program
     start = Product({Z: SitePosterior(none, none, None), **(others or {})})  # type: ignore[arg-type]
     return Predictors(
         hyper=values,
@@ -277,7 +277,7 @@ def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
     read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
     kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, one), read)
     check(kinds, y, "y")
-    return jax.tree.map(on_device, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
+    return jax.tree.map(to_device, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
 
 
 def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:

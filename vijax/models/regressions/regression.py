@@ -21,7 +21,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.expected import PriorExpectation, expecting, place_scale_strain
 from vijax.contract.model import Hyper, Model
@@ -30,12 +30,12 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.families.base import as_float
 from vijax.models.energies.energy import conditional, energy_model
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def ard_regression(
     dim: Size,
     shape: Positive = 1e-2,

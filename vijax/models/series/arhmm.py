@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.arguments import Count, NotNegative, Positive, Size, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import (
     STANDARDISE,
@@ -54,15 +54,15 @@ from vijax.models.series.switching_dynamics import (
     require_explained,
     step_densities,
 )
-from vijax.tree import on_device
-from vijax.xla.by_value import by_value
+from vijax.tree import to_device
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import once_jit
 from vijax.xla.precision import enable_x64
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def arhmm(
     dim: Size,
     num_states: Size,
@@ -144,7 +144,7 @@ def arhmm(
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
         dtype, k = jnp.result_type(float), num_states
-        zeros = (on_device(np.zeros(shape, dtype)) for shape in ((k,), (k, k), (len(y), k)))
+        zeros = (to_device(np.zeros(shape, dtype)) for shape in ((k,), (k, k), (len(y), k)))
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
     def check(data: PyTree) -> None:
@@ -193,7 +193,7 @@ def explained(
     )
 
 
-@by_value
+@cache_by_value
 def states_by_motion(form: Form, num_states: int) -> starts.Init:
     """The start: states by clusters of windows of like motion (`labels_by_motion`)."""
 

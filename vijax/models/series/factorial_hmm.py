@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import NotNegative, Positive, Size, checked
+from vijax.arguments import NotNegative, Positive, Size, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
@@ -33,12 +33,12 @@ from vijax.models.series.hmm import require_seen, seen_steps
 from vijax.models.series.sequences import check_pair, check_values, factorial
 from vijax.models.series.state_space import expected_of_observations
 from vijax.spreads import spread_or_one
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def factorial_hmm(
     dim: Size,
     num_chains: Size,

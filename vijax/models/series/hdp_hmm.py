@@ -43,7 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vijax.arguments import NotNegative, Positive, checked
+from vijax.arguments import NotNegative, Positive, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.batch import Minibatch
@@ -53,7 +53,7 @@ from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, log_gamma, trigamma
 from vijax.models.emission import Emission, check_emission
 from vijax.models.series.hmm import hmm
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 FLOOR = 1e-3
 """Concentration that every transition has in any case: below it float32 has no digits for rows of
@@ -63,8 +63,8 @@ TOTALS = -7.0, {4: 13.8, 8: 25.0}
 a number, whose digits tell larger totals from none."""
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def hdp_hmm(
     emission: Emission | None = None,
     alpha: Positive = 1.0,

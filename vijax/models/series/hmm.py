@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import NotNegative, Positive, checked
+from vijax.arguments import NotNegative, Positive, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting, steps
 from vijax.contract.model import Estimates, Model
@@ -31,13 +31,13 @@ from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import expected_by
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_of
-from vijax.tree import on_device
-from vijax.xla.by_value import by_value
+from vijax.tree import to_device
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import once_jit
 
 
-@by_value
-@checked
+@cache_by_value
+@check_arguments
 def hmm(
     emission: Emission | None = None,
     initial_concentration: Positive = 1.0,
@@ -98,7 +98,7 @@ def hmm(
         y, mask = group
         dtype = jnp.result_type(float)
         zeros = (
-            on_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size))
+            to_device(np.zeros(shape, dtype)) for shape in ((size,), (size, size), (len(y), size))
         )
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
@@ -121,7 +121,7 @@ def hmm(
     return expecting(made, expected_by(emission, steps))
 
 
-@by_value
+@cache_by_value
 def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
     """The start: each step in the state of the nearest centre, by k-means++ on the observations of
     all sequences."""

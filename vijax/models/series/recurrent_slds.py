@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.arguments import Count, NotNegative, Positive, Size, check_arguments
 from vijax.checks import require
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
@@ -56,7 +56,7 @@ from vijax.models.series.state_space import (
     regression_prior,
 )
 from vijax.models.series.switching_dynamics import Form, Motion
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 START = 30.0
 """Tilt of omega where E-steps begin: so large that the first path is not drawn to the planes that
@@ -65,9 +65,9 @@ STICKINESS = 5.0
 """That of the system at whose paths a fit starts, counted in steps."""
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def recurrent_slds(
     dim: Size,
     num_states: Size,

@@ -18,13 +18,13 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.model import Model
 from vijax.families import Product
 from vijax.families.scalar.polya_gamma import PolyaGammaStats
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 ROUNDS = 40
 """Rounds of coordinate ascent of the first system."""
 
 
-@by_value
+@cache_by_value
 def by_slds(first: Model) -> starts.Init:
     """The start at the paths of `first`, a `vijax.models.slds` with as many states and dimensions,
     after some rounds of coordinate ascent from its own start."""

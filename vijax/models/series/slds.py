@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Count, NotNegative, Positive, Size, checked
+from vijax.arguments import Count, NotNegative, Positive, Size, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import expecting
 from vijax.contract.model import Model
@@ -58,13 +58,13 @@ from vijax.models.series.switching_dynamics import (
     dynamics_prior,
     expected_step_densities,
 )
-from vijax.tree import on_device
-from vijax.xla.by_value import by_value
+from vijax.tree import to_device
+from vijax.xla.by_value import cache_by_value
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def slds(
     dim: Size,
     num_states: Size,
@@ -185,7 +185,7 @@ def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -
     y, mask = group
     dtype, k, steps = jnp.result_type(float), num_states, len(y)
     shapes = (k,), (k, k) if shared else (steps - 1, k, k), (steps, k)
-    zeros = (on_device(np.zeros(shape, dtype)) for shape in shapes)
+    zeros = (to_device(np.zeros(shape, dtype)) for shape in shapes)
     return MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))
 
 
@@ -227,7 +227,7 @@ def chain_priors(
     }
 
 
-@by_value
+@cache_by_value
 def start_of_paths(form: Form, dim: int, num_states: int, variance: float = 0.05) -> starts.Init:
     """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading
     principal components, known up to `variance`; and states by clusters of windows in which that

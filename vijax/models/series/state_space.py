@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from vijax.arguments import Positive, Size, checked
+from vijax.arguments import Positive, Size, check_arguments
 from vijax.contract import init as starts
 from vijax.contract.expected import (
     STANDARDISE,
@@ -47,16 +47,16 @@ from vijax.families import (
 from vijax.models.energies.energy import energy_model, zero_stats
 from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_of
 from vijax.spreads import is_rounding
-from vijax.tree import on_device
-from vijax.xla.by_value import by_value
+from vijax.tree import to_device
+from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import once_jit
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
-@by_value
+@cache_by_value
 @limit_sizes
-@checked
+@check_arguments
 def linear_gaussian_state_space(
     dim: Size,
     num_states: Size,
@@ -182,7 +182,7 @@ def observation_terms(
     return pull + 0.5 * (jnp.vdot(count, s.log_precision - _LOG_2PI) - spread)
 
 
-@by_value
+@cache_by_value
 def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
     """The start: states that predict. They are the leading principal components, scaled to variance
     one, of windows (y_t, ..., y_{t+L-1}) of the observations about their means, with columns scaled
@@ -269,7 +269,7 @@ def path_template(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]
     y, mask = group
     dtype, steps = jnp.result_type(float), len(y)
     square = jnp.broadcast_to(
-        on_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states)
+        to_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states)
     )
     linear, cross = (
         jnp.zeros((steps, num_states), dtype),

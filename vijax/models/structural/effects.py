@@ -16,7 +16,7 @@ from vijax.inference.expectation.vector import gaussian_draws
 from vijax.models.formulas.formula import Design
 from vijax.models.structural.covariates import Covariates
 from vijax.terminal import printable
-from vijax.xla.content_keys import own_keys
+from vijax.xla.content_keys import distinct_row_keys
 
 EACH = 10
 """Draws of the coefficients for each draw of the shares."""
@@ -161,7 +161,7 @@ def drawn_shares(
     """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has
     its own noise, by its q(z_d): in what is then averaged over documents, errors of draws must not
     be the same."""
-    key = own_keys(key, local.mean)
+    key = distinct_row_keys(key, local.mean)
     cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
     return jax.nn.softmax(gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), number))
 

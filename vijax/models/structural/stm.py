@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.arguments import EVEN, Positive, Positives, checked, whole
+from vijax.arguments import EVEN, Positive, Positives, check_arguments, integer
 from vijax.checks import check_key, require, require_integers
 from vijax.contract.batch import (
     DataForm,
@@ -65,7 +65,7 @@ from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
 from vijax.topics.anchors import Anchored, anchor_words
 from vijax.topics.summary import typical_rows
-from vijax.xla.by_value import by_value, remade_by
+from vijax.xla.by_value import cache_by_value, pickle_as_call
 from vijax.xla.compiler import step_jit
 
 OWN = 2.0, 8.0
@@ -297,9 +297,9 @@ def _sites(
 
 
 @limit_sizes
-@checked
+@check_arguments
 def stm(
-    num_topics: Annotated[int, whole(2)],
+    num_topics: Annotated[int, integer(2)],
     corpus: Any,
     table: Any = None,
     prevalence: str = "~ 1",
@@ -383,7 +383,7 @@ def stm(
         parts["form"] = dataclasses.replace(made.form, documents=documents)
     one = Stm(**parts, data=covariates.of(corpus, table), covariates=covariates, table=table)
     settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
-    return remade_by(one, stm, num_topics, corpus, table, *settings)
+    return pickle_as_call(one, stm, num_topics, corpus, table, *settings)
 
 
 def _estep(num_topics: int) -> Any:
@@ -407,7 +407,7 @@ class _Sizes:
     groups: int
 
 
-@by_value
+@cache_by_value
 def _model(
     sizes: _Sizes,
     eta: Any,

@@ -17,7 +17,7 @@ import scipy.sparse
 from jaxtyping import Float
 from sklearn.utils.validation import check_non_negative
 
-from vijax.arguments import NotNegative, Positive, Size, inside
+from vijax.arguments import NotNegative, Positive, Size, interval
 from vijax.contract.batch import Minibatch
 from vijax.data.buckets import Bucket, length_buckets
 from vijax.data.loader import padded_size
@@ -209,7 +209,7 @@ class InBatches(OfBags, abc.ABC):
     _: dataclasses.KW_ONLY
     batch_size: Size | None = 128
     total_samples: Positive = 1e6
-    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_decay: Annotated[float, interval("[0, 1]")] = 0.7
     learning_offset: NotNegative = 10.0
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from vijax.contract.init import Context, Init
 from vijax.families import Categorical, Product
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDS = 6
@@ -84,7 +84,7 @@ def is_lost(found: Moments, places: Any) -> bool:
     return bool(np.any(EPS * far > LOST * found.least))
 
 
-@by_value
+@cache_by_value
 def given_classes(probs: Any) -> Init:
     """The start that these probabilities of classes, by row, imply; rows behind them are
     padding."""

@@ -28,7 +28,7 @@ from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors
 from vijax.sklearn.parts.base import by_row, size_with_padding
 from vijax.sklearn.parts.rows import Fitted, fit_rows
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 JITTER = 1e-6
 """Jitter on the diagonal of kernels, for a scale of about one."""
@@ -116,7 +116,7 @@ class Inputs(NamedTuple):
         )
 
 
-@by_value
+@cache_by_value
 def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
     """z = X w, w ~ N(0, prior_scale^2 I), of `OBSERVED` or "bernoulli"."""
     scaled = lambda hyper, x: jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
@@ -130,7 +130,7 @@ def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
     )
 
 
-@by_value
+@cache_by_value
 def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
     """z ~ GP(0, kernel), of `OBSERVED` or "bernoulli"; one length for all columns, or one for
     each."""

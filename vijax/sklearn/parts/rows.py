@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 from sklearn.utils.validation import _check_sample_weight, check_non_negative
 
-from vijax.arguments import NotNegative, Positive, inside
+from vijax.arguments import NotNegative, Positive, interval
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
 from vijax.data.loader import ArrayLoader
@@ -27,7 +27,7 @@ from vijax.models.emission import Emission
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.sklearn.parts.base import LEAST, as_dense, estimator, key_of, size_with_padding
 from vijax.sklearn.parts.inputs import require_plain, validated
-from vijax.xla.by_value import by_value
+from vijax.xla.by_value import cache_by_value
 
 STEPS = 10
 """Steps between two looks at the bound."""
@@ -126,7 +126,7 @@ class InParts:
 
     _: dataclasses.KW_ONLY
     total_samples: Positive | None = None
-    learning_decay: Annotated[float, inside("[0, 1]")] = 0.7
+    learning_decay: Annotated[float, interval("[0, 1]")] = 0.7
     learning_offset: NotNegative = 10.0
 
     def _has_posterior(self) -> bool:
@@ -194,7 +194,7 @@ def _within(bounds: np.ndarray, tol: float) -> bool:
     return bool(np.all(np.ptp(bounds, axis=0) < tol))
 
 
-@by_value
+@cache_by_value
 def weights_allowed(emission: Emission) -> Emission:
     """The emission with its check of whole numbers removed: the estimator has checked the data."""
     return dataclasses.replace(emission, check=_anything)

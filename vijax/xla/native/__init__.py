@@ -119,7 +119,7 @@ def _try() -> None:
             raise RuntimeError(f"a gamma of 3 was expected, and {found[0].item()} came")
 
 
-def where_there_is(
+def run_kernel(
     name: str,
     results: Results,
     otherwise: Callable[..., tuple[Array, ...]],
@@ -141,10 +141,10 @@ def where_there_is(
         return otherwise(*args)
     args = tuple(x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x for x in args)
     kernel = lambda *args: call(f"{name}_{dtype}", _typed(results, dtype), *args, **settings)
-    return on_cpu(kernel, otherwise, *args)
+    return use_kernel(kernel, otherwise, *args)
 
 
-def on_cpu(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
+def use_kernel(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
     """`kernel(*args)`, which may use `call`, where kernels can be used; else `otherwise(*args)`, of
     the same type."""
     return (

@@ -11,7 +11,7 @@ import optax
 from vijax import free_algorithms
 from vijax.app.settings.options import chooser, settings_in, unset
 from vijax.app.settings.typed_toml import ConfigError, Entry
-from vijax.arguments import POSITIVE, Argument, arguments_of
+from vijax.arguments import POSITIVE, Argument, read_arguments
 from vijax.automatic.auto import MOST_FULL, auto
 from vijax.automatic.dadvi import dadvi
 from vijax.automatic.low_rank import rank_of
@@ -110,7 +110,7 @@ GUIDE = Argument(
     Literal[tuple(GUIDES)], None, "family of q; unset: full_rank for ngvi, else mean_field", None
 )
 RATE = Argument(float, 0.01, "rate of Adam", POSITIVE)
-ORDER = arguments_of(renyi)["alpha"]._replace(default=None)
+ORDER = read_arguments(renyi)["alpha"]._replace(default=None)
 
 
 def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:

@@ -22,7 +22,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
 from vijax.app.settings.units import log_scales, units_of
 from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, padded_sequences, values
-from vijax.arguments import Argument, Limit, arguments_of, whole
+from vijax.arguments import Argument, Limit, integer, read_arguments
 from vijax.contract import objective
 from vijax.data.tables.table import Manner
 from vijax.data.tables.table import Table as Rows
@@ -53,7 +53,7 @@ class NetworksConfig:
         Limit(lambda sizes: all(n >= 1 for n in sizes), "units of at least 1"),
     )
     activation: Literal["tanh", "relu", "softplus"] = setting("tanh", "between the layers")
-    seed: int = setting(0, "seed of the first weights", whole(0))
+    seed: int = setting(0, "seed of the first weights", integer(0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ def own_settings() -> dict[str, Any]:
             setting((), "height and width, where a row is an image: for pictures"),
         ),
         "test_draws": setting(
-            100, "draws of the importance-weighted bound that scores held-out rows", whole()
+            100, "draws of the importance-weighted bound that scores held-out rows", integer()
         ),
         "networks": section(NetworksConfig),
         "observed": section(ObservedConfig),
@@ -282,7 +282,7 @@ def network_model_of_sequences(
 
 
 # --- [algorithm] ----------------------------------------------------------------------------------
-ORDER = arguments_of(objective.renyi)["alpha"]._replace(default=None)
+ORDER = read_arguments(objective.renyi)["alpha"]._replace(default=None)
 
 
 def of_order(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Argument]]:
