@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("fcntl")
 
-from vijax.app.folder.claim import claimed, locked
-from vijax.app.folder.run_end import what_is_saved
+from vijax.app.folder.claim import claim_folder, hold_lock
+from vijax.app.folder.run_end import progress_text
 from vijax.app.plan.config import ConfigError
 
 HOLD = """
 import sys
 from pathlib import Path
-from vijax.app.folder.claim import claimed
-with claimed(Path(sys.argv[1]), "x"):
+from vijax.app.folder.claim import claim_folder
+with claim_folder(Path(sys.argv[1]), "x"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -41,19 +41,22 @@ def test_of_two_processes_in_one_new_folder_the_second_is_refused_at_once_and_a_
     )
     try:
         assert first.stdout.readline() == "held\n"
-        with pytest.raises(ConfigError, match="another process is at work"), claimed(out, "x"):
+        with pytest.raises(ConfigError, match="another process is at work"), claim_folder(out, "x"):
             raise AssertionError
     finally:
         first.kill()
         first.communicate()
     assert [path.name for path in out.iterdir()] == [".lock"]
-    with claimed(out, "x") as folder:
+    with claim_folder(out, "x") as folder:
         assert folder == out
 
 
 def test_two_claims_of_one_folder_in_one_process_exclude_each_other_too(tmp_path):
-    with claimed(tmp_path / "run", "x"):
-        with pytest.raises(ConfigError, match="another process"), claimed(tmp_path / "run", "x"):
+    with claim_folder(tmp_path / "run", "x"):
+        with (
+            pytest.raises(ConfigError, match="another process"),
+            claim_folder(tmp_path / "run", "x"),
+        ):
             raise AssertionError
         assert (tmp_path / "run" / ".lock").exists()
 
@@ -61,17 +64,17 @@ def test_two_claims_of_one_folder_in_one_process_exclude_each_other_too(tmp_path
 def test_numbered_folders_go_up_and_are_each_somebodys(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "a[b]"  # no pattern
-    with claimed(None, name) as one, claimed(None, name) as two:
+    with claim_folder(None, name) as one, claim_folder(None, name) as two:
         assert (one.name, two.name) == (f"{name}-1", f"{name}-2")
         begin(one)
         begin(two)
     (tmp_path / "runs" / f"{name}-10").mkdir()
-    with claimed(None, name) as next_one:
+    with claim_folder(None, name) as next_one:
         assert next_one.name == f"{name}-11"
 
 
 def fail(folder, error, make=lambda folder: None):
-    with claimed(folder, "x") as taken:
+    with claim_folder(folder, "x") as taken:
         make(taken)
         raise error
 
@@ -111,7 +114,10 @@ def test_wrong_input_found_late_leaves_nothing_and_other_ends_leave_a_run_to_go_
 def test_what_is_not_vijaxs_own_beginning_is_never_written_over(tmp_path, names):
     for name in names:
         (tmp_path / name).write_text("mine")
-    with pytest.raises(ConfigError, match="exists: name another folder"), claimed(tmp_path, "x"):
+    with (
+        pytest.raises(ConfigError, match="exists: name another folder"),
+        claim_folder(tmp_path, "x"),
+    ):
         raise AssertionError
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
@@ -120,7 +126,7 @@ def test_what_is_not_vijaxs_own_beginning_is_never_written_over(tmp_path, names)
 def test_a_run_that_was_killed_while_it_began_can_be_begun_again(tmp_path, names):
     for name in names:
         (tmp_path / name).write_text("")
-    with claimed(tmp_path, "x") as folder:
+    with claim_folder(tmp_path, "x") as folder:
         begin(folder)
 
 
@@ -129,7 +135,7 @@ def test_a_lock_that_is_a_link_is_not_opened(tmp_path):
     (tmp_path / ".lock").symlink_to("precious")
     with (
         pytest.raises(ConfigError, match="is a link, which vijax never makes; remove it"),
-        locked(tmp_path),
+        hold_lock(tmp_path),
     ):
         raise AssertionError
     assert (tmp_path / "precious").read_text() == "keep me"
@@ -143,7 +149,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_a_remedy(tmp_path):
     try:
         with (
             pytest.raises(OSError, match=r"could not be written to .*copy the folder to where"),
-            locked(tmp_path),
+            hold_lock(tmp_path),
         ):
             raise AssertionError
     finally:
@@ -159,16 +165,16 @@ def test_the_remedy_is_that_of_the_error(tmp_path):
 
 
 def test_what_is_saved_is_said_rightly(tmp_path):
-    assert what_is_saved(tmp_path) == "stopped before anything was saved"
+    assert progress_text(tmp_path) == "stopped before anything was saved"
     begin(tmp_path)
     assert (
-        what_is_saved(tmp_path)
+        progress_text(tmp_path)
         == f"stopped before the first checkpoint. Begin again: vijax resume {tmp_path}"
     )
     (tmp_path / "checkpoints" / "step_00001234.npz").write_bytes(b"")
     assert (
-        what_is_saved(tmp_path)
+        progress_text(tmp_path)
         == f"stopped; saved up to step 1,234. Go on: vijax resume {tmp_path}"
     )
     (tmp_path / "result.json").write_text("{}")
-    assert "the result is saved" in what_is_saved(tmp_path)
+    assert "the result is saved" in progress_text(tmp_path)

@@ -249,7 +249,7 @@ def test_a_posterior_that_is_not_finite_is_written_as_it_is(value, excused):
     """A fault of the description is raised only once all is written."""
     said = []
     seen = FittedRun(Fit(None, State(value), {}, None), None, None, None, said.append)
-    shown, fault = runs._described(Undescribable(), seen)
+    shown, fault = runs._page_blocks(Undescribable(), seen)
     assert shown == []
     assert (fault is None) == excused
     assert any("not finite" in line and "SVD did not converge" in line for line in said) == excused

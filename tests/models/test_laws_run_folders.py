@@ -33,7 +33,7 @@ from vijax.app.folder.loaded import Run
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import settle
-from vijax.app.runs.run import named
+from vijax.app.runs.run import prepare_config
 from vijax.app.settings.options import settings_taken
 from vijax.app.sources.listing import FittedRun
 
@@ -91,7 +91,7 @@ def made_of(case, folder):
             ]
         )
         assert code == 0, said.getvalue()
-        config = named(load_config(toml, settings, str(path)))
+        config = prepare_config(load_config(toml, settings, str(path)))
         in_memory = fitted_in_memory(config, folder / "nowhere")
     return Made(case, folder / "run", in_memory, path, case.form.sources(folder))
 

@@ -190,10 +190,10 @@ def topics(
           words.
     """
     from vijax.app.drawing.exports import formatted
-    from vijax.app.folder.loaded import read
+    from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
 
-    found = read(run).topics(num_words)[:num_topics]
+    found = open_run(run).topics(num_words)[:num_topics]
     say_remarks(run, say_to_stderr)
     print(formatted(found, format, num_words))
     return 0
@@ -326,12 +326,12 @@ def evaluate(
       training: see `vijax transform`.
     """
     from vijax.app.answers.quality import evaluated
-    from vijax.app.folder.loaded import read
+    from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
-    loaded = read(run, training, allow_code=True)
+    loaded = open_run(run, training, allow_code=True)
     say_remarks(run, say_to_stderr)
     print(evaluated(loaded, data, column, seed, say_to_stderr))
     return 0

@@ -15,8 +15,8 @@ import numpy as np
 from vijax.app.answers.quality import plain_of
 from vijax.app.answers.results import results_paths
 from vijax.app.drawing.exports import unquoted
-from vijax.app.folder.restored import again, restore
-from vijax.app.folder.run_end import end_of
+from vijax.app.folder.restored import reread_plan, restore
+from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import KEPT, UNITS, Say, read_facts, read_run_config
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError
@@ -162,7 +162,7 @@ def agreement(folder: Path, config: Config, by: str) -> Agreement:
 
 def ending(folder: Path) -> str:
     """The end of a run in a word or two, where it did not finish as it should; else empty."""
-    ended = end_of(folder)
+    ended = read_end(folder)
     status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
     if ended is not None and not ended["usable"]:
         return UNUSABLE
@@ -175,7 +175,7 @@ def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
     found: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
         scaled = getattr(config.data, SCALED, False)
-        found[scaled] = found[scaled] if scaled in found else again(folder, config).data
+        found[scaled] = found[scaled] if scaled in found else reread_plan(folder, config).data
     return [found[getattr(config.data, SCALED, False)] for config in configs]
 
 

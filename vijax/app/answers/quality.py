@@ -9,7 +9,7 @@ import numpy as np
 
 from vijax.app.drawing import blocks
 from vijax.app.folder.loaded import Run
-from vijax.app.folder.restored import again
+from vijax.app.folder.restored import reread_plan
 from vijax.app.folder.run_folder import Say
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.typed_toml import ConfigError
@@ -210,7 +210,9 @@ def evaluated(run: Run, source: str, column: str | None, seed: int, say: Say) ->
     fitted_run, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
     try:
         is_whole = run.config.listing.needs_rows
-        data = fitted_run.data if is_whole else again(run.folder, run.config, run.training).data
+        data = (
+            fitted_run.data if is_whole else reread_plan(run.folder, run.config, run.training).data
+        )
     except ConfigError as error:
         say(f"Note: the score of a plain alternative is left out: {error}")
         return str(score)

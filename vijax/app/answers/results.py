@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 
 from vijax.app.drawing.views import thinned
-from vijax.app.folder.loaded import Run, read
-from vijax.app.folder.restored import again, at, restore, restore_run
+from vijax.app.folder.loaded import Run, open_run
+from vijax.app.folder.restored import reread_plan, restore, restore_run, with_data_path
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, keep_names, read_run_config
 from vijax.app.plan.config import Config
@@ -158,13 +158,15 @@ def transform_run(
     check_transforms(config.listing)
     with config.in_precision():
         if source is None:
-            run = restore(folder, again(folder, config, training))
+            run = restore(folder, reread_plan(folder, config, training))
         else:
             run = restore_run(folder, config, training)
         say_remarks(folder, say)
         if source is None and out is not None and isinstance(run.data.train, SampledDocuments):
             return str(_written_by_parts(config, run, out, say))
-        found = said_of(at(config, training if source is None else None), run, source, column, say)
+        found = said_of(
+            with_data_path(config, training if source is None else None), run, source, column, say
+        )
     return found.written_or_csv(out)
 
 
@@ -187,7 +189,7 @@ def predict_run(
     """The output of `vijax predict`: the name of the file that it has written, or CSV."""
     check_new_file(out)
     check_asked(read_run_config(folder).listing, asked)
-    run = read(folder, training)
+    run = open_run(folder, training)
     say_remarks(folder, say)
     with announced(say, "Drawing ... (the program is compiled first)"):
         draws = _drawn(run, asked)

@@ -1,6 +1,8 @@
-"""Fits that run to their own end, `vijax.auto` and `vijax.dadvi`, and their files in a run's
-folder: a fit that Ctrl-C stops leaves its stage (`vijax.automatic.trust_region.Stage`), from which
-it goes on."""
+"""Fits that stop by themselves, `vijax.auto` and `vijax.dadvi`, and their files in a run's folder.
+
+A fit stopped by Ctrl-C leaves its stage (`vijax.automatic.trust_region.Stage`), from which it
+resumes.
+"""
 
 from __future__ import annotations
 
@@ -32,57 +34,57 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Z
 
 MIXTURE = "mixture.json"
-"""Says of how many normals q is a mixture: no setting does, and the shapes of checkpoints depend on
-it."""
+"""Holds the number of normals if q is a mixture; no setting tells it, and shapes depend on it."""
 STAGE = "stage"
 
 
-def fitted(
+def fit_at_once(
     plan: Plan,
     key: PRNGKeyArray,
     callbacks: tuple[Callable[[Any], Any], ...],
     stage: Stage | None,
 ) -> Fit:
-    """The fit, shown to the callbacks once, at its end. It is a function of data and key: begun
-    again, or gone on with from its stage, it is the same. The state counts the steps of the
-    trace."""
+    """The fit, shown to the callbacks once, at its end.
+
+    It depends on data and key alone: a fit repeated, or resumed from its stage, is the same. The
+    state counts the steps of the trace.
+    """
     config, data, model = plan.config, plan.training, plan.algorithm.spec.model
-    more = settings_taken(config.algorithm)
+    options = settings_taken(config.algorithm)
     if config.fit.batch_size is not None:
-        more["batch_size"] = config.fit.batch_size
-    began = time.perf_counter()
-    fit = METHODS[config.algorithm.name](model, data, key=key, stage=stage, **more)
+        options["batch_size"] = config.fit.batch_size
+    start_time = time.perf_counter()
+    fit = METHODS[config.algorithm.name](model, data, key=key, stage=stage, **options)
     if not len(fit.trace["step"]):  # at its end from the start
         fit = fit._replace(trace={"step": np.zeros(1, int), "elbo": np.array([fit.elbo.value])})
     steps = len(fit.trace["step"])
     state = fit.state._replace(step=jnp.asarray(steps, fit.state.step.dtype))
     fit = fit._replace(state=state)
     total = 1 if data is None else int(jax.tree.leaves(data)[0].shape[0])
-    took = time.perf_counter() - began
+    elapsed = time.perf_counter() - start_time
     progress = Progress(
-        steps, steps, 1, state, fit.trace, total, None, took, total, None, fit.alg, True, state
+        steps, steps, 1, state, fit.trace, total, None, elapsed, total, None, fit.alg, True, state
     )
     for callback in callbacks:
         callback(progress)
     return fit
 
 
-def keeper(folder: Path) -> Callable[[Progress], None]:
-    """A callback that notes a mixture in the folder, before the checkpoint of its state is
-    written."""
+def mixture_writer(folder: Path) -> Callable[[Progress], None]:
+    """A callback that writes the size of a mixture, before the checkpoint of its state."""
 
-    def keep(progress: Progress) -> None:
+    def write(progress: Progress) -> None:
         (folder / MIXTURE).unlink(missing_ok=True)
         q = progress.state.posterior[Z]
         if isinstance(q, NormalMixture):
             write_json(folder / MIXTURE, {"components": int(q.logits.size)})
 
-    return keep
+    return write
 
 
-def as_kept(folder: Path, plan: Plan) -> Algorithm:
-    """The algorithm whose states a run's checkpoints hold: of its settings, or of the mixture that
-    it has kept."""
+def kept_algorithm(folder: Path, plan: Plan) -> Algorithm:
+    """The algorithm whose states the checkpoints hold: that of the settings, or of the mixture that
+    the run has kept."""
     path = folder / MIXTURE
     if not is_at_once(plan.config) or not path.is_file():
         return plan.algorithm
@@ -94,22 +96,26 @@ def as_kept(folder: Path, plan: Plan) -> Algorithm:
 
 
 def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | None:
-    """The stage at which a fit was stopped; None where there is none. `ConfigError` where it is of
-    other settings."""
+    """The stage at which a fit was stopped; None if there is none.
+
+    Raises:
+      ConfigError: the stage is of other settings.
+    """
     config = plan.config
-    free: Any = (
-        plan.algorithm.spec.model.free
-    )  # methods that stop by themselves have free variables alone
-    is_auto, dim = config.algorithm.name == "auto", free.variables.dim
-    starts = (settings_taken(config.algorithm).get("num_starts") if is_auto else None) or NUM_STARTS
+    free: Any = plan.algorithm.spec.model.free  # these methods have free variables alone
+    dim = free.variables.dim
+    is_auto = config.algorithm.name == "auto"
+    starts = NUM_STARTS
+    if is_auto:
+        starts = settings_taken(config.algorithm).get("num_starts") or NUM_STARTS
     is_placed = free.hierarchy is not None
     like = stage_like(dim, starts, is_auto and dim <= MOST_FULL, is_placed)
-    found = latest_checkpoint(folder, config, like, say, STAGE)
-    return None if found is None else found.tree
+    newest = latest_checkpoint(folder, config, like, say, STAGE)
+    return None if newest is None else newest.tree
 
 
 def keep_stage(folder: Path, config: Any, fit: Fit) -> None:
-    """Writes the stage of a fit that was stopped; one that has ended leaves none."""
+    """Writes the stage of a fit that was stopped; removes it if the fit has ended."""
     if fit.report.stage is not None:
         checkpoint.save(folder / STAGE, 0, fit.report.stage, noted_settings(folder, config))
     elif fit.status is not Status.INTERRUPTED:

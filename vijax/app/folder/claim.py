@@ -1,5 +1,4 @@
-"""The lock of a run folder: one process at a time may work in it, from before the data are read to
-the end."""
+"""The lock of a run folder: one process at a time works in it, from reading the data to the end."""
 
 from __future__ import annotations
 
@@ -16,34 +15,37 @@ LOCK = ".lock"
 BEGINNINGS = frozenset(
     [LOCK, "checkpoints", "vocabulary.txt", "columns.json", "versions.json", "data.json"]
 )
-"""Files that a run may have left which was killed before its config.toml."""
+"""Files that a run may leave if it is killed before it writes config.toml."""
 
 
 @contextlib.contextmanager
-def claimed(folder: Path | None, name: str) -> Iterator[Path]:
-    """A folder for a new run, which no other process can take: the one asked for, or runs/NAME-1,
-    -2, ...
+def claim_folder(folder: Path | None, name: str) -> Iterator[Path]:
+    """A folder for a new run that no other process can take: the one that `folder` names, or
+    runs/NAME-1, -2, ...
 
-    It is removed if the body fails before the run exists (before its config.toml), or on wrong
-    input before anything of the run was saved."""
-    asked = Path("runs", name) if folder is None else folder
-    missing = [path for path in (asked, *asked.absolute().parents) if not path.exists()]
-    taken = _numbered(name) if folder is None else _named(folder)
-    with locked(taken):
-        if not _is_free(taken):
-            raise _exists(taken)  # another process ended between the first look and the lock
+    The folder is removed again if the body fails before the run exists (before its config.toml), or
+    because of wrong input before anything of the run was saved.
+    """
+    wanted = Path("runs", name) if folder is None else folder
+    absent = [path for path in (wanted, *wanted.absolute().parents) if not path.exists()]
+    claimed = _make_numbered_folder(name) if folder is None else _make_folder(folder)
+    with hold_lock(claimed):
+        if not _is_unused(claimed):
+            raise _exists(claimed)  # another process ended between the first look and the lock
         try:
-            yield taken
+            yield claimed
         except BaseException as error:
-            if _is_free(taken, {"config.toml"} if isinstance(error, ValueError) else frozenset()):
-                _clear(taken)
-                _remove_empty(missing if folder is not None else [taken, *missing])
+            # Wrong input (ValueError) may come after config.toml was written.
+            removable = {"config.toml"} if isinstance(error, ValueError) else frozenset()
+            if _is_unused(claimed, removable):
+                _clear(claimed)
+                _remove_empty(absent if folder is not None else [claimed, *absent])
             raise
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process off the folder; the lock goes with this process, however that ends."""
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Keeps other processes off the folder; the lock ends with this process, however that ends."""
     descriptor = _open_lock(folder)
     try:
         _lock(descriptor, folder)
@@ -66,21 +68,23 @@ def _open_lock(folder: Path) -> int:
 def _lock(descriptor: int, folder: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows: nobody keeps watch
+    except ImportError:  # Windows has no such locks
         return
-    busy = ConfigError(f"{folder}: another process is at work on this run; wait for it to end")
+    busy_error = ConfigError(
+        f"{folder}: another process is at work on this run; wait for it to end"
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise busy from None
-    except OSError:  # a file system without locks: nobody keeps watch
+        raise busy_error from None
+    except OSError:  # a file system without locks
         return
     try:
-        same = os.path.samestat(os.fstat(descriptor), os.lstat(folder / LOCK))
+        is_same_lock = os.path.samestat(os.fstat(descriptor), os.lstat(folder / LOCK))
     except FileNotFoundError:
-        same = False
-    if not same:  # the other process gave up, and took its lock away with the folder
-        raise busy
+        is_same_lock = False
+    if not is_same_lock:  # the other process gave up, and took its lock away with the folder
+        raise busy_error
 
 
 def unwritable(folder: Path, error: OSError) -> OSError:
@@ -98,11 +102,11 @@ def unwritable(folder: Path, error: OSError) -> OSError:
 
 
 # --- new folders ----------------------------------------------------------------------------------
-def _named(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        if not folder.is_dir() or not _is_free(folder):
+        if not folder.is_dir() or not _is_unused(folder):
             raise _exists(folder) from None
     except OSError as error:
         raise OSError(
@@ -111,16 +115,14 @@ def _named(folder: Path) -> Path:
     return folder
 
 
-def _numbered(name: str) -> Path:
-    """runs/NAME-n, with n one above those there are."""
+def _make_numbered_folder(name: str) -> Path:
+    """Makes runs/NAME-n, with n one above the largest number in use."""
     while True:
         runs = Path("runs")
-        taken = [
-            path.name.removeprefix(f"{name}-")
-            for path in runs.glob("*")
-            if path.name.startswith(f"{name}-")
-        ]
-        folder = runs / f"{name}-{max((int(n) for n in taken if n.isdecimal()), default=0) + 1}"
+        names = [path.name for path in runs.glob("*") if path.name.startswith(f"{name}-")]
+        endings = [existing.removeprefix(f"{name}-") for existing in names]
+        numbers = [int(ending) for ending in endings if ending.isdecimal()]
+        folder = runs / f"{name}-{max(numbers, default=0) + 1}"
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
@@ -132,14 +134,13 @@ def _numbered(name: str) -> Path:
         return folder
 
 
-def _is_free(folder: Path, more: Set[str] = frozenset()) -> bool:
-    """True for an empty folder, or one with only the files (and `more`) of a run that was killed
-    while it began."""
+def _is_unused(folder: Path, more: Set[str] = frozenset()) -> bool:
+    """True for an empty folder, or if it only has files (or `more`) of a run killed as it began."""
     names = {path.name for path in folder.iterdir()}
     if LOCK not in names:
         return not names
-    known = {name for name in names if name.endswith(".tmp")} | BEGINNINGS | more
-    return names <= known and not any((folder / "checkpoints").glob("step_*"))
+    allowed = {name for name in names if name.endswith(".tmp")} | BEGINNINGS | more
+    return names <= allowed and not any((folder / "checkpoints").glob("step_*"))
 
 
 def _exists(folder: Path) -> ConfigError:
@@ -149,7 +150,7 @@ def _exists(folder: Path) -> ConfigError:
 
 
 def _clear(folder: Path) -> None:
-    """Removes the files of a run that was beginning."""
+    """Removes the files of a run that did not begin."""
     _remove_empty([folder / "checkpoints"])
     with contextlib.suppress(OSError):  # the first error says more
         remove_leftovers(folder)
@@ -158,7 +159,7 @@ def _clear(folder: Path) -> None:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Removes the empty ones among folders, innermost first."""
+    """Removes those folders that are empty, innermost first."""
     for path in folders:
         with contextlib.suppress(OSError):
             path.rmdir()

@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def load(run: str | Path, *, training: str | None = None, allow_code: bool = False) -> Run:
-    """The fit that a run of `vijax fit` has left, finished or not, ready for new data.
+    """The fit of a run of `vijax fit`, finished or not, ready for new data.
 
-    Nothing in the folder is executed. Of an unfinished run the newest checkpoint is taken. The
-    training data are not read again unless the model is made of them: Gaussian processes,
-    generalised linear models, hierarchical regressions, graphs, pLSA, log densities, and the
-    correlated topic model on full data.
+    No code in the folder is executed. An unfinished run gives its newest checkpoint. The training
+    data are read again only if the model is made of them: Gaussian processes, generalised linear
+    models, hierarchical regressions, graphs, pLSA, log densities, and the correlated topic model on
+    full data.
 
     Args:
       run: the folder.
-      training: the place of the training data now, for such a model, if they have been moved.
-      allow_code: whether the Python file that a run of model.name = "density" names may be
-        executed. It has to be the file with which the run began, and you must have named it in a
-        `vijax fit` on this machine (or in VIJAX_ALLOW_CODE).
+      training: path of the training data if they have moved; for models made of them.
+      allow_code: True executes the Python file that a run of model.name = "density" names. It must
+        be unchanged since the run began, and you must have named it in a `vijax fit` on this
+        machine (or in VIJAX_ALLOW_CODE).
 
     Returns:
       A `vijax.app.folder.loaded.Run`: `run.fit`, `run.transform(new)`, `run.predict(new)`,
@@ -30,8 +30,8 @@ def load(run: str | Path, *, training: str | None = None, allow_code: bool = Fal
       `run.forecast(key, n, num_steps)`, `run.vocabulary`, `run.columns`.
 
     Raises:
-      ConfigError: not a run folder, nothing was saved yet, code that is not allowed, training data
-        that are needed and are not there. It is a ValueError.
+      ConfigError: not a run folder, nothing saved yet, code that is not allowed, or training data
+        that are needed and missing. It is a ValueError.
 
     >>> import os, tempfile, vijax as vi
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -39,6 +39,6 @@ def load(run: str | Path, *, training: str | None = None, allow_code: bool = Fal
     Traceback (most recent call last):
     vijax.app.settings.typed_toml.ConfigError: ...: not a run folder: it has no config.toml. ...
     """
-    from vijax.app.folder.loaded import read
+    from vijax.app.folder.loaded import open_run
 
-    return read(Path(run).expanduser(), training, allow_code)
+    return open_run(Path(run).expanduser(), training, allow_code)

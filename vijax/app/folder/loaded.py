@@ -12,9 +12,9 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.app.folder.restored import again, at, restore_run
-from vijax.app.folder.run_end import end_of
-from vijax.app.folder.run_folder import made_by_another, read_run_config
+from vijax.app.folder.restored import reread_plan, restore_run, with_data_path
+from vijax.app.folder.run_end import read_end
+from vijax.app.folder.run_folder import read_run_config, version_remark
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
 from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
@@ -37,7 +37,7 @@ class Run:
       folder: its folder.
       config: its settings.
       seen: its fit, with the known facts of its data.
-      training: the place of its training data now, where one was given.
+      training: path of its training data now, if one was given.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that a run on a table reads; of a graph the nodes.
+        """The columns that a run on a table reads; the nodes of a graph.
 
         Raises:
           ConfigError: it is a run on documents.
@@ -80,9 +80,9 @@ class Run:
           new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as
             a table of pandas, Arrow or polars, a mapping of columns, or a matrix in the order of
             `run.columns`. None: all of the run's own data, held-out ones too, which are read again;
-            of shards that are read by parts the results of all are held, the documents are not.
-          column: where a table of documents has its text; that of the run if None.
-          tell: called now and then with the number of rows that are done.
+            shards are read by parts: all results are held in memory, the documents are not.
+          column: the column of the text in a table of documents; None: that of the run.
+          tell: called from time to time with the number of rows done.
 
         Returns:
           A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,
@@ -94,7 +94,7 @@ class Run:
         """
         check_transforms(self.config.listing)
         with self.config.in_precision():
-            fitted_run = self._again() if new is None else self.seen
+            fitted_run = self._with_own_data() if new is None else self.seen
             if new is None and isinstance(fitted_run.data.train, SampledDocuments):
                 return joined(by_parts(self.config, fitted_run, tell))
             return transformed(self.config, self.seen, self._new(new, column, fitted_run), tell)
@@ -127,7 +127,7 @@ class Run:
         density.
 
         Args:
-          new: a path or URL; of documents also any argument of `vijax.data.read`, of tables what
+          new: a path or URL; for documents also any argument of `vijax.data.read`, for tables what
             `transform` takes. A table must have the run's target.
           column: see `transform`.
           seed: seed of the split of documents in halves, and of draws.
@@ -147,14 +147,12 @@ class Run:
         if not listing.has_score(self.seen.model):
             raise ConfigError(f"score: {listing.name} has no held-out score")
         with self.config.in_precision():
-            other = listing.source.other(
-                self.config, self.seen.data, str(new) if isinstance(new, Path) else new, column
-            )
-            for note in getattr(other, "notes", ()):
+            source = str(new) if isinstance(new, Path) else new
+            test_data = listing.source.other(self.config, self.seen.data, source, column)
+            for note in getattr(test_data, "notes", ()):
                 say(note)
-            fitted_run = self.seen._replace(
-                data=Data(self.seen.data.train, other), key=jax.random.key(seed)
-            )
+            data = Data(self.seen.data.train, test_data)
+            fitted_run = self.seen._replace(data=data, key=jax.random.key(seed))
             return fitted_run, listing.scored(fitted_run)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
@@ -194,11 +192,13 @@ class Run:
         """
         listing = self.config.listing
         with self.config.in_precision():
-            sizes = is_size(like) or is_sizes(like)
+            is_sizes_alone = is_size(like) or is_sizes(like)
             if listing.drawing is None:
-                given = like if sizes or not listing.of_documents else self._new(like, column).data
-                return self.fit.predictive(key, num_draws, given, groups=groups)
-            if sizes:
+                data = like
+                if listing.of_documents and not is_sizes_alone:
+                    data = self._new(like, column).data
+                return self.fit.predictive(key, num_draws, data, groups=groups)
+            if is_sizes_alone:
                 return drawn_anew(self.seen, listing, key, num_draws, like)
             return drawn(self.seen, listing, self._new(like, column), key, num_draws, groups)
 
@@ -226,7 +226,7 @@ class Run:
 
     def topics(self, num_words: int = 10) -> list[Topic]:
         """The topics, largest first: number, share of all words, most probable words with their
-        probabilities. Those that a model with growth leaves empty have none.
+        probabilities. Topics that a model with growth leaves empty have no words.
 
         Raises:
           ConfigError: the model has no topics.
@@ -238,40 +238,46 @@ class Run:
                 f"{self.folder}: a run of {name}, which has no topics; see: vijax summary "
                 f"{self.folder}"
             )
-        names, words = names_of(self.config), self.seen.data.names
-        found = summarise(
-            np.asarray(topics.concentration), words, num_words, held=words_held(self.seen)
-        )
-        return [topic._replace(name=names.get(topic.number, "")) for topic in found]
+        names = names_of(self.config)
+        words = self.seen.data.names
+        concentration = np.asarray(topics.concentration)
+        topic_summaries = summarise(concentration, words, num_words, held=words_held(self.seen))
+        return [topic._replace(name=names.get(topic.number, "")) for topic in topic_summaries]
 
     def __repr__(self) -> str:
         names = self.seen.data.names
-        shown = ", ".join(names[:6]) + (f", ... ({len(names):,} in all)" if len(names) > 6 else "")
-        what = "vocabulary" if self.config.listing.reads_documents else "columns"
-        ended, others = end_of(self.folder), made_by_another(self.folder)
-        how = (
-            ended["status"].partition(";")[0] if ended else "unfinished, as of its last checkpoint"
-        )
-        score = f"; held-out score {ended['score_text']}" if ended and ended["score_text"] else ""
-        version = f"  {others}\n" if others else ""
+        columns = ", ".join(names[:6])
+        if len(names) > 6:
+            columns += f", ... ({len(names):,} in all)"
+        kind = "vocabulary" if self.config.listing.reads_documents else "columns"
+        end = read_end(self.folder)
+        version = version_remark(self.folder)
+        version = f"  {version}\n" if version else ""
+        progress = "unfinished, as of its last checkpoint"
+        score = ""
+        if end:
+            progress = end["status"].partition(";")[0]
+            if end["score_text"]:
+                score = f"; held-out score {end['score_text']}"
         return (
-            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n  {how}, "
+            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n  {progress}, "
             f"{int(self.fit.state.step):,} steps by "
-            f"{self.config.algorithm.name}{score}\n{version}  {what}: {shown}\n  posterior: "
+            f"{self.config.algorithm.name}{score}\n{version}  {kind}: {columns}\n  posterior: "
             f"{', '.join(self.seen.posterior)}"
         )
 
-    def _again(self) -> FittedRun:
+    def _with_own_data(self) -> FittedRun:
         """The fit with the run's own data, which are read again."""
-        return self.seen._replace(data=again(self.folder, self.config, self.training).data)
+        return self.seen._replace(data=reread_plan(self.folder, self.config, self.training).data)
 
     def _new(
         self, source: Any, column: str | None = None, fitted_run: FittedRun | None = None
     ) -> New:
-        """A source, or all of the run's own data: those of `seen`, or else read again."""
-        fitted_run = fitted_run or (self._again() if source is None else self.seen)
+        """A source as new data; None: all of the run's own data, which are read again."""
+        if fitted_run is None:
+            fitted_run = self._with_own_data() if source is None else self.seen
         source = str(source) if isinstance(source, Path) else source
-        config = at(self.config, self.training if source is None else None)
+        config = with_data_path(self.config, self.training if source is None else None)
         return config.listing.source.new(config, fitted_run.data, source, column)
 
     def _check_documents(self, wanted: bool, name: str, other: str) -> None:
@@ -281,7 +287,7 @@ class Run:
             )
 
 
-def read(folder: Path, training: str | None = None, allow_code: bool = False) -> Run:
+def open_run(folder: Path, training: str | None = None, allow_code: bool = False) -> Run:
     """See `vijax.load`."""
     config = read_run_config(folder)
     file = getattr(config.model, "file", None)

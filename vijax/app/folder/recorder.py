@@ -1,5 +1,5 @@
-"""The files that a run writes while it goes: metrics and checkpoints, each at its own pace. Neither
-stops the run."""
+"""The files that a run writes as it runs, metrics and checkpoints. A failed write does not stop the
+run."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PER_STEP = ("step_size", "retractions", "result")
 class Recorder:
     """A callback for `vijax.fit`.
 
-    Lines of metrics are on the disk before the checkpoint of their step is: cut back to a
-    checkpoint's step, they are whole. Lines that cannot be written for want of space are kept in
-    memory, and written at the next turn.
+    Lines of metrics are written before the checkpoint of their step, so that a run resumed from it
+    has all of them. Lines that could not be written (a full disk) stay in memory until the next
+    write.
 
     Args:
       folder: folder of the run.
       config: its flat configuration.
-      score: gives the held-out score of a `Progress`; None takes no scores.
+      score: returns the held-out score of a `Progress`; None: no scores.
       evaluate_every: steps between scores; 0 for one at the end only.
       checkpoint_every_s: seconds between checkpoints.
       warn: called with a warning of a file that could not be written.
-      seconds: seconds that earlier sittings of this run took.
-      team: the processes that fit together, which have to take part where a state is saved.
+      seconds: seconds that this run took before it was resumed.
+      team: the processes that fit together; all of them take part in saving a state.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Recorder:
 
     def __call__(self, progress: Any) -> None:
         """Records the steps since the last call."""
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         self._record(progress)
-        self.spent += time.perf_counter() - began
+        self.spent += time.perf_counter() - start_time
 
     def _record(self, progress: Any) -> None:
         self.seconds = self._seconds_before + progress.elapsed_s
@@ -74,7 +74,9 @@ class Recorder:
             }
             self._pending.append({"kind": "held_out", **place, **score})
         now = time.perf_counter()
-        if self._team.agreed(progress.stopping or now - self._saved_at >= self._checkpoint_every_s):
+        if self._team.any_asks(
+            progress.stopping or now - self._saved_at >= self._checkpoint_every_s
+        ):
             self._save(progress)
             self._saved_at = self._written_at = time.perf_counter()
         elif now - self._written_at >= 1.0:
@@ -82,18 +84,16 @@ class Recorder:
             self._written_at = now
 
     def _due(self, progress: Any) -> bool:
-        """True where a multiple of `evaluate_every` lies in the steps since the last call, and at
-        the end."""
-        before = progress.step - len(progress.trace["step"])
-        due = (
+        """True at the end, or if a multiple of `evaluate_every` lies in the new steps."""
+        last_step = progress.step - len(progress.trace["step"])
+        is_multiple = (
             self._evaluate_every > 0
-            and progress.step // self._evaluate_every > before // self._evaluate_every
+            and progress.step // self._evaluate_every > last_step // self._evaluate_every
         )
-        return due or progress.step >= progress.num_steps
+        return is_multiple or progress.step >= progress.num_steps
 
     def take_score(self, progress: Any) -> bool:
-        """Takes the score of a state; False where there is none, or the numbers are too bad for
-        one."""
+        """Takes the score of a state; False if there is none, or the numbers allow none."""
         if self._score is None:
             return False
         step = int(progress.state.step)
@@ -106,11 +106,11 @@ class Recorder:
 
     def _save(self, progress: Any) -> None:
         folder = self._folder / "checkpoints"
-        whole = self._team.stored(folder, progress.step, progress.whole)
+        state = self._team.with_stored_tables(folder, progress.step, progress.whole)
         if not self._write(durably=True):
             return
         try:
-            checkpoint.save(folder, progress.step, whole, self._config)
+            checkpoint.save(folder, progress.step, state, self._config)
         except checkpoint.CheckpointError as error:
             self._warn(f"{error}. The run goes on.")
 

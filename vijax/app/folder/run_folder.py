@@ -35,7 +35,7 @@ from typing import Any
 
 import jax
 
-from vijax.app.folder.earlier import noise_of_then, with_noise_of_then
+from vijax.app.folder.earlier import earlier_noise, with_earlier_noise
 from vijax.app.plan.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.toml_source import NotTomlError
@@ -48,9 +48,8 @@ from vijax.fitting import checkpoint
 Say = Callable[[str], None]
 UNITS = "sha256_of_units"
 """The entry of data.json with a checksum of units and times."""
-OF_DATA = "checksums of data.json"
-"""The entry among a checkpoint's settings that says of which data the run is: no setting has blanks
-in its name."""
+DATA_CHECKSUMS = "checksums of data.json"
+"""The entry among a checkpoint's settings that identifies the data; no setting has such blanks."""
 KEPT = "kept"
 """The entry of data.json with the checksum of each file that a run keeps of its data."""
 
@@ -67,10 +66,8 @@ def read_run_config(folder: Path) -> Config:
             f"{folder}: the folder of a sweep; name one of the runs in it, which comparison.txt "
             "lists"
         )
-    path, is_saved = (
-        folder / "config.toml",
-        bool(checkpoint.checkpoint_files(folder / "checkpoints")),
-    )
+    path = folder / "config.toml"
+    is_saved = bool(checkpoint.checkpoint_files(folder / "checkpoints"))
     if is_saved and _is_lost(path):
         remedy = f"write it again, as the last checkpoint has it: vijax resume {folder}"
         raise DamagedError(f"{path}: missing or empty", remedy)
@@ -80,16 +77,16 @@ def read_run_config(folder: Path) -> Config:
             f"began, nothing of it was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
     try:
-        return with_noise_of_then(folder, load_config(path))
+        return with_earlier_noise(folder, load_config(path))
     except NotTomlError as error:
-        other = (
-            f", or remove it, and have the last checkpoint's written: vijax resume {folder}"
-            if is_saved
-            else ""
-        )
-        raise ConfigError(f"{error}; correct it{other}") from error
+        resume_hint = ""
+        if is_saved:
+            resume_hint = (
+                f", or remove it, and have the last checkpoint's written: vijax resume {folder}"
+            )
+        raise ConfigError(f"{error}; correct it{resume_hint}") from error
     except ConfigError as error:
-        raise ConfigError(f"{error}{other_version(folder)}") from error
+        raise ConfigError(f"{error}{version_hint(folder)}") from error
 
 
 def mend_config(folder: Path, say: Say) -> None:
@@ -103,24 +100,23 @@ def mend_config(folder: Path, say: Say) -> None:
             f"{path}: missing or empty, and no checkpoint can be read",
             "fit again in another folder",
         )
-    written = {
-        key: value for key, value in settings.items() if value is not None and key != OF_DATA
-    }
-    lines = [f"{key} = {toml_value(value)}\n" for key, value in written.items()]
+    settings = {key: value for key, value in settings.items() if key != DATA_CHECKSUMS}
+    lines = [
+        f"{key} = {toml_value(value)}\n" for key, value in settings.items() if value is not None
+    ]
     write_text(path, "".join(lines))
     write_text(path, write_toml(load_config(path)))
     say(f"Warning: {path} was missing or empty; it is written again, as the last checkpoint has it")
 
 
 def keep_names(folder: Path, names: tuple[str, ...]) -> None:
-    """Adds names of topics to config.toml, in the place of earlier ones of the same topics."""
+    """Adds names of topics to config.toml; they replace earlier names of the same topics."""
     path, config = folder / "config.toml", read_run_config(folder)
     if not hasattr(config.page, "names"):
         raise ConfigError(f"--name: a run of {config.listing.name}, which has no topics to name")
-    new = {line.partition(":")[0].strip(): line for line in (*config.page.names, *names)}
-    config = dataclasses.replace(
-        config, page=dataclasses.replace(config.page, names=tuple(new.values()))
-    )
+    names_by_topic = {line.partition(":")[0].strip(): line for line in (*config.page.names, *names)}
+    page = dataclasses.replace(config.page, names=tuple(names_by_topic.values()))
+    config = dataclasses.replace(config, page=page)
     check_names(config, {"page.names": Entry(names, "--name")})
     write_text(path, write_toml(config))
 
@@ -130,15 +126,14 @@ def _is_lost(path: Path) -> bool:
 
 
 def write_beginning(folder: Path, plan: Plan) -> None:
-    """Writes the files that are known before the first step; config.toml last, with which the run
-    exists."""
+    """Writes the files known before the first step; config.toml last, which makes it a run."""
     own_folder(folder / "checkpoints")
     write_json(folder / "versions.json", _versions_now() | {"began": time.ctime()})
-    write_kept(folder, plan)
+    write_data_files(folder, plan)
     write_text(folder / "config.toml", write_toml(plan.config))
 
 
-def write_kept(folder: Path, plan: Plan) -> None:
+def write_data_files(folder: Path, plan: Plan) -> None:
     """Writes what a run keeps of its data, and data.json with the checksums of these files."""
     source = plan.config.listing.source
     source.keep(folder, plan.data)
@@ -148,16 +143,21 @@ def write_kept(folder: Path, plan: Plan) -> None:
     write_json(folder / "data.json", {**_data_facts(plan), KEPT: sums})
 
 
-def read_kept(folder: Path, config: Config) -> Data | None:
-    """Data that stand in for the run's, from the files that it has kept; None where its kind of
-    data has none. A file that is not as the run wrote it is a `DamagedError`: one digit changed
-    would be other predictions."""
+def read_data_files(folder: Path, config: Config) -> Data | None:
+    """Data that stand in for the run's, from the files that it has kept; None if its kind of data
+    keeps none.
+
+    Raises:
+      DamagedError: a file is not as the run wrote it; one changed digit would change predictions.
+    """
     source = config.listing.source
     data = source.kept(folder)
     sums = read_facts(folder).get(KEPT, {})  # a run of an earlier version has none
-    for name, before in sums.items() if isinstance(sums, dict) else ():
+    if not isinstance(sums, dict):
+        sums = {}
+    for name, checksum_then in sums.items():
         path = folder / Path(name).name
-        if not path.is_file() or checksum(path) != before:
+        if not path.is_file() or checksum(path) != checksum_then:
             fault = (
                 f"{path}: damaged: it is not as the run wrote it (its checksum in data.json is "
                 "another)"
@@ -177,17 +177,14 @@ def _data_facts(plan: Plan) -> dict[str, Any]:
 
 
 def check_same_data(folder: Path, plan: Plan) -> None:
-    """Raises a `ConfigError` if the data differ from those the run began with."""
-    before, now = read_facts(folder), _data_facts(plan)
-    before.pop(KEPT, None)
-    if UNITS not in before:  # a run of an earlier version
-        now.pop(UNITS)
-    if before != now:
-        changed = ", ".join(
-            f"{key}: {before.get(key)} then, {now[key]} now"
-            for key in now
-            if before.get(key) != now[key]
-        )
+    """Raises a `ConfigError` if the data differ from those with which the run began."""
+    then, facts = read_facts(folder), _data_facts(plan)
+    then.pop(KEPT, None)
+    if UNITS not in then:  # a run of an earlier version
+        facts.pop(UNITS)
+    if then != facts:
+        differing = [key for key in facts if then.get(key) != facts[key]]
+        changed = ", ".join(f"{key}: {then.get(key)} then, {facts[key]} now" for key in differing)
         raise ConfigError(
             f"{folder}: the data are not those the run began with ({changed}); put them back, or "
             "start again: vijax fit"
@@ -197,18 +194,18 @@ def check_same_data(folder: Path, plan: Plan) -> None:
 def latest_checkpoint(
     folder: Path, config: Config, like: Any, say: Say, name: str = "checkpoints"
 ) -> checkpoint.Checkpoint | None:
-    """The newest whole checkpoint, of a state of the shapes of `like`; None if the run was killed
-    before its first."""
+    """The newest whole checkpoint of a state shaped as `like`; None if none was written yet."""
     if not checkpoint.checkpoint_files(folder / name):
         return None
 
     def check(settings: Mapping[str, Any]) -> None:
-        before = dict(settings)
-        _check_same_facts(folder, before.pop(OF_DATA, None))
-        differing = differing_keys({**before, **noise_of_then(folder, before)}, flatten(config))
+        earlier = dict(settings)
+        _check_same_facts(folder, earlier.pop(DATA_CHECKSUMS, None))
+        differing = differing_keys({**earlier, **earlier_noise(folder, earlier)}, flatten(config))
         if differing:
             listed = "; ".join(
-                f"{key} was {old!r} and is {new!r}" for key, (old, new) in differing.items()
+                f"{key} was {value_then!r} and is {value!r}"
+                for key, (value_then, value) in differing.items()
             )
             raise ConfigError(
                 f"{folder / name}: written under other settings: {listed}. Put them back in "
@@ -219,8 +216,8 @@ def latest_checkpoint(
 
 
 def noted_settings(folder: Path, config: Config) -> dict[str, Any]:
-    """The part of a run that a checkpoint keeps: its settings, and the checksums of its data."""
-    return {**flatten(config), OF_DATA: _checksums_of_data(folder)}
+    """What a checkpoint records of its run: the settings, and the checksums of the data."""
+    return {**flatten(config), DATA_CHECKSUMS: _checksums_of_data(folder)}
 
 
 def _checksums_of_data(folder: Path) -> dict[str, str]:
@@ -229,12 +226,12 @@ def _checksums_of_data(folder: Path) -> dict[str, str]:
 
 
 def _check_same_facts(folder: Path, noted: Mapping[str, str] | None) -> None:
-    """Raises a `DamagedError` where data.json is that of a run on other data than the checkpoint's;
-    a checkpoint of an earlier version does not say."""
+    """Raises a `DamagedError` if data.json is of other data than the checkpoints. Checkpoints of
+    earlier versions do not tell."""
     if noted is None:
         return
-    now = _checksums_of_data(folder)
-    if any(now.get(name, value) != value for name, value in noted.items()):
+    sums = _checksums_of_data(folder)
+    if any(sums.get(name, value) != value for name, value in noted.items()):
         fault = (
             f"{folder / 'data.json'}: the file of another run: the checkpoints here are of other "
             "data"
@@ -247,16 +244,16 @@ def _check_same_facts(folder: Path, noted: Mapping[str, str] | None) -> None:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """The contents of data.json: the data that a run began with."""
+    """The contents of data.json: the data with which a run began."""
     path = folder / "data.json"
-    found = read_json(path, no_facts(folder))
-    if "sha256" not in found:
-        raise DamagedError(f"{path}: damaged: it has no checksum of the data", no_facts(folder))
-    return found
+    facts = read_json(path, facts_remedy(folder))
+    if "sha256" not in facts:
+        raise DamagedError(f"{path}: damaged: it has no checksum of the data", facts_remedy(folder))
+    return facts
 
 
-def no_facts(folder: Path) -> str:
-    """The remedy where it is no longer known which data a run began with."""
+def facts_remedy(folder: Path) -> str:
+    """The remedy if it is no longer known with which data a run began."""
     return (
         "which data the run began with is not known any more: fit it again, vijax fit "
         f"{folder / 'config.toml'}"
@@ -269,16 +266,16 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """The object in a file of JSON; `DamagedError` with the remedy where it cannot be read."""
+    """The object in a file of JSON; `DamagedError` with the remedy if it cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path}: missing or damaged ({error})", remedy) from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise DamagedError(
-            f"{path}: damaged: expected an object of JSON, got {type(found).__name__}", remedy
+            f"{path}: damaged: expected an object of JSON, got {type(value).__name__}", remedy
         )
-    return found
+    return value
 
 
 # --- versions.json --------------------------------------------------------------------------------
@@ -287,51 +284,46 @@ COMPARED = ("vijax", "python", *PACKAGES, "compiled_esteps")
 
 
 def note_versions(folder: Path, step: int) -> str:
-    """Adds the versions with which a run goes on, where they have changed. The remark about it;
-    empty without one."""
-    now, known = _versions_now(), _known_versions(folder)
-    if known is None:
-        write_json(folder / "versions.json", now | {"resumed_at_step": step})
+    """Records changed versions of the software on resume; returns a remark on them, or ""."""
+    versions, record = _versions_now(), _read_versions(folder)
+    if record is None:
+        write_json(folder / "versions.json", versions | {"resumed_at_step": step})
         return (
             f"{folder / 'versions.json'} was missing or damaged: what the run began on is not "
             "known any more"
         )
-    later = known.get("later")
-    before = (
-        later[-1] if isinstance(later, list) and later and isinstance(later[-1], dict) else known
-    )
-    then = {name: before.get(name, now[name]) for name in COMPARED}
-    changed = [
-        f"{name} {then[name]} then, {now[name]} now" for name in COMPARED if then[name] != now[name]
-    ]
-    if not changed:
+    later = record.get("later")
+    earlier = later if isinstance(later, list) else []
+    latest = earlier[-1] if earlier and isinstance(earlier[-1], dict) else record
+    versions_then = {name: latest.get(name, versions[name]) for name in COMPARED}
+    differing = [name for name in COMPARED if versions_then[name] != versions[name]]
+    if not differing:
         return ""
-    rest = later if isinstance(later, list) else []
-    added = {"later": [*rest, now | {"resumed_at_step": step, "began": time.ctime()}]}
-    write_json(folder / "versions.json", known | added)
-    listed = "; ".join(changed)
+    entry = {"later": [*earlier, versions | {"resumed_at_step": step, "began": time.ctime()}]}
+    write_json(folder / "versions.json", record | entry)
+    listed = "; ".join(
+        f"{name} {versions_then[name]} then, {versions[name]} now" for name in differing
+    )
     return (
         f"the run was last at work with other versions ({listed}): its numbers may differ in the "
         "last digits"
     )
 
 
-def other_version(folder: Path) -> str:
-    """The addition to an error where a run was made by another version of vijax; else empty."""
-    made = made_by_another(folder)
-    return f" The run {made}: use that version, or fit again." if made else ""
+def version_hint(folder: Path) -> str:
+    """The addition to an error if another version of vijax made the run; else empty."""
+    remark = version_remark(folder)
+    return f" The run {remark}: use that version, or fit again." if remark else ""
 
 
-def made_by_another(folder: Path) -> str:
-    """The words which say that a run was made by another version of vijax; else empty."""
+def version_remark(folder: Path) -> str:
+    """Words that say that another version of vijax made the run; else empty."""
     from vijax import __version__
 
-    made = (_known_versions(folder) or {}).get("vijax")
-    return (
-        ""
-        if made in (None, __version__)
-        else f"was made by vijax {str(made)[:40]}, and this is {__version__}"
-    )
+    version = (_read_versions(folder) or {}).get("vijax")
+    if version in (None, __version__):
+        return ""
+    return f"was made by vijax {str(version)[:40]}, and this is {__version__}"
 
 
 def _versions_now() -> dict[str, Any]:
@@ -344,11 +336,11 @@ def _versions_now() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "devices": [str(d) for d in jax.devices()],
     }
-    own = {"vijax": __version__, "python": platform.python_version()}
-    return {**own, **packages, "compiled_esteps": native.is_installed(), **machine}
+    program = {"vijax": __version__, "python": platform.python_version()}
+    return {**program, **packages, "compiled_esteps": native.is_installed(), **machine}
 
 
-def _known_versions(folder: Path) -> dict[str, Any] | None:
+def _read_versions(folder: Path) -> dict[str, Any] | None:
     try:
         return read_json(folder / "versions.json", "")
     except DamagedError:

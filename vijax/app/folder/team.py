@@ -1,5 +1,4 @@
-"""Several processes at one run (`vijax fit --distributed`): process 0 keeps its folder, the others
-only fit with it."""
+"""Several processes fit one run (`vijax fit --distributed`): process 0 keeps its folder."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 import jax
 from jax.sharding import Mesh
 
-from vijax.app.folder.run_end import what_is_saved
+from vijax.app.folder.run_end import progress_text
 from vijax.app.folder.run_folder import Say
 from vijax.app.plan.config import Config
 from vijax.fitting.checkpoint import with_stored_rows
@@ -28,23 +27,24 @@ from vijax.scale.watch import LOST, Watch, call_before_abort
 
 Result = TypeVar("Result")
 SIGNS = "processes"
-"""Folder of a run with the signs of life of its processes, while they are at work."""
-FIRST, A_DAY = ".vijax-", 86_400.0
-"""Beginning of the name of the folder of these signs before the run has one; the age at which one
-is left over."""
+"""Folder inside a run in which its processes leave signs of life while they work."""
+EARLY_SIGNS = ".vijax-"
+"""Prefix of the folder of these signs before the run has a folder."""
+A_DAY = 86_400.0
+"""Age in seconds from which a folder of signs is a leftover."""
 BROKEN = threading.Event()
-"""Set where this process is the only one that has a fault, or another is lost."""
+"""Set if another process is lost, or this one alone has a fault."""
 
 
 class Alone:
-    """One process, which is a run's only one.
+    """The only process of a run.
 
     Args:
       devices: devices of the fit; None takes those of the configuration.
     """
 
     is_first = True
-    """True where this process keeps the run's folder."""
+    """True if this process keeps the run's folder."""
 
     def __init__(self, devices: int | None = None):
         self.devices = devices
@@ -54,50 +54,50 @@ class Alone:
         devices = config.fit.devices if self.devices is None else self.devices
         return None if devices is None else mesh(devices)
 
-    def agreed(self, asked: bool) -> bool:
-        """True where any process asks it."""
+    def any_asks(self, asked: bool) -> bool:
+        """True if any process asks."""
         return asked
 
-    def stored(self, folder: Path, step: int, state: Any) -> Any:
-        """A state of which all is in files that only several processes can write
-        (`checkpoint.with_stored_rows`)."""
+    def with_stored_tables(self, folder: Path, step: int, state: Any) -> Any:
+        """The state with all its tables in files, which only several processes write
+        (`with_stored_rows`)."""
         return state
 
     def slowest(self) -> str:
-        """The process that the others wait for, in words; empty where it is none."""
+        """The process that delays the others, in words; "" if none does."""
         return ""
 
     @contextlib.contextmanager
-    def at_work(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
-        """The fit, and what follows it, go on inside. Gives the folder of the run, which process 0
-        knows, and its step."""
+    def work_session(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
+        """The context of the fit and of what follows it. Gives the folder of the run, which process
+        0 knows, and its step."""
         assert folder is not None
         yield folder, step
 
 
 class OtherError(ValueError):
-    """Another process could not begin."""
+    """Another process could not start."""
 
 
 class LostError(OSError):
-    """Another process was lost while the run began."""
+    """Another process was lost while the run started."""
 
 
-class Over(Exception):
-    """There is nothing left to fit."""
+class NothingToFit(Exception):
+    """Nothing is left to fit."""
 
 
 class Team(Alone):
-    """Several processes: they begin together or not at all, end together, and watch each other in
+    """Several processes: they start together or not at all, end together, and watch each other in
     between.
 
     Args:
       coordinator: see `vijax.scale.initialize`.
-      num_processes: the same.
-      process_id: the same.
+      num_processes: see `vijax.scale.initialize`.
+      process_id: see `vijax.scale.initialize`.
       devices: devices of each process; None takes those of the configuration, on resume all.
       initialization_timeout: see `vijax.scale.initialize`.
-      near: a folder that all see, for signs of life before the run has one.
+      near: a folder visible to all, for signs of life before the run has a folder.
     """
 
     def __init__(
@@ -110,37 +110,40 @@ class Team(Alone):
         near: Path | None = None,
     ):
         initialize(coordinator, num_processes, process_id, initialization_timeout)
-        with _nothing_printed():  # the line in which gloo says that it is connected
-            self.agreed(False)
-        given = [
+        with _silence_stdout():  # gloo prints a line when it connects
+            self.any_asks(False)
+        options = [
             ("coordinator", coordinator),
             ("num-processes", num_processes),
             ("process-id", process_id),
         ]
-        self.options = "".join(f" --{name} {value}" for name, value in given if value is not None)
-        self.process, self.total = jax.process_index(), jax.process_count()
-        self.is_first, self.devices = self.process == 0, devices
+        self.options = "".join(f" --{name} {value}" for name, value in options if value is not None)
+        self.process = jax.process_index()
+        self.total = jax.process_count()
+        self.is_first = self.process == 0
+        self.devices = devices
         self._begun = False
-        self._watch = self._at_first(Path() if near is None else near)
+        self._watch = self._watch_before_run(Path() if near is None else near)
 
-    def configured(self, load: Callable[[tuple[str, ...]], Config]) -> Config:
-        """The configuration of a new run, with the number of devices of each process, so that the
-        run can go on alone with the same draws."""
-        config = load(() if self.devices is None else (f"fit.devices={self.devices}",))
+    def load_config_for_team(self, load: Callable[[tuple[str, ...]], Config]) -> Config:
+        """The configuration of a new run, with the number of devices of each process, so that one
+        process can resume it with the same draws."""
+        override = () if self.devices is None else (f"fit.devices={self.devices}",)
+        config = load(override)
         if config.fit.devices is None:
             config = load((f"fit.devices={jax.local_device_count()}",))
         self.devices = config.fit.devices
         return config
 
     def mesh(self, config: Config) -> Mesh | None:
-        """Those of all processes."""
+        """The devices of all processes."""
         return mesh(self.devices)
 
-    def agreed(self, asked: bool) -> bool:
+    def any_asks(self, asked: bool) -> bool:
         """See `Alone`."""
         return any_process(asked) if is_joined() else asked
 
-    def stored(self, folder: Path, step: int, state: Any) -> Any:
+    def with_stored_tables(self, folder: Path, step: int, state: Any) -> Any:
         """See `Alone`."""
         return with_stored_rows(folder, step, state)
 
@@ -150,33 +153,33 @@ class Team(Alone):
 
     # --- together ---------------------------------------------------------------------------------
     def do(self, work: Callable[[], Result]) -> Result | None:
-        """The result of `work`; None where there was nothing to fit. Before `at_work` begins, an
-        error of one process is an error of all."""
-        undo = call_before_abort(self._hold)
+        """The result of `work`; None if there was nothing to fit. Before `work_session` begins, an
+        error of one process is raised in all."""
+        stop_holding = call_before_abort(self._hold)
         try:
-            found = work()
+            result = work()
             self._meet(over=True)
-            return found
-        except Over:
+            return result
+        except NothingToFit:
             return None
         except BaseException as error:
             if not self._begun and not isinstance(error, OtherError):
                 with contextlib.suppress(OtherError):
-                    self._meet(fault=_said(error))
+                    self._meet(fault=_error_line(error))
             raise
         finally:
-            undo()
-            self._end_of_first()
+            stop_holding()
+            self._end_early_watch()
 
     @contextlib.contextmanager
-    def at_work(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
+    def work_session(self, folder: Path | None, step: int, say: Say) -> Iterator[tuple[Path, int]]:
         """See `Alone`."""
         if folder is not None:
             _clear(folder / SIGNS)
-        told = self._meet(folder=str(folder), step=step)
-        folder, step = Path(told["folder"]), told["step"]
-        watch = self._watching(folder, say)
-        self._end_of_first()
+        first = self._meet(folder=str(folder), step=step)
+        folder, step = Path(first["folder"]), first["step"]
+        watch = self._watch_folder(folder, say)
+        self._end_early_watch()
         self._begun, self._watch = True, watch
         try:
             yield folder, step
@@ -184,23 +187,28 @@ class Team(Alone):
         except BaseException as error:
             BROKEN.set()
             if self._watch is not None:
-                if is_of_others(error):
+                if shows_lost_process(error):
                     self._watch.wait()
-                self._watch.end(_said(error))
+                self._watch.end(_error_line(error))
             raise
         if self._watch is not None:
             self._watch.end()
 
-    def _meet(self, **said: Any) -> dict[str, Any]:
-        """The words of process 0, once all have come. Raises: `OtherError`, another process has a
-        fault; `Over`, process 0 has nothing to fit; `LostError`, another is lost."""
-        if not is_joined() or (self._begun and said.get("over")):
-            return said
+    def _meet(self, **words: Any) -> dict[str, Any]:
+        """The words of process 0, once all processes have sent theirs.
+
+        Raises:
+          OtherError: another process has a fault.
+          NothingToFit: process 0 has nothing to fit.
+          LostError: another process is lost.
+        """
+        if not is_joined() or (self._begun and words.get("over")):
+            return words
         try:
-            heard = [json.loads(text) for text in texts(json.dumps(said, ensure_ascii=True))]
+            answers = [json.loads(text) for text in texts(json.dumps(words, ensure_ascii=True))]
         except Exception as error:
             BROKEN.set()
-            if self._begun or not is_of_others(error):
+            if self._begun or not shows_lost_process(error):
                 raise
             if self._watch is not None:
                 self._watch.wait()
@@ -208,42 +216,41 @@ class Team(Alone):
                 f"another process was lost while the run began ({error}); start all of them again"
             ) from error
         faults = [
-            f"process {k} of {self.total}: {x['fault']}"
-            for k, x in enumerate(heard)
-            if "fault" in x
+            f"process {number} of {self.total}: {answer['fault']}"
+            for number, answer in enumerate(answers)
+            if "fault" in answer
         ]
-        if faults and "fault" not in said:
+        if faults and "fault" not in words:
             raise OtherError(faults[0])
-        if heard[0].get("over") and not said.get("over"):
-            raise Over
-        return heard[0]
+        if answers[0].get("over") and not words.get("over"):
+            raise NothingToFit
+        return answers[0]
 
-    def _at_first(self, near: Path) -> Watch | None:
-        """The watch before the run has a folder; None where the processes do not share the one that
-        is near."""
+    def _watch_before_run(self, near: Path) -> Watch | None:
+        """The watch before the run has a folder; None unless the processes share `near`."""
         if not is_joined():
             return None
         if self.is_first:
-            _remove_left(near)
-        folder = near / f"{FIRST}{texts(secrets.token_hex(4))[0]}"
+            _remove_leftovers(near)
+        folder = near / f"{EARLY_SIGNS}{texts(secrets.token_hex(4))[0]}"
         watch = Watch(
             folder, self.process, self.total, lambda: "Start all of them again", say_at_once
         )
         watch.write()
-        self.agreed(False)
-        if self.agreed(len(watch.signs()) < self.total):
+        self.any_asks(False)
+        if self.any_asks(len(watch.signs()) < self.total):
             _remove(folder)
             return None
         watch.begin()
         return watch
 
-    def _end_of_first(self) -> None:
+    def _end_early_watch(self) -> None:
         if not self._begun and self._watch is not None:
             self._watch.end()
             self._watch = None
 
-    def _watching(self, folder: Path, say: Say) -> Watch | None:
-        """The watch; None where the processes do not share the run's folder."""
+    def _watch_folder(self, folder: Path, say: Say) -> Watch | None:
+        """The watch; None if the processes do not share the run's folder."""
         if not is_joined():
             return None
         watch = Watch(
@@ -264,14 +271,16 @@ class Team(Alone):
         return watch
 
     def _remedy(self, folder: Path) -> str:
-        every = ", in every process with its own number" if self.options else ", in every process"
+        scope = ", in every process"
+        if self.options:
+            scope += " with its own number"
         return (
-            f"The run {what_is_saved(folder)} --distributed{self.options}{every} (of any number "
+            f"The run {progress_text(folder)} --distributed{self.options}{scope} (of any number "
             "of processes)"
         )
 
     def _hold(self) -> None:
-        """Waits before this process is ended by native code, until it is known who is lost."""
+        """Waits until it is known who is lost, before native code ends this process."""
         if self._watch is not None:
             self._watch.wait()
         watch = self._watch if self._begun else None
@@ -281,43 +290,43 @@ class Team(Alone):
 
 
 @contextlib.contextmanager
-def _nothing_printed() -> Iterator[None]:
+def _silence_stdout() -> Iterator[None]:
     """Keeps what native code prints off standard output, where results go."""
     sys.stdout.flush()
-    before = os.dup(1)
+    stdout = os.dup(1)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         try:
             yield
         finally:
-            os.dup2(before, 1)
-            os.close(before)
+            os.dup2(stdout, 1)
+            os.close(stdout)
 
 
 def leave(code: int) -> None:
-    """Ends this process at once where the others are gone: JAX would wait for them."""
+    """Ends this process at once if others are gone: JAX would wait for them."""
     if BROKEN.is_set():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def is_of_others(error: BaseException) -> bool:
-    """True for an error by which the loss of another process shows: of a sum over processes."""
+def shows_lost_process(error: BaseException) -> bool:
+    """True for errors that show the loss of another process: failed sums over processes."""
     text = str(error)
     native = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in text
     return native or "Gloo" in text
 
 
-def _said(error: BaseException) -> str:
-    """An error in a line."""
+def _error_line(error: BaseException) -> str:
+    """An error as one line."""
     if isinstance(error, KeyboardInterrupt):
         return "it was stopped"
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _clear(folder: Path) -> None:
-    """Removes the signs of an earlier sitting, or those in a folder that nobody else sees."""
+    """Removes the signs of an earlier session, or a folder of signs that no other process sees."""
     _remove(folder if folder.name == SIGNS else folder / SIGNS)
     if folder.name != SIGNS:
         with contextlib.suppress(OSError):
@@ -331,9 +340,9 @@ def _remove(signs: Path) -> None:
         signs.rmdir()
 
 
-def _remove_left(near: Path) -> None:
-    """Removes signs of life of processes that began a day ago, and were lost."""
+def _remove_leftovers(near: Path) -> None:
+    """Removes signs of life of processes that were lost more than a day ago."""
     with contextlib.suppress(OSError):
-        for signs in near.glob(f"{FIRST}*"):
+        for signs in near.glob(f"{EARLY_SIGNS}*"):
             if all(time.time() - path.stat().st_mtime > A_DAY for path in signs.glob("*.json")):
                 _remove(signs)

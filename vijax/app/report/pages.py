@@ -16,9 +16,9 @@ import numpy as np
 from vijax.app.answers.shares import all_shares
 from vijax.app.drawing import blocks, exports
 from vijax.app.folder.claim import unwritable
-from vijax.app.folder.restored import again, restore
-from vijax.app.folder.run_end import end_of
-from vijax.app.folder.run_folder import no_facts, read_facts, read_run_config
+from vijax.app.folder.restored import reread_plan, restore
+from vijax.app.folder.run_end import read_end
+from vijax.app.folder.run_folder import facts_remedy, read_facts, read_run_config
 from vijax.app.plan.config import Config
 from vijax.app.report.embedded import Explored, explored_of
 from vijax.app.report.report import Report, render, training
@@ -53,11 +53,11 @@ class Run(NamedTuple):
 
 def read_run(folder: Path) -> Run:
     """A run, finished or not: for an unfinished one its newest checkpoint is described again."""
-    config, result = read_run_config(folder), end_of(folder)
+    config, result = read_run_config(folder), read_end(folder)
     if result is not None:
         return Run(folder, config, named(result["blocks"], names_of(config)), result)
     with config.in_precision():
-        run = restore(folder, again(folder, config))
+        run = restore(folder, reread_plan(folder, config))
         topics = run.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
         return Run(folder, config, named(config.listing.describe(run), names_of(config)), {}, words)
@@ -203,7 +203,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
         facts = dict(run.config.listing.source.tiles(known))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{run.folder / 'data.json'}: damaged ({type(error).__name__}: {error})"
-        raise DamagedError(fault, no_facts(run.folder)) from error
+        raise DamagedError(fault, facts_remedy(run.folder)) from error
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""

@@ -1,5 +1,6 @@
-"""Runs: begun, gone on with, seen to their end; sweeps, runs of several processes, and checks of
-finished ones.
+"""Runs: started, resumed and brought to their end; sweeps, runs of several processes, and checks of
+finished runs.
 
-This floor puts the others together. What one of them can do alone does not belong here; what is
-said on the command line belongs to `cli`."""
+This floor puts the others together. What one of them can do alone is not here, and the words of the
+command line are in `cli`.
+"""

@@ -1,5 +1,4 @@
-"""`vijax check`: all that can be checked of a run in about a minute, and its verdict on the run's
-page."""
+"""`vijax check`: all checks of a run that take about a minute, and the verdict on its page."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from vijax.app.catalogue.parts.density_algorithm import is_at_once
 from vijax.app.drawing import blocks
-from vijax.app.folder.claim import locked
-from vijax.app.folder.restored import again, restore
-from vijax.app.folder.run_end import end_of
+from vijax.app.folder.claim import hold_lock
+from vijax.app.folder.restored import reread_plan, restore
+from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import Say, read_json, read_run_config, write_json
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.report.pages import write_pages
@@ -26,16 +25,16 @@ TITLES = ("Can it be trusted?", "How far each number may be off")
 
 
 def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdict:
-    """The verdict on a run that has ended, which its result.json and its page then have too."""
+    """The verdict on a run that has ended; it is written to result.json and the page too."""
     check_seed(seed)
     config = read_run_config(folder)
-    ended = end_of(folder)
-    if ended is None:
+    end = read_end(folder)
+    if end is None:
         raise ConfigError(
             f"{folder}: expected a run that has ended; go on with it: vijax resume {folder}"
         )
-    with locked(folder), config.in_precision():
-        plan = again(folder, config, training)
+    with hold_lock(folder), config.in_precision():
+        plan = reread_plan(folder, config, training)
         if plan.data.whole is not plan.data.train:
             raise ConfigError(
                 f"{folder}: its {config.listing.unit}s are more than data.sample, and a check "
@@ -44,61 +43,60 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
         run = restore(folder, plan)
         with announced(say, "Checking ... (it takes about a minute)"):
             fit = run.fit._replace(trace=_trace(folder, config, plan.batch_size))
-            verdict = _of_run(check(fit, plan.training, key=jax.random.key(seed)), config, ended)
+            verdict = check(fit, plan.training, key=jax.random.key(seed))
+            verdict = _with_run_facts(verdict, config, end)
         path = folder / "result.json"
         record = read_json(path, f"write it again: vijax resume {folder}")
-        kept = [block for block in record["blocks"] if block.get("title") not in TITLES]
-        write_json(path, record | {"blocks": [*kept, *blocks.to_json(blocks_of(verdict))]})
+        other_blocks = [block for block in record["blocks"] if block.get("title") not in TITLES]
+        write_json(path, record | {"blocks": [*other_blocks, *blocks.to_json(to_blocks(verdict))]})
         write_pages(folder)
     return verdict
 
 
 def _trace(folder: Path, config: Config, size: int | None) -> dict[str, np.ndarray]:
-    """The objective step by step, as other starts are compared with it; empty for a fit that has no
-    such steps."""
+    """The objective by step, for comparison with other starts; empty for a fit without steps."""
     if is_at_once(config):
         return {}
-    steps = [
-        record for record in metrics.read(folder / "metrics.jsonl") if record["kind"] == "step"
-    ]
-    found: dict[str, Any] = {"elbo": np.array([record.get("elbo") for record in steps], float)}
-    return found | ({} if size is None else {"num_groups": np.array([size])})
+    records = metrics.read(folder / "metrics.jsonl")
+    steps = [record for record in records if record["kind"] == "step"]
+    trace: dict[str, Any] = {"elbo": np.array([record.get("elbo") for record in steps], float)}
+    if size is not None:
+        trace["num_groups"] = np.array([size])
+    return trace
 
 
-def _of_run(verdict: Verdict, config: Config, ended: dict[str, Any]) -> Verdict:
-    """A verdict with what the run itself has said: that it is of no use, and that it has searched
-    from many starts."""
+def _with_run_facts(verdict: Verdict, config: Config, end: dict[str, Any]) -> Verdict:
+    """The verdict with what the run has reported: it is of no use, or has tried many starts."""
     checks, faults = verdict.checks, verdict.faults
     if is_at_once(config):
-        searched = (
+        note = (
             "Searches from several starts were part of the run; what they found is above, in its "
             "verdict."
         )
-        checks = checks | {"restarts": Check(searched, made=False)}
-    if not ended["usable"]:
+        checks = checks | {"restarts": Check(note, made=False)}
+    if not end["usable"]:
         faults = ["The run itself says: do not use this fit (vijax summary says why).", *faults]
     return verdict._replace(usable=not faults, faults=faults, checks=checks)
 
 
-def blocks_of(verdict: Verdict) -> list[blocks.Table]:
-    """The verdict as tables: a row for each check, above what was found; and a row for each number
-    of q."""
+def to_blocks(verdict: Verdict) -> list[blocks.Table]:
+    """The verdict as tables: a row for each check, and a row for each number of q."""
     checks = [
-        [name, one.said if one.made else f"not made. {one.said}"]
-        for name, one in verdict.checks.items()
+        [name, check.said if check.made else f"not made. {check.said}"]
+        for name, check in verdict.checks.items()
     ]
-    found = " ".join(verdict.faults) or "No check found a fault."
+    summary = " ".join(verdict.faults) or "No check found a fault."
     rows = [
         [
-            one.name,
-            one.mean,
-            one.sd,
-            one.mean_within,
-            one.mean_by,
-            np.exp(one.log_sd_within),
-            one.log_sd_by,
+            number.name,
+            number.mean,
+            number.sd,
+            number.mean_within,
+            number.mean_by,
+            np.exp(number.log_sd_within),
+            number.log_sd_by,
         ]
-        for one in verdict.quantities
+        for number in verdict.quantities
     ]
     header = [
         "number",
@@ -114,5 +112,7 @@ def blocks_of(verdict: Verdict) -> list[blocks.Table]:
         "number. Numbers are those "
         "of the model: of standardised columns, where the run has standardised them."
     )
-    tables = [blocks.Table(TITLES[0], ["check", "what it says"], checks, found)]
-    return [*tables, blocks.Table(TITLES[1], header, rows, note)] if rows else tables
+    tables = [blocks.Table(TITLES[0], ["check", "what it says"], checks, summary)]
+    if rows:
+        tables.append(blocks.Table(TITLES[1], header, rows, note))
+    return tables

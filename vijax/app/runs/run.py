@@ -1,4 +1,4 @@
-"""A run of `vijax fit`: its start, how it goes on after any kind of end, and its result."""
+"""A run of `vijax fit`: its start, how it is resumed after any kind of end, and its result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from vijax.app.answers.quality import quality
 from vijax.app.answers.results import forget_results, write_results
 from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
 from vijax.app.drawing.blocks import without_excerpts
-from vijax.app.folder.at_once import as_kept, fitted, keep_stage, keeper, read_stage
-from vijax.app.folder.claim import claimed, locked, unwritable
+from vijax.app.folder.at_once import (
+    fit_at_once,
+    keep_stage,
+    kept_algorithm,
+    mixture_writer,
+    read_stage,
+)
+from vijax.app.folder.claim import claim_folder, hold_lock, unwritable
 from vijax.app.folder.recorder import Recorder
-from vijax.app.folder.run_end import what_is_saved, whole_end_of, write_end
+from vijax.app.folder.run_end import progress_text, read_whole_end, write_end
 from vijax.app.folder.run_folder import (
     Say,
     check_same_data,
@@ -30,7 +36,7 @@ from vijax.app.folder.run_folder import (
     noted_settings,
     read_run_config,
     write_beginning,
-    write_kept,
+    write_data_files,
 )
 from vijax.app.folder.team import Alone
 from vijax.app.plan import growth
@@ -62,9 +68,15 @@ MOST_STEPS = 2**31 - 1
 
 
 class Outcome(NamedTuple):
-    """The end of a sitting: the folder, why it stopped, the last held-out score (None if nothing
-    was held out), the skipped steps in words (empty if there were none), and whether the verdict
-    allows its use."""
+    """The end of a session of a run.
+
+    Attributes:
+      folder: the folder of the run.
+      status: why it stopped.
+      score: the last held-out score; None if nothing was held out.
+      skipped: the skipped steps in words; empty if there were none.
+      usable: False if the verdict advises against using the fit.
+    """
 
     folder: Path
     status: Status
@@ -74,29 +86,28 @@ class Outcome(NamedTuple):
 
 
 class StoppedError(KeyboardInterrupt):
-    """A run was stopped at once; the message says how much of it is saved, and how to go on."""
+    """A run was stopped at once; the message says what is saved, and how to resume."""
 
 
 MAKING = "Making the model ... (its parts are compiled)"
 
 
-# --- starting and going on ------------------------------------------------------------------------
+# --- start and resume -----------------------------------------------------------------------------
 ALONE = Alone()
 
 
 def start(
     config: Config, folder: Path | None = None, say: Say = say_to_stderr, team: Alone = ALONE
 ) -> Outcome:
-    """Begins a run in a new folder (runs/NAME-1, -2, ... if none is named) and sees it to its
-    end."""
-    return begin(named(config), folder, say, None, team)
+    """Starts a run in a new folder (by default runs/NAME-1, -2, ...) and brings it to its end."""
+    return begin(prepare_config(config), folder, say, None, team)
 
 
 def begin(
     config: Config, folder: Path | None, say: Say, data: Data | None = None, team: Alone = ALONE
 ) -> Outcome:
-    """As `start`, for a configuration from `named`; data may have been read already."""
-    with claimed(folder, config.name) as folder, _telling(folder), config.in_precision():
+    """As `start`, for a configuration from `prepare_config`; `data` may be read already."""
+    with claim_folder(folder, config.name) as folder, _explain_stop(folder), config.in_precision():
         plan = settle(config, read(config, say) if data is None else data)
         with announced(say, MAKING):
             _check_beforehand(plan, team)
@@ -113,75 +124,78 @@ def begin(
                 f"{folder} could not be written ({reason}); make room, or name another with --out"
             ) from error
         say(f"Run folder: {folder}")
-        return _sit(Sitting(folder, plan, None, say, team))
+        return _work(Session(folder, plan, None, say, team))
 
 
 def resume(
     folder: Path, say: Say = say_to_stderr, data: Data | None = None, team: Alone = ALONE
 ) -> Outcome:
-    """Goes on with a run from its newest whole checkpoint, to the result of an unbroken run, bit
-    for bit. Its data may have been read already."""
+    """Resumes a run from its newest whole checkpoint, to the result of an unbroken run, bit for
+    bit. The data may have been read already."""
     if folder.is_dir():
-        with locked(folder):
+        with hold_lock(folder):
             mend_config(folder, say)
     config = read_run_config(folder)
     if team.devices is not None and is_at_once(config):
         raise ConfigError(
             f"devices: not for algorithm.name = {config.algorithm.name}, which computes on one"
         )
-    with locked(folder), _telling(folder), config.in_precision():
+    with hold_lock(folder), _explain_stop(folder), config.in_precision():
         plan = Plan(config, read(config, say) if data is None else data)
         check_same_data(folder, plan)
-        write_kept(folder, plan)  # mends damaged files
+        write_data_files(folder, plan)  # mends damaged files
         remove_leftovers(own_folder(folder / "checkpoints"))
-        found, ended = _newest(folder, plan, say), whole_end_of(folder, say)
-        if found is not None and ended is not None and _is_at_its_end(config, found, ended):
-            more = (
-                ""
-                if is_at_once(config)
-                else f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
-            )
-            say(f"{folder} has {'ended' if is_at_once(config) else 'converged'}{more}")
-            write_pages(folder)
-            skipped = skipped_text(ended.get("skipped", 0), ended["step"])
-            return Outcome(folder, Status.CONVERGED, ended["score_text"], skipped, ended["usable"])
-        found = (
-            None if is_at_once(config) else found
-        )  # such a fit goes on from its stage, or begins again
+        newest = _newest(folder, plan, say)
+        end = read_whole_end(folder, say)
+        if newest is not None and end is not None and _has_converged(config, newest, end):
+            return _tell_end(folder, config, end, say)
+        if is_at_once(config):
+            newest = None  # such a fit resumes from its stage, or starts again
         forget_results(folder, config)
-        _prepare(folder, found.step if found else 0, say)
-        return _sit(Sitting(folder, plan, found, say, team))
+        _prepare(folder, newest.step if newest else 0, say)
+        return _work(Session(folder, plan, newest, say, team))
+
+
+def _tell_end(folder: Path, config: Config, end: dict[str, Any], say: Say) -> Outcome:
+    """The outcome of a run that has nothing left to do; its page is written again."""
+    if is_at_once(config):
+        say(f"{folder} has ended")
+    else:
+        advice = f"; to go on, lower fit.convergence in {folder / 'config.toml'}"
+        say(f"{folder} has converged{advice}")
+    write_pages(folder)
+    skipped = skipped_text(end.get("skipped", 0), end["step"])
+    return Outcome(folder, Status.CONVERGED, end["score_text"], skipped, end["usable"])
 
 
 def follow(config: Config, team: Alone) -> Status:
-    """Takes part in the fit of a run whose folder another process keeps, from its newest checkpoint
-    if it has one."""
+    """Takes part in the fit of a run whose folder another process keeps."""
     say = lambda line: None
     with config.in_precision():
         plan = settle(config, load_data(config))
         _check_beforehand(plan, team)
-        with team.at_work(None, 0, say) as (folder, step), _terminable():
-            found = _newest(folder, plan, say) if step else None
-            if step != (found.step if found else 0):
-                there = f"step {found.step}" if found else "no checkpoint"
+        with team.work_session(None, 0, say) as (folder, step), _terminable():
+            newest = _newest(folder, plan, say) if step else None
+            own_step = newest.step if newest else 0
+            if step != own_step:
+                place = f"step {own_step}" if newest else "no checkpoint"
                 raise ConfigError(
-                    f"{folder}: expected step {step}, as process 0 reads, got {there}: share the "
+                    f"{folder}: expected step {step}, as process 0 reads, got {place}: share the "
                     "folder"
                 )
 
             def join(progress: Any) -> None:
-                if team.agreed(progress.stopping):
-                    team.stored(folder / "checkpoints", progress.step, progress.whole)
+                if team.any_asks(progress.stopping):
+                    team.with_stored_tables(folder / "checkpoints", progress.step, progress.whole)
 
-            return _fitted(Sitting(folder, plan, found, say, team), (join,)).status
+            return _fit(Session(folder, plan, newest, say, team), (join,)).status
 
 
 def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
-    """The newest checkpoint. A run that does not go on from one does without a checkpoint that
-    cannot be read."""
+    """The newest checkpoint; None without one, or if it is damaged and the run can do without."""
     try:
         with announced(say, MAKING):
-            like = plan.state_like(as_kept(folder, plan))
+            like = plan.state_like(kept_algorithm(folder, plan))
         return latest_checkpoint(folder, plan.config, like, say)
     except (DamagedError, checkpoint.CheckpointError) as error:
         if not is_at_once(plan.config):
@@ -192,8 +206,7 @@ def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
 
 
 def _prepare(folder: Path, step: int, say: Say) -> None:
-    """Removes records of steps that are taken again, and warns of changed versions and missing
-    records."""
+    """Removes records of steps taken again; warns of changed versions and missing records."""
     remark = note_versions(folder, step)
     if remark:
         say(f"Warning: {remark}")
@@ -209,28 +222,30 @@ def _prepare(folder: Path, step: int, say: Say) -> None:
 
 
 @contextlib.contextmanager
-def _telling(folder: Path) -> Iterator[None]:
-    """Turns Ctrl-C, where no chunk can be finished, into an error that says how much is saved."""
+def _explain_stop(folder: Path) -> Iterator[None]:
+    """Turns Ctrl-C, outside the steps of a fit, into an error that says how much is saved."""
     try:
         yield
     except KeyboardInterrupt:
-        raise StoppedError(what_is_saved(folder)) from None
+        raise StoppedError(progress_text(folder)) from None
 
 
-def _is_at_its_end(config: Config, found: checkpoint.Checkpoint, ended: dict[str, Any]) -> bool:
-    """True where the run has stopped by itself, and would again: no step is left to take."""
-    same = (
-        found.config.get("fit.convergence") == config.fit.convergence
-        and ended["step"] == found.step
-    )
-    by_itself = is_at_once(config) and ended["status"] != str(Status.INTERRUPTED)
-    return same and (ended["status"] == str(Status.CONVERGED) or by_itself)
+def _has_converged(config: Config, newest: checkpoint.Checkpoint, end: dict[str, Any]) -> bool:
+    """True if the run has stopped by itself, and would again: no step is left to take."""
+    if newest.config.get("fit.convergence") != config.fit.convergence:
+        return False
+    if end["step"] != newest.step:
+        return False
+    if is_at_once(config):
+        return end["status"] != str(Status.INTERRUPTED)
+    return end["status"] == str(Status.CONVERGED)
 
 
 def _check_beforehand(plan: Plan, team: Alone) -> None:
-    """Raises an error that would else come once the run has begun, so that nothing is left
-    behind."""
-    config, data, algorithm = plan.config, plan.data, plan.algorithm
+    """Raises errors that would else come after the run has begun and leave a folder behind."""
+    config = plan.config
+    data = plan.data
+    algorithm = plan.algorithm
     steps = config.fit.num_epochs * plan.steps_per_epoch
     if not 0.5 < steps < MOST_STEPS:
         raise ConfigError(
@@ -248,6 +263,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
     parts = {"training": data.train}
     if data.test is not None and not documents and not held_out_entries(data):
         parts["held-out"] = data.test
+    unit = f"{config.listing.unit}s" if documents else "rows"
     for name, part in parts.items():
         try:
             with rows_of(part):
@@ -255,26 +271,22 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
         except DataError:
             raise
         except ValueError as error:
-            where = (
-                f"{name} {f'{config.listing.unit}s' if documents else 'rows'}, counted from 0 "
-                "within them"
-            )
-            raise ValueError(f"{config.data.path}, {where}: {error}") from error
+            rows_name = f"{name} {unit}, counted from 0 within them"
+            raise ValueError(f"{config.data.path}, {rows_name}: {error}") from error
 
 
-def named(config: Config) -> Config:
-    """The configuration of a new run: its paths absolute, with the words of a file of stop words,
-    and the Python file that it names allowed."""
-    changed = {}
+def prepare_config(config: Config) -> Config:
+    """The configuration of a new run: absolute paths, the words of a file of stop words, and
+    permission for the Python file that it names."""
+    sections = {}
     for table, names in PATHS.items():
         section = getattr(config, table)
         paths = {name: getattr(section, name, None) for name in names}
-        changed[table] = dataclasses.replace(
-            section, **{name: resolved(path) for name, path in paths.items() if path is not None}
-        )
+        resolved_paths = {name: resolved(path) for name, path in paths.items() if path is not None}
+        sections[table] = dataclasses.replace(section, **resolved_paths)
     if isinstance(config.data, DocumentData):
-        changed["data"] = with_own_stop_words(changed["data"])
-    return named_at_fit(dataclasses.replace(config, **changed))
+        sections["data"] = with_own_stop_words(sections["data"])
+    return named_at_fit(dataclasses.replace(config, **sections))
 
 
 PATHS = {"data": ("path", "vocabulary", "user_features", "item_features"), "model": ("file",)}
@@ -282,37 +294,38 @@ PATHS = {"data": ("path", "vocabulary", "user_features", "item_features"), "mode
 
 
 def read(config: Config, say: Say) -> Data:
-    """The data of a run, described on the screen with their notes."""
+    """The data of a run; describes them on the screen, with their notes."""
     data = load_data(config)
     say(f"Data: {config.listing.source.describe(data)}")
-    of_topics = native.missing() if isinstance(config.data, DocumentData) else ""
-    for note in [*getattr(data.train, "notes", ()), *filter(None, [of_topics])]:
+    missing_native = native.missing() if isinstance(config.data, DocumentData) else ""
+    notes = list(getattr(data.train, "notes", ()))
+    if missing_native:
+        notes.append(missing_native)
+    for note in notes:
         say(f"Note: {note}")
     return data
 
 
-# --- a sitting ------------------------------------------------------------------------------------
-class Sitting(NamedTuple):
-    """A run that is at work: its checkpoint (None at step 0), and the processes at it."""
+# --- a session ------------------------------------------------------------------------------------
+class Session(NamedTuple):
+    """A run at work: its folder, plan, newest checkpoint (None at step 0), and processes."""
 
     folder: Path
     plan: Plan
-    found: checkpoint.Checkpoint | None
+    newest: checkpoint.Checkpoint | None
     say: Say
     team: Alone
 
 
-def _sit(sitting: Sitting) -> Outcome:
-    """Fits from the present step to the end, or until the run is stopped; then writes the
-    result."""
-    with sitting.team.at_work(
-        sitting.folder, sitting.found.step if sitting.found else 0, sitting.say
-    ):
-        return _seen_to_its_end(sitting)
+def _work(session: Session) -> Outcome:
+    """Fits to the end, or until the run is stopped; then writes the result."""
+    step = session.newest.step if session.newest else 0
+    with session.team.work_session(session.folder, step, session.say):
+        return _run_to_end(session)
 
 
-def _fitted(sitting: Sitting, callbacks: tuple[Any, ...]) -> Fit:
-    _, plan, found, say, team = sitting
+def _fit(session: Session, callbacks: tuple[Any, ...]) -> Fit:
+    _, plan, newest, say, team = session
     config = plan.config
     return fit(
         plan.algorithm,
@@ -320,7 +333,7 @@ def _fitted(sitting: Sitting, callbacks: tuple[Any, ...]) -> Fit:
         key=jax.random.key(config.fit.seed),
         num_epochs=config.fit.num_epochs,
         batch_size=plan.batch_size,
-        state=found.tree if found else growth.first_state(plan, say),
+        state=newest.tree if newest else growth.first_state(plan, say),
         restarts=config.fit.restarts,
         tol=config.fit.convergence,
         callbacks=callbacks,
@@ -329,65 +342,88 @@ def _fitted(sitting: Sitting, callbacks: tuple[Any, ...]) -> Fit:
     )
 
 
-def _seen_to_its_end(sitting: Sitting) -> Outcome:
-    folder, plan, _, say, team = sitting
-    config, data = plan.config, plan.data
-    key, listing = jax.random.key(config.fit.seed), config.listing
-    score_key, read_key = key_of_scores(), jax.random.split(jax.random.fold_in(key, 1))[1]
+def _run_to_end(session: Session) -> Outcome:
+    _, plan, _, say, _ = session
     if plan.note_of_batch_size:
         say(plan.note_of_batch_size)
+    has_score = plan.data.test is not None and plan.config.listing.has_score(
+        plan.algorithm.spec.model
+    )
+    recorder = _make_recorder(session, has_score)
+    with _terminable(), heard_while_busy(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
+        result = _fit_and_record(session, recorder)
+    if has_score and recorder.score_step != int(result.state.step):
+        recorder.take_score(result)
+    return _write_result(session, result, recorder)
+
+
+def _make_recorder(session: Session, has_score: bool) -> Recorder:
+    """The writer of metrics and checkpoints, which also takes held-out scores."""
+    folder, plan, _, say, team = session
+    config = plan.config
 
     def score(progress: Any) -> Any:
-        return listing.scored(
-            FittedRun(Fit(progress.alg, progress.state, {}, None), data, config.model, score_key)
-        )
+        progress_fit = Fit(progress.alg, progress.state, {}, None)
+        run = FittedRun(progress_fit, plan.data, config.model, key_of_scores())
+        return config.listing.scored(run)
 
-    every = config.fit.evaluate_every
-    if every is None:
-        every = max(1, round(config.fit.num_epochs * plan.steps_per_epoch / 6))
-    scores = data.test is not None and listing.has_score(plan.algorithm.spec.model)
-    recorder = Recorder(
+    evaluate_every = config.fit.evaluate_every
+    if evaluate_every is None:
+        evaluate_every = max(1, round(config.fit.num_epochs * plan.steps_per_epoch / 6))
+    return Recorder(
         folder,
         noted_settings(folder, config),
-        score=score if scores else None,
-        evaluate_every=every,
+        score=score if has_score else None,
+        evaluate_every=evaluate_every,
         checkpoint_every_s=config.fit.checkpoint_every_s,
         warn=lambda message: say(f"Warning: {message}"),
         seconds=metrics.seconds(folder / "metrics.jsonl"),
         team=team,
     )
-    unit = {"document": "docs"}.get(listing.unit, f"{listing.unit}s")
+
+
+def _fit_and_record(session: Session, recorder: Recorder) -> Fit:
+    """The fit, with its progress on the screen."""
+    folder, plan, _, say, team = session
+    config = plan.config
+    if is_at_once(config):
+        text = f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"
+        with announced(say, text):
+            stage = read_stage(folder, plan, say)
+            key = jax.random.key(config.fit.seed)
+            result = fit_at_once(plan, key, (mixture_writer(folder), recorder), stage)
+            keep_stage(folder, config, result)
+            return result
+    unit = "docs" if config.listing.unit == "document" else f"{config.listing.unit}s"
     printer = Printer(
         config.fit.progress_every_s,
         lambda: recorder.latest_score,
         lambda: recorder.spent,
         unit=unit,
-        per=listing.per,
+        per=config.listing.per,
         more=team.slowest,
     )
-    with _terminable(), heard_while_busy(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
-        if is_at_once(config):
-            with announced(
-                say, f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"
-            ):
-                stage = read_stage(folder, plan, say)
-                result = fitted(plan, key, (keeper(folder), recorder), stage)
-                keep_stage(folder, config, result)
-        else:
-            with printer.announcing():
-                result = _fitted(sitting, (recorder, printer))
-    if scores and recorder.score_step != int(result.state.step):
-        recorder.take_score(result)
-    shown, fault = _described(listing, FittedRun(result, data, config.model, read_key, say))
+    with printer.announcing():
+        return _fit(session, (recorder, printer))
+
+
+def _write_result(session: Session, result: Fit, recorder: Recorder) -> Outcome:
+    """Writes the posterior, the results and the page; an error in the page is raised last."""
+    folder, plan, _, say, _ = session
+    config, data = plan.config, plan.data
+    listing = config.listing
+    key = jax.random.key(config.fit.seed)
+    page_key = jax.random.split(jax.random.fold_in(key, 1))[1]
+    page, fault = _page_blocks(listing, FittedRun(result, data, config.model, page_key, say))
     if fault is None:
-        judged = FittedRun(result, data, config.model, score_key)
-        remarks, fault = _judged(judged, recorder.latest_score, folder, shown, say)
-        shown += remarks
+        final_run = FittedRun(result, data, config.model, key_of_scores())
+        remarks, fault = _quality_blocks(final_run, recorder.latest_score, folder, page, say)
+        page += remarks
     if listing.source.excerpts is not None and not config.page.excerpts:
-        shown = without_excerpts(shown)
+        page = without_excerpts(page)
     try:
-        write_end(folder, config, shown, result, recorder.latest_score, recorder.seconds)
+        write_end(folder, config, page, result, recorder.latest_score, recorder.seconds)
         if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):
             write_results(folder, config, FittedRun(result, data, config.model, key), say)
         write_pages(folder)
@@ -399,9 +435,9 @@ def _seen_to_its_end(sitting: Sitting) -> Outcome:
     return Outcome(folder, result.status, recorder.latest_score, skipped, result.usable)
 
 
-def _described(listing: Any, run: FittedRun) -> tuple[list[Any], Exception | None]:
-    """The blocks of the page; or none, and an error to raise once the posterior is written: no run
-    is lost at its end. A posterior that is not finite has no blocks, and this is no error."""
+def _page_blocks(listing: Any, run: FittedRun) -> tuple[list[Any], Exception | None]:
+    """The blocks of the page; or none, and an error to raise once the posterior is written, so that
+    no run is lost at its end. A posterior that is not finite has no blocks; this is no error."""
     try:
         return list(listing.describe(run)), None
     except Exception as error:
@@ -415,25 +451,26 @@ def _described(listing: Any, run: FittedRun) -> tuple[list[Any], Exception | Non
         return [], None
 
 
-def _judged(
+def _quality_blocks(
     run: FittedRun, score: Any, folder: Path, shown: list[Any], say: Say
 ) -> tuple[list[Any], Exception | None]:
-    """The block on whether the fit is any good, whose warnings are said; or none, and an error to
-    raise later."""
+    """The block on how good the fit is; or none, and an error to raise later. Says warnings."""
     try:
-        remarks, warned = quality(run, score, metrics.read_curves(folder / "metrics.jsonl"), shown)
+        remarks, messages = quality(
+            run, score, metrics.read_curves(folder / "metrics.jsonl"), shown
+        )
     except Exception as error:
         return [], error
-    for warning in warned:
+    for warning in messages:
         say(f"Warning: {warning}")
     return remarks, None
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Takes SIGTERM as Ctrl-C: the fit ends its chunk, saves, and stops."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    """Handles SIGTERM as Ctrl-C: the fit ends its chunk, saves, and stops."""
+    handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)

@@ -1,10 +1,9 @@
-"""Sweeps: runs that differ in one setting, in one folder, on data that are read once; then a
-comparison of all.
+"""Sweeps: runs that differ in one setting, in one folder, on data that are read once; then all are
+compared.
 
-SWEEP/sweep.json          the setting and the names of the runs
-SWEEP/configs/NAME.toml   the configuration of each run, as it began or is to begin
-SWEEP/NAME/               a run folder each
-SWEEP/comparison.*        the table as text and CSV, and a figure, once all have ended
+SWEEP/sweep.json the setting and the names of the runs SWEEP/configs/NAME.toml the configuration of
+each run SWEEP/NAME/ a run folder each SWEEP/comparison.* the table as text and CSV, and a figure,
+once all have ended
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any
 
 from vijax.app.answers.comparison import Comparison, compare
 from vijax.app.answers.comparison_files import write_comparison
-from vijax.app.folder.claim import claimed, locked
-from vijax.app.folder.run_end import whole_end_of
+from vijax.app.folder.claim import claim_folder, hold_lock
+from vijax.app.folder.run_end import read_whole_end
 from vijax.app.folder.run_folder import Say, read_json, write_json
 from vijax.app.plan.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.plan.plan import Plan
-from vijax.app.runs.run import begin, named, read, resume
+from vijax.app.runs.run import begin, prepare_config, read, resume
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
 from vijax.app.sources.listing import Data
 from vijax.files import own_folder, write_text
@@ -32,7 +31,7 @@ STOPPED = (Status.INTERRUPTED, Status.STOPPED)
 
 
 class UnfinishedError(KeyboardInterrupt):
-    """A sweep was stopped; the message says how to go on."""
+    """A sweep was stopped; the message says how to resume it."""
 
 
 def is_sweep(folder: Path) -> bool:
@@ -49,51 +48,58 @@ def sweep(
     say: Say,
 ) -> tuple[Path, Comparison]:
     """A run for each value of a setting, KEY=VALUE,VALUE,..., in a new folder (runs/NAME-sweep-1,
-    -2, ... if none is named); the other arguments are those of `vijax fit`. Stopped, it raises
-    `UnfinishedError`."""
+    -2, ... if `folder` is None); the other arguments are those of `vijax fit`.
+
+    Raises:
+      UnfinishedError: the sweep was stopped.
+    """
     overrides = list(overrides)
-    key, values = _parsed(setting)
+    key, values = _parse_setting(setting)
     key = model_key(config, overrides, key)
-    configs = [named(load_config(config, [*overrides, f"{key}={value}"], data)) for value in values]
-    found = [flatten(each)[key] for each in configs]
-    _check(key, found)
-    names = [_name(key, value) for value in found]
-    with claimed(folder, f"{configs[0].name}-sweep") as folder:
-        read_once = _read(configs[0], say)
-        for name, each in zip(names, configs, strict=True):
-            write_text(own_folder(folder / "configs") / f"{name}.toml", write_toml(each))
+    configs = [
+        prepare_config(load_config(config, [*overrides, f"{key}={value}"], data))
+        for value in values
+    ]
+    values_read = [flatten(run_config)[key] for run_config in configs]
+    _check(key, values_read)
+    names = [_name(key, value) for value in values_read]
+    with claim_folder(folder, f"{configs[0].name}-sweep") as folder:
+        run_data = _read_data(configs[0], say)
+        for name, run_config in zip(names, configs, strict=True):
+            write_text(own_folder(folder / "configs") / f"{name}.toml", write_toml(run_config))
         write_json(folder / FILE, {"setting": key, "runs": names})
         say(f"Sweep folder: {folder}")
-        return folder, _go_on(folder, names, read_once, say)
+        return folder, _run_all(folder, names, run_data, say)
 
 
 def resume_sweep(folder: Path, say: Say) -> Comparison:
-    """Goes on with the runs that have not ended or not begun."""
+    """Starts or resumes all runs of a sweep that have not ended."""
     names = _names(folder)
-    with locked(folder):
-        data = _read(_config(folder, names[0]), say)
-        return _go_on(folder, names, data, say)
+    with hold_lock(folder):
+        data = _read_data(_config(folder, names[0]), say)
+        return _run_all(folder, names, data, say)
 
 
-def _go_on(folder: Path, names: Sequence[str], data: Data, say: Say) -> Comparison:
+def _run_all(folder: Path, names: Sequence[str], data: Data, say: Say) -> Comparison:
     for number, name in enumerate(names, 1):
-        where = f"{name} ({number} of {len(names)})"
+        label = f"{name} ({number} of {len(names)})"
         if _has_ended(folder / name, say):
-            say(f"--- {where}: has ended")
+            say(f"--- {label}: has ended")
             continue
-        say(f"--- {where}")
+        say(f"--- {label}")
         if _run(folder, name, data, say) in STOPPED:
             raise UnfinishedError(
                 f"the sweep was stopped in {name}; go on with what is missing: vijax resume "
                 f"{folder}"
             )
-    found = compare([folder / name for name in names], say, data)
-    write_comparison(folder, found)
-    return found
+    comparison = compare([folder / name for name in names], say, data)
+    write_comparison(folder, comparison)
+    return comparison
 
 
 def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
-    config, run = _config(folder, name), folder / name
+    config = _config(folder, name)
+    run = folder / name
     try:
         if (run / "config.toml").is_file():
             return resume(run, say, data).status
@@ -105,19 +111,20 @@ def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
 
 
 def _has_ended(run: Path, say: Say) -> bool:
-    """True where a run needs nothing more: its user has not stopped it, and its end is whole."""
-    ended = whole_end_of(run, say)
-    return ended is not None and not ended["status"].startswith(
-        tuple(str(s).partition(":")[0] for s in STOPPED)
-    )
+    """True if a run needs nothing more: its user has not stopped it, and its end is whole."""
+    end = read_whole_end(run, say)
+    if end is None:
+        return False
+    stopped = tuple(str(status).partition(":")[0] for status in STOPPED)
+    return not end["status"].startswith(stopped)
 
 
 def _config(folder: Path, name: str) -> Config:
     return load_config(folder / "configs" / f"{name}.toml")
 
 
-def _read(config: Config, say: Say) -> Data:
-    """The data, checked to be such that runs can be compared."""
+def _read_data(config: Config, say: Say) -> Data:
+    """The data, on which all runs can be compared."""
     with config.in_precision():
         data = read(config, say)
         if data.test is None:
@@ -134,7 +141,7 @@ def _read(config: Config, say: Say) -> Data:
 
 
 # --- the setting ----------------------------------------------------------------------------------
-def _parsed(setting: str) -> tuple[str, list[str]]:
+def _parse_setting(setting: str) -> tuple[str, list[str]]:
     """The key and its values. Commas separate them, but not those in brackets."""
     key, equals, text = setting.partition("=")
     values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
@@ -152,10 +159,10 @@ def _check(key: str, values: Sequence[Any]) -> None:
             f"--sweep {key}: runs of a sweep have the same data, so that they can be compared; "
             "use --set"
         )
-    twice = [value for i, value in enumerate(values) if value in values[:i]]
-    if twice:
+    repeated = [value for i, value in enumerate(values) if value in values[:i]]
+    if repeated:
         raise ConfigError(
-            f"--sweep {key}: expected different values, got {toml_value(twice[0])} more than once"
+            f"--sweep {key}: expected different values, got {toml_value(repeated[0])} more than once"
         )
 
 
@@ -165,8 +172,8 @@ def _name(key: str, value: Any) -> str:
     >>> _name("model.num_topics", 10), _name("algorithm.step_size.name", "constant"), _name("model.alpha", 0.05)
     ('num_topics-10', 'step_size.name-constant', 'alpha-0.05')
     """
-    shown = re.sub(r"[^\w.+-]+", "_", str(value)).strip("_")
-    return f"{key.partition('.')[2] or key}-{shown}"
+    text = re.sub(r"[^\w.+-]+", "_", str(value)).strip("_")
+    return f"{key.partition('.')[2] or key}-{text}"
 
 
 def _names(folder: Path) -> list[str]:
@@ -176,11 +183,8 @@ def _names(folder: Path) -> list[str]:
         f"then compare them (vijax compare {folder}/RUN {folder}/RUN)"
     )
     names = read_json(folder / FILE, remedy).get("runs")
-    if (
-        not isinstance(names, list)
-        or not names
-        or not all(isinstance(n, str) and FOLDER_NAME.test(n) for n in names)
-    ):
+    is_name = lambda name: isinstance(name, str) and FOLDER_NAME.test(name)
+    if not isinstance(names, list) or not names or not all(map(is_name, names)):
         raise DamagedError(
             f"{folder / FILE}: damaged: expected a list of the names of runs", remedy
         )
