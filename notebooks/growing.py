@@ -16,14 +16,13 @@
 # %% [markdown]
 # # How many groups? Let the data say
 #
-# A mixture wants to be told how many components it has, and whoever has the data seldom knows. A
-# Dirichlet process is told a number that it may not exceed, but coordinate ascent from one start
-# finds one of many optima, and keeps components that two would explain better, or one. `vi.grow`
-# finds the number by births, merges and deletes, each taken only where it raises the exact bound
-# (Hughes and Sudderth 2013). We watch it on points in the plane, on handwritten digits, on the
-# states of a time series, and on topics. Where vijax is not installed (on Colab, say), upload its
-# wheel, or a zip or a clone of its repository, beside this notebook. The next cell then installs
-# vijax and what it lacks, and replaces nothing that is there. It says which device computes.
+# A mixture wants to be told how many components it has, and whoever has the data seldom knows. A Dirichlet process is told a
+# number that it may not exceed, but coordinate ascent from one start finds one of many optima, and keeps components that two
+# would explain better, or one. `vi.grow` finds the number by births, merges and deletes, each taken only where it raises
+# the exact bound (Hughes and Sudderth 2013). We watch it on points in the plane, on handwritten digits, on the states of a
+# time series, and on topics.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
 import importlib.metadata
@@ -35,30 +34,16 @@ from pathlib import Path
 EXTRAS = "cli"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [
-        folder
-        for folder in (Path(".."), Path("vijax"), Path("."))
-        if (folder / "vijax/app/cli.py").is_file()
-    ]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
     if not found:
-        raise ImportError(
-            "vijax is not installed: put its wheel, or a zip or a clone of its repository, here"
-        )
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
     there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
-    fixed = Path(
-        "keep-installed.txt"
-    )  # the GPU's plugin fits one version of jax only, so nothing may be replaced
-    names = [
-        n
-        for n in there
-        if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")
-    ]
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
     fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
     wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
 from vijax.xla.device import device_in_use
@@ -78,8 +63,7 @@ from vijax.models import emission
 # %% [markdown]
 # ## Points in the plane
 #
-# 2,000 points of twelve long normals. Their sizes are as 1, 1/2, 1/3, ...: the smallest has some
-# fifty points.
+# 2,000 points of twelve long normals. Their sizes are as 1, 1/2, 1/3, ...: the smallest has some fifty points.
 
 # %%
 rng = np.random.default_rng(0)
@@ -96,8 +80,8 @@ def slots(k):
     return vi.models.dp_mixture(emission.full_gaussian(k, 2))
 
 
-# %% [markdown] First the usual way: a process cut at 32 components, by coordinate ascent, from each
-# of six random starts.
+# %% [markdown]
+# First the usual way: a process cut at 32 components, by coordinate ascent, from each of six random starts.
 
 
 # %%
@@ -106,26 +90,18 @@ def held(fit, data):
     return np.asarray(fit.locals(data, key=jax.random.key(1))["z"].probs).sum(0)
 
 
-plain = [
-    vi.fit(vi.cavi(slots(32)), points, num_steps=500, tol=1e-8, key=jax.random.key(i))
-    for i in range(6)
-]
+plain = [vi.fit(vi.cavi(slots(32)), points, num_steps=500, tol=1e-8, key=jax.random.key(i)) for i in range(6)]
 for fit in plain:
-    print(
-        f"bound {fit.elbo:,.1f}, components that hold an observation: "
-        f"{np.sum(held(fit, points) > 0.5)}"
-    )
+    print(f"bound {fit.elbo:,.1f}, components that hold an observation: {np.sum(held(fit, points) > 0.5)}")
 
-# %% [markdown] Each start comes to a bound of its own, and most to a component too many. Now from
-# one component, with a callback that notes each move.
+# %% [markdown]
+# Each start comes to a bound of its own, and most to a component too many. Now from one component, with a callback that
+# notes each move.
 
 # %%
 moves = []
 grown = vi.grow(slots, points, slots=32, key=jax.random.key(0), callbacks=[moves.append])
-print(
-    f"bound {grown.trace['elbo'][-1]:,.1f}, components that hold an observation: "
-    f"{grown.trace['in_use'][-1]}"
-)
+print(f"bound {grown.trace['elbo'][-1]:,.1f}, components that hold an observation: {grown.trace['in_use'][-1]}")
 for move in [m for m in moves if m.accepted and m.components][:12]:
     print(f"{move.move:7} of {move.components}: {move.gain:+9.1f} nats, {move.in_use} in use")
 
@@ -138,16 +114,7 @@ def ellipses(axis, fit, data, title):
     for k in np.flatnonzero(held(fit, data) > 0.5):
         sizes, axes = np.linalg.eigh(np.linalg.inv(precisions[k]))
         angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
-        axis.add_patch(
-            Ellipse(
-                means[k],
-                4 * sizes[1] ** 0.5,
-                4 * sizes[0] ** 0.5,
-                angle=angle,
-                fill=False,
-                color="C3",
-            )
-        )
+        axis.add_patch(Ellipse(means[k], 4 * sizes[1] ** 0.5, 4 * sizes[0] ** 0.5, angle=angle, fill=False, color="C3"))
     axis.set(title=title, aspect="equal", xticks=[], yticks=[])
 
 
@@ -159,8 +126,9 @@ axes[2].plot(steps, [m.in_use for m in moves], drawstyle="steps-post")
 axes[2].set(xlabel="laps over the data", ylabel="components in use")
 plt.show()
 
-# %% [markdown] Is it an accident of the start? From thirty components it comes to the same twelve,
-# by merges and deletes, and to the same bound.
+# %% [markdown]
+# Is it an accident of the start? From thirty components it comes to the same twelve, by merges and deletes, and to the same
+# bound.
 
 # %%
 many = vi.grow(slots, points, start=30, slots=32, key=jax.random.key(1))
@@ -169,8 +137,8 @@ print(f"from thirty: {many.trace['in_use'][-1]} components, bound {many.trace['e
 # %% [markdown]
 # ## Handwritten digits
 #
-# 64 pixels, on or off. The data have ten names, but a seven with a bar is not a seven without: the
-# bound asks for more than ten components. A third of the pictures is held out.
+# 64 pixels, on or off. The data have ten names, but a seven with a bar is not a seven without: the bound asks for more than ten
+# components. A third of the pictures is held out.
 
 # %%
 digits = load_digits()
@@ -187,18 +155,15 @@ def bernoullis(k):
 written = vi.grow(bernoullis, train, slots=32, most=64, key=jax.random.key(0))
 in_use = int(written.trace["in_use"][-1])
 scored = lambda fit: fit.score(test, key=jax.random.key(2)).mean
-print(
-    f"grown, {in_use} in use: bound {written.trace['elbo'][-1]:,.0f}, held-out "
-    f"{scored(written):.2f} nats a picture"
-)
+print(f"grown, {in_use} in use: bound {written.trace['elbo'][-1]:,.0f}, held-out {scored(written):.2f} nats a picture")
 for k in (10, 20, 40):
     fit = vi.fit(vi.cavi(bernoullis(k)), train, restarts=5, num_steps=300, key=jax.random.key(0))
     print(f"best of five restarts, cut at {k}: bound {fit.elbo:,.0f}, held-out {scored(fit):.2f}")
 
-# %% [markdown] The grown fit has the highest bound by far. Twenty and forty components predict
-# held-out pictures better all the same: the bound pays for each component, by what is not known of
-# its 64 pixels, and asks for fewer than prediction does. Where prediction is what counts, compare
-# held-out scores.
+# %% [markdown]
+# The grown fit has the highest bound by far. Twenty and forty components predict held-out pictures better all the same: the bound
+# pays for each component, by what is not known of its 64 pixels, and asks for fewer than prediction does. Where prediction is what
+# counts, compare held-out scores.
 
 # %%
 group = np.asarray(written.locals(train, key=jax.random.key(1))["z"].probs).argmax(1)
@@ -206,30 +171,21 @@ figure, axes = plt.subplots(2, (in_use + 1) // 2, figsize=(11, 3), constrained_l
 for axis in axes.flat:
     axis.set_axis_off()
 for k, axis in enumerate(axes.flat[:in_use]):
-    axis.imshow(
-        np.asarray(written.posterior["components"].mean())[k].reshape(8, 8),
-        cmap="Greys",
-        vmin=0,
-        vmax=1,
-    )
+    axis.imshow(np.asarray(written.posterior["components"].mean())[k].reshape(8, 8), cmap="Greys", vmin=0, vmax=1)
     own = np.bincount(names[:1200][group == k], minlength=10)
     axis.set_title(f"{own.argmax()}: {own.max() / own.sum():.0%}", fontsize=8)
 plt.show()
 
-# %% [markdown] Above each component: the digit that most of its pictures are of, and the share of
-# them. No fit was told of names.
+# %% [markdown]
+# Above each component: the digit that most of its pictures are of, and the share of them. No fit was told of names.
 #
 # ## States of a time series
 #
-# Five sequences of a chain that stays where it is with .95; states differ in place and in spread.
-# The number of slots is part of the prior of the transitions, so `slots` and `most` are the same
-# here: bounds stay comparable.
+# Five sequences of a chain that stays where it is with .95; states differ in place and in spread. The number of slots is part of
+# the prior of the transitions, so `slots` and `most` are the same here: bounds stay comparable.
 
 # %%
-places, spreads = (
-    np.array([[0, 0], [4, 0], [0, 4], [4, 4], [2, 2]]),
-    np.array([0.5, 0.5, 0.5, 0.5, 1.5]),
-)
+places, spreads = np.array([[0, 0], [4, 0], [0, 4], [4, 4], [2, 2]]), np.array([0.5, 0.5, 0.5, 0.5, 1.5])
 walks, states = [], []
 for _ in range(5):
     path = [rng.integers(5)]
@@ -241,9 +197,7 @@ for _ in range(5):
 
 def chain(k):
     """A hidden Markov model that prefers to stay."""
-    return vi.models.hmm(
-        emission.full_gaussian(k, 2), transition_concentration=1 / k, stickiness=5.0
-    )
+    return vi.models.hmm(emission.full_gaussian(k, 2), transition_concentration=1 / k, stickiness=5.0)
 
 
 sequences = vi.models.pad(walks)
@@ -253,17 +207,12 @@ print(f"{paths.trace['in_use'][-1]} states in use, of {len(places)}")
 table = np.zeros((5, 16), int)
 np.add.at(table, (np.stack(states), found), 1)
 print(
-    f"{table.max(1).sum() / table.sum():.1%} of the steps lie in the state that most steps of "
-    "their true state lie in"
+    f"{table.max(1).sum() / table.sum():.1%} of the steps lie in the state that most steps of their true state lie in"
 )
 
 figure, axis = plt.subplots(figsize=(10, 1.6), constrained_layout=True)
 axis.imshow(
-    np.stack([states[0], table.argmax(0)[found[0]]]),
-    aspect="auto",
-    cmap="tab10",
-    vmax=9,
-    interpolation="nearest",
+    np.stack([states[0], table.argmax(0)[found[0]]]), aspect="auto", cmap="tab10", vmax=9, interpolation="nearest"
 )
 axis.set(yticks=[0, 1], yticklabels=["true", "found"], xlabel="time")
 plt.show()
@@ -271,24 +220,15 @@ plt.show()
 # %% [markdown]
 # ## Topics
 #
-# Documents of ten topics, the rows and the columns of a square of words. Bounds of a hierarchical
-# Dirichlet process do not depend on the number of slots, so `slots` and `most` can stay as they
-# are.
+# Documents of ten topics, the rows and the columns of a square of words. Bounds of a hierarchical Dirichlet process do not
+# depend on the number of slots, so `slots` and `most` can stay as they are.
 
 # %%
-shapes = (
-    np.concatenate([np.kron(np.eye(5), np.ones((1, 5))), np.kron(np.ones((1, 5)), np.eye(5))])
-    + 0.01
-)
+shapes = np.concatenate([np.kron(np.eye(5), np.ones((1, 5))), np.kron(np.ones((1, 5)), np.eye(5))]) + 0.01
 shares = rng.dirichlet(np.full(10, 0.1), 100)
-counts = np.stack(
-    [rng.multinomial(100, p) for p in shares @ (shapes / shapes.sum(1, keepdims=True))]
-)
+counts = np.stack([rng.multinomial(100, p) for p in shares @ (shapes / shapes.sum(1, keepdims=True))])
 topics = vi.grow(
-    lambda k: vi.models.hdp(k, 25, eta=0.1),
-    vi.data.Corpus.from_counts(counts),
-    laps_each=30,
-    key=jax.random.key(0),
+    lambda k: vi.models.hdp(k, 25, eta=0.1), vi.data.Corpus.from_counts(counts), laps_each=30, key=jax.random.key(0)
 )
 number = int(topics.trace["in_use"][-1])
 print(f"{number} topics in use, of 10")
@@ -299,8 +239,8 @@ for k, axis in enumerate(axes):
     axis.set(xticks=[], yticks=[])
 plt.show()
 
-# %% [markdown] What each move does, and what it cannot do, stands in the documentation under "As
-# many components as the data ask for"; figures beside restarts and beside bnpy in
-# `benchmarks/results_growing.md`.
+# %% [markdown]
+# What each move does, and what it cannot do, stands in the documentation under "As many components as the data ask for"; figures
+# beside restarts and beside bnpy in `benchmarks/results_growing.md`.
 #
 # Next: [energies](energies.ipynb), models that are written as an energy.

@@ -16,11 +16,10 @@
 # %% [markdown]
 # # A mixture, from its log joint to a second opinion
 #
-# We write the log joint of a small mixture of normals, let coordinate ascent fit it, watch what
-# happens, and then ask a sampler that shares no code with it (NUTS, of blackjax) what the posterior
-# really is. Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of
-# its repository, beside this notebook. The next cell then installs vijax and what it lacks, and
-# replaces nothing that is there. It says which device computes.
+# We write the log joint of a small mixture of normals, let coordinate ascent fit it, watch what happens, and then ask a
+# sampler that shares no code with it (NUTS, of blackjax) what the posterior really is.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
 import importlib.metadata
@@ -32,30 +31,16 @@ from pathlib import Path
 EXTRAS = "cli,mcmc"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [
-        folder
-        for folder in (Path(".."), Path("vijax"), Path("."))
-        if (folder / "vijax/app/cli.py").is_file()
-    ]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
     if not found:
-        raise ImportError(
-            "vijax is not installed: put its wheel, or a zip or a clone of its repository, here"
-        )
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
     there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
-    fixed = Path(
-        "keep-installed.txt"
-    )  # the GPU's plugin fits one version of jax only, so nothing may be replaced
-    names = [
-        n
-        for n in there
-        if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")
-    ]
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
     fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
     wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
 from vijax.xla.device import device_in_use
@@ -86,10 +71,9 @@ y = (centres[rng.integers(K, size=150)] + rng.normal(size=150)).astype(np.float3
 # %% [markdown]
 # ## The log joint, written once
 #
-# `energy` is log p(y, z, means) up to terms without unknowns, written in the *sufficient
-# statistics* of each variable: of a normal its value and its square, of a label its one-hot vector.
-# It is linear in those of each variable, which is checked when the model is built; every update is
-# then a gradient of it, and no algebra is left to do.
+# `energy` is log p(y, z, means) up to terms without unknowns, written in the *sufficient statistics* of each variable: of a
+# normal its value and its square, of a label its one-hot vector. It is linear in those of each variable, which is checked
+# when the model is built; every update is then a gradient of it, and no algebra is left to do.
 
 
 # %%
@@ -109,9 +93,8 @@ model = vi.energy_model(
 # %% [markdown]
 # ## Ten starts of coordinate ascent
 #
-# The bound never falls, and where it ends depends on where it began (Blei, Kucukelbir and McAuliffe
-# 2017, figure 2). `vi.fit(restarts=10)` would run all of them side by side in one program and keep
-# the best; here we look at each.
+# The bound never falls, and where it ends depends on where it began (Blei, Kucukelbir and McAuliffe 2017, figure 2). `vi.fit(restarts=10)` would run
+# all of them side by side in one program and keep the best; here we look at each.
 
 # %%
 algorithm = vi.cavi(model)
@@ -135,8 +118,8 @@ figure.tight_layout()
 # %% [markdown]
 # ## A second opinion
 #
-# The same model object, its labels summed out, its means sampled. A draw's components come in any
-# order, so each draw is sorted.
+# The same model object, its labels summed out, its means sampled. A draw's components come in any order, so each draw is
+# sorted.
 
 # %%
 chains = nuts(model, y, key=jax.random.key(0), num_samples=1000, warmup=500, chains=2)
@@ -159,10 +142,10 @@ for k in range(K):
         f"mean field {found[0][k]:6.3f} ± {found[1][k]:.3f}   true {centres[k]:.1f}"
     )
 
-# %% [markdown] The locations agree. Where components overlap, mean field is too sure of them: it
-# treats labels and means as independent, and so does not see that moving a centre would move labels
-# with it. That is the price of the approximation, and what the structured methods (`vi.ssvi_a`,
-# `vi.ssvi`) keep between globals and locals.
+# %% [markdown]
+# The locations agree. Where components overlap, mean field is too sure of them: it treats labels and means as independent,
+# and so does not see that moving a centre would move labels with it. That is the price of the approximation, and what the
+# structured methods (`vi.ssvi_a`, `vi.ssvi`) keep between globals and locals.
 
 # %%
 assert np.all(np.abs(draws.mean(0) - found[0]) < 0.4)

@@ -14,11 +14,10 @@
 # %% [markdown]
 # # vijax inside other programs: Equinox, Flax, optax
 #
-# A step of vijax is a pure function, and a state is a pytree. So steps go through `jax.jit`,
-# `scan`, `vmap` and `grad`, an optimiser of optax may move some of the variables, and any network
-# may be a part of a model. Where vijax is not installed (on Colab, say), upload its wheel, or a zip
-# or a clone of its repository, beside this notebook. The next cell then installs vijax and what it
-# lacks, and replaces nothing that is there. It says which device computes.
+# A step of vijax is a pure function, and a state is a pytree. So steps go through `jax.jit`, `scan`, `vmap` and `grad`, an
+# optimiser of optax may move some of the variables, and any network may be a part of a model.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
 import importlib.metadata
@@ -30,30 +29,16 @@ from pathlib import Path
 EXTRAS = "cli,networks"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [
-        folder
-        for folder in (Path(".."), Path("vijax"), Path("."))
-        if (folder / "vijax/app/cli.py").is_file()
-    ]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
     if not found:
-        raise ImportError(
-            "vijax is not installed: put its wheel, or a zip or a clone of its repository, here"
-        )
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
     there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
-    fixed = Path(
-        "keep-installed.txt"
-    )  # the GPU's plugin fits one version of jax only, so nothing may be replaced
-    names = [
-        n
-        for n in there
-        if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")
-    ]
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
     fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
     wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
 from vijax.xla.device import device_in_use
@@ -74,19 +59,14 @@ import vijax as vi
 # %% [markdown]
 # ## The step itself
 #
-# `alg.init` makes a state, `alg.step` takes one step. Here a whole fit is one `scan`, and a hundred
-# fits from different starts are one `vmap` of it.
+# `alg.init` makes a state, `alg.step` takes one step. Here a whole fit is one `scan`, and a hundred fits from different starts
+# are one `vmap` of it.
 
 # %%
 rng = np.random.default_rng(0)
-y = (
-    rng.normal(size=(200, 2))
-    + np.repeat([[-3.0, 0.0], [3.0, 0.0], [0.0, 4.0], [0.0, -4.0]], 50, axis=0)
-).astype("f4")
+y = (rng.normal(size=(200, 2)) + np.repeat([[-3.0, 0.0], [3.0, 0.0], [0.0, 4.0], [0.0, -4.0]], 50, axis=0)).astype("f4")
 model = vi.models.mixture(
-    vi.models.emission.unit_gaussian(4, dim=2),
-    init=vi.init.random_responsibilities(),
-    concentration=1.0,
+    vi.models.emission.unit_gaussian(4, dim=2), init=vi.init.random_responsibilities(), concentration=1.0
 )
 alg = vi.cavi(model)
 
@@ -119,10 +99,7 @@ def energy(s, y):
 
 
 normal = vi.energy_model(
-    globals={
-        "mean": vi.Normal.from_mean_variance(0.0, 100.0),
-        "precision": vi.Gamma.from_shape_rate(1.0, 1.0),
-    },
+    globals={"mean": vi.Normal.from_mean_variance(0.0, 100.0), "precision": vi.Gamma.from_shape_rate(1.0, 1.0)},
     energy=energy,
     example=0.0,
 )
@@ -132,20 +109,14 @@ mixed = vi.cavi(normal, update={"mean": vi.update.descend(optax.adam(schedule, b
 exact = vi.fit(vi.cavi(normal), x, num_steps=30, key=jax.random.key(0))
 found = vi.fit(mixed, x, num_steps=1000, key=jax.random.key(0))
 for name in ("mean", "precision"):
-    print(
-        name,
-        float(found.posterior[name].mean()),
-        "and by coordinate ascent",
-        float(exact.posterior[name].mean()),
-    )
+    print(name, float(found.posterior[name].mean()), "and by coordinate ascent", float(exact.posterior[name].mean()))
 
 # %% [markdown]
 # ## A network of Equinox in front of a mixture
 #
-# The bound of a model is a differentiable function of its data. So an Equinox network that makes
-# the data can be trained by it, with an optimiser of your own. Here a linear map learns to look at
-# rows from the side that separates two groups best: a plain sum over rows would be satisfied by
-# shrinking everything, so the map keeps its length.
+# The bound of a model is a differentiable function of its data. So an Equinox network that makes the data can be trained by
+# it, with an optimiser of your own. Here a linear map learns to look at rows from the side that separates two groups best: a
+# plain sum over rows would be satisfied by shrinking everything, so the map keeps its length.
 
 # %%
 rows = rng.normal(size=(300, 5)).astype("f4")
@@ -188,8 +159,7 @@ plt.show()
 # %% [markdown]
 # ## Networks of Flax in a variational autoencoder
 #
-# A network is a pair `(apply, params)`; with Flax NNX `nnx.split` makes one. Points on a circle,
-# one latent angle.
+# A network is a pair `(apply, params)`; with Flax NNX `nnx.split` makes one. Points on a circle, one latent angle.
 
 
 # %%
@@ -216,18 +186,11 @@ def network(module):
 
 
 angle = rng.uniform(0, 2 * np.pi, 1000)
-circle = (np.stack([np.cos(angle), np.sin(angle)], 1) + 0.05 * rng.normal(size=(1000, 2))).astype(
-    "f4"
-)
+circle = (np.stack([np.cos(angle), np.sin(angle)], 1) + 0.05 * rng.normal(size=(1000, 2))).astype("f4")
 vae = vi.models.vae(
-    network(Encoder(nnx.Rngs(0))),
-    network(Decoder(nnx.Rngs(1))),
-    vi.models.observed.gaussian(sd=0.1),
-    latent_dim=2,
+    network(Encoder(nnx.Rngs(0))), network(Decoder(nnx.Rngs(1))), vi.models.observed.gaussian(sd=0.1), latent_dim=2
 )
-fit = vi.fit(
-    vi.aevb(vae, learning_rate=3e-3), circle, num_epochs=200, batch_size=100, key=jax.random.key(0)
-)
+fit = vi.fit(vi.aevb(vae, learning_rate=3e-3), circle, num_epochs=200, batch_size=100, key=jax.random.key(0))
 new = np.asarray(fit.predictive(jax.random.key(1), 1, 1000))[0]
 figure, ax = plt.subplots(figsize=(4, 4), constrained_layout=True)
 ax.scatter(*circle.T, s=3, alpha=0.3, label="data")
@@ -238,15 +201,15 @@ plt.show()
 radius = np.linalg.norm(new, axis=1)
 print(f"radius of draws: {radius.mean():.2f} ± {radius.std():.2f}; of the data 1.00 ± 0.05")
 
-# %% [markdown] The ring of draws is less sharp than that of the data: a normal prior does not know
-# of the hole in the middle. A mixture in its place does better; that is the next notebook.
+# %% [markdown]
+# The ring of draws is less sharp than that of the data: a normal prior does not know of the hole in the middle. A mixture in
+# its place does better; that is the next notebook.
 
 # %%
 assert abs(direction[0]) > 0.95
-assert np.isclose(
-    float(found.posterior["mean"].mean()), float(exact.posterior["mean"].mean()), atol=0.05
-)
+assert np.isclose(float(found.posterior["mean"].mean()), float(exact.posterior["mean"].mean()), atol=0.05)
 assert abs(radius.mean() - 1) < 0.2
 
-# %% [markdown] Next: [structured_vae](structured_vae.ipynb), a mixture between two networks; or
-# [scaling](scaling.ipynb), when the data do not fit.
+# %% [markdown]
+# Next: [structured_vae](structured_vae.ipynb), a mixture between two networks; or [scaling](scaling.ipynb), when the data do
+# not fit.

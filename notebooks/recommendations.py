@@ -16,13 +16,11 @@
 # %% [markdown]
 # # What to read next: recommendations
 #
-# 1,500 readers have borrowed some of 400 books. Which will each of them like next, what do we tell
-# a reader who has borrowed nothing yet, and is any of it better than a list of the most popular
-# books? Hierarchical Poisson factorisation (Gopalan, Hofman and Blei 2015) costs what was borrowed,
-# not readers times books. The library is made here, so we know the truth. Where vijax is not
-# installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this
-# notebook. The next cell then installs vijax and what it lacks, and replaces nothing that is there.
-# It says which device computes.
+# 1,500 readers have borrowed some of 400 books. Which will each of them like next, what do we tell a reader who has borrowed
+# nothing yet, and is any of it better than a list of the most popular books? Hierarchical Poisson factorisation (Gopalan, Hofman
+# and Blei 2015) costs what was borrowed, not readers times books. The library is made here, so we know the truth.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
 import importlib.metadata
@@ -34,30 +32,16 @@ from pathlib import Path
 EXTRAS = "cli"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [
-        folder
-        for folder in (Path(".."), Path("vijax"), Path("."))
-        if (folder / "vijax/app/cli.py").is_file()
-    ]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
     if not found:
-        raise ImportError(
-            "vijax is not installed: put its wheel, or a zip or a clone of its repository, here"
-        )
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
     there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
-    fixed = Path(
-        "keep-installed.txt"
-    )  # the GPU's plugin fits one version of jax only, so nothing may be replaced
-    names = [
-        n
-        for n in there
-        if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")
-    ]
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
     fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
     wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
 from vijax.xla.device import device_in_use
@@ -76,8 +60,8 @@ import vijax as vi
 # %% [markdown]
 # ## A library
 #
-# Six genres. A reader has one or two of them, more likely some of them by age; some readers borrow
-# much, most of them little. A few books of each genre are borrowed often (Zipf's law).
+# Six genres. A reader has one or two of them, more likely some of them by age; some readers borrow much, most of them little. A
+# few books of each genre are borrowed often (Zipf's law).
 
 # %%
 GENRES = ["crime", "romance", "history", "science", "fantasy", "poetry"]
@@ -87,9 +71,9 @@ genre = rng.integers(6, size=num_books)
 fame = 1 / (1 + np.argsort(np.argsort(rng.random(num_books))) % 60)
 names = np.array([f"{GENRES[g]} {i}" for i, g in enumerate(genre)])
 age = rng.uniform(15, 85, num_readers)
-by_age = np.stack(
-    [30 + 0 * age, 70 - 0.8 * age, 0.9 * age - 10, 25 + 0 * age, 90 - 1.4 * age, 5 + 0.2 * age], 1
-).clip(2)
+by_age = np.stack([30 + 0 * age, 70 - 0.8 * age, 0.9 * age - 10, 25 + 0 * age, 90 - 1.4 * age, 5 + 0.2 * age], 1).clip(
+    2
+)
 tastes = rng.gamma(0.02 * by_age)  # small shapes: one or two genres each
 tastes /= tastes.sum(1, keepdims=True)
 chance = tastes[:, genre] * fame
@@ -98,12 +82,11 @@ borrowed = sp.csr_array(rng.poisson(chance).clip(0, 1))
 readers = np.flatnonzero(np.diff(borrowed.indptr) > 0)
 borrowed, age, tastes = borrowed[readers], age[readers], tastes[readers]
 print(
-    f"{borrowed.shape[0]} readers x {borrowed.shape[1]} books, {borrowed.nnz} borrowed, "
-    f"{borrowed.nnz / np.prod(borrowed.shape):.1%}"
+    f"{borrowed.shape[0]} readers x {borrowed.shape[1]} books, {borrowed.nnz} borrowed, {borrowed.nnz / np.prod(borrowed.shape):.1%}"
 )
 
-# %% [markdown] A fifth of what each reader borrowed is hidden; the last 200 readers are kept for
-# later, as if they were new.
+# %% [markdown]
+# A fifth of what each reader borrowed is hidden; the last 200 readers are kept for later, as if they were new.
 
 # %%
 old, new = np.arange(borrowed.shape[0] - 200), np.arange(borrowed.shape[0] - 200, borrowed.shape[0])
@@ -114,8 +97,7 @@ everyone = np.ones((len(old), 1))
 # %% [markdown]
 # ## How many components?
 #
-# What is hidden is ranked among all books that a reader has not had. NDCG and recall at 20, beside
-# popularity.
+# What is hidden is ranked among all books that a reader has not had. NDCG and recall at 20, beside popularity.
 
 # %%
 found = {"popularity": vi.evaluate.ranking(everyone, popular, kept, hidden)}
@@ -124,16 +106,12 @@ for number in (3, 6, 12):
     model = vi.models.hpf(number, num_books, feedback="implicit")
     fits[number] = vi.fit(vi.cavi(model), kept, num_steps=80, key=jax.random.key(0))
     books = fits[number].posterior["items"].mean()
-    found[f"{number} components"] = vi.evaluate.ranking(
-        fits[number].predict(kept), books, kept, hidden
-    )
+    found[f"{number} components"] = vi.evaluate.ranking(fits[number].predict(kept), books, kept, hidden)
 for name, score in found.items():
-    print(
-        f"{name:14} NDCG {score.mean:.3f} ± {score.standard_error:.3f}, recall {score.recall:.3f}"
-    )
+    print(f"{name:14} NDCG {score.mean:.3f} ± {score.standard_error:.3f}, recall {score.recall:.3f}")
 
-# %% [markdown] Six do as well as twelve, and better than three; there are six genres. No fit was
-# told of genres; here are those of each component's first ten books.
+# %% [markdown]
+# Six do as well as twelve, and better than three; there are six genres. No fit was told of genres; here are those of each component's first ten books.
 
 # %%
 fit = fits[6]
@@ -141,11 +119,7 @@ books = np.asarray(fit.posterior["items"].mean())
 for k in range(6):
     best = np.argsort(-books[:, k])[:10]
     share = np.bincount(genre[best], minlength=6)
-    print(
-        f"component {k}: {share.max()} of ten are {GENRES[share.argmax()]:8}",
-        *names[best[:3]],
-        sep=", ",
-    )
+    print(f"component {k}: {share.max()} of ten are {GENRES[share.argmax()]:8}", *names[best[:3]], sep=", ")
 
 # %% [markdown]
 # ## Recommendations
@@ -157,14 +131,11 @@ two = [3, 8]
 answers = vi.models.recommend(fit, kept[two], 10)
 for row, reader in enumerate(two):
     had = names[kept[[reader]].indices]
-    print(
-        f"reader {reader}, {age[reader]:.0f} years, has had {len(had)}:", ", ".join(had[:6]), "..."
-    )
+    print(f"reader {reader}, {age[reader]:.0f} years, has had {len(had)}:", ", ".join(had[:6]), "...")
     print("   next:", ", ".join(names[answers.items[row]]))
     later = set(hidden[[reader]].indices)
     print(
-        f"   of these the reader did borrow {len(later & set(answers.items[row].tolist()))} of "
-        f"{len(later)} hidden books"
+        f"   of these the reader did borrow {len(later & set(answers.items[row].tolist()))} of {len(later)} hidden books"
     )
 
 # %% [markdown]
@@ -180,35 +151,22 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3), constrained_layout=True)
 axes[0].bar(np.arange(4) - 0.2, means[0], 0.4, label="six components")
 axes[0].bar(np.arange(4) + 0.2, means[1], 0.4, label="popularity")
 axes[0].set(
-    xticks=range(4),
-    xticklabels=[f"{np.min(seen[group == g])} to {np.max(seen[group == g])}" for g in range(4)],
+    xticks=range(4), xticklabels=[f"{np.min(seen[group == g])} to {np.max(seen[group == g])}" for g in range(4)]
 )
 axes[0].set(xlabel="books that were seen of a reader", ylabel="NDCG at 20")
 axes[0].legend()
 order = np.argsort(genre, kind="stable")
-axes[1].imshow(
-    books[order].T / books.max(0)[:, None],
-    aspect="auto",
-    cmap="Greys",
-    vmax=0.5,
-    interpolation="nearest",
-)
+axes[1].imshow(books[order].T / books.max(0)[:, None], aspect="auto", cmap="Greys", vmax=0.5, interpolation="nearest")
 ends = np.cumsum(np.bincount(genre, minlength=6))
-axes[1].set(
-    yticks=range(6),
-    ylabel="component",
-    xlabel="books, by genre",
-    xticks=ends - np.diff(np.r_[0, ends]) / 2,
-)
+axes[1].set(yticks=range(6), ylabel="component", xlabel="books, by genre", xticks=ends - np.diff(np.r_[0, ends]) / 2)
 axes[1].set_xticklabels(GENRES, fontsize=8)
 plt.show()
 
 # %% [markdown]
 # ## New readers
 #
-# A reader of whom something is known needs no new fit: the weights are found from the row. Of one
-# who borrowed nothing we may know the age. With `num_covariates` the law of a reader's weights
-# depends on it: here on age and its square, about 0.
+# A reader of whom something is known needs no new fit: the weights are found from the row. Of one who borrowed nothing we may know
+# the age. With `num_covariates` the law of a reader's weights depends on it: here on age and its square, about 0.
 
 # %%
 number = (age - 50) / 20
@@ -216,14 +174,10 @@ numbers = np.stack([number, number**2 - 1], 1)
 known = lambda counts, rows: vi.models.with_covariates(counts, numbers[rows])
 model = vi.models.hpf(6, num_books, feedback="implicit", num_covariates=2)
 learn = vi.learn("user_weights", optimizer=optax.adam(0.05))
-with_age = vi.fit(
-    vi.cavi(model, learn=learn), known(kept, old), num_steps=150, key=jax.random.key(0)
-)
+with_age = vi.fit(vi.cavi(model, learn=learn), known(kept, old), num_steps=150, key=jax.random.key(0))
 taste = np.asarray(with_age.posterior["items"].mean())
 
-rows = np.r_[
-    old[:1], new
-]  # readers who all borrowed nothing are refused, so one of training leads them
+rows = np.r_[old[:1], new]  # readers who all borrowed nothing are refused, so one of training leads them
 truth = sp.csr_array(sp.vstack([sp.csr_array((1, num_books), dtype=int), borrowed[new]]))
 nothing = sp.csr_array(sp.vstack([kept[[0]], sp.csr_array((200, num_books), dtype=int)]))
 rank = lambda weights, items: vi.evaluate.ranking(weights, items, nothing, truth)
@@ -250,10 +204,9 @@ for row, years in ((1, 18), (2, 75)):
 # %% [markdown]
 # ## Verdict
 #
-# For readers who have borrowed something the model ranks far better than popularity, the more so
-# the more it has seen of them. For those who have borrowed nothing it is popularity in other words,
-# unless something else is known: their age closes a small part of the gap to what their true tastes
-# would tell. The estimator of scikit-learn's form does the same in a pipeline:
+# For readers who have borrowed something the model ranks far better than popularity, the more so the more it has seen of them. For
+# those who have borrowed nothing it is popularity in other words, unless something else is known: their age closes a small part
+# of the gap to what their true tastes would tell. The estimator of scikit-learn's form does the same in a pipeline:
 
 # %%
 from vijax.sklearn import PoissonFactorization
@@ -265,5 +218,5 @@ print(names[small.recommend(kept[two[:1]], 5)[0]], f"NDCG {small.score(kept, hid
 assert found["6 components"].mean > 1.2 * found["popularity"].mean
 assert scores["the model with ages"].mean > scores["the model without ages"].mean
 
-# %% [markdown] The same from the command line: `vijax fit hpf --data ratings.csv`. Next:
-# [lda](lda.ipynb), the same counts as documents and words.
+# %% [markdown]
+# The same from the command line: `vijax fit hpf --data ratings.csv`. Next: [lda](lda.ipynb), the same counts as documents and words.

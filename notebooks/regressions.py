@@ -16,14 +16,12 @@
 # %% [markdown]
 # # A regression of patients in clinics, from formula to decision
 #
-# Patients in 40 clinics recover or stay ill. Does the dose help, by how much, and does that differ
-# from clinic to clinic? `vi.glmm` takes the formula that one would give to lme4 or Bambi. Effects
-# of clinics are integrated out, so the interval of their spread is not too narrow, as it would be
-# by mean field. The data are made here, so we know the truth: log odds rise by 0.8 with the dose on
-# average, with standard deviations of 0.8 (intercepts) and 0.4 (slopes) between clinics. Where
-# vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository,
-# beside this notebook. The next cell then installs vijax and what it lacks, and replaces nothing
-# that is there. It says which device computes.
+# Patients in 40 clinics recover or stay ill. Does the dose help, by how much, and does that differ from clinic to clinic?
+# `vi.glmm` takes the formula that one would give to lme4 or Bambi. Effects of clinics are integrated out, so the interval of
+# their spread is not too narrow, as it would be by mean field. The data are made here, so we know the truth: log odds rise
+# by 0.8 with the dose on average, with standard deviations of 0.8 (intercepts) and 0.4 (slopes) between clinics.
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
 # %%
 import importlib.metadata
@@ -35,30 +33,16 @@ from pathlib import Path
 EXTRAS = "cli"
 spec = importlib.util.find_spec("vijax")
 if spec is None or spec.origin is None:  # not installed; a folder of that name does not count
-    clones = [
-        folder
-        for folder in (Path(".."), Path("vijax"), Path("."))
-        if (folder / "vijax/app/cli.py").is_file()
-    ]
+    clones = [folder for folder in (Path(".."), Path("vijax"), Path(".")) if (folder / "vijax/app/cli.py").is_file()]
     found = [*sorted(Path(".").glob("vijax*.whl")), *sorted(Path(".").glob("vijax*.zip")), *clones]
     if not found:
-        raise ImportError(
-            "vijax is not installed: put its wheel, or a zip or a clone of its repository, here"
-        )
+        raise ImportError("vijax is not installed: put its wheel, or a zip or a clone of its repository, here")
     there = {d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name}
-    fixed = Path(
-        "keep-installed.txt"
-    )  # the GPU's plugin fits one version of jax only, so nothing may be replaced
-    names = [
-        n
-        for n in there
-        if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")
-    ]
+    fixed = Path("keep-installed.txt")  # the GPU's plugin fits one version of jax only, so nothing may be replaced
+    names = [n for n in there if n in {"jax", "jaxlib", "numpy", "scipy", "scikit-learn"} or n.startswith("jax-")]
     fixed.write_text("\n".join(f"{name}=={there[name]}" for name in names))
     wanted = f"vijax-vi[{EXTRAS}] @ {found[0].resolve().as_uri()}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True
-    )
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "-c", str(fixed), wanted], check=True)
     importlib.invalidate_caches()
 
 from vijax.xla.device import device_in_use
@@ -76,9 +60,10 @@ from vijax.data.tables.table_files import read_columns
 table = dict(read_columns("synthetic:clinics", num_rows=2000))
 print({name: values[:3].tolist() for name, values in table.items()})
 
-# %% [markdown] ## The fit "recovered" comes after "ill" in the alphabet, so it is the category
-# whose probability is modelled. The priors are weakly informative by Bambi's rule; each can be
-# changed by its name.
+# %% [markdown]
+# ## The fit
+# "recovered" comes after "ill" in the alphabet, so it is the category whose probability is modelled. The priors are weakly
+# informative by Bambi's rule; each can be changed by its name.
 
 # %%
 model = vi.glmm("outcome ~ dose + (dose | clinic)", table, family="bernoulli")
@@ -96,10 +81,7 @@ fit.summary()
 # %%
 draws = model.draws(fit, jax.random.key(1), 1000)
 low, middle, high = np.quantile(np.exp(draws.named["dose"]), [0.05, 0.5, 0.95])
-print(
-    f"{middle:.2f}, between {low:.2f} and {high:.2f} with 90 % probability; the truth is "
-    f"{np.exp(0.8):.2f}"
-)
+print(f"{middle:.2f}, between {low:.2f} and {high:.2f} with 90 % probability; the truth is {np.exp(0.8):.2f}")
 
 # %% [markdown]
 # ## Clinics
@@ -117,22 +99,21 @@ points = ax.scatter(np.arange(len(order)), slopes.mean(0)[order], c=sizes[order]
 ax.axhline(draws.named["dose"].mean(), color="tab:red", lw=1)
 ax.set(xlabel="clinics, by slope", ylabel="slope of dose, 90 %")
 fig.colorbar(points, label="patients")
-# %% [markdown] ## Does it describe the data? Replicated data should look like the data. Here: the
-# share that recovers, clinic by clinic, and how it spreads.
+# %% [markdown]
+# ## Does it describe the data?
+# Replicated data should look like the data. Here: the share that recovers, clinic by clinic, and how it spreads.
 
 # %%
 replicas = model.replicated(fit, jax.random.key(2), 500)
 codes = np.unique(table["clinic"], return_inverse=True)[1]
 shares = lambda y: np.array([np.bincount(codes, row) / sizes for row in np.atleast_2d(y)]).std(1)
 seen, drawn = shares(model.design.y)[0], shares(replicas)
-print(
-    f"spread of shares between clinics: {seen:.3f}; in replicas {drawn.mean():.3f} ± "
-    f"{drawn.std():.3f}"
-)
+print(f"spread of shares between clinics: {seen:.3f}; in replicas {drawn.mean():.3f} ± {drawn.std():.3f}")
 
-# %% [markdown] ## Do slopes differ between clinics? Leave-one-out scores of both formulas, without
-# fitting anything again (Vehtari, Gelman and Gabry 2017). The difference is judged by its standard
-# error, over the same patients.
+# %% [markdown]
+# ## Do slopes differ between clinics?
+# Leave-one-out scores of both formulas, without fitting anything again (Vehtari, Gelman and Gabry 2017). The difference is
+# judged by its standard error, over the same patients.
 
 # %%
 scores = {}

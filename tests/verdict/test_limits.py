@@ -29,6 +29,7 @@ UNITS = (
     "A share of the largest entry",
     "A squared coefficient of variation",
     "A probability",
+    "Numbers",
     "An acceptance",
     "A log sd",
     "k-hat",

@@ -505,16 +505,85 @@ def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]
         (apart_q / np.maximum(sd_q, 1e-300)) ** 2 - 1
     )
     errors = np.sqrt((of_mean**2).sum(0)) / least, 0.5 * np.sqrt((of_sd**2).sum(0))
-    mean_off, sd_off = _most_off(mean, errors[0], names), _most_off(log_sd, errors[1], names)
+    independent = num_independent(x, q) if len(names) >= limits.MANY else len(names)
+    mean_off = _most_off(mean, errors[0], names, independent)
+    sd_off = _most_off(log_sd, errors[1], names, independent)
     with np.errstate(divide="ignore"):
         squares = np.log(p) + 2 * np.log(np.abs(apart_p[:, list(names).index(sd_off.at)]))
     sd_off = sd_off._replace(khat=psis(squares).khat)
-    return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, int(usable.sum()))
+    num_draws = int(usable.sum())
+    return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, num_draws, len(names))
+
+
+def num_independent(numbers: Float[np.ndarray, "S M"], weights: Float[np.ndarray, " S"]) -> float:
+    """The number of independent normal numbers of which as much is known as of these: M^2 over the
+    sum of their squared correlations, noise of the draws subtracted.
+
+    >>> x = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> bool(np.isclose(num_independent(np.repeat(x, 5, axis=1), np.full(1000, 1e-3)), 1.0))
+    True
+    """
+    apart = numbers - weights @ numbers
+    scaled = np.sqrt(weights)[:, None] * apart
+    scaled = scaled / np.maximum(np.sqrt((scaled**2).sum(0)), np.finfo(float).tiny)
+    # The sum of squares of scaled' scaled is that of scaled scaled', which may be the smaller one.
+    products = scaled.T @ scaled if scaled.shape[1] <= len(scaled) else scaled @ scaled.T
+    size = scaled.shape[1]
+    squares = float((products**2).sum())
+    by_noise = (size**2 - squares) * float((weights**2).sum())
+    return size**2 / max(squares - by_noise, size)
 
 
 def _most_off(
-    off: Float[np.ndarray, " M"], errors: Float[np.ndarray, " M"], names: Sequence[str]
+    off: Float[np.ndarray, " M"],
+    errors: Float[np.ndarray, " M"],
+    names: Sequence[str],
+    independent: float,
 ) -> Off:
-    """Returns the number that is off most, two standard errors included."""
-    at = int(np.argmax(np.abs(off) + 2 * errors))
-    return Off(float(off[at]), float(errors[at]), names[at])
+    """The number that is off most, two standard errors included. The largest of many noisy numbers
+    is large by noise alone: from `limits.MANY` on they are drawn together (`shrink`)."""
+    hidden = 0.0
+    if len(off) >= limits.MANY:
+        limit = float(special.ndtri(1 - limits.BY_CHANCE / (2 * len(off))))
+        off, errors, hidden = shrink(off, errors, independent, limit)
+    at = int(np.argmax(np.abs(off) + limits.WITHIN * errors))
+    return Off(float(off[at]), float(errors[at]), names[at], hidden=hidden)
+
+
+def shrink(
+    off: Float[np.ndarray, " M"],
+    errors: Float[np.ndarray, " M"],
+    independent: float,
+    limit: float,
+) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"], float]:
+    """Empirical Bayes estimates of many errors that are seen with noise (Efron and Morris 1973).
+
+    Numbers beyond `limit` standard errors are no noise, and stay. The others are taken for draws of
+    N(0, t^2) plus noise, t^2 being what their squares have beyond noise, two standard errors of it
+    included.
+
+    Args:
+      off: what is seen.
+      errors: standard errors of it.
+      independent: the number of independent ones among them, which says how well t is known.
+      limit: standard errors that no noise exceeds.
+
+    Returns:
+      Estimates, their standard errors, and the smallest error that would stand out of the noise.
+
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(size=1000) * 0.1
+    >>> estimates, errors, hidden = shrink(noise, np.full(1000, 0.1), 1000, 4.5)
+    >>> print(f"{np.abs(noise).max():.2f} {np.abs(estimates).max():.2f} {hidden:.2f}")
+    0.39 0.02 0.45
+    """
+    stands_out = np.abs(off) > limit * errors
+    quiet = ~stands_out
+    if not quiet.any():
+        return off, errors, 0.0
+    noise = errors[quiet] ** 2
+    excess = np.mean(off[quiet] ** 2 - noise)
+    doubt = limits.WITHIN * np.sqrt(2.0 / independent) * np.mean(noise)
+    variance = max(float(excess + doubt), 0.0)
+    share = np.where(stands_out, 1.0, variance / np.maximum(variance + errors**2, 1e-300))
+    return off * share, errors * np.sqrt(share), limit * float(np.median(errors[quiet]))

@@ -18,9 +18,16 @@ is off by .8 sd."""
 FAR_IN_ALL = 1.0
 """Nats. The same where importance weights are even enough to judge each mean and sd: small errors
 of many variables add up, and none of them need be large."""
+FAR_TOGETHER = 0.005
+"""Nats a variable. The same of many variables, where that is more: the cost of means that are all
+off by `GOOD`."""
 FAR_A_VARIABLE = 2.0
 """Nats a variable. A fit by steps is of no use beyond it: the cost of a mean that is off by two
 sds, or of an sd that is a tenth of the right one, or two and a half times as large."""
+
+MANY = 50
+"""Numbers. So many means or sds are judged together: the largest of them is large by noise alone,
+two and a half standard errors of 50."""
 
 # --- how far means and sds are off ----------------------------------------------------------------
 GOOD = 0.1

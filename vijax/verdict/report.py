@@ -76,12 +76,15 @@ class Off(NamedTuple):
       at: the name of the number.
       khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1):
         where it is large the posterior's own tail holds more than draws show.
+      hidden: size of an error of a single number that noise would hide, where so many numbers are
+        looked at that they are judged together (`limits.MANY`); 0 elsewhere.
     """
 
     value: float
     error: float
     at: str
     khat: float = 0.0
+    hidden: float = 0.0
 
     @property
     def most(self) -> float:
@@ -98,6 +101,7 @@ class Moments(NamedTuple):
       khat: k-hat of the weights.
       ess: effective number of draws.
       num_draws: number of draws that were weighted.
+      num_numbers: number of means, and of standard deviations.
     """
 
     mean: Off
@@ -105,6 +109,12 @@ class Moments(NamedTuple):
     khat: float
     ess: float
     num_draws: int
+    num_numbers: int = 1
+
+    @property
+    def hidden(self) -> float:
+        """The size of an error of a single number that noise would hide, the larger one."""
+        return max(self.mean.hidden, self.log_sd.hidden)
 
     @property
     def is_reliable(self) -> bool:

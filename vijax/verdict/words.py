@@ -97,6 +97,7 @@ ENDS = {
     Ended.UNBOUNDED: IMPROPER.format(along="as q gets wider"),
 }
 SPENT_NEAR = "It stopped at its limit of gradients: with a larger max_gradients it may come nearer."
+SINGLE = "{off.num_numbers:,} of each were judged together; one off by {off.hidden:.2f} would show"
 ROUGH = (
     "The log density is so large that it is rounded to {rounding:.1g} nats, so how far means and "
     "sds are off was not "
@@ -172,7 +173,7 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
     judged = of_distance(gap, khat)
     where = "its part of the posterior" if is_one_of_many else "the posterior"
     far = _far(q, off)
-    if _worst(off) <= limits.GOOD and gap < far:
+    if _worst(off) <= limits.GOOD and _hidden(off) <= limits.FAIR and gap < far:
         use = "means and sds can be used" + (" for that part alone" if is_one_of_many else "")
         return f"q is close to {where} {judged}: {use}."
     if _seen(off) <= limits.FAIR and gap < far:
@@ -197,14 +198,17 @@ def _of_shape(gap: float, khat: float, q: Any, off: Moments | None, is_one_of_ma
 
 def _is_near(q: Any, gap: float, off: Moments | None) -> bool:
     """Tells whether means and sds, or one of both, can be used."""
-    return min(_worst(off) / limits.GOOD, _seen(off) / limits.FAIR) <= 1 and gap < _far(q, off)
+    is_good = _worst(off) <= limits.GOOD and _hidden(off) <= limits.FAIR
+    return (is_good or _seen(off) <= limits.FAIR) and gap < _far(q, off)
 
 
 def _far(q: Any, off: Moments | None) -> float:
     """Returns the nats from which on q has not the shape of the posterior: fewer where weights do
     not judge moments, and of independent normals of variables that depend on each other."""
     is_apart = not q.is_full and getattr(q, "reference", None) is None
-    return limits.FAR if off is None or not off.is_reliable or is_apart else limits.FAR_IN_ALL
+    if off is None or not off.is_reliable or is_apart:
+        return limits.FAR
+    return max(limits.FAR_IN_ALL, limits.FAR_TOGETHER * off.num_numbers)
 
 
 def _worst(off: Moments | None) -> float:
@@ -220,9 +224,15 @@ def _seen(off: Moments | None) -> float:
     return 0.0 if off is None else max(abs(off.mean.value), abs(off.log_sd.value))
 
 
+def _hidden(off: Moments | None) -> float:
+    """Returns the error of a single mean or sd that noise would hide, where many are judged
+    together."""
+    return 0.0 if off is None else off.hidden
+
+
 def _of_use(off: Moments | None) -> str:
     """Says which of means and sds can be used."""
-    if off is None or not off.is_reliable:
+    if off is None or not off.is_reliable or _hidden(off) > limits.FAIR:
         return "means and sds may be off by some tenths"
     good = [
         name
@@ -243,7 +253,8 @@ def _of_moments(off: Moments | None) -> list[str]:
     if off.is_reliable:
         means = f"means are off by up to {max(off.mean.most, 0.01):.2f} sd{at(off.mean)}"
         sds = f"sds are up to {_too(np.copysign(size.most, size.value))}{at(size)}"
-        return [f"By importance weights of {off.num_draws:,} draws {means}, and {sds}."]
+        single = f" ({SINGLE.format(off=off)})" if off.hidden else ""
+        return [f"By importance weights of {off.num_draws:,} draws {means}, and {sds}{single}."]
     doubt = f"k-hat {off.khat:.2f}, {off.ess:.0f} effective draws"
     means = f"means are off by {abs(off.mean.value):.2f} sd ({off.mean.at})"
     sds = f"sds are {_too(size.value)} ({size.at})"

@@ -14,6 +14,7 @@ evaluated here."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -77,10 +78,10 @@ class _Reader:
     """A place in the words of a formula; each method reads one part and moves on."""
 
     def __init__(self, text: str, argument: str, functions: Collection[str]):
-        self.text = text
+        self.text = unicodedata.normalize("NFC", text)  # as names of columns are
         self.argument = argument
         self.functions = functions
-        self.tokens = tokens_of(text, argument)
+        self.tokens = tokens_of(self.text, argument)
         self.place = 0
         self.depth = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any, Literal, NamedTuple
 
 from vijax.checks import require
@@ -24,6 +25,8 @@ PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
 called `sigma`."""
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
+"""A name, but for the marks that letters of some scripts carry (`_end_of_name`)."""
+REST_OF_NAME = re.compile(r"\w*(?:\.\w+)*")
 
 
 class Token(NamedTuple):
@@ -114,13 +117,30 @@ def _token_at(text: str, place: int, argument: str) -> Token:
         return _quoted_text(text, place, argument)
     if match := NUMBER.match(text, place):
         return Token("number", match.group(), place, match.end())
-    if match := NAME.match(text, place):
-        return Token("name", match.group(), place, match.end())
+    if NAME.match(text, place):
+        end = _end_of_name(text, place)
+        return Token("name", text[place:end], place, end)
     for operator in OPERATORS:
         if text.startswith(operator, place):
             return Token("operator", operator, place, place + len(operator))
     expected = "a column, a number or an operator"
     raise refuse(argument, text, (place, place + 1), expected, repr(letter), f"{LISTED} {QUOTES}")
+
+
+def _end_of_name(text: str, place: int) -> int:
+    """The place after a name. Letters of Devanagari, Tamil, Thai and other scripts carry marks,
+    which are no letters to `re`: they belong to the name.
+
+    >>> _end_of_name("\u0928\u093e\u092e + x", 0), _end_of_name("a.b ", 0)
+    (3, 3)
+    """
+    match = NAME.match(text, place)
+    end = place if match is None else match.end()
+    while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+        end += 1
+        more = REST_OF_NAME.match(text, end)
+        end = end if more is None else more.end()
+    return end
 
 
 def _quoted_name(text: str, place: int, argument: str) -> Token:
@@ -158,7 +178,8 @@ def quoted(name: str) -> str:
     """
     # Names such as _sds.g belong to the unknowns of a regression.
     is_plain = (
-        NAME.fullmatch(name)
+        NAME.match(name)
+        and _end_of_name(name, 0) == len(name)
         and name not in (*WORDS, *PARAMETERS)
         and not ("." in name and name[0] == "_")
     )

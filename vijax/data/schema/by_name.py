@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vijax.checks import require
-from vijax.data.schema.cells import column_names
+from vijax.data.schema.cells import column_name, column_names
 
 
 def names_in(table: Any) -> tuple[str, ...] | None:
@@ -20,9 +20,9 @@ def names_in(table: Any) -> tuple[str, ...] | None:
     (('a', 'b'), ('a',), None)
     """
     if isinstance(table, Mapping):
-        return tuple(map(str, table))
+        return tuple(map(column_name, table))
     fields = table.dtype.names if isinstance(table, np.ndarray) else column_names(table)
-    return None if fields is None else tuple(fields)
+    return None if fields is None else tuple(map(column_name, fields))
 
 
 def matrix_names(table: Any) -> tuple[str, ...] | None:
@@ -53,10 +53,11 @@ def columns_by_name(table: Any, names: Sequence[str]) -> Any:
     >>> columns_by_name({"b": 2, "c": 3, "a": 1}, ["a", "b"])
     {'a': 1, 'b': 2}
     """
-    if isinstance(table, np.ndarray):
-        return table[list(names)]
     own = names_in(table) or ()
     places = [own.index(name) for name in names]
+    if isinstance(table, np.ndarray):
+        fields = table.dtype.names
+        return table[[fields[place] for place in places]]
     if isinstance(table, Mapping):
         keys = list(table)
         return _of_kind(table, {keys[place]: table[keys[place]] for place in places})

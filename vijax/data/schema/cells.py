@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,15 @@ def in_a_library(source: Any) -> bool:
     return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
 
 
+def column_name(name: object) -> str:
+    """The name of a column as text, in Unicode's composed form (NFC): names that read alike are one.
+
+    >>> column_name("e\u0301") == "\u00e9", column_name(2)
+    (True, '2')
+    """
+    return unicodedata.normalize("NFC", str(name))
+
+
 def column_names(table: Any) -> list[str] | None:
     """The names of the columns of a pandas, Arrow or polars table; None for a single column, or
     another object."""
@@ -24,7 +34,7 @@ def column_names(table: Any) -> list[str] | None:
     names = getattr(table, "column_names", None)
     if not isinstance(names, list):  # in pandas a column may have this name
         names = getattr(table, "columns", None)
-    return None if names is None else [str(name) for name in names]
+    return None if names is None else [column_name(name) for name in names]
 
 
 def column_values(column: Any) -> list:

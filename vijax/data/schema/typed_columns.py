@@ -12,7 +12,6 @@ import decimal
 import difflib
 import functools
 import re
-import unicodedata
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from numbers import Real
@@ -27,6 +26,7 @@ from vijax.data.schema.cells import (
     are_records,
     array_of_cells,
     array_of_list,
+    column_name,
     columns_of_records,
     declared_categories,
 )
@@ -284,11 +284,6 @@ class TypedTable:
             known = list(self.columns)
             near = difflib.get_close_matches(name, known, 1)
             remedy = f"Did you mean {near[0]!r}?" if near else ""
-            if near and unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", near[0]):
-                remedy = (
-                    f"The table has {near[0]!a}, which reads alike and is composed of other "
-                    "letters: rename it."
-                )
             require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
         return self.columns[name]
 
@@ -392,7 +387,7 @@ def typed_table(
         require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
         return _of_columns(
-            [_column_in_memory(str(name), values) for name, values in table.items()], rows
+            [_column_in_memory(column_name(name), values) for name, values in table.items()], rows
         )
     is_lazy = type(table).__name__ == "LazyFrame"
     require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
@@ -410,7 +405,10 @@ def typed_table(
         pick = table.column
     index = row_names_of(table, len(table))
     return _of_columns(
-        [_column_in_memory(str(name), pick(place), index) for place, name in enumerate(names)],
+        [
+            _column_in_memory(column_name(name), pick(place), index)
+            for place, name in enumerate(names)
+        ],
         index,
     )
 

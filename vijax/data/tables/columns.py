@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
+from vijax.data.schema.cells import column_name
 from vijax.data.schema.missing_words import (
     IF_NAMES,
     TRUTHS,
@@ -221,14 +222,14 @@ def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
     >>> columns_without_blanks({" g ": np.array([" b"], object)}, "data")
     {'g': array(['b'], dtype=object)}
     """
-    if len({name.strip() for name in columns}) < len(columns):
+    if len({column_name(name.strip()) for name in columns}) < len(columns):
         raise fail(
             where,
             "columns of distinct names",
             "names that differ by blanks alone",
             "rename those columns",
         )
-    short = {name.strip(): values for name, values in columns.items()}
+    short = {column_name(name.strip()): values for name, values in columns.items()}
     for name, values in short.items():
         if values.dtype == object:
             short[name] = np.array(without_blanks(values.tolist()), object)

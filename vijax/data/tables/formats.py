@@ -15,6 +15,7 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
 from vijax.data.reading.preamble import check_comment, preamble_of
+from vijax.data.schema.cells import column_name
 from vijax.data.tables.sheets import sheet_of
 from vijax.files import check_declared_sizes
 
@@ -129,7 +130,7 @@ def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = N
     reader = csv.reader(itertools.chain(first, lines), delimiter=delimiter, strict=True)
     line = preamble.number + 1
     try:
-        header = [cell.strip() for cell in next(reader, [])]
+        header = [column_name(cell.strip()) for cell in next(reader, [])]
     except csv.Error as error:
         raise _no_csv(path, preamble.number + reader.line_num, error) from error
     _check_header(header, f"{path}:{line}", delimiter)
@@ -287,7 +288,7 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
         )
     rows = found.rows[above:]
     numbers = found.numbers[above:]
-    header = [str(cell).strip() for cell in next(iter(rows), [])]
+    header = [column_name(str(cell).strip()) for cell in next(iter(rows), [])]
     line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")
     return SheetTable(header, rows[1:], numbers[1:], line)

@@ -30,6 +30,7 @@ from vijax.data.reading.store import (
     parquet_files,
     parquet_parts,
 )
+from vijax.data.schema.cells import column_name
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.missing_words import (
     CODES,
@@ -447,7 +448,7 @@ def _typed(
     rows: RowNames | None = None,
 ) -> FileColumns:
     """Columns of a file that has types, with the cells of those that are not of plain numbers."""
-    _say_blanks({name.strip(): cells for name, cells in raw.items()}, notes)
+    _say_blanks({column_name(name.strip()): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
     cleared = {
         name: without_words(without_blanks(raw[own]), words, name in exact)
@@ -473,7 +474,7 @@ def _typed(
 def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> dict[str, str]:
     """The names of columns without the blanks around them, by their own; a column without a name is
     left out. Raises DataError: two names are one without them."""
-    short = {name: name.strip() for name in names}
+    short = {name: column_name(name.strip()) for name in names}
     kept = [name for name in short.values() if name]
     if twice := [name for place, name in enumerate(kept) if name in kept[:place]]:
         got = f"{listed(twice)} more than once, without the blanks around names"
@@ -510,7 +511,7 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
         _sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables])
     )
     columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes, rows)
-    orders = {name.strip(): _declared_order(tables, name) for name in names}
+    orders = {column_name(name.strip()): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
     return columns
 
