@@ -1,5 +1,6 @@
-"""Variational inference by automatic differentiation, in JAX. To try it, two clusters of a mixture
-of five rows:
+"""Variational inference by automatic differentiation, in JAX.
+
+To try it, two clusters of a mixture of five rows:
 
 >>> import jax, numpy as np, vijax as vi
 >>> y = np.array([[-5.0], [-4.0], [-4.5], [3.0], [3.5]])
@@ -19,9 +20,9 @@ an algorithm: auto (chooses), grow (finds the number of components), cavi, em, m
   ssvi, ssvi_a, sgrld, pg_svi; of any density ngvi, bam, advi, bbvi, dadvi; of networks aevb
 its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages,
   objective, learn, Algorithm, State, Info, Result
-around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices) a run: fit, Fit,
-Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError, ForgottenWarning,
-  SkippedStepsWarning, FarFromPriorWarning
+around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
+a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError,
+  ForgottenWarning, SkippedStepsWarning, FarFromPriorWarning
 what it is worth: trust, evaluate, plots, reference, linear_response, at
 for scikit-learn: sklearn
 """

@@ -139,7 +139,10 @@ def verdict(
     if zero > limits.RARE:
         return f"Do not use this fit: {of_zeros(zero)} {SUPPORTS}"
     if zero > 0:
-        said = [f"{of_zeros(zero).capitalize()} {SUPPORTS}", *said]
+        said = [
+            f"{of_zeros(zero).capitalize()} What follows is about the others. {SUPPORTS}",
+            *said,
+        ]
     if rounding > limits.ROUNDING_HIDES:
         return " ".join(
             [*said, ROUGH.format(rounding=rounding), *_of_labels(searched), *_of_others(searched)]

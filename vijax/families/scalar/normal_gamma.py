@@ -1,8 +1,8 @@
 """The normal-gamma distribution of a mean and a precision: tau ~ Gamma(a, b), mu | tau ~ N(m, 1 /
 (kappa tau)).
 
-    q(mu, tau) = tau^{-1/2} exp{kappa m (tau mu) - kappa / 2 (tau mu^2) - (b + kappa m^2 / 2) tau +
-    a log tau - A}, A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2
+    q(mu, tau) = tau^{-1/2} exp{kappa m (tau mu) - kappa / 2 (tau mu^2) - (b + kappa m^2 / 2) tau + a log tau - A},
+    A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2
 
 The conjugate prior of a normal's two parameters: an observation y adds (y, -1/2, -y^2 / 2, 1/2).
 Batch axes give the diagonal multivariate version. In the coordinates (m, kappa, a, b) the Fisher
@@ -57,9 +57,9 @@ class MeanPrecision(NamedTuple):
 class NormalGamma(Family):
     """A normal-gamma distribution over (mean, precision) of a scalar normal.
 
-    log h(mean, precision) = -log(precision) / 2; t = (precision * mean, precision * mean**2,
-    precision, log(precision)); natural parameters (strength * location, -strength / 2, -rate -
-    strength * location**2 / 2, shape).
+    log h(mean, precision) = -log(precision) / 2;
+    t = (precision * mean, precision * mean**2, precision, log(precision));
+    natural parameters (strength * location, -strength / 2, -rate - strength * location**2 / 2, shape).
 
     >>> q = NormalGamma.from_parameters(location=1.0, strength=2.0, shape=3.0, rate=1.5)
     >>> print(q.mean().mean, q.mean().precision, q.location, q.rate)

@@ -2,8 +2,8 @@
 P), and G | L a matrix normal, J x D, of mean M, whose rows have precision U and whose columns have
 precision L.
 
-    q(G, L) = |L|^{(J-D-1)/2} exp{<U M, G L> + <-U / 2, G L G'> + <-(P + M' U M / 2), L> + n log|L|
-    - A}, A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2
+    q(G, L) = |L|^{(J-D-1)/2} exp{<U M, G L> + <-U / 2, G L G'> + <-(P + M' U M / 2), L> + n log|L| - A},
+    A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2
 
 The conjugate prior of y ~ N(G' x, L^-1) (Rowe 2003, Multivariate Bayesian Statistics, section 8.4):
 an observation adds (x y', -x x' / 2, -y y' / 2, 1/2). With J = 1 it is the normal-Wishart, with D =
@@ -72,10 +72,10 @@ class MatrixPrecision(NamedTuple):
 class MatrixNormalWishart(Family):
     """A matrix-normal-Wishart distribution over (coefficients, precision matrix).
 
-    log h(coefficients, precision) = (num_rows - dim - 1) / 2 * logdet(precision); t = (coefficients
-    @ precision, coefficients @ precision @ coefficients.T, precision, logdet(precision)); natural
-    parameters (strength @ location, -strength / 2, -inv(scale) / 2 - location.T @ strength @
-    location / 2, degrees / 2).
+    log h(coefficients, precision) = (num_rows - dim - 1) / 2 * logdet(precision);
+    t = (coefficients @ precision, coefficients @ precision @ coefficients.T, precision, logdet(precision));
+    natural parameters (strength @ location, -strength / 2, -inv(scale) / 2 - location.T @ strength @ location / 2,
+    degrees / 2).
 
     >>> strength, scale = [[2.0, 0.0], [0.0, 1.0]], [[0.5, 0.0], [0.0, 1.0]]
     >>> q = MatrixNormalWishart.from_parameters([[1.0, 0.0], [0.5, -1.0]], strength, degrees=4.0, scale=scale)

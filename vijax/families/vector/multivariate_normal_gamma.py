@@ -1,8 +1,8 @@
 """The law of regression coefficients and their noise precision: tau ~ Gamma(a, b), w | tau ~ N(m,
 (tau L)^-1).
 
-    q(w, tau) = tau^{D/2 - 1} exp{<L m, tau w> + <-L / 2, tau w w'> - (b + m' L m / 2) tau + a log
-    tau - A}, A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2
+    q(w, tau) = tau^{D/2 - 1} exp{<L m, tau w> + <-L / 2, tau w w'> - (b + m' L m / 2) tau + a log tau - A},
+    A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2
 
 The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an
 observation adds (y x, -x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix
@@ -70,9 +70,9 @@ class CoefficientsPrecision(NamedTuple):
 class MultivariateNormalGamma(Family):
     """A normal-gamma distribution over (coefficients, noise precision).
 
-    log h(coefficients, precision) = (dim / 2 - 1) * log(precision); t = (precision * coefficients,
-    precision * outer(coefficients, coefficients), precision, log(precision)); natural parameters
-    (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
+    log h(coefficients, precision) = (dim / 2 - 1) * log(precision);
+    t = (precision * coefficients, precision * outer(coefficients, coefficients), precision, log(precision));
+    natural parameters (strength @ location, -strength / 2, -rate - location @ strength @ location / 2, shape).
 
     >>> q = MultivariateNormalGamma.from_parameters([1.0, 0.0], [[2.0, 0.0], [0.0, 1.0]], shape=3.0, rate=1.5)
     >>> print(q.mean().coefficients.round(3), f"{q.mean().precision:.3f} {q.rate:.3f}")

@@ -60,9 +60,10 @@ class NormalWishartStats(NamedTuple):
 class NormalWishart(MeansAndPrecision):
     """A normal-Wishart distribution over (mean, precision matrix) of a multivariate normal.
 
-    log h(mean, precision) = -dim / 2 * logdet(precision); t = (precision @ mean, precision, mean @
-    precision @ mean, logdet(precision)); natural parameters (strength * location, -inv(scale) / 2 -
-    strength * outer(location, location) / 2, -strength / 2, degrees / 2).
+    log h(mean, precision) = -dim / 2 * logdet(precision);
+    t = (precision @ mean, precision, mean @ precision @ mean, logdet(precision));
+    natural parameters (strength * location, -inv(scale) / 2 - strength * outer(location, location) / 2,
+    -strength / 2, degrees / 2).
 
     >>> q = NormalWishart.from_parameters(
     ...     location=[1.0, 0.0], strength=2.0, degrees=4.0, scale=[[0.5, 0.0], [0.0, 1.0]]
@@ -130,9 +131,9 @@ class NormalsWishartStats(NamedTuple):
 class NormalsWishart(MeansAndPrecision):
     """A law of J means and one precision matrix.
 
-    log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision); t = (mean @ precision,
-    precision, sum((mean @ precision) * mean, 1), logdet(precision)); natural parameters
-    (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
+    log h(mean, precision) = (num_means - dim - 1) / 2 * logdet(precision);
+    t = (mean @ precision, precision, sum((mean @ precision) * mean, 1), logdet(precision));
+    natural parameters (strength[:, None] * location, -inv(scale) / 2 - (strength * location.T) @ location / 2,
     -strength / 2, degrees / 2).
 
     >>> q = NormalsWishart.from_parameters(
