@@ -10,7 +10,7 @@ from typing import Any
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.inference.compatibility import check_names
-from vijax.inference.compose import MOVED, Algorithm, compose
+from vijax.inference.compose import OLD_ARGUMENTS, Algorithm, compose
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
@@ -31,7 +31,7 @@ and `left_out`; `lazy=False` is short for `vijax.topics.all_words`."""
 def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
     """An algorithm by its own choices (`own`), replaced where the user made others (`choices`).
     Raises TypeError: an unknown argument."""
-    check_names(choices, [*inspect.signature(compose).parameters, *SHORT], MOVED)
+    check_names(choices, [*inspect.signature(compose).parameters, *SHORT], OLD_ARGUMENTS)
     both = {**own, **choices}
     short = {name: both.pop(name) for name in SHORT if name in both}
     alg = compose(model, **both)

@@ -10,7 +10,7 @@ from scipy import optimize
 import vijax as vi
 from tests.esteps import ESTEPS
 from vijax.data.loader import as_loader
-from vijax.inference.messages import moved_back, unvisited
+from vijax.inference.messages import empty_parts, move_bound
 
 KEY = jax.random.key(0)
 
@@ -292,13 +292,15 @@ def test_where_a_part_looks_ahead():
     """0.4 of the way that q went since the visit, once all parts were visited; what would be
     outside at twice that distance, or is at its edge, stays."""
     alphas = lambda *x: vi.Product({"x": vi.Dirichlet.from_concentration(jnp.array(x))})
-    parts = unvisited(alphas(1.0, 1.0, 1.0), 2).visited(jnp.int32(1), alphas(3.0, 5.0, 2.0))
+    parts = empty_parts(alphas(1.0, 1.0, 1.0), 2).with_visit(jnp.int32(1), alphas(3.0, 5.0, 2.0))
     q = alphas(4.0, 2.0, 0.9)
     looks = lambda parts, b: np.asarray(parts.ahead(jnp.int32(b), q)["x"].concentration)
     np.testing.assert_allclose(looks(parts, 1), [4.0, 2.0, 0.9])
     parts = parts._replace(groups=jnp.ones(2))
     np.testing.assert_allclose(looks(parts, 1), [4.0 + 0.4 * 1.0, 2.0, 0.9 - 0.4 * 1.1], rtol=1e-6)
-    np.testing.assert_allclose(looks(parts.visited(jnp.int32(0), q), 0), [4.0, 2.0, 0.9], rtol=1e-6)
+    np.testing.assert_allclose(
+        looks(parts.with_visit(jnp.int32(0), q), 0), [4.0, 2.0, 0.9], rtol=1e-6
+    )
 
 
 def test_the_bound_of_locals_found_elsewhere():
@@ -330,7 +332,7 @@ def test_the_bound_of_locals_found_elsewhere():
         @jax.jit
         def bounds(there, here):
             (value, r), slope = jax.value_and_grad(bound, has_aux=True)(there.expected_stats())
-            back = moved_back(
+            back = move_bound(
                 there.with_naturals(slope), value, there.expected_stats(), here.expected_stats()
             )
             return back, bound(here.expected_stats(), r)[0], bound(here.expected_stats())[0]
@@ -352,7 +354,7 @@ def test_what_is_recalled_by_hand():
     values = np.array(
         [-50.0, -7.0, -4.0]
     )  # the first below zero: no memory may seem better than it
-    parts = unvisited(family([1.0, -1.0]), 3)
+    parts = empty_parts(family([1.0, -1.0]), 3)
 
     def visit(parts, b, message, s, value):
         stats = {"x": vi.Gamma.Stats(*map(jnp.float32, s))}

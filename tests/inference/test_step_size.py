@@ -99,4 +99,4 @@ def test_the_share_of_the_data_chooses_the_rule():
     rule = vi.step_size.by_share(
         vi.step_size.constant(0.5), lambda share: vi.step_size.constant(share)
     )
-    assert [float(rule.of(share)(0)) for share in (1.0, 0.25)] == [0.5, 0.25]
+    assert [float(rule.choose(share)(0)) for share in (1.0, 0.25)] == [0.5, 0.25]

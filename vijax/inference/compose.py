@@ -1,10 +1,10 @@
-"""One step, composed of choices made for each global: E-step, estimand, estimator, update, step
-size.
+"""One step, composed of choices for each global: estimand, estimator, update; and of an E-step and
+step sizes.
 
     lambda <- update(lambda, eta + (N_t / S) sum_n m_n)
 
-`compose` is the only place where an algorithm is built; the names of the literature are rows of
-arguments to it (`vijax.algorithms`)."""
+`compose` is the only place where an algorithm is built. The algorithms of the literature are calls
+of it with named arguments (`vijax.algorithms`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import tree
 from vijax.checks import require, require_integers
@@ -28,9 +28,9 @@ from vijax.inference import compatibility
 from vijax.inference.bound import add_context, batch_reads, first_bad, gradient_through_context
 from vijax.inference.estimand import Estimand, distribution
 from vijax.inference.estimator import Estimator
-from vijax.inference.learning import Learn, ascend, check_learnt, free_points, penalty_of
+from vijax.inference.learning import Learn, ascend, check_learnt, evaluate_penalty, free_points
 from vijax.inference.messages import Messages, scaled
-from vijax.inference.move import Moved, move
+from vijax.inference.move import StepResult, move
 from vijax.inference.spec import Blocks, Spec, StepSize
 from vijax.inference.state import Info, Result, State, check_state
 from vijax.inference.step_size import Ramp, backtracking, by_share, check_schedule, no_ramp
@@ -42,7 +42,7 @@ from vijax.xla.lapack import guard_lapack
 from vijax.xla.random_bits import fused_key
 
 ByName = Mapping[str, Any] | PerVariable[Any]
-WRAPPED = {
+WRAPPERS = {
     "num_groups": "part_of(alg, N)",
     "full_data": "whole(alg)",
     "average_after": "averaged(alg, after)",
@@ -52,22 +52,21 @@ WRAPPED = {
     "left_out": "topics.by_words(alg, active=..., left_out=...)",
     "axis": "over_axis(alg, name)",
 }
-MOVED = {
+OLD_ARGUMENTS = {
     "hyper_optimizer": "It goes with the points: learn=vijax.learn('alpha', optimizer=...).",
     "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for "
     "all at once.",
     "num_parts": "Give messages=vijax.messages.by_part(n), or take vijax.memoized(model, n).",
     **{
-        name: f"Wrap the algorithm: vijax.{how}. The rows, as vijax.svi, take it."
-        for name, how in WRAPPED.items()
+        name: f"Wrap the algorithm: vijax.{call}. The rows, as vijax.svi, take it."
+        for name, call in WRAPPERS.items()
     },
 }
-"""Arguments that `compose` once took, and what to write now; to be dropped after the next
+"""Arguments of `compose` in earlier releases, and what to write now; to be dropped after the next
 release."""
 GIVE_SIZE = (
     "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or "
-    "vijax.whole(alg) "
-    "where the data are all there are. The rows take num_groups=N."
+    "vijax.whole(alg) where the data are all there are. The rows take num_groups=N."
 )
 DEAL = (
     "vijax.data.minibatches(corpus, batch_size, seed) deals batches of documents; vijax.fit deals "
@@ -79,13 +78,12 @@ class Algorithm(NamedTuple):
     """A pure algorithm: jit, scan, vmap or shard its functions as you like.
 
     Attributes:
-      init: (key, batch=None, hyper=None) -> `State`; the batch (as in `step`) is needed by models
-        whose start depends on data; values of points in `hyper` stand in the place of the model's
-        own.
-      step: (key, state, batch) -> (`State`, `Info`); batch is a `Minibatch`, or bare data where the
-        algorithm takes the whole set (`vijax.whole`) or knows N (`vijax.part_of`).
+      init: (key, batch=None, hyper=None) -> `State`. The batch (as in `step`) is needed by models
+        whose start depends on data. Values of points in `hyper` replace those of the model.
+      step: (key, state, batch) -> (`State`, `Info`). The batch is a `Minibatch`, or bare data if
+        the algorithm takes the whole set (`vijax.whole`) or knows N (`vijax.part_of`).
       spec: its choices.
-      wrappers: the wrappers around them (`vijax.inference.wrappers.wrapper`), the innermost first.
+      wrappers: its wrappers (`vijax.inference.wrappers.wrapper`), the innermost first.
     """
 
     init: Callable[..., State]
@@ -97,7 +95,7 @@ class Algorithm(NamedTuple):
         return describe.algorithm_text(self)
 
 
-@compatibility.arguments_named(MOVED)
+@compatibility.refuse_unknown(OLD_ARGUMENTS)
 def compose(
     model: Model,
     *,
@@ -120,55 +118,53 @@ def compose(
 
     Args:
       model: the model.
-      estimand: the aim for a global (`vijax.estimand`); None, also for globals that a dict does not
+      estimand: the aim for a global (`vijax.estimand`). None, and a global that a dict does not
         name, is a distribution.
-      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`); None
+      estimator: how the natural gradient of the local bound is estimated (`vijax.estimator`). None
         is `mean_field()`, and for free variables `least_squares()`.
-      update: how a global moves (`vijax.update`); None is `kl()`, the natural-gradient step, and
+      update: how a global moves (`vijax.update`). None is `kl()`, the natural-gradient step, and
         for free variables `within(1.0)`. Free variables whose guide is no exponential family get
         `reparameterised()` and `descend()`.
-      step_size: rho_t, or beta_t where the updates read that (`vijax.step_size`); or
+      step_size: rho_t, or beta_t for updates that read a beta (`vijax.step_size`); or
         `vijax.step_size.backtracking()`, for full data.
-      estep: how the model treats its local variables (`vijax.estep`); None takes the model's
-          default.
-      ramp: N_t (`vijax.step_size`); None is N.
+      estep: how the model treats its local variables (`vijax.estep`). None is the model's default.
+      ramp: N_t (`vijax.step_size`). None is N.
       learn: names of `model.hyper` to learn, by gradient steps on the objective in free
         coordinates: logarithms, unless `model.constraints` says otherwise. A step to infinity, or
         of a positive point to zero, is skipped. The steps are Adam's at rate 0.01;
         `vijax.learn("alpha", optimizer=...)` names another optimiser of optax.
-      messages: how a batch's message becomes that of all data (`vijax.messages`): None scales it
-        up, `by_part(n)` remembers one for each of so many parts of the data (`vijax.memoized`,
-        which says more).
-      blocks: names of the globals in groups that are updated one after the other, each at the
-        others' latest values, as coordinate ascent must where the joint density couples them
-        (`model.blocks`). None updates all at once.
-      penalty_every: evaluate the penalty of the reported objective every so many steps: no step
-        needs it, and for a large posterior it costs as much as drawing from it. None, and always
-        where points are learnt, is every step.
+      messages: how the message of a batch becomes the message of all data (`vijax.messages`). None
+        scales it up; `by_part(n)` remembers a message for each of n parts of the data
+        (`vijax.memoized` says more).
+      blocks: names of the globals in groups. The groups are updated one after the other, each at
+        the latest values of the others, as coordinate ascent must where the joint density couples
+        them (`model.blocks`). None updates all at once.
+      penalty_every: number of steps between evaluations of the penalty of the reported objective.
+        No step needs the penalty, and for a large posterior it costs as much as drawing from it.
+        None is every step; so is any number if points are learnt.
       name: name of the algorithm.
 
     Raises:
       TypeError: an argument that `compose` does not have, or has no more; the message says what to
-          write.
-      ValueError: `model` is no `vijax.Model`, a choice is not of its kind or for a name that is no
-        global, `estep` is not of the kind that the model reads, `step_size` is no schedule, `learn`
-        names no point of the model or one that does not satisfy its constraint, `blocks` are not
-        all the globals, `penalty_every` is below 1, draws or a point are asked of the predictors of
-        a GP or GLM, or maximum likelihood is asked of a model whose globals have priors that depend
-        on each other, or of globals that it does not determine (`Model.needs_prior`).
+        write.
+      ValueError: `model` is no `vijax.Model`; a choice is not of its kind, or for a name that is no
+        global; `estep` is not of the kind that the model reads; `step_size` is no schedule; `learn`
+        names no point of the model, or a point that does not satisfy its constraint; `blocks` are
+        not all the globals; `penalty_every` is below 1; draws or a point are asked of the
+        predictors of a GP or GLM; maximum likelihood is asked of a model whose globals have priors
+        that depend on each other, or of globals that it does not determine (`Model.needs_prior`).
     """
     compatibility.check_model(model)
-    compatibility.check_estep(model, model.estep if estep is None else estep)
+    estep = model.estep if estep is None else estep
+    compatibility.check_estep(model, estep)
     estimands = per_variable("estimand", estimand, distribution(), Estimand, "vijax.estimand")
     estimators = per_variable("estimator", estimator, None, Estimator, "vijax.estimator")
     updates = per_variable("update", update, None, Update, "vijax.update")
-    chosen = {"estimand": estimands, "estimator": estimators, "update": updates}
-    if any(choice.named for choice in chosen.values()):  # for names that are no globals
-        globals_ = list(jax.eval_shape(model.prior, dict(model.hyper)))
-        for argument, choice in chosen.items():
-            check_names(argument, choice, globals_)
-    compatibility.check_weighted(model, estimators)
-    estimands, estimators, updates = compatibility.of_free(model, estimands, estimators, updates)
+    _check_global_names(model, estimand=estimands, estimator=estimators, update=updates)
+    compatibility.check_weighted_globals(model, estimators)
+    estimands, estimators, updates = compatibility.fill_defaults(
+        model, estimands, estimators, updates
+    )
     if not isinstance(step_size, backtracking | by_share):
         check_schedule(step_size, {choice.size for choice in updates.choices()})
     require_integers(penalty_every=1 if penalty_every is None else penalty_every)
@@ -176,8 +172,8 @@ def compose(
     compatibility.check_site_choices(model, estimands, estimators)
     learnt = learn if isinstance(learn, Learn) else Learn(tuple(learn))
     check_learnt(model, learnt.names)
-    known = isinstance(messages, Messages | None)
-    require(known, "messages", "one of vijax.messages, such as by_part(10)", repr(messages))
+    is_rule = isinstance(messages, Messages | None)
+    require(is_rule, "messages", "one of vijax.messages, such as by_part(10)", repr(messages))
     if blocks is not None and blocks != model.blocks:
         compatibility.check_blocks(model, blocks)
     spec = Spec(
@@ -186,7 +182,7 @@ def compose(
         estimand=estimands,
         estimator=estimators,
         update=updates,
-        estep=model.estep if estep is None else estep,
+        estep=estep,
         step_size=step_size,
         ramp=ramp or no_ramp(),
         learn=learnt.names,
@@ -199,72 +195,72 @@ def compose(
     return build_algorithm(spec)
 
 
+def _check_global_names(model: Model, **choices: PerVariable[Any]) -> None:
+    """Raises ValueError at a choice, given by argument, for a name that is no global."""
+    if not any(choice.named for choice in choices.values()):
+        return
+    globals_ = list(jax.eval_shape(model.prior, dict(model.hyper)))
+    for argument, choice in choices.items():
+        check_names(argument, choice, globals_)
+
+
 def build_algorithm(spec: Spec) -> Algorithm:
-    """The algorithm of these choices, which were checked."""
-    init, step = (_of_choices(kind, spec) for kind in (_Init, _Step))
-    return Algorithm(init, step, spec)
+    """The algorithm of choices that were checked."""
+    return Algorithm(_build_function(_Init, spec), _build_function(_Step, spec), spec)
 
 
 @dataclasses.dataclass(frozen=True)
-class _OfChoices:
-    """A function of an algorithm. Equal choices for one model share one object, also where it comes
-    out of a pickle."""
+class _SpecFunction:
+    """A function of an algorithm. Equal choices for one model share one object, also after
+    pickling."""
 
     spec: Spec
 
     def __reduce__(self) -> tuple:
-        return _of_choices, (type(self), self.spec)
+        return _build_function, (type(self), self.spec)
 
     def _batch(self, batch: Any) -> Minibatch:
-        """The batch as the model reads it. Its N is known where the model knows it: it may hold
-        some groups alone."""
+        """The batch as the model reads it. A model for given data fills in their N, because the
+        batch may hold only some of the groups."""
         model = self.spec.model
-        total = None if model.form.num_groups is None else float(model.form.num_groups)
+        form = model.form
+        total = None if form.num_groups is None else float(form.num_groups)
         if not isinstance(batch, Minibatch):
+            knows_size = form.one_group or total is not None
             expected = "a vijax.Minibatch, which knows the size N of the whole data set"
-            require(
-                model.form.one_group or total is not None, "batch", expected, "bare data", GIVE_SIZE
-            )
-            batch = Minibatch(one_group(batch) if model.form.one_group else batch, total)
-        wanted, got = getattr(batch.data, "read_by", None), type(batch.data).__name__
-        require(
-            wanted is None, "batch", "data as the model reads them", got, f"They are for {wanted}."
-        )
-        if model.form.documents is not None:
-            got = (
-                f"an array of shape {jnp.shape(batch.data)}"
-                if hasattr(batch.data, "shape")
-                else got
-            )
-            require(
-                isinstance(batch.data, tuple | list),
-                "batch",
-                "a tuple of vijax.Documents",
-                got,
-                DEAL,
-            )
+            require(knows_size, "batch", expected, "bare data", GIVE_SIZE)
+            batch = Minibatch(one_group(batch) if form.one_group else batch, total)
+        reader = getattr(batch.data, "read_by", None)
+        remedy = f"They are for {reader}."
+        expected = "data as the model reads them"
+        require(reader is None, "batch", expected, type(batch.data).__name__, remedy)
+        if form.documents is not None:
+            got = type(batch.data).__name__
+            if hasattr(batch.data, "shape"):
+                got = f"an array of shape {jnp.shape(batch.data)}"
+            is_tuple = isinstance(batch.data, tuple | list)
+            require(is_tuple, "batch", "a tuple of vijax.Documents", got, DEAL)
         size = total if batch.num_groups is None else batch.num_groups
         return batch._replace(data=cast_data(model, batch.data), num_groups=size)
 
 
-def _of_choices(kind: type[_OfChoices], spec: Spec) -> Any:
+def _build_function(kind: type[_SpecFunction], spec: Spec) -> Any:
     return by_value.intern(spec.model, kind(spec))
 
 
-class _Init(_OfChoices):
+class _Init(_SpecFunction):
     """`Algorithm.init`."""
 
     def __call__(self, key: PRNGKeyArray, batch: Any = None, hyper: Hyper | None = None) -> State:
         spec, model = self.spec, self.spec.model
         batch = None if batch is None else self._batch(batch)
         hyper = tree.as_arrays({**model.hyper, **(hyper or {})})
-        return initial_state(
-            spec, hyper, add_context(model, hyper, model.init(hyper, key, spec.start(hyper), batch))
-        )
+        posterior = model.init(hyper, key, spec.start(hyper), batch)
+        return initial_state(spec, hyper, add_context(model, hyper, posterior))
 
 
 def initial_state(spec: Spec, hyper: Hyper, posterior: Product) -> State:
-    """The state of step 0 with this posterior, which remembers nothing."""
+    """The state of step 0 at a posterior. All its memories are empty."""
     dtype = jnp.result_type(*jax.tree.leaves(posterior)[:1] or [float])
     return State(
         posterior=posterior,
@@ -285,75 +281,85 @@ def initial_state(spec: Spec, hyper: Hyper, posterior: Product) -> State:
     )
 
 
-class _Step(_OfChoices):
+class _Step(_SpecFunction):
     """`Algorithm.step`."""
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
-        return guard_lapack(self._taken)(key, state, batch)
+        return guard_lapack(self._step)(key, state, batch)
 
-    def _taken(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
+    def _step(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
         check_state(key, state, State)
         spec, key = self.spec, fused_key(key)
         batch = self._batch(batch)
         state = state._replace(posterior=state.posterior.prepare(spec.penalty_every == 1))
         theta = free_points(spec.model, state.hyper, spec.learn)
-        moved = move(spec, key, state, batch, theta)
-        penalty, penalty_grad = penalty_of(spec, state, theta)
+        result = move(spec, key, state, batch, theta)
+        penalty, penalty_grad = evaluate_penalty(spec, state, theta)
         if spec.learn and spec.model.by_entry is not None:
             theta_grad = gradient_through_context(spec, key, state, batch, theta)
         else:
-            theta_grad = tree.subtract(moved.message.theta_grad, penalty_grad)
+            theta_grad = tree.subtract(result.message.theta_grad, penalty_grad)
         hyper, opt_state, too_far = ascend(spec, theta_grad, theta, state)
-        if spec.learn:  # the posterior follows a prior that changed
-            moved = moved._replace(posterior=add_context(spec.model, hyper, moved.posterior))
-        non_finite = moved.non_finite + tree.count_non_finite((moved.message.value, theta_grad))
-        ok = (non_finite == 0) & ~too_far & tree.all_finite((moved.posterior, hyper))
-        bad_group = first_bad(
-            moved.message.aux.per_group, batch.weights, batch_reads(spec, state, batch)
-        )
-        said: LocalElbo = moved.message.aux
-        retractions = (
-            moved.retractions if said.retractions is None else moved.retractions + said.retractions
-        )
-        info = Info(
-            bound=moved.message.value,
-            local_elbo=said.total,
-            per_group=said.per_group,
-            num_groups=said.num_groups,
-            penalty=penalty,
-            step_size=moved.step_size,
-            retractions=jnp.where(ok, retractions, 0),
-            backtracks=moved.backtracks,
-            non_finite=non_finite,
-            bad_group=bad_group,
-            bad_variable=moved.bad_variable,
-            result=jnp.where(ok, Result.OK, Result.SKIPPED),
-            said=said.said or {},
-        )
-        new = _advance(ok, state, moved, hyper, opt_state)
+        if spec.learn:  # the context follows the hyperparameters
+            result = result._replace(posterior=add_context(spec.model, hyper, result.posterior))
+        non_finite = result.non_finite + tree.count_non_finite((result.message.value, theta_grad))
+        ok = (non_finite == 0) & ~too_far & tree.all_finite((result.posterior, hyper))
+        reads = batch_reads(spec, state, batch)
+        bad_group = first_bad(result.message.aux.per_group, batch.weights, reads)
+        info = _info(result, penalty, non_finite, bad_group, ok)
+        new = _advance(ok, state, result, hyper, opt_state)
         ok = ordering.delay(ok, new.posterior)
-        return new._replace(
+        new = new._replace(
             penalty=penalty,
             step=state.step + 1,
             bad_steps=jnp.where(ok, 0, state.bad_steps + 1),
             num_skipped=state.num_skipped + jnp.where(ok, 0, 1),
-        ), info
+        )
+        return new, info
+
+
+def _info(
+    result: StepResult,
+    penalty: Float[Array, ""],
+    non_finite: Int[Array, ""],
+    bad_group: Int[Array, ""],
+    ok: Bool[Array, ""],
+) -> Info:
+    """The diagnostics of a step."""
+    local_elbo: LocalElbo = result.message.aux
+    retractions = result.retractions
+    if local_elbo.retractions is not None:
+        retractions = retractions + local_elbo.retractions
+    return Info(
+        bound=result.message.value,
+        local_elbo=local_elbo.total,
+        per_group=local_elbo.per_group,
+        num_groups=local_elbo.num_groups,
+        penalty=penalty,
+        step_size=result.step_size,
+        retractions=jnp.where(ok, retractions, 0),
+        backtracks=result.backtracks,
+        non_finite=non_finite,
+        bad_group=bad_group,
+        bad_variable=result.bad_variable,
+        result=jnp.where(ok, Result.OK, Result.SKIPPED),
+        said=local_elbo.said or {},
+    )
 
 
 def _advance(
-    ok: Bool[Array, ""], state: State, moved: Moved, hyper: Hyper, opt_state: PyTree
+    ok: Bool[Array, ""], state: State, result: StepResult, hyper: Hyper, opt_state: PyTree
 ) -> State:
-    """The new state, or the last good one."""
+    """The new state if the step is `ok`, else the old one."""
     new = state._replace(
-        posterior=moved.posterior,
-        memory=moved.memory,
+        posterior=result.posterior,
+        memory=result.memory,
         hyper=hyper,
         opt_state=opt_state,
-        local=moved.local,
-        messages=moved.messages,
-        step_size=moved.next_size,
+        local=result.local,
+        messages=result.messages,
+        step_size=result.next_size,
     )
     # The memory of wrappers stays as it was: it may be large, and is neither copied nor compared.
-    return ordering.select(ok, new._replace(beside={}), state._replace(beside={}))._replace(
-        beside=state.beside
-    )
+    selected = ordering.select(ok, new._replace(beside={}), state._replace(beside={}))
+    return selected._replace(beside=state.beside)

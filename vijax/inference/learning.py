@@ -1,8 +1,5 @@
-"""Points beside the globals: hyperparameters, networks. They are `Model.hyper` by name, pytrees
-under constraints.
-
-Some may be learnt, by steps of an optax optimiser on the objective in free coordinates.
-"""
+"""Points beside the globals (`Model.hyper`): hyperparameters and networks, learnt by steps of an
+optax optimiser on the objective in free coordinates."""
 
 from __future__ import annotations
 
@@ -18,20 +15,19 @@ from vijax.constrain import Constraint, positive
 from vijax.contract.model import Hyper, Model
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
-from vijax.inference.update.descend import ascended
+from vijax.inference.update.descend import ascent_step
 
 
 @dataclasses.dataclass(frozen=True)
 class Learn:
-    """Points to learn, and the optimiser of optax that moves them; None is Adam at rate 0.01."""
+    """Names of points to learn, and their optimiser of optax; None is Adam at rate 0.01."""
 
     names: tuple[str, ...]
     optimizer: optax.GradientTransformation | None = None
 
 
 def learn(*names: str, optimizer: optax.GradientTransformation | None = None) -> Learn:
-    """Names of points to learn, with the optimiser that moves them: `compose(learn=learn("alpha",
-    optimizer=...))`.
+    """Points to learn, and their optimiser: `compose(learn=learn("alpha", optimizer=...))`.
 
     Args:
       *names: names of points in `Model.hyper`.
@@ -46,42 +42,39 @@ def learn(*names: str, optimizer: optax.GradientTransformation | None = None) ->
     return Learn(names, optimizer)
 
 
-def constraint_of(model: Model, name: str) -> Constraint:
-    """The constraint of a point; hyperparameters are positive unless the model says otherwise."""
+def point_constraint(model: Model, name: str) -> Constraint:
+    """The constraint of a point; without one in `Model.constraints` it is positive."""
     return (model.constraints or {}).get(name, positive())
 
 
 def check_learnt(model: Model, names: tuple[str, ...]) -> None:
-    """Raises ValueError at names that are no points of the model, and at points that do not satisfy
-    their constraint."""
+    """Raises ValueError at a name that is no point of the model, and at a point that does not
+    satisfy its constraint."""
     strange = sorted(set(names) - set(model.hyper))
     require(not strange, "learn", f"names among {sorted(model.hyper)}", strange)
     for name in names:
-        constraint = constraint_of(model, name)
+        constraint = point_constraint(model, name)
+        expected = f"{constraint!r} numbers"
         for leaf in jax.tree.leaves(model.hyper[name]):
-            require(
-                constraint.holds(jnp.asarray(leaf)),
-                f"hyper[{name!r}]",
-                f"{constraint!r} numbers",
-                leaf,
-            )
+            is_inside = constraint.holds(jnp.asarray(leaf))
+            require(is_inside, f"hyper[{name!r}]", expected, leaf)
 
 
 def free_points(model: Model, hyper: Hyper, names: tuple[str, ...]) -> dict[str, PyTree]:
-    """The points of these names, in free coordinates."""
-    return {name: jax.tree.map(constraint_of(model, name).free, hyper[name]) for name in names}
+    """The free coordinates of the points of these names."""
+    return {name: jax.tree.map(point_constraint(model, name).free, hyper[name]) for name in names}
 
 
 def with_points(model: Model, hyper: Hyper, free: dict[str, PyTree]) -> Hyper:
-    """All points, with the values that the free coordinates give for some."""
-    return {
-        **hyper,
-        **{name: jax.tree.map(constraint_of(model, name).point, x) for name, x in free.items()},
+    """All points; those with free coordinates in `free` have their values from these."""
+    points = {
+        name: jax.tree.map(point_constraint(model, name).point, x) for name, x in free.items()
     }
+    return {**hyper, **points}
 
 
-def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""], PyTree]:
-    """The number that the objective subtracts, and its gradient in the points that are learnt."""
+def evaluate_penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""], PyTree]:
+    """The penalty that the objective subtracts, and its gradient in the learnt points."""
 
     def penalty(theta: PyTree) -> Float[Array, ""]:
         return spec.penalty(state.posterior, with_points(spec.model, state.hyper, theta))
@@ -95,18 +88,17 @@ def penalty_of(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Array, ""
 def ascend(
     spec: Spec, ascent: PyTree, theta: PyTree, state: State
 ) -> tuple[Hyper, PyTree, Bool[Array, ""]]:
-    """One ascent step on the objective in the free coordinates of the points that are learnt; and
-    True where a positive point has gone further down than its type has numbers."""
-    new, opt_state = ascended(spec.optimizer, ascent, state.opt_state, theta)
-    # A positive point below the smallest number of its type is as far off as one above the largest:
-    # not finite.
-    leaves = [
-        x
-        for name in new
-        if constraint_of(spec.model, name) == positive()
-        for x in jax.tree.leaves(new[name])
-    ]
-    too_far = jnp.any(
-        jnp.array([jnp.any(x < jnp.log(jnp.finfo(x.dtype).tiny)) for x in leaves], bool)
-    )
+    """One ascent step on the objective, in the free coordinates of the learnt points.
+
+    Returns:
+      All points; the memory of the optimiser; True if a positive point fell below the smallest
+      number of its type.
+    """
+    new, opt_state = ascent_step(spec.optimizer, ascent, state.opt_state, theta)
+    # Below the smallest number of its type a positive point counts as not finite, as it does above
+    # the largest.
+    positives = [name for name in new if point_constraint(spec.model, name) == positive()]
+    leaves = [x for name in positives for x in jax.tree.leaves(new[name])]
+    underflows = [jnp.any(x < jnp.log(jnp.finfo(x.dtype).tiny)) for x in leaves]
+    too_far = jnp.any(jnp.array(underflows, bool))
     return with_points(spec.model, state.hyper, new), opt_state, too_far

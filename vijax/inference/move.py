@@ -1,5 +1,5 @@
-"""The move of a step: the globals, block after block, each by its update and kept inside its
-domain."""
+"""The move of the globals in one step, block after block: estimate the message, update, keep inside
+the domain."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ from vijax.families import Product
 from vijax.families.construction import is_proper
 from vijax.inference.bound import batch_reads, scaled_bound
 from vijax.inference.estimator import Reads
-from vijax.inference.estimator.base import Message, estimate, value
-from vijax.inference.messages import At
+from vijax.inference.estimator.base import Estimator, Message, estimate, value
+from vijax.inference.messages import Globals
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
 from vijax.inference.step_size import Schedule, backtracking, by_share, no_lower
 from vijax.inference.update import retract
 
 
-class Moved(NamedTuple):
-    """The end of a step, before it is accepted; `message` is the first block's, of the state as it
-    was."""
+class StepResult(NamedTuple):
+    """The end of a step, before it is accepted.
+
+    Attributes:
+      message: the message of the first block, with the bound of the state before the step.
+      step_size: the smallest size of any block.
+      next_size: the size that the next step's search begins with.
+      non_finite: number of entries of all messages that are not finite.
+      bad_variable: index of the first global whose message is not finite; -1 if none.
+    """
 
     posterior: Product
     memory: PyTree
@@ -52,79 +59,141 @@ class Trial(NamedTuple):
     retractions: Int[Array, ""]
 
 
-def move(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree) -> Moved:
-    """The step, block after block of the globals."""
-    prior, reads, rule = (
-        spec.prior(state.hyper),
-        batch_reads(spec, state, batch),
-        _rule(spec, batch),
+class _Setting(NamedTuple):
+    """The part of a step that is the same for all blocks; `damped` is rho, at most 1."""
+
+    spec: Spec
+    state: State
+    theta: PyTree
+    prior: Product
+    reads: Mapping[str, Reads]
+    estimators: Mapping[str, Estimator]
+    rule: Schedule | backtracking
+    rho: Float[Array, ""]
+    damped: Float[Array, ""]
+
+
+class _Progress(NamedTuple):
+    """The part of the state that changes from block to block; `messages` are those remembered."""
+
+    posterior: Product
+    memory: PyTree
+    messages: PyTree
+    local: PyTree
+    non_finite: Int[Array, ""]
+    bad_variable: Any
+
+
+class _BlockMove(NamedTuple):
+    """The message of one block, and how far it moved."""
+
+    message: Message
+    size: Float[Array, ""]
+    retractions: Int[Array, ""]
+    backtracks: Int[Array, ""]
+
+
+def move(
+    spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch, theta: PyTree
+) -> StepResult:
+    """The result of a step: all blocks of globals, each moved at the others' latest values."""
+    setting = _setting(spec, state, batch, theta)
+    progress = _Progress(
+        posterior=state.posterior,
+        memory=dict(state.memory),
+        messages=state.messages,
+        local=state.local,
+        non_finite=jnp.zeros((), jnp.int32),
+        bad_variable=np.int32(-1),
     )
+    moves = []
+    for block in spec.blocks or (tuple(state.posterior),):
+        key, key_global, key_local = jax.random.split(key, 3)
+        progress, block_move = _move_block(setting, progress, block, batch, key_global, key_local)
+        moves.append(block_move)
+    retractions = functools.reduce(jnp.add, [block.retractions for block in moves])
+    backtracks = functools.reduce(jnp.add, [block.backtracks for block in moves])
+    size = functools.reduce(jnp.minimum, [block.size for block in moves])
+    next_size = size
+    if isinstance(setting.rule, backtracking):
+        next_size = setting.rule.next(size, backtracks)
+    return StepResult(
+        posterior=progress.posterior,
+        memory=progress.memory,
+        local=progress.local,
+        messages=progress.messages,
+        message=moves[0].message,
+        step_size=size,
+        next_size=next_size,
+        retractions=retractions,
+        backtracks=backtracks,
+        non_finite=progress.non_finite,
+        bad_variable=jnp.asarray(progress.bad_variable),
+    )
+
+
+def _setting(spec: Spec, state: State, batch: Minibatch, theta: PyTree) -> _Setting:
+    """The setting of a step. Raises ValueError where posterior and prior differ in family."""
+    prior = spec.prior(state.hyper)
+    reads = batch_reads(spec, state, batch)
+    rule = _step_rule(spec, batch)
     _check_families(state.posterior, prior)
     estimators = spec.estimators(state.posterior)
     if isinstance(rule, backtracking):
         rho = rule.first(state.step_size, state.step)
     else:  # in the precision of the state: a float32 state stays one under x64
         rho = jnp.asarray(rule(state.step), state.step_size.dtype)
-    damped = jnp.minimum(rho, 1)  # of a beta, what it leaves of the old posterior is nothing
-    posterior, memory, remembered, local = (
-        state.posterior,
-        dict(state.memory),
-        state.messages,
-        state.local,
-    )
-    messages, blocks, none = [], [], jnp.zeros((), jnp.int32)
-    non_finite = none
-    bad: Any = np.int32(-1)
-    for block in spec.blocks or (tuple(posterior),):
-        key, key_global, key_local = jax.random.split(key, 3)
-        bound = scaled_bound(spec, state, batch._replace(local=local), key_local)
-        there = spec.messages.look(spec, state.messages, batch, posterior)
-        message = estimate(estimators, block, key_global, there, prior, damped, bound, theta, reads)
-        non_finite = non_finite + tree.count_non_finite(message.natural)
-        bad = _first_not_finite(bad, message.natural, list(posterior))
-        at = At(posterior, there, prior, state.hyper)
-        remembered, message = spec.messages.all(spec, remembered, batch, at, message)
-
-        def step(
-            size: Array,
-            q: Product = posterior,
-            old: PyTree = memory,
-            message: Message = message,
-            bound: Callable = bound,
-        ) -> Trial:
-            again = Again(spec, q, reads, lambda stats: bound(stats, theta)[0])
-            return _trial(spec, q, prior, message.natural, size, old, again)
-
-        def objective(
-            q: Product, key: PRNGKeyArray = key_global, bound: Callable = bound
-        ) -> Float[Array, ""]:
-            q = q.prepare()
-            said = value(estimators, key, q, prior, damped, bound, theta, reads)
-            return said - spec.penalty(q, state.hyper)
-
-        trial, size, refused = _sized(rule, step, objective, Trial(posterior, memory, none), rho)
-        posterior, memory = trial.posterior, trial.memory
-        local = None if local is None else message.aux.local
-        messages.append(message)
-        blocks.append((trial.retractions, refused, size))
-    retractions, backtracks = (functools.reduce(jnp.add, [b[i] for b in blocks]) for i in (0, 1))
-    used = functools.reduce(jnp.minimum, [b[2] for b in blocks])
-    after = rule.next(used, backtracks) if isinstance(rule, backtracking) else used
-    counts = retractions, backtracks, non_finite, jnp.asarray(bad)
-    return Moved(posterior, memory, local, remembered, messages[0], used, after, *counts)
+    # A step of beta above 1 leaves nothing of the old posterior, as rho = 1 does.
+    damped = jnp.minimum(rho, 1)
+    return _Setting(spec, state, theta, prior, reads, estimators, rule, rho, damped)
 
 
-def _first_not_finite(known: Any, messages: Product, names: Sequence[str]) -> Int[Array, ""]:
-    """The place that is known; else that of the first of these messages with an entry that is not
-    finite; else -1."""
+def _move_block(
+    setting: _Setting,
+    progress: _Progress,
+    block: Sequence[str],
+    batch: Minibatch,
+    key_global: PRNGKeyArray,
+    key_local: PRNGKeyArray,
+) -> tuple[_Progress, _BlockMove]:
+    """The progress after one block of globals has moved, and its move."""
+    spec, state, theta, prior, reads, estimators, rule, rho, damped = setting
+    q = progress.posterior
+    bound = scaled_bound(spec, state, batch._replace(local=progress.local), key_local)
+    lookahead = spec.messages.look(spec, state.messages, batch, q)
+    message = estimate(estimators, block, key_global, lookahead, prior, damped, bound, theta, reads)
+    non_finite = progress.non_finite + tree.count_non_finite(message.natural)
+    bad = _first_not_finite(progress.bad_variable, message.natural, list(q))
+    globals_ = Globals(q, lookahead, prior, state.hyper)
+    remembered, message = spec.messages.all(spec, progress.messages, batch, globals_, message)
+
+    def step(size: Array) -> Trial:
+        slopes = BoundSlopes(spec, q, reads, lambda stats: bound(stats, theta)[0])
+        return _trial(spec, q, prior, message.natural, size, progress.memory, slopes)
+
+    def objective(q: Product) -> Float[Array, ""]:
+        q = q.prepare()
+        data_term = value(estimators, key_global, q, prior, damped, bound, theta, reads)
+        return data_term - spec.penalty(q, state.hyper)
+
+    stay = Trial(q, progress.memory, jnp.zeros((), jnp.int32))
+    trial, size, backtracks = _search_size(rule, step, objective, stay, rho)
+    local = None if progress.local is None else message.aux.local
+    progress = _Progress(trial.posterior, trial.memory, remembered, local, non_finite, bad)
+    return progress, _BlockMove(message, size, trial.retractions, backtracks)
+
+
+def _first_not_finite(bad: Any, messages: Product, names: Sequence[str]) -> Int[Array, ""]:
+    """Index in `names` of the first message that is not finite; `bad` if an earlier block had one;
+    -1 if there is none."""
     for name, message in messages.items():
-        is_new = (known < 0) & (tree.count_non_finite(message) > 0)
-        known = jnp.where(is_new, jnp.int32(names.index(name)), known)
-    return jnp.asarray(known)
+        is_new = (bad < 0) & (tree.count_non_finite(message) > 0)
+        bad = jnp.where(is_new, jnp.int32(names.index(name)), bad)
+    return jnp.asarray(bad)
 
 
 def _check_families(posterior: Product, prior: Product) -> None:
-    """Raises ValueError at a state in which a global is not of the family of its prior."""
+    """Raises ValueError at a state with a global that is not of the family of its prior."""
     for name, q in posterior.items():
         expected = f"a {type(prior[name]).__name__} of {name!r}, as its prior is"
         remedy = (
@@ -133,42 +202,48 @@ def _check_families(posterior: Product, prior: Product) -> None:
         require(type(q) is type(prior[name]), "state", expected, f"a {type(q).__name__}", remedy)
 
 
-def _rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
-    """The rule for step sizes, by the share of the data that a batch can hold: a matter of
-    shapes."""
+def _step_rule(spec: Spec, batch: Minibatch) -> Schedule | backtracking:
+    """The rule for step sizes. Under `by_share` it depends on the share of the data in a batch,
+    which is known from shapes."""
     if not isinstance(spec.step_size, by_share):
         return spec.step_size
-    total, remedy = spec.model.form.num_groups, "Give a schedule."
+    total = spec.model.form.num_groups
     expected = "a rule for a model that fits data of any size"
+    remedy = "Give a schedule."
     require(total is not None, "step_size", expected, repr(spec.step_size), remedy)
-    here = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
-    return spec.step_size.of(here / (total or 1))
+    size = jnp.shape(jax.tree.leaves(batch.data)[0])[0]
+    return spec.step_size.choose(size / (total or 1))
 
 
-def _sized(
+def _search_size(
     rule: Schedule | backtracking,
     step: Callable[[Array], Trial],
     objective: Callable[[Product], Array],
     stay: Trial,
     rho: Array,
 ) -> tuple[Trial, Float[Array, ""], Int[Array, ""]]:
-    """The step at the size that the rule finds, that size, and how many trials it refused."""
+    """The step at the size that the rule finds, that size, and the number of trials it refused."""
     if not isinstance(rule, backtracking):
         return step(rho), rho, jnp.zeros((), jnp.int32)
     start = objective(stay.posterior)
 
     def serves(trial: Trial) -> Bool[Array, ""]:
-        near = (
-            True if rule.max_nats is None else trial.posterior.kl(stay.posterior) <= rule.max_nats
-        )
-        return no_lower(objective(trial.posterior), start) & near
+        is_near: Any = True
+        if rule.max_nats is not None:
+            is_near = trial.posterior.kl(stay.posterior) <= rule.max_nats
+        return no_lower(objective(trial.posterior), start) & is_near
 
     return rule.search(step, serves, stay, rho)
 
 
-class Again(NamedTuple):
-    """The bound (stats -> its scaled value) where the globals stand, for updates that ask for its
-    gradient anew (`Update.asks_again`); `reads` says which of their entries the batch reads."""
+class BoundSlopes(NamedTuple):
+    """Gradients of the bound at the present globals, for updates that evaluate it several times
+    (`Update.asks_again`).
+
+    Attributes:
+      reads: the entries of globals that the batch reads.
+      bound: stats -> the scaled bound.
+    """
 
     spec: Spec
     q: Product
@@ -176,8 +251,8 @@ class Again(NamedTuple):
     bound: Callable[[Any], Array]
 
     def slope(self, name: str) -> Callable[[Any], Any]:
-        """A function of the statistics of one global: the gradient in them of the batch's bound,
-        unscaled."""
+        """A function: statistics of one global -> gradient of the batch's unscaled bound in
+        them."""
         stats, scale = self.spec.point(self.q, self.reads), self.reads[name].scale
         return jax.grad(lambda s: self.bound({**stats, name: s}) / scale)
 
@@ -189,36 +264,40 @@ def _trial(
     natural: Product,
     size: Array,
     memory: PyTree,
-    again: Again,
+    slopes: BoundSlopes,
 ) -> Trial:
-    """The globals that have a message, moved by their updates and kept inside the domain."""
+    """The globals after a step of this size: those with a message are updated, and brought back
+    into their domain."""
     old, base = q.only(natural), prior.only(natural)
-    new, kept, targets = {}, dict(memory), {}
+    proposals: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
+    memory = dict(memory)
     for name, message in natural.items():
         update: Any = spec.update.choice(name)
         target = tree.add(old[name].with_naturals(base[name]), message)
         if update.asks_again:
-            remedy, expected = (
-                "It is for the sites of Gaussian predictors.",
-                f"one that can move a {type(q[name]).__name__}",
-            )
-            require(name in again.reads, "update", expected, repr(update), remedy)
-            target = new[name] = update.propose_from(
-                old[name], again.reads[name], again.slope(name), size
-            )
+            expected = f"one that can move a {type(q[name]).__name__}"
+            remedy = "It is for the sites of Gaussian predictors."
+            require(name in slopes.reads, "update", expected, repr(update), remedy)
+            reads, slope = slopes.reads[name], slopes.slope(name)
+            target = update.propose_from(old[name], reads, slope, size)
+            proposals[name] = target
         else:
-            new[name], kept[name] = update.propose(old[name], target, size, memory[name])
+            proposal = update.propose(old[name], target, size, memory[name])
+            proposals[name], memory[name] = proposal
         targets[name] = target
-    moved = retract(old.replace(new), old, _retreat(spec, old, base, old.replace(targets)), size)
-    return Trial(q.replace(moved.posterior), kept, moved.retractions)
+    safe = _safe_globals(spec, old, base, old.replace(targets))
+    inside = retract(old.replace(proposals), old, safe, size)
+    return Trial(q.replace(inside.posterior), memory, inside.retractions)
 
 
-def _retreat(spec: Spec, old: Product, base: Product, targets: Product) -> Product:
-    """The prior, or a better member that the family knows. Globals whose prior is flat, which is no
-    place to retreat to, retreat to where they are: under maximum likelihood an empty class
-    stays."""
+def _safe_globals(spec: Spec, old: Product, base: Product, targets: Product) -> Product:
+    """The members that proposals outside the domain retreat towards: the prior, or a better member
+    that the family knows.
+
+    If the prior is flat, the global keeps its present value: so an empty class stays as it is under
+    maximum likelihood."""
     base = base.retreat(targets)
-    lost = [name for name in old if spec.estimand.choice(name).is_flat]
-    return base.replace(
-        {name: tree.select(is_proper(base[name]), base[name], old[name]) for name in lost}
-    )
+    flat = [name for name in old if spec.estimand.choice(name).is_flat]
+    safe = {name: tree.select(is_proper(base[name]), base[name], old[name]) for name in flat}
+    return base.replace(safe)

@@ -291,7 +291,7 @@ class by_share:
         names = [getattr(rule, "__name__", type(rule).__name__) for rule in (self.whole, self.part)]
         return f"by_share({', '.join(names)})"
 
-    def of(self, share: float) -> Schedule | backtracking:
+    def choose(self, share: float) -> Schedule | backtracking:
         """The rule of steps that read that share."""
         return self.whole if share >= 1 else self.part(share)
 

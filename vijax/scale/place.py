@@ -124,7 +124,7 @@ class ManyDevices:
         if isinstance(spec.step_size, by_share) and spec.model.form.num_groups is not None:
             (batch,) = loader.batches(0, 1)
             size = np.shape(jax.tree.leaves(batch.data)[0])[0]
-            spec = spec._replace(step_size=spec.step_size.of(size / spec.model.form.num_groups))
+            spec = spec._replace(step_size=spec.step_size.choose(size / spec.model.form.num_groups))
         if self._splits(spec.messages):
             spec = spec._replace(messages=SplitByPart(spec.messages.num_parts, axis=self.axis))
         adapted = build_algorithm(spec)

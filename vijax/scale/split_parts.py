@@ -28,22 +28,22 @@ class Slices(Table):
 
     axis: str
 
-    def at(self, every: Float[Array, "B n"], index: Int[Array, ""], like: Array) -> Array:
+    def read(self, array: Float[Array, "B n"], index: Int[Array, ""], like: Array) -> Array:
         """See `Table`."""
-        return self._gather(every[index], like)
+        return self._gather(array[index], like)
 
     def put(
-        self, every: Float[Array, "B n"], index: Int[Array, ""], one: Array
+        self, array: Float[Array, "B n"], index: Int[Array, ""], part: Array
     ) -> Float[Array, "B n"]:
         """See `Table`."""
-        size = every.shape[1]
-        row = jnp.pad(jnp.ravel(one), (0, size * jax.lax.axis_size(self.axis) - one.size))
+        size = array.shape[1]
+        row = jnp.pad(jnp.ravel(part), (0, size * jax.lax.axis_size(self.axis) - part.size))
         piece = jax.lax.dynamic_slice_in_dim(row, size * jax.lax.axis_index(self.axis), size)
-        return super().put(every, index, piece)
+        return super().put(array, index, piece)
 
-    def sum(self, every: Float[Array, "B n"], like: Array) -> Array:
+    def sum(self, array: Float[Array, "B n"], like: Array) -> Array:
         """See `Table`."""
-        return self._gather(jnp.sum(every, 0), like)
+        return self._gather(jnp.sum(array, 0), like)
 
     def _gather(self, piece: Float[Array, " n"], like: Array) -> Array:
         row = jax.lax.all_gather(piece, self.axis, tiled=True)

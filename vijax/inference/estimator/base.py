@@ -42,14 +42,14 @@ class Entries(NamedTuple):
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
 
-    @classmethod
-    def of(cls, said: Entries | Array, batch: Minibatch) -> Entries:
-        """The entries that a model says a batch reads, with weights."""
-        if isinstance(said, Entries):
-            return said
-        return cls(
-            said, jnp.ones(said.shape) if batch.weights is None else jnp.asarray(batch.weights)
-        )
+
+def as_entries(entries: Entries | Array, batch: Minibatch) -> Entries:
+    """The entries that a batch reads; entries without weights get those of the batch."""
+    if isinstance(entries, Entries):
+        return entries
+    if batch.weights is None:
+        return Entries(entries, jnp.ones(entries.shape))
+    return Entries(entries, jnp.asarray(batch.weights))
 
 
 class Estimator(abc.ABC):

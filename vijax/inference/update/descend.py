@@ -97,7 +97,7 @@ ADAM = optax.adam(0.01)
 pickle."""
 
 
-def ascended(
+def ascent_step(
     optimizer: optax.GradientTransformation | None, ascent: PyTree, memory: PyTree, x: PyTree
 ) -> tuple[PyTree, PyTree]:
     """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory.
@@ -153,7 +153,7 @@ class descend(Update):
         _, pull = jax.vjp(lambda phi: chart.of(phi, q), phi)
         slope = q.with_naturals(q.fisher_product(tree.subtract(target, q.stationary())))
         (ascent,) = pull(slope)
-        phi, memory = ascended(self.optimizer, ascent, memory, phi)
+        phi, memory = ascent_step(self.optimizer, ascent, memory, phi)
         return chart.of(phi, q), memory
 
     def _chart(self, q: Family) -> Chart:

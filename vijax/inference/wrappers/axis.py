@@ -26,7 +26,7 @@ from vijax.contract.batch import Minibatch
 from vijax.contract.model import LocalElbo, Model
 from vijax.inference.bound import first_bad
 from vijax.inference.compose import Algorithm, build_algorithm
-from vijax.inference.estimator.base import Entries
+from vijax.inference.estimator.base import Entries, as_entries
 from vijax.inference.state import Info, State
 from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.by_row import bound_by_row, draws_locals
@@ -121,7 +121,7 @@ class OverAxis(Wrapper):
             place + per_group.size * jax.lax.axis_index(self.axis),
         )
         if model.by_entry is not None:
-            sites = Entries.of(next(iter(model.by_entry.reads(batch).values())), batch).rows
+            sites = as_entries(next(iter(model.by_entry.reads(batch).values())), batch).rows
             here = sites[here].astype(jnp.int32)
         least = jax.lax.pmin(jnp.where(place < 0, most, here), self.axis)
         return jnp.where(least == most, -1, least)
@@ -147,8 +147,8 @@ class _ByShareOfAll(by_share):
 
     axis: str
 
-    def of(self, share: float) -> Any:
-        return super().of(share * jax.lax.psum(1, self.axis))
+    def choose(self, share: float) -> Any:
+        return super().choose(share * jax.lax.psum(1, self.axis))
 
 
 # --- the model of split groups --------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _reads(model: Model, name: str, batch: Minibatch) -> dict[str, Entries]:
     assert model.by_entry is not None
     gather = functools.partial(jax.lax.all_gather, axis_name=name, tiled=True)
     return {
-        of: Entries(*map(gather, Entries.of(some, batch)))
+        of: Entries(*map(gather, as_entries(some, batch)))
         for of, some in model.by_entry.reads(batch).items()
     }
 

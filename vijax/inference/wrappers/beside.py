@@ -77,7 +77,7 @@ class Warm(Wrapper):
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
         state = alg.init(key, batch, hyper)
         return state._replace(local=None).with_beside(
-            self.name, unvisited(alg.spec.model, state.hyper, batch)
+            self.name, first_visits(alg.spec.model, state.hyper, batch)
         )
 
     def step(
@@ -95,7 +95,7 @@ class Warm(Wrapper):
         return "locals of the groups that were seen" if np.any(np.asarray(memory.seen)) else ""
 
 
-def unvisited(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
+def first_visits(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visited:
     """The memory for all groups before any was seen. Raises ValueError: the batch says neither how
     many groups there are nor which of them it holds."""
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
