@@ -26,7 +26,7 @@ Run = Callable[[], Any]
 
 
 class Plain(NamedTuple):
-    """In the place of `vijax.fitting.step_infos.Told`: a column for each number that steps tell."""
+    """In the place of `vijax.fitting.step_infos.InfoTables`: a column for each number that steps tell."""
 
     columns: Any
 
@@ -61,7 +61,7 @@ def without(name: str) -> Iterator[None]:
             ("vijax.xla.ordering.select", tree.select),
             ("vijax.xla.ordering.delay", lambda condition, done: condition),
         ],
-        "told": [("vijax.fitting.loop.Told", Plain)],
+        "told": [("vijax.fitting.loop.InfoTables", Plain)],
     }
     patches["both"] = patches["generator"] + patches["ordering"]
     with contextlib.ExitStack() as stack:

@@ -27,7 +27,7 @@ def test_it_never_changes():
         "seed": 3,
         "x64": False,
     }  # the judgement is not in it
-    assert fit.judge.of(fit) == "good"
+    assert fit.judge.judgement(fit) == "good"
 
 
 def test_a_judgement_is_of_one_state_and_one_trace():
@@ -40,10 +40,10 @@ def test_a_judgement_is_of_one_state_and_one_trace():
 
 def test_it_is_forgotten_with_the_fit():
     fit = judged_fit()
-    known = len(judge.JUDGED)
+    known = len(judge.JUDGEMENTS)
     del fit
     gc.collect()
-    assert len(judge.JUDGED) == known - 1
+    assert len(judge.JUDGEMENTS) == known - 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_copy_has_the_judgement_and_not_the_data(again):
     other = again(fit)
     assert type(other) is vi.Fit
     assert other.judge is not fit.judge
-    assert (other.judge.loader, other.judge.seed, other.judge.of(other)) == (None, 3, "good")
+    assert (other.judge.loader, other.judge.seed, other.judge.judgement(other)) == (None, 3, "good")
     assert other._replace(judge=None) == fit._replace(judge=None)
     assert not again(fit._replace(state="another")).judge.knows(fit)
 

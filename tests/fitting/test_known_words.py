@@ -129,11 +129,11 @@ def test_the_mark_of_an_earlier_release_is_known(fits):
 
     alg = MODELS["lda"]()
     now = mark(as_loader(CORPUS, alg.spec.model, None, 0), alg.spec, {})
-    assert now.is_of(now.data)
+    assert now.matches(now.data)
     assert not now.is_of_other_words(now.data)
-    assert not np.array_equal(now.stored, now.data)
+    assert not np.array_equal(now.numbers, now.data)
     other = mark(as_loader(OTHERS, alg.spec.model, None, 0), alg.spec, {})
-    assert other.is_of_other_words(now.stored)
+    assert other.is_of_other_words(now.numbers)
     assert not other.is_of_other_words(now.data)
 
 

@@ -136,7 +136,7 @@ def test_a_fit_goes_on_bit_for_bit_and_compiles_once(tmp_path):
     state = vi.checkpoint.load(vi.checkpoint.save(tmp_path, 6, half.state), half.state).tree
     before = compiled()
     on = vi.fit(alg, corpus, key=key, num_steps=12, batch_size=4, state=state)
-    assert set(names_since(before)) <= {"add", "_copied"}  # of the state, no step
+    assert set(names_since(before)) <= {"add", "_copy"}  # of the state, no step
     np.testing.assert_array_equal(
         *(np.asarray(f.state.posterior["topics"].concentration) for f in (whole, on))
     )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.fitting.step_infos import Told
+from vijax.fitting.step_infos import InfoTables
 
 
 def info(i: int) -> dict:
@@ -21,7 +21,7 @@ def info(i: int) -> dict:
 
 
 def test_rows_come_back_as_columns() -> None:
-    told = Told.empty(6, info(0))
+    told = InfoTables.empty(6, info(0))
     for i in range(4):
         told = jax.jit(lambda told, i, row: told.with_row(i, row))(told, i, info(i))
     got = jax.device_get(told).infos()

@@ -563,7 +563,7 @@ def test_a_pickled_fit_keeps_its_judgement_without_the_data():
     words = fit.verdict
     again = pickle.loads(pickle.dumps(fit))
     assert again.verdict == words
-    assert again.judged() == again.judge.of(again)
+    assert again.judged() == again.judge.judgement(again)
     assert again.judged(key=KEY).gap == later.judged(key=KEY).gap
 
 

@@ -17,7 +17,7 @@ import pytest
 from jax.extend.random import threefry_2x32
 
 from vijax import tree
-from vijax.fitting.step_infos import Told
+from vijax.fitting.step_infos import InfoTables
 from vijax.inference.state import State
 from vijax.xla.blas import VARIABLE
 from vijax.xla.compiler import STEP, usable_options
@@ -78,7 +78,7 @@ def test_each_number_that_steps_tell_is_a_call_of_its_own() -> None:
         return jax.lax.fori_loop(0, 3, put, told)
 
     plain = compiled(by_column, {name: jnp.zeros(6) for name in info})
-    ours = compiled(in_tables, Told.empty(6, info))
+    ours = compiled(in_tables, InfoTables.empty(6, info))
     assert plain.count("dynamic-update-slice") > 2 * ours.count("dynamic-update-slice"), (
         "vijax.fitting.step_infos is not needed"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vijax.app.settings.progress import say_to_stderr
-from vijax.fitting.interrupt import ignore_from_now_on
+from vijax.fitting.interrupt import ignore_interrupts
 from vijax.terminal import printable
 
 
@@ -538,7 +538,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = [argument for argument in given if argument != "--debug"]
     given = ["version"] if given == ["--version"] else given
     ours = arguments is None
-    at_the_end = ignore_from_now_on if ours else lambda: None
+    at_the_end = ignore_interrupts if ours else lambda: None
     with _as_a_program(debug) if ours else contextlib.nullcontext():
         try:
             code = _guarded(given, debug, at_the_end)

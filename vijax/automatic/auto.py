@@ -30,7 +30,7 @@ from vijax.constrain import real
 from vijax.contract.batch import Nearby
 from vijax.contract.model import Model
 from vijax.data.schema.named_columns import names_of
-from vijax.fitting.fit_arguments import check_not_forked
+from vijax.fitting.fit_arguments import check_process
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
@@ -151,7 +151,7 @@ def auto(
     3.0
     """
     check_model(model)
-    check_not_forked()
+    check_process()
     require_on_host("vijax.auto", data, key, model.hyper, model.form.given)
     check_key(key)
     given = {"num_starts": num_starts, "max_gradients": max_gradients}

@@ -26,7 +26,7 @@ from vijax.fitting.status import Status, skipped_text
 from vijax.inference.guides import Z
 from vijax.inference.wrappers.sized import takes_all
 from vijax.verdict import limits
-from vijax.verdict.on_draws import not_judged
+from vijax.verdict.on_draws import judging_obstacle
 from vijax.verdict.report import Estimate, Report
 from vijax.verdict.words import INDEPENDENT, JOINED, of_end, of_starts
 from vijax.verdict.words_of_steps import sentences
@@ -213,8 +213,8 @@ def _is_settled(bounds: Float[np.ndarray, " steps"]) -> bool:
 def _on_draws(done: Fit, said: list[str]) -> Report:
     """Returns a report by draws of q (`vijax.verdict.on_draws`), its verdict after the sentences
     `said`."""
-    why = not_judged(done.alg.spec)
-    found = None if why else done.judge.of(done)
+    why = judging_obstacle(done.alg.spec)
+    found = None if why else done.judge.judgement(done)
     if found is None:
         said.append(f"How near q is to the posterior was not judged{why and ', for '}{why}.")
         bounds, nan = done.trace["elbo"], float("nan")

@@ -30,7 +30,7 @@ from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
 from vijax.data.schema.named_columns import names_of
-from vijax.fitting.fit_arguments import check_not_forked
+from vijax.fitting.fit_arguments import check_process
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
@@ -102,7 +102,7 @@ def dadvi(
     [3. 3.] [0.7 1. ] [1.3 1.9]
     """
     check_model(model)
-    check_not_forked()
+    check_process()
     require_on_host("vijax.dadvi", data, key, model.hyper, model.form.given)
     check_key(key)
     require_integers(2, num_draws=num_draws)

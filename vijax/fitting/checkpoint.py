@@ -5,9 +5,9 @@ kept.
                         meta                  JSON: step, configuration, path, type and sha256 of each leaf
     step_00000120.rows/                       tables whose rows lie with several processes (vijax/scale/stored.py)
 
-A file appears under its name only once it is whole and on the disk (temporary file, fsync, rename,
-fsync of the folder), so that a kill at any moment leaves the previous checkpoints as they were.
-Tables by row are written before it."""
+A file has its name only once it is complete and on the disk (temporary file, fsync, rename, fsync
+of the folder): a kill at any moment leaves earlier checkpoints as they were. Tables by row are
+written before it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ FORMAT = 1
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that could not be written or read; the message says which, why, and what can be
-    done."""
+    """A checkpoint could not be written or read; the message says which, why, and the remedy."""
 
 
 class OtherTreeError(CheckpointError):
-    """A whole checkpoint, of something else than was asked for."""
+    """A complete checkpoint holds another tree than the one that was expected."""
 
 
 Check = Callable[[Mapping[str, Any]], None]
@@ -59,9 +58,9 @@ def save(
 ) -> Path:
     """Writes a checkpoint of `tree` at `step`, then removes all but the newest `keep`.
 
-    Of a tree with tables by row that lie with several processes (the `whole` of a callback's
+    If rows of tables in the tree lie with several processes (the `whole` of a callback's
     `Progress`), all processes call it together: each writes its own rows, in a folder that all see,
-    and process 0 the rest.
+    and process 0 writes all else.
 
     Args:
       folder: the folder, made if it is missing.
@@ -76,8 +75,8 @@ def save(
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> _ = save(folder, 7, {"topics": np.ones((2, 3))})
-    >>> found = latest(folder, like={"topics": np.zeros((2, 3))})
-    >>> found.step, float(found.tree["topics"].sum())
+    >>> checkpoint = latest(folder, like={"topics": np.zeros((2, 3))})
+    >>> checkpoint.step, float(checkpoint.tree["topics"].sum())
     (7, 6.0)
     """
     folder = Path(folder)
@@ -91,9 +90,9 @@ def save(
         own_folder(folder)
         write_arrays(target, arrays)
     except OSError as error:
-        raise CheckpointError(_unwritable(target, error)) from error
-    for old in checkpoint_files(folder)[keep:]:
-        old.unlink(missing_ok=True)
+        raise CheckpointError(_write_error(target, error)) from error
+    for path in checkpoint_files(folder)[keep:]:
+        path.unlink(missing_ok=True)
     for rows in folder.glob("step_*.rows"):
         if not rows.with_suffix(".npz").exists():
             shutil.rmtree(rows, ignore_errors=True)
@@ -101,8 +100,8 @@ def save(
 
 
 def with_stored_rows(folder: str | Path, step: int, tree: Tree) -> Tree:
-    """A tree for `save` by process 0 alone: the rows that lie with several processes are written.
-    All call it."""
+    """Writes the rows that lie with several processes, and returns a tree that process 0 can `save`
+    alone. All processes call it."""
     return store_tables(Path(folder) / f"step_{step:08d}.rows", tree)
 
 
@@ -115,59 +114,60 @@ def checkpoint_files(folder: str | Path) -> list[Path]:
 
 def load(path: str | Path, like: Tree, check: Check = lambda config: None) -> Checkpoint:
     """Reads one checkpoint into the structure of `like` (arrays, or the shapes `jax.eval_shape`
-    gives). Tables that several processes have written are read where they are asked for: by
-    `vijax.fit(state=)`, by `numpy.asarray`.
+    gives). Tables that several processes have written are read later: by `vijax.fit(state=)`, or by
+    `numpy.asarray`.
 
     Args:
       path: the file.
       like: a tree of the structure that the file should hold.
       check: called with the configuration of the run that wrote it, before its tree is compared
-        with `like`; may raise an error of its own.
+        with `like`; may raise its own error.
 
     Raises:
       CheckpointError: the file is truncated or altered, or of another format.
-      OtherTreeError: it is whole, and holds another tree than `like`.
+      OtherTreeError: it is complete, and holds another tree than `like`.
     """
-    step, config, meta, leaves = _read(Path(path))
+    step, config, infos, leaves = _read(Path(path))
     check(config)
-    return Checkpoint(step, _into(like, meta, leaves, path), config, Path(path))
+    return Checkpoint(step, _build(like, infos, leaves, path), config, Path(path))
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
-    """Step, configuration, and the leaves with their descriptions."""
+    """Step, configuration, and the leaves: first their descriptions, then their values."""
     try:
-        if not zipfile.is_zipfile(
-            path
-        ):  # for other files NumPy says that the reader should trust them
-            raise CheckpointError(
-                f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)"
-            )
-        with path.open("rb") as raw:
-            check_declared_sizes(raw)
-            with np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        meta = json.loads(arrays.pop("meta").tobytes())
-        if meta["format"] != FORMAT:
-            raise CheckpointError(
-                f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}"
-            )
-        rows = path.with_suffix(".rows")
-        leaves = [
-            StoredRows.open(rows, leaf["rows"])
-            if "rows" in leaf
-            else _verified(arrays[f"leaf/{i}"], leaf)
-            for i, leaf in enumerate(meta["leaves"])
-        ]
-        return int(meta["step"]), dict(meta["config"]), meta["leaves"], leaves
+        return _parse(path)
     except CheckpointError:
         raise
-    except (
-        Exception
-    ) as error:  # a damaged file makes zip, zlib, NumPy and JSON raise errors of some twenty types
+    except Exception as error:
+        # A damaged file makes zip, zlib, NumPy and JSON raise errors of some twenty types.
         reason = str(error) or type(error).__name__
         raise CheckpointError(
             f"{path}: the checkpoint is truncated or corrupt ({reason})"
         ) from error
+
+
+def _parse(path: Path) -> tuple[int, dict[str, Any], list[dict[str, Any]], list[Any]]:
+    """See `_read`; it raises errors of any type."""
+    if not zipfile.is_zipfile(path):  # NumPy would advise to trust other files
+        raise CheckpointError(
+            f"{path}: the checkpoint is truncated or corrupt (it is no whole .npz file)"
+        )
+    with path.open("rb") as raw:
+        check_declared_sizes(raw)
+        with np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    meta = json.loads(arrays.pop("meta").tobytes())
+    if meta["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path}: format {meta['format']} of another vijax; this one reads format {FORMAT}"
+        )
+    leaves: list[Any] = []
+    for i, info in enumerate(meta["leaves"]):
+        if "rows" in info:
+            leaves.append(StoredRows.open(path.with_suffix(".rows"), info["rows"]))
+        else:
+            leaves.append(_verify(arrays[f"leaf/{i}"], info))
+    return int(meta["step"]), dict(meta["config"]), meta["leaves"], leaves
 
 
 def latest(
@@ -176,9 +176,9 @@ def latest(
     warn: Callable[[str], None] = lambda message: None,
     check: Check = lambda config: None,
 ) -> Checkpoint:
-    """The newest whole checkpoint; newer ones that are not whole are reported by `warn` and
-    skipped. Raises CheckpointError: there is none; or the newest whole one holds another tree than
-    `like`. See `load` for `check`."""
+    """The newest complete checkpoint; `warn` reports newer files that are damaged. Raises
+    CheckpointError: there is none, or the newest complete one holds another tree than `like`. See
+    `load` for `check`."""
     files = checkpoint_files(folder)
     for path in files:
         try:
@@ -193,13 +193,12 @@ def latest(
         )
     raise CheckpointError(
         f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; "
-        f"remove {folder}, and "
-        f"begin again (of a run: vijax resume {Path(folder).parent})"
+        f"remove {folder}, and begin again (of a run: vijax resume {Path(folder).parent})"
     )
 
 
 def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
-    """The configuration in the newest whole checkpoint; None if there is none."""
+    """The configuration in the newest complete checkpoint; None if there is none."""
     for path in checkpoint_files(folder):
         with contextlib.suppress(CheckpointError):
             return _read(path)[1]
@@ -207,16 +206,17 @@ def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
 
 
 def latest_places(folder: str | Path) -> tuple[str, ...]:
-    """The places of the arrays in the tree of the newest whole checkpoint, such as
-    `.posterior['z'].linear`; none where there is no checkpoint."""
+    """The places of the arrays in the tree of the newest complete checkpoint, such as
+    `.posterior['z'].linear`; () without a checkpoint."""
     for path in checkpoint_files(folder):
         with contextlib.suppress(CheckpointError):
-            return tuple(str(leaf["path"]) for leaf in _read(path)[2])
+            return tuple(str(info["path"]) for info in _read(path)[2])
     return ()
 
 
 # --- files ----------------------------------------------------------------------------------------
-def _unwritable(path: Path, error: OSError) -> str:
+def _write_error(path: Path, error: OSError) -> str:
+    """The message of a checkpoint that could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"{path}: the disk is full; the checkpoint was not written, earlier ones are kept: "
@@ -227,54 +227,56 @@ def _unwritable(path: Path, error: OSError) -> str:
 
 # --- trees ----------------------------------------------------------------------------------------
 def _paths(tree: Any) -> Iterator[tuple[str, Any]]:
-    return (
-        (jax.tree_util.keystr(path), leaf)
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    )
+    """Each leaf of a tree with its path."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        yield jax.tree_util.keystr(path), leaf
 
 
 def _to_arrays(tree: Any, meta: dict[str, Any]) -> dict[str, np.ndarray]:
-    arrays, meta["leaves"] = {}, []
+    """The arrays of a file: the leaves, and `meta` with their descriptions."""
+    arrays = {}
+    infos: list[dict[str, Any]] = []
     for i, (path, leaf) in enumerate(_paths(tree)):
         if isinstance(leaf, StoredRows):
-            meta["leaves"].append({"path": path, "rows": leaf.describe()})
+            infos.append({"path": path, "rows": leaf.describe()})
             continue
         array, kind = _to_array(leaf)
         arrays[f"leaf/{i}"] = array.view(storable(array.dtype))
-        meta["leaves"].append(
-            {"path": path, "kind": kind, "dtype": array.dtype.name, "sha256": checksum(array)}
-        )
-    return arrays | {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+        dtype = array.dtype.name
+        infos.append({"path": path, "kind": kind, "dtype": dtype, "sha256": checksum(array)})
+    text = json.dumps({**meta, "leaves": infos})
+    return arrays | {"meta": np.frombuffer(text.encode(), np.uint8)}
 
 
 def _to_array(leaf: Any) -> tuple[np.ndarray, str]:
-    """A leaf as an array, and its kind: a typed key by its implementation, a Python number, an
-    array."""
+    """A leaf as an array, and its kind: "key:implementation", "number" or "array"."""
     if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return np.array(jax.random.key_data(leaf)), f"key:{jax.random.key_impl(leaf)}"
-    return np.array(leaf, order="C"), "number" if isinstance(leaf, int | float) else "array"
+    kind = "number" if isinstance(leaf, int | float) else "array"
+    return np.array(leaf, order="C"), kind
 
 
-def _verified(stored: np.ndarray, leaf: Mapping[str, Any]) -> Any:
-    """The leaf that `save` was given, verified."""
-    array = stored.view(np.dtype(leaf["dtype"]))
-    if checksum(array) != leaf["sha256"]:
-        raise ValueError(f"checksum of {leaf['path'] or 'the tree'} differs")
-    kind, _, implementation = leaf["kind"].partition(":")
+def _verify(raw: np.ndarray, info: Mapping[str, Any]) -> Any:
+    """The leaf that `save` was given. Raises ValueError where its checksum differs."""
+    array = raw.view(np.dtype(info["dtype"]))
+    if checksum(array) != info["sha256"]:
+        raise ValueError(f"checksum of {info['path'] or 'the tree'} differs")
+    kind, _, implementation = info["kind"].partition(":")
     if kind == "key":
         return jax.random.wrap_key_data(array, impl=implementation)
     return array.item() if kind == "number" else array
 
 
-def _into(like: Any, meta: list[dict[str, Any]], leaves: list[Any], path: str | Path) -> Any:
+def _build(like: Any, infos: list[dict[str, Any]], leaves: list[Any], path: str | Path) -> Any:
+    """The leaves in the structure of `like`. Raises OtherTreeError where they do not fit."""
     expected = {name: _form(leaf) for name, leaf in _paths(like)}
-    found = {leaf["path"]: _form(value) for leaf, value in zip(meta, leaves, strict=True)}
-    for name in dict.fromkeys([*expected, *found]):
-        if expected.get(name) != found.get(name):
+    forms = {info["path"]: _form(leaf) for info, leaf in zip(infos, leaves, strict=True)}
+    for name in dict.fromkeys([*expected, *forms]):
+        if expected.get(name) != forms.get(name):
             raise OtherTreeError(
                 f"{path}: the checkpoint is of another model, or of another version of vijax: "
                 f"{name or 'the tree'} should be {expected.get(name, 'absent')} and is "
-                f"{found.get(name, 'absent')}. "
+                f"{forms.get(name, 'absent')}. "
                 "Fit again, or go on with the version that wrote it"
             )
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -26,24 +26,25 @@ from vijax.fitting.fit_arguments import (
     check_batches,
     check_enough,
     check_hyper,
-    check_not_forked,
+    check_process,
     check_restarts,
     check_whole,
-    num_steps_of,
+    count_steps,
     usual_words,
     warn_of_far_prior,
     warn_of_many_devices,
 )
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
-from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stacked
-from vijax.fitting.restarts import Many, best, in_runs, many, of_run, warn_of_equal_starts
+from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stack
+from vijax.fitting.restarts import Many, best, many, one_run, update_runs, warn_of_equal_starts
 from vijax.fitting.result import Fit
-from vijax.fitting.resumed import begun, gone_on
+from vijax.fitting.resumed import first_state, resume_state
 from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
-from vijax.fitting.step_infos import Told
+from vijax.fitting.step_infos import InfoTables
 from vijax.inference.compose import Algorithm, State
+from vijax.inference.spec import Spec
 from vijax.inference.stopping import (
     CHECK_EVERY,
     next_look,
@@ -69,20 +70,20 @@ class Progress(NamedTuple):
       step: steps done, since the state was made.
       num_steps: steps of the whole run.
       steps_per_epoch: steps in one pass over the data.
-      state: the present state (of several restarts, the best's); *donated* to the next chunk, so
-          copy what you keep.
+      state: the present state (with restarts: the state of the best run); *donated* to the next
+          chunk, so copy what you keep.
       trace: named arrays, one entry for each step since the last call.
-      num_groups_seen: groups read by this call of `fit`.
-      num_words_seen: words read by it, or None.
+      num_groups_seen: groups that this call of `fit` has read.
+      num_words_seen: words that it has read, or None.
       elapsed_s: seconds since its first step.
-      num_groups: groups in the whole data set.
-      num_words: words in it, or None.
+      num_groups: groups in the data set.
+      num_words: words in the data set, or None.
       alg: the algorithm.
-      stopping: this is the last call: the run ends here, for whatever reason.
-      whole: the argument with which `vijax.fit(..., state=)` goes on: `state`, or the states of all
+      stopping: True at the last call: the run ends here, for whatever reason.
+      whole: the argument by which `vijax.fit(..., state=)` resumes: `state`, or the states of all
           restarts.
-      gain: the remaining gain of the objective, relative to itself, as it is compared with `tol`;
-        infinite where it has not been judged yet, None without `tol`.
+      gain: the remaining relative gain of the objective, which is compared with `tol`; infinite
+        before it was first judged, None without `tol`.
     """
 
     step: int
@@ -138,68 +139,70 @@ def fit(
       key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data. Give this or `num_steps`.
       num_steps: steps, counted from the first of the run, also when it goes on from `state`.
-      batch_size: groups a step at most. None takes the whole data set at every step, but of
-        documents 256 under rows of many small steps (`svi`, `ssvi`, `ssvi_a`), and more of short
-        ones under `svi`: 65,536 words, or half of the documents (`vijax.data.loader.usual_size`). A
-        pass is cut evenly, into ceil(N / batch_size) batches that differ by one group at most (of
-        documents, N / batch_size rounded): 1,605 in batches of 100 are 17 of 94 or 95.
-      state: the state to go on from (with restarts: a callback's `Progress.whole`); None starts
-        afresh. With the same key and arguments, a run in two parts equals a run in one, bit for
-        bit. With other data the fit goes on from its posterior, and its memory of the old data is
-        begun anew (`docs/how-to/resume.md`).
-      hyper: values of some of the model's points (`Model.hyper`) instead of its own, of the same
-        shapes: one compiled program serves all values.
+      batch_size: groups a step at most. None: all data at each step; for documents under `svi`,
+        `ssvi` and `ssvi_a` 256 documents, and under `svi` more if they are short: 65,536 words, or
+        half of the documents (`vijax.data.loader.usual_size`). A pass is cut evenly, into
+        ceil(N / batch_size) batches whose sizes differ by one group at most (for documents,
+        N / batch_size rounded): 1,605 groups in batches of 100 are 17 batches of 94 or 95.
+      state: the state to resume from (with restarts: a callback's `Progress.whole`); None starts
+        a new run. With the same key and arguments, a run in two parts equals a run in one, bit for
+        bit. With other data the fit resumes from the posterior, and forgets messages and locals of
+        the old data (`docs/how-to/resume.md`).
+      hyper: values that replace some of the model's points (`Model.hyper`), of the same shapes: one
+        compiled program serves all values.
       restarts: number of runs from different starts, side by side on the same batches. The run with
         the best objective is returned (callbacks see the best so far); `fit.trace["restart_elbo"]`
         has the objectives of all, of shape (steps, restarts). Memory grows with this number.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on
-        full data and 10 on minibatches; up to 500, and 50 of small arrays, where they are fast and
-        there are no callbacks. It cannot change the posterior. (The reported objective may change
-        in its last digit, because another number is another program.)
-      tol: stop when the remaining gain of the objective is below this, relative to the objective. A run that has
-        converged takes no more steps, also where it goes on from `state`. On full data without draws, the gain is the
-        objective's last change over 50 steps, and the rest if later changes shrink as it did, at steps 50, 100, 150,
-        .... A change of the last digit counts as none, so in float32 any `tol` below 1.2e-7 means this; one below 1e-6
-        may never be met, because sums of many terms round. On minibatches, or with draws, it is an upper limit at 95 %
-        of the gain of as many more steps as the last half of the run, by averages over passes, after 16, 24, 32, 48,
-        ... of them (`vijax.inference.stopping` gives its error rates; passes of fewer than 10 steps count together,
-        passes of more than 200 in parts). Where the noise of these averages is far above `tol` the fit runs to its last
-        step. 1e-3 suits most minibatches.
+        full data and 10 on minibatches. Without callbacks, fast chunks grow: up to 500 steps on
+        full data, 50 on minibatches of small arrays. The number cannot change the posterior. (The
+        reported objective may change in its last digit, because another number is another program.)
+      tol: stop when the remaining gain of the objective is below this, relative to the objective. A
+        run that has converged takes no more steps, also when it resumes from `state`. On full data
+        without draws, the gain is the objective's last change over 50 steps plus all later changes
+        if these shrink as the last one did; it is judged at steps 50, 100, 150, .... A change of
+        the last digit counts as none, so in float32 any `tol` below 1.2e-7 means 1.2e-7; one below
+        1e-6 may never be met, because sums of many terms round. On minibatches, or with draws, the
+        gain is an upper limit at 95 % of what as many more steps as the last half of the run would
+        add. It is judged by averages over passes, after 16, 24, 32, 48, ... passes
+        (`vijax.inference.stopping` gives its error rates; passes of fewer than 10 steps count
+        together, passes of more than 200 in parts). If the noise of these averages is far above
+        `tol`, the fit runs to its last step. 1e-3 suits most minibatches.
       max_bad_steps: stop after this many skipped steps in a row.
-      throw: raise `DivergedError` where a fit diverged, most of its steps were skipped, or the
-        bound of a log density is seen to grow without limit; otherwise `fit.status` and
-        `fit.verdict` say so. `fit.verdict` also says whether to trust a fit that has finished.
+      throw: raise `DivergedError` if the fit diverged, most of its steps were skipped, or the bound
+        of a log density grows without limit; otherwise `fit.status` and `fit.verdict` say so.
+        `fit.verdict` also says whether to trust a fit that has finished.
       mesh: devices (`vijax.scale.mesh(8)`), along one axis, of this process or of all
-        (`vijax.scale.initialize`). Each batch is split over them by groups; batches that they do
-        not divide are padded, and padding weighs nothing. The fit is that of one device up to
-        rounding, and its result lies on one. Locals that are drawn are drawn by group, the same on
-        any number of devices, one included; without a mesh they are others
-        (`docs/how-to/devices.md`).
+        (`vijax.scale.initialize`). Each batch is split over them by groups. A batch that they do
+        not divide is padded, and padding has no weight. The fit equals the fit on one device up to
+        rounding, and its result lies on one device. An E-step that draws has one stream of draws
+        for each group, the same on any number of devices, one included; without a mesh its draws
+        differ (`docs/how-to/devices.md`).
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was.
     `fit.num_skipped` counts them.
 
-    `svi` and `ssvi_a` of topics take steps by words (`vijax.topics.by_words`) where batches hold
-    less than half of a large vocabulary and nothing else is said: the same steps, or the same in
-    law. `fit.alg` and `print(fit)` say so. It is decided once, from the first pass; a fit that goes
-    on from `state` keeps its form.
+    `svi` and `ssvi_a` of topics take steps by words (`vijax.topics.by_words`) if batches hold less
+    than half of a large vocabulary, unless you choose: the same steps, or the same in distribution.
+    `fit.alg` and `print(fit)` say so. The first pass decides, once; a fit that resumes from `state`
+    keeps its form.
 
     Returns:
       A `Fit`.
 
     Raises:
       ValueError: an argument that makes no sense; a state that was fitted to other words; data that
-        are not finite; minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`,
-        which `alg.init` and `alg.step` are made for.
+        are not finite; minibatches under steps of size one; a call within `jax.jit` or `jax.vmap`
+        (use `alg.init` and `alg.step` there).
       DivergedError: see `throw`.
       RuntimeError: the process was forked from one that had fitted something; XLA would hang.
 
     Warns:
       SkippedStepsWarning: some steps were skipped.
-      FarFromPriorWarning: columns lie so far from the place or the scale of the model's prior that
-          the fit is worse.
-      ForgottenWarning: messages, locals or kernels that `state` remembers are not of these data.
+      FarFromPriorWarning: columns lie so far from the location or the scale of the model's prior
+          that the fit is worse.
+      ForgottenWarning: `state` remembers messages, locals or kernels of other data.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -210,130 +213,165 @@ def fit(
     >>> float(run.posterior["bias"].mean()), run.status.name
     (0.6666666865348816, 'FINISHED')
     """
-    if not isinstance(alg, Algorithm):
-        raise ValueError(
-            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: "
-            "vijax.fit(vijax.svi(model), ...)."
-        )
-    check_not_forked()
-    require_on_host(
-        "vijax.fit", data, key, state, hyper, alg.spec.model.hyper, alg.spec.model.form.given
-    )
-    check_key(key)
-    check_whole(alg)
+    _check_call(alg, data, key, state, hyper)
     if mesh is None:
         warn_of_many_devices(data)
     else:
-        on_mesh(alg, mesh)  # it refuses what cannot be done
+        on_mesh(alg, mesh)  # raises where the algorithm cannot run on a mesh
     key_init, key_run, seed = keys.run_keys(key)
     spec = alg.spec
     with fail_together(is_shared(mesh)):
-        loader = source = as_loader(
+        source = as_loader(
             data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg)
         )
-        check_enough(spec.model, loader)
-        check_room(spec.model, loader)
+        check_enough(spec.model, source)
+        check_room(spec.model, source)
         if state is None:
-            warn_of_far_prior(spec, loader)
-        alg = settled(alg, loader, state)
-        for wrapper in alg.wrappers:
-            loader = wrapper.loader(loader, alg)
-        total = num_steps_of(num_epochs, num_steps, loader)
+            warn_of_far_prior(spec, source)
+        alg = settled(alg, source, state)
+        loader = _wrapped_loader(alg, source)
+        total = count_steps(num_epochs, num_steps, loader)
         check_restarts(restarts, state)
         check_hyper(hyper, spec.model, state)
         check_batches(alg, loader, total)
-        shared, more = generalize(alg)
-        runs, points = (
-            shared if restarts == 1 else many(shared, restarts),
-            {**spec.model.hyper, **(hyper or {})},
-        )
-        is_new = state is None
-        begin = begun if is_new else functools.partial(gone_on, state=state)
-        state = begin(runs, loader, key_init, tree.as_arrays(points), more)
-        if is_new and not spec.draws:
-            warn_of_equal_starts(state)
-        is_noisy = loader.steps_per_epoch > 1 or spec.draws
-        window = window_of(loader.steps_per_epoch) if is_noisy else 0
-        state = _watching(state, window) if window and tol is not None else state
-    where = choose_placement(mesh, state, loader)
-    is_seen = (
-        bool(callbacks) or where.is_shared
-    )  # chunks are then told to somebody: they have one length
-    usual = most_steps(loader, is_seen)  # of a short run too: it shares the program of a long one
-    length = min(steps_per_chunk or usual, max(total, usual))
-    rule = (
-        None
-        if tol is None
-        else _Rule(tol, window, int(state.step) - int(np.max(state.watch.observed)))
-    )
-    with name_lost_process(where.is_shared):
-        where.require_alike_streams(loader)
-        state = where.share_start(
+        shared_alg, constants = generalize(alg)
+        runs = shared_alg if restarts == 1 else many(shared_alg, restarts)
+        points = tree.as_arrays({**spec.model.hyper, **(hyper or {})})
+        if state is None:
+            state = first_state(runs, loader, key_init, points, constants)
+            if not spec.draws:
+                warn_of_equal_starts(state)
+        else:
+            state = resume_state(runs, loader, key_init, points, constants, state)
+        window = _noise_window(spec, loader)
+        if tol is not None and window > 0:
+            state = _with_watch(state, window)
+    placement = choose_placement(mesh, state, loader)
+    rule = None if tol is None else _Rule.from_state(tol, window, state)
+    # Chunks that callbacks or other processes follow have one length.
+    is_followed = bool(callbacks) or placement.is_shared
+    usual = most_steps(loader, is_followed)
+    # A short run has the usual capacity too: it shares the program of a long one.
+    capacity = min(steps_per_chunk or usual, max(total, usual))
+    with name_lost_process(placement.is_shared):
+        placement.require_alike_streams(loader)
+        state = placement.share_start(
             state,
             key=jax.random.key_data(key),
             steps=total,
             batches=loader.steps_per_epoch,
-            chunk=length,
+            chunk=capacity,
         )
-        there = where.adapt_algorithm(shared, loader)
-        steps = runs if there is shared else there if restarts == 1 else many(there, restarts)
+        placed_alg = placement.adapt_algorithm(shared_alg, loader)
+        if placed_alg is not shared_alg:
+            runs = placed_alg if restarts == 1 else many(placed_alg, restarts)
         advance = functools.partial(
-            run_chunk, steps.step, length, key_run, more, max_bad_steps=max_bad_steps
+            run_chunk, runs.step, capacity, key_run, constants, max_bad_steps=max_bad_steps
         )
-        chunks = _Chunks(alg, advance, loader, length, total, rule, where)
+        chunks = _Chunks(alg, advance, loader, capacity, total, rule, placement)
         if steps_per_chunk is None:
-            chunks.pace, chunks.grows = min(chunks.look, length), not is_seen
+            chunks.start_short(grows=not is_followed)
         status, traces = _run(chunks, state, callbacks, max_bad_steps)
-        alone, trace = _view(where.plain_state(chunks.state), _joined(traces))
-    is_judged = spec.model.free is not None and not hasattr(
-        loader, "is_stream"
-    )  # which cannot be read again
-    judge = Judge(loader, int(seed), jnp.result_type(float) == np.float64) if is_judged else None
-    words, names = loader_words(source), names_of(data, source)
-    made = Fit(
-        alg, alone, trace, _after_skips(status, alone), judge=judge, vocabulary=words, columns=names
+        best_state, trace = _best_run(placement.plain_state(chunks.state), _concatenate(traces))
+    result = Fit(
+        alg,
+        best_state,
+        trace,
+        _status_after_skips(status, best_state),
+        judge=_make_judge(spec, loader, int(seed)),
+        vocabulary=loader_words(source),
+        columns=names_of(data, source),
     )
-    result = _judged(made, loader, key_run)
+    result = _check_bound(result, loader, key_run)
     if throw and result.status in FAILED:
         raise DivergedError(result)
     _warn_of_skips(result)
     return result
 
 
-def _after_skips(status: Status, state: State) -> Status:
-    """The status after skips: a run that skipped more steps than it took has not finished, however
-    short it was."""
-    whole = status in (Status.FINISHED, Status.CONVERGED)
-    return (
-        Status.MOSTLY_SKIPPED if whole and 2 * int(state.num_skipped) > int(state.step) else status
-    )
+# --- before the first step ------------------------------------------------------------------------
+def _check_call(alg: Any, data: Any, key: PRNGKeyArray, state: Any, hyper: Any) -> None:
+    """Raises where the call cannot be a fit, whatever its data hold."""
+    if not isinstance(alg, Algorithm):
+        raise ValueError(
+            f"alg: expected an algorithm, got {type(alg).__name__}. Choose one: "
+            "vijax.fit(vijax.svi(model), ...)."
+        )
+    check_process()
+    model = alg.spec.model
+    require_on_host("vijax.fit", data, key, state, hyper, model.hyper, model.form.given)
+    check_key(key)
+    check_whole(alg)
 
 
-def _judged(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
-    """The fit as it is, unless its bound grows without limit."""
+def _wrapped_loader(alg: Algorithm, loader: Loader) -> Loader:
+    """The loader as the wrappers of the algorithm need it."""
+    for wrapper in alg.wrappers:
+        loader = wrapper.loader(loader, alg)
+    return loader
+
+
+def _noise_window(spec: Spec, loader: Loader) -> int:
+    """Steps in a window of the watch, 0 where the objective has no noise: full data, no draws."""
+    is_noisy = loader.steps_per_epoch > 1 or spec.draws
+    return window_of(loader.steps_per_epoch) if is_noisy else 0
+
+
+def _with_watch(state: State | Many, window: int) -> Any:
+    """The state with a watch of windows of this length: its own, or a new one."""
+    if np.all(np.asarray(state.watch.window) == window):
+        return state
+    runs = np.shape(state.watch.gain)
+
+    def repeat(leaf: Any) -> jax.Array:
+        """A copy for every run: no two leaves may share a buffer."""
+        return jnp.array(jnp.broadcast_to(leaf, (*runs, *leaf.shape)), copy=True)
+
+    new_watch = watch(window, state.watch.gain.dtype)
+    return update_runs(state, lambda run: run._replace(watch=jax.tree.map(repeat, new_watch)))
+
+
+# --- after the last step --------------------------------------------------------------------------
+def _make_judge(spec: Spec, loader: Loader, seed: int) -> Judge | None:
+    """The material on which a fit of free variables is judged; None for other fits and streams."""
+    can_read_again = not hasattr(loader, "is_stream")
+    if spec.model.free is None or not can_read_again:
+        return None
+    return Judge(loader, seed, jnp.result_type(float) == np.float64)
+
+
+def _status_after_skips(status: Status, state: State) -> Status:
+    """`MOSTLY_SKIPPED` in place of a good end where most steps were skipped, however few."""
+    ended_well = status in (Status.FINISHED, Status.CONVERGED)
+    if ended_well and 2 * int(state.num_skipped) > int(state.step):
+        return Status.MOSTLY_SKIPPED
+    return status
+
+
+def _check_bound(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
+    """The fit; with status `UNBOUNDED` and a report where its bound grows without limit."""
     state, spec = fit.state, fit.alg.spec
-    stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
-    if spec.model.free is None or stopped or all(map(spec.is_point, state.posterior)):
+    was_stopped = fit.status in (Status.STOPPED, Status.INTERRUPTED)
+    if spec.model.free is None or was_stopped or all(map(spec.is_point, state.posterior)):
         return fit
-    report = report_of_improper(
-        spec.model, state.hyper, state.posterior, next(iter(loader.batches(0, 1))), key
-    )
+    batch = next(iter(loader.batches(0, 1)))
+    report = report_of_improper(spec.model, state.hyper, state.posterior, batch, key)
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 
 def _warn_of_skips(fit: Fit) -> None:
     if fit.num_skipped:
         text = skipped_text(fit.num_skipped, int(fit.state.step), fit.skipped_of)
-        where = "fit.trace['result'] and fit.trace['non_finite'] say which"
-        warnings.warn(f"{text}; {where}.", SkippedStepsWarning, stacklevel=3)
+        pointer = "fit.trace['result'] and fit.trace['non_finite'] say which"
+        warnings.warn(f"{text}; {pointer}.", SkippedStepsWarning, stacklevel=3)
 
 
-def _view(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
-    """State and trace of one run: the best one of several."""
+def _best_run(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
+    """State and trace of the best run, and the objectives of all; a single run as it is."""
     if not isinstance(state, Many):
         return state, trace
-    alone, trace_alone = of_run(best(state), state, trace)
-    return alone, {**trace_alone, "restart_elbo": trace["elbo"]} if trace else {}
+    run_state, run_trace = one_run(best(state), state, trace)
+    return run_state, {**run_trace, "restart_elbo": trace["elbo"]} if trace else {}
 
 
 # --- convergence ----------------------------------------------------------------------------------
@@ -344,51 +382,42 @@ class _Rule(NamedTuple):
     tol: float
     window: int
     """The watch's window for a noisy objective; 0 for others."""
-    begun: int
+    first_step: int
     """The step at which the watch began."""
+
+    @classmethod
+    def from_state(cls, tol: float, window: int, state: State | Many) -> _Rule:
+        """The rule for a run that begins with this state."""
+        return cls(tol, window, int(state.step) - int(np.max(state.watch.observed)))
 
     @property
     def is_noisy(self) -> bool:
         """True where the state's watch judges convergence."""
         return self.window > 0
 
-    def next(self, done: int) -> int:
+    def next(self, step: int) -> int:
         """The next step at which convergence is judged."""
         if self.is_noisy:
-            return self.begun + next_look(done - self.begun, self.window)
-        return done + CHECK_EVERY - done % CHECK_EVERY
+            return self.first_step + next_look(step - self.first_step, self.window)
+        return step + CHECK_EVERY - step % CHECK_EVERY
 
     def gain(self, state: State | Many) -> float:
         """The remaining relative gain of the objective: the largest of all restarts."""
-        gains = (
-            np.asarray(state.watch.gain)
-            if self.is_noisy
-            else remaining_gain(np.asarray(state.checked))
-        )
+        gains = state.watch.gain if self.is_noisy else remaining_gain(np.asarray(state.checked))
+        gains = np.asarray(gains)
         return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
 
     def is_met(self, state: State | Many) -> bool:
         """True where the run has converged; without noise the last check alone decides."""
-        due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
-        least = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
-        return due and self.gain(state) <= max(self.tol, least)
-
-
-def _watching(state: State | Many, window: int) -> Any:
-    """A state whose watch has windows of this length; begun anew where it had others."""
-    if np.all(np.asarray(state.watch.window) == window):
-        return state
-    fresh, runs = watch(window, state.watch.gain.dtype), np.shape(state.watch.gain)
-    own = lambda x: jnp.array(
-        jnp.broadcast_to(x, (*runs, *x.shape)), copy=True
-    )  # no two leaves share a buffer
-    return in_runs(state, lambda state: state._replace(watch=jax.tree.map(own, fresh)))
+        is_due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
+        rounding = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
+        return is_due and self.gain(state) <= max(self.tol, rounding)
 
 
 # --- the loop -------------------------------------------------------------------------------------
 SHORT_S = 0.05
-"""Where no callback sees chunks, one that took less time than this is followed by one of four times
-as many steps, so that what a chunk costs is little and Ctrl-C is heard soon."""
+"""Seconds. Where no callback follows the chunks, the chunk after a shorter one has four times as
+many steps: calls then cost little, and Ctrl-C is still answered soon."""
 
 
 class _Chunks:
@@ -398,107 +427,124 @@ class _Chunks:
     def __init__(
         self,
         alg: Algorithm,
-        advance: Callable[[Any, Any, Any, bool], tuple[Any, Told]],
+        advance: Callable[[Any, Any, Any, bool], tuple[Any, InfoTables]],
         loader: Loader,
-        length: int,
+        capacity: int,
         total: int,
         rule: _Rule | None,
-        where: OneDevice | ManyDevices,
+        placement: OneDevice | ManyDevices,
     ):
-        self.alg, self.advance, self.loader = alg, advance, where.adapt_loader(loader)
-        self.length, self.total, self.where = length, total, where
+        self.alg = alg
+        self.advance = advance
+        self.loader = placement.adapt_loader(loader)
+        self.capacity = capacity  # most steps of a chunk
+        self.total = total
+        self.placement = placement
         self.rule = rule  # a chunk ends where convergence is judged
-        self.pace, self.grows = (
-            length,
-            False,
-        )  # steps of the next chunk; and whether it may take more, up to `length`
-        self.look = look_every(self.loader.steps_per_epoch == 1)
+        self.pace = capacity  # steps of the next chunk
+        self.grows = False  # True where later chunks may have more steps, up to `capacity`
+        self.is_fixed = self.loader.steps_per_epoch == 1  # every step reads the same data
+        self.look = look_every(self.is_fixed)
         self.is_watched = rule is not None and rule.window > 0
         self.state: Any  # State or Many
-        self.groups_seen = self.words_seen = 0.0
+        self.groups_seen = 0.0
+        self.words_seen = 0.0
+
+    def start_short(self, grows: bool) -> None:
+        """Takes few steps in the first chunk; more in later ones if `grows`."""
+        self.pace = min(self.look, self.capacity)
+        self.grows = grows
 
     def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        """Yields each chunk's trace and the step it ended at."""
-        self.state, done = state, int(state.step)
-        inputs, is_fixed = self._inputs(done), self.loader.steps_per_epoch == 1
-        if is_fixed:  # nothing to fetch, and a thread would cost time
-            source = inputs
-        else:
-            source = self.where.synchronize(
-                _prefetched(inputs), done, self.length, self.total, self.loader
-            )
-        with contextlib.closing(source):
-            for batches, count, _ in source:
-                there, began = self.where.put_state(self.state), time.perf_counter()
-                self.state, told = self.advance(there, batches, np.int32(count), self.is_watched)
-                count, done = int(self.state.step) - done, int(self.state.step)
-                trace = self._trace(told, done, count)
-                self._record(trace["elbo"], done)
-                if self.grows and time.perf_counter() - began < SHORT_S:
-                    self.pace = min(4 * self.pace, self.length)
-                yield trace, done
+        """Yields each chunk's trace and the number of steps done after it."""
+        self.state = state
+        step = int(state.step)
+        with contextlib.closing(self._open_inputs(step)) as inputs:
+            for batches, count, _ in inputs:
+                placed_state = self.placement.put_state(self.state)
+                begin_s = time.perf_counter()
+                self.state, tables = self.advance(
+                    placed_state, batches, np.int32(count), self.is_watched
+                )
+                num_run = int(self.state.step) - step  # fewer than `count` after bad steps
+                step = int(self.state.step)
+                trace = self._trace(tables, step, num_run)
+                self._record(trace["elbo"], step)
+                if self.grows and time.perf_counter() - begin_s < SHORT_S:
+                    self.pace = min(4 * self.pace, self.capacity)
+                yield trace, step
 
-    def _record(self, elbo: np.ndarray, done: int) -> None:
-        checked = record_checks(self.state.checked, elbo, done)
-        self.state = in_runs(self.state, lambda runs: runs._replace(checked=checked))
+    def _open_inputs(self, step: int) -> Generator[tuple[Any, int, Any]]:
+        """The batches of the chunks, read ahead in a thread where there is anything to read."""
+        inputs = self._inputs(step)
+        if self.is_fixed:  # nothing to fetch, and a thread would cost time
+            return inputs
+        return self.placement.synchronize(
+            _prefetch(inputs), step, self.capacity, self.total, self.loader
+        )
+
+    def _record(self, elbo: np.ndarray, step: int) -> None:
+        checked = record_checks(self.state.checked, elbo, step)
+        self.state = update_runs(self.state, lambda runs: runs._replace(checked=checked))
 
     def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:
-        """Stacked batches of each chunk, their number, and with its first what other processes hear
-        of the chunk; full data are put on the device once."""
-        if self.loader.steps_per_epoch == 1:
-            fixed = self.where.put_batches(stacked(self.loader.batches(0, 1), 1, 1))
+        """Stacked batches of each chunk and their number; with the first batches of a chunk also
+        the notice of it that other processes receive. Full data are put on the device once."""
+        if self.is_fixed:
+            full_data = self.placement.put_batches(stack(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
-                yield fixed, count, None
+                yield full_data, count, None
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
-            chunk, told = self.where.announce(itertools.islice(batches, count), start, count)
+            chunk, notice = self.placement.announce(itertools.islice(batches, count), start, count)
             start += count
-            for alike in runs_of_one_shape(chunk):
-                yield (
-                    self.where.put_batches(stacked(iter(alike), self.length, len(alike))),
-                    len(alike),
-                    told,
-                )
-                told = None
+            for run in runs_of_one_shape(chunk):
+                stacked = stack(iter(run), self.capacity, len(run))
+                yield self.placement.put_batches(stacked), len(run), notice
+                notice = None
 
-    def _counts(self, first: int) -> Iterator[int]:
+    def _counts(self, step: int) -> Iterator[int]:
         """The number of steps of each chunk."""
-        while first < self.total:
-            # A chunk that may grow ends where any other would, so that time cannot decide where a
-            # bad run ends.
-            count = min(
-                self.pace - (first + self.pace) % self.look * self.grows, self.total - first
-            )
-            count = count if self.rule is None else min(count, self.rule.next(first) - first)
+        while step < self.total:
+            count = self.pace
+            if self.grows:
+                # It ends at a look, as chunks of any pace do: time cannot decide where a bad run
+                # ends.
+                count -= (step + self.pace) % self.look
+            count = min(count, self.total - step)
+            if self.rule is not None:
+                count = min(count, self.rule.next(step) - step)
             yield count
-            first += count
+            step += count
 
-    def _trace(self, told: Told, done: int, count: int) -> dict[str, np.ndarray]:
-        info = jax.device_get(told).infos()
+    def _trace(self, tables: InfoTables, step: int, count: int) -> dict[str, np.ndarray]:
+        """The infos of `count` steps up to `step`, by name; also counts groups and words."""
+        info = jax.device_get(tables).infos()
         numbers = {"elbo": info.elbo, **info._asdict(), **info.said}
         # Copies: a view would keep the device's buffers of every chunk alive.
         trace = {
-            name: np.array(x[:count])
-            for name, x in numbers.items()
+            name: np.array(column[:count])
+            for name, column in numbers.items()
             if name not in ("bound", "said", "per_group")
         }
         share = 1 / trace["num_groups"][0].size  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
-        self.words_seen += share * float(trace["num_words"].sum()) if "num_words" in trace else 0.0
-        return {"step": np.arange(done - count, done), **trace}
+        if "num_words" in trace:
+            self.words_seen += share * float(trace["num_words"].sum())
+        return {"step": np.arange(step - count, step), **trace}
 
 
-def _prefetched(inputs: Iterator) -> Generator:
+def _prefetch(inputs: Iterator) -> Generator:
     from vijax.data import prefetch
 
-    return prefetch(_in_precision(inputs, jnp.result_type(float) == np.float64), size=1)
+    return prefetch(_with_x64(inputs, jnp.result_type(float) == np.float64), size=1)
 
 
-def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
-    """Items computed in the given precision: `with enable_x64()` holds in one thread only, and the
-    data are put on the device in another. It is left before each item is handed on: a generator
-    that is closed early would leave it in the thread that closes it."""
+def _with_x64(inputs: Iterator, x64: bool) -> Iterator:
+    """Items, computed with or without x64. `enable_x64()` holds in one thread only, and batches are
+    put on the device in another thread. It ends before each item is yielded: a generator that is
+    closed early would end it in the thread that closes it."""
     while True:
         with enable_x64(x64):
             item = next(inputs, None)
@@ -507,40 +553,46 @@ def _in_precision(inputs: Iterator, x64: bool) -> Iterator:
         yield item
 
 
+MANY_TRACES = 512
+"""Traces of chunks that become one: many small arrays take far more room than their numbers."""
+
+
 def _run(
     chunks: _Chunks, state: State, callbacks: Sequence[Callback], max_bad_steps: int
 ) -> tuple[Status, list[dict[str, np.ndarray]]]:
+    """Runs all chunks, with callbacks between them; returns why it ended, and the traces."""
     traces: list[dict[str, np.ndarray]] = []
-    joined = 0  # of them; many small arrays take far more room than their numbers
-    started = time.perf_counter()
+    num_long = 0  # traces at the head of the list that are of many chunks
+    begin_s = time.perf_counter()
     chunks.state = state
     rule = chunks.rule
-    status = Status.CONVERGED if rule is not None and rule.is_met(state) else Status.FINISHED
-    if status is Status.CONVERGED:  # it goes on from its end
-        return status, traces
+    if rule is not None and rule.is_met(state):  # it resumes a run that has converged
+        return Status.CONVERGED, traces
+    status = Status.FINISHED
     with interrupt_flag() as interrupted:
-        for trace, done in chunks.run(state):
+        for trace, step in chunks.run(state):
             traces.append(trace)
-            if len(traces) - joined == 512:
-                traces[joined:] = [_joined(traces[joined:])]
-                joined += 1
-            status = _verdict(
-                chunks.state, rule, max_bad_steps, chunks.where.any_process(interrupted.is_set())
-            )
-            stopping = status is not Status.FINISHED or done >= chunks.total
-            seen = _progress(chunks, trace, done, time.perf_counter() - started, stopping)
-            asked = [callback(seen) for callback in callbacks]
+            if len(traces) - num_long == MANY_TRACES:
+                traces[num_long:] = [_concatenate(traces[num_long:])]
+                num_long += 1
+            is_interrupted = chunks.placement.any_process(interrupted.is_set())
+            status = _status(chunks.state, rule, max_bad_steps, is_interrupted)
+            stopping = status is not Status.FINISHED or step >= chunks.total
+            elapsed_s = time.perf_counter() - begin_s
+            progress = _progress(chunks, trace, step, elapsed_s, stopping)
+            answers = [callback(progress) for callback in callbacks]
             if stopping:
                 break
-            if chunks.where.any_process(any(asked)):
+            if chunks.placement.any_process(any(answers)):
                 status = Status.STOPPED
                 break
     return status, traces
 
 
-def _verdict(
+def _status(
     state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool
 ) -> Status:
+    """The status after a chunk: `FINISHED` where nothing ends the run early."""
     if int(state.bad_steps) >= max_bad_steps:
         return Status.DIVERGED
     if interrupted:
@@ -550,26 +602,32 @@ def _verdict(
     return Status.FINISHED
 
 
-def _progress(chunks: _Chunks, trace: dict, done: int, elapsed: float, stopping: bool) -> Progress:
-    loader, whole = chunks.loader, chunks.where.callback_state(chunks.state)
-    state, trace = _view(whole, trace)
+def _progress(
+    chunks: _Chunks, trace: dict, step: int, elapsed_s: float, stopping: bool
+) -> Progress:
+    """What callbacks are called with."""
+    loader = chunks.loader
+    all_runs = chunks.placement.callback_state(chunks.state)
+    state, trace = _best_run(all_runs, trace)
     return Progress(
-        done,
-        chunks.total,
-        loader.steps_per_epoch,
-        state,
-        trace,
-        chunks.groups_seen,
-        chunks.words_seen or None,
-        elapsed,
-        loader.num_groups,
-        loader.num_words,
-        chunks.alg,
-        stopping,
-        whole,
-        None if chunks.rule is None else chunks.rule.gain(chunks.state),
+        step=step,
+        num_steps=chunks.total,
+        steps_per_epoch=loader.steps_per_epoch,
+        state=state,
+        trace=trace,
+        num_groups_seen=chunks.groups_seen,
+        num_words_seen=chunks.words_seen or None,
+        elapsed_s=elapsed_s,
+        num_groups=loader.num_groups,
+        num_words=loader.num_words,
+        alg=chunks.alg,
+        stopping=stopping,
+        whole=all_runs,
+        gain=None if chunks.rule is None else chunks.rule.gain(chunks.state),
     )
 
 
-def _joined(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([t[name] for t in traces]) for name in traces[0]} if traces else {}
+def _concatenate(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    if not traces:
+        return {}
+    return {name: np.concatenate([trace[name] for trace in traces]) for name in traces[0]}

@@ -1,11 +1,11 @@
-"""Ctrl-C: the first lets the steps under way finish, the second stops at once; both are answered
+"""Ctrl-C: the first lets the present steps finish, the second stops at once; both are answered
 while XLA is busy.
 
 Python runs its signal handlers between its own instructions, so none runs while XLA compiles or
 computes. The program `vijax` therefore also listens on the file descriptor to which Python writes
-every signal as it comes (`signal.set_wakeup_fd`); inside another program, which may need that
-descriptor itself, it does not. Once the program has its exit code it ignores further Ctrl-C. Until
-its modules are imported, Ctrl-C is Python's own: nothing has begun then."""
+every signal at once (`signal.set_wakeup_fd`). The library does not: another program may need that
+descriptor itself. Once the program has its exit code it ignores further Ctrl-C. Until its modules
+are imported, Python handles Ctrl-C: nothing has begun then."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STOPPED_AT_ONCE = 130
 
 
 def say_at_once(line: str) -> None:
-    """Writes to standard error by the bare system call: a signal may come in the middle of a print,
-    which cannot be entered again."""
+    """Writes to standard error by the bare system call: a signal may come during a print, and a
+    second print must not begin then."""
     with contextlib.suppress(OSError):
         number = _stderr()
         start = "\n" if os.isatty(number) else ""  # below a progress bar
@@ -43,8 +43,8 @@ def _stderr() -> int:
 
 
 class Interrupt:
-    """A handler of SIGINT: the first sets `asked` and prints a message, later ones go to the
-    handler before it."""
+    """A handler of SIGINT: the first signal sets `asked` and prints a message; later signals go to
+    the handler that it replaced."""
 
     def __init__(self, before: Any):
         self.asked = threading.Event()
@@ -63,8 +63,8 @@ class Interrupt:
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """A flag that the first Ctrl-C sets; a second one interrupts at once. Outside the main thread
-    it is never set."""
+    """A flag that the first Ctrl-C sets; a second Ctrl-C interrupts at once. Outside the main
+    thread the flag is never set."""
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
         return
@@ -77,10 +77,10 @@ def interrupt_flag() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def ignore_from_now_on() -> None:
-    """Ignores Ctrl-C in a program that has finished its task, or said that it stopped: only the end
-    of the process remains, a second or so in which Python removes its handlers. A Ctrl-C would then
-    end it without a message and with another exit code (-2 for 130)."""
+def ignore_interrupts() -> None:
+    """Ignores Ctrl-C in a program that has finished its task, or has said that it stopped. Python
+    then removes its handlers and ends, in about a second: a Ctrl-C would end it without a message
+    and with another exit code (-2 for 130)."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -89,7 +89,7 @@ def ignore_from_now_on() -> None:
 def heard_while_busy(
     grace_s: float = 0.5, leave: Callable[[int], Any] = os._exit
 ) -> Iterator[None]:
-    """Answers Ctrl-C also while Python cannot: says that XLA is busy, and at the second one ends
+    """Answers Ctrl-C also while Python cannot: the first prints that XLA is busy, the second ends
     the process, from which a run recovers as from a power cut.
 
     Args:
@@ -124,7 +124,7 @@ def _listen(
         if os.read(readable, 1) != bytes([signal.SIGINT]):
             continue
         presses += 1
-        if _answered(presses, over, grace_s):
+        if _is_answered(presses, over, grace_s):
             continue
         if presses == 1:
             say_at_once(BUSY)
@@ -133,8 +133,8 @@ def _listen(
             leave(STOPPED_AT_ONCE)
 
 
-def _answered(presses: int, over: threading.Event, grace_s: float) -> bool:
-    """True where Python has handled this many signals within its time."""
+def _is_answered(presses: int, over: threading.Event, grace_s: float) -> bool:
+    """True if Python handles this many signals within `grace_s` seconds."""
     until = time.monotonic() + grace_s
     while time.monotonic() < until:
         handler = signal.getsignal(signal.SIGINT)

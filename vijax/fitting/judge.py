@@ -1,5 +1,5 @@
-"""Says whether to trust a `vijax.Fit`, and keeps what is needed to judge it on demand by
-`vijax.verdict.on_draws`."""
+"""The verdict on a `vijax.Fit`, and the material to judge it on demand
+(`vijax.verdict.on_draws`)."""
 
 from __future__ import annotations
 
@@ -17,116 +17,107 @@ from vijax.fitting.status import FAILED
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
 from vijax.verdict import on_draws
-from vijax.verdict.on_draws import not_judged
+from vijax.verdict.on_draws import judging_obstacle
 from vijax.xla.precision import enable_x64
 
 AT_A_GLANCE = 1 << 18
-"""Rows times coordinates up to which `repr` judges too."""
+"""Rows times coordinates up to which `repr` of a fit judges it too."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judge:
-    """The material on which a fit by steps is judged, kept with the fit.
+    """The material on which a fit by steps is judged; a field of the fit.
 
-    It is a value. The judgement, once it was asked for, is remembered beside it (`JUDGED`), as long
-    as the material is there; a pickle of a fit has its judgement, and not the data."""
+    It is a value. The last judgement stands beside it, in `JUDGEMENTS`, as long as the material
+    lives. A pickle of a fit has its judgement, and not the data."""
 
     loader: Loader | None  # loader of the fitted data; None in a fit from a pickle
     seed: int  # seed of the draws
     x64: bool  # True where the fit was in float64
 
-    def of(self, fit: Any) -> Any:
+    def judgement(self, fit: Any) -> Any:
         """The judgement of this fit; None where data are so large that the user has to give the
-        number of draws. Computed at the first call, and anew where state or trace have changed."""
+        number of draws. Computed at the first call, and again after state or trace have changed."""
         if not self.knows(fit):
-            remember(self, fit, self.on_draws(fit))
-        return JUDGED[self].judgement
+            remember(self, fit, self.judge_on_draws(fit))
+        return JUDGEMENTS[self].judgement
 
-    def on_draws(
+    def judge_on_draws(
         self, fit: Any, key: PRNGKeyArray | None = None, num_draws: int | None = None
     ) -> Any:
-        """As `of`, with another key or number of draws."""
+        """A judgement with another key or number of draws; it is not remembered."""
+        assert self.loader is not None  # callers have checked this
         with enable_x64(self.x64):
-            own = jax.random.fold_in(jax.random.key(self.seed), 7)
-            assert self.loader is not None  # callers have checked this
-            return on_draws.judge_on_draws(fit, self.loader, own if key is None else key, num_draws)
+            if key is None:
+                key = jax.random.fold_in(jax.random.key(self.seed), 7)
+            return on_draws.judge_on_draws(fit, self.loader, key, num_draws)
 
     def is_quick(self, fit: Any) -> bool:
         """True where the judgement is known, or costs almost nothing."""
         if self.loader is None or self.knows(fit):
             return True
-        return (
-            num_rows(fit.alg.spec.model, self.loader) * int(np.size(fit.posterior[Z].mean()))
-            <= AT_A_GLANCE
-        )
+        num_coordinates = int(np.size(fit.posterior[Z].mean()))
+        return num_rows(fit.alg.spec.model, self.loader) * num_coordinates <= AT_A_GLANCE
 
     def knows(self, fit: Any) -> bool:
         """True where a judgement of this fit is remembered."""
-        known = JUDGED.get(self)
-        return known is not None and known.state is fit.state and known.trace is fit.trace
+        record = JUDGEMENTS.get(self)
+        return record is not None and record.state is fit.state and record.trace is fit.trace
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "loader": None}
 
 
-class Judged(NamedTuple):
-    """A judgement, with the state and the trace that it is of."""
+class JudgementRecord(NamedTuple):
+    """A judgement, with the state and the trace of its fit."""
 
     state: Any
     trace: Any
     judgement: Any
 
 
-JUDGED: weakref.WeakKeyDictionary[Judge, Judged] = weakref.WeakKeyDictionary()
-"""The last judgement on each material: it costs hundreds of evaluations, and is asked for several
+JUDGEMENTS: weakref.WeakKeyDictionary[Judge, JudgementRecord] = weakref.WeakKeyDictionary()
+"""The last judgement on each material: it costs hundreds of evaluations, and is needed several
 times."""
 
 
 def remember(material: Judge, fit: Any, judgement: Any) -> None:
     """Keeps the judgement of a fit on its material."""
-    JUDGED[material] = Judged(fit.state, fit.trace, judgement)
+    JUDGEMENTS[material] = JudgementRecord(fit.state, fit.trace, judgement)
 
 
-def remembered(fit: Any) -> tuple[Any, ...]:
-    """The judgement of a fit, if there is one: none or one."""
+def known_judgements(fit: Any) -> tuple[Any, ...]:
+    """The judgement of a fit in a tuple; () if it was not judged yet."""
     is_known = fit.judge is not None and fit.judge.knows(fit)
-    return (fit.judge.of(fit),) if is_known else ()
+    return (fit.judge.judgement(fit),) if is_known else ()
 
 
-def judged(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
+def judge_fit(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
     """See `vijax.Fit.judged`."""
-    why = not_judged(fit.alg.spec)
-    require(
-        not why,
-        "fit",
-        "one that can be judged on draws",
-        f"another: {why}",
-        "fit.verdict says what to do.",
-    )
-    is_own = key is None and num_draws is None
-    if data is None and _has_data(fit, is_own):
-        found = fit.judge.of(fit) if is_own else fit.judge.on_draws(fit, key, num_draws)
+    obstacle = judging_obstacle(fit.alg.spec)
+    expected = "one that can be judged on draws"
+    require(not obstacle, "fit", expected, f"another: {obstacle}", "fit.verdict says what to do.")
+    is_default = key is None and num_draws is None
+    if data is not None or not _has_data(fit, is_default):
+        judgement = _judge_on_data(fit, data, key, num_draws)
+    elif is_default:
+        judgement = fit.judge.judgement(fit)
     else:
-        found = _on_given(fit, data, key, num_draws)
-    require(
-        found is not None,
-        "num_draws",
-        "a number of draws",
-        "none, for data that are large",
-        TOO_LARGE,
-    )
-    return found
+        judgement = fit.judge.judge_on_draws(fit, key, num_draws)
+    actual = "none, for data that are large"
+    require(judgement is not None, "num_draws", "a number of draws", actual, TOO_LARGE)
+    return judgement
 
 
-def _has_data(fit: Any, is_own: bool = True) -> bool:
-    """True where the fit can be judged with the data it has, with its own key or another."""
-    return fit.judge is not None and (
-        fit.judge.loader is not None or (is_own and fit.judge.knows(fit))
-    )
+def _has_data(fit: Any, is_default: bool = True) -> bool:
+    """True where the fit can be judged without further data, by default or with another key."""
+    if fit.judge is None:
+        return False
+    return fit.judge.loader is not None or (is_default and fit.judge.knows(fit))
 
 
-def _on_given(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
-    """The judgement on given data, or on none."""
+def _judge_on_data(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int | None) -> Any:
+    """The judgement on the user's data, or on none for a density that reads none."""
     reads = fit.alg.spec.model.free.reads_data
     remedy = "This fit has none with it: it was not made by vijax.fit, or was read from a file."
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
@@ -141,66 +132,59 @@ TOO_LARGE = (
 )
 
 
-# --- what a fit says ------------------------------------------------------------------------------
-def verdict_of(fit: Any) -> str:
+# --- answers of a fit -----------------------------------------------------------------------------
+def verdict(fit: Any) -> str:
     """See `vijax.Fit.verdict`."""
-    spec, outcome = fit.alg.spec, fit.outcome
     if fit.report is not None:
         return fit.report.verdict
+    free = fit.alg.spec.model.free
     if fit.status in FAILED:
-        return (
-            outcome if spec.model.free is None else f"{outcome}. {spec.model.free.start_in_words()}"
-        )
-    if spec.model.free is not None:
-        return _of_free(fit)
-    memory, said = fit.state.memory, [outcome]
-    said += [spec.update.choice(name).remark(q, memory[name]) for name, q in fit.posterior.items()]
-    return (
-        f"{'. '.join(filter(None, said))}. Not checked: {_unchecked(spec, list(fit.posterior))} "
-        f"{CHECKS}"
-    )
+        return fit.outcome if free is None else f"{fit.outcome}. {free.start_in_words()}"
+    return _conjugate_verdict(fit) if free is None else _free_verdict(fit)
 
 
 def is_usable(fit: Any) -> bool:
     """See `vijax.Fit.usable`."""
     if fit.report is not None:
         return fit.report.usable
-    said = _judgement(fit)
-    return said is None or said.usable
+    judgement = _judgement(fit)
+    return judgement is None or judgement.usable
 
 
-def khat_of(fit: Any) -> float:
+def khat(fit: Any) -> float:
     """See `vijax.Fit.khat`."""
-    said = fit.report if fit.report is not None else _judgement(fit)
-    return float("nan") if said is None else said.khat
+    judgement = fit.report if fit.report is not None else _judgement(fit)
+    return float("nan") if judgement is None else judgement.khat
 
 
 def _judgement(fit: Any) -> Any:
     """The judgement of a fit that can be judged without further arguments; else None."""
-    if not _has_data(fit) or fit.status in FAILED or not_judged(fit.alg.spec):
+    if not _has_data(fit) or fit.status in FAILED or judging_obstacle(fit.alg.spec):
         return None
-    return fit.judge.of(fit)
+    return fit.judge.judgement(fit)
 
 
-def _of_free(fit: Any) -> str:
+def _conjugate_verdict(fit: Any) -> str:
+    """The verdict on a fit without free variables."""
+    spec, memory = fit.alg.spec, fit.state.memory
+    remarks = [
+        spec.update.choice(name).remark(q, memory[name]) for name, q in fit.posterior.items()
+    ]
+    sentences = ". ".join(filter(None, [fit.outcome, *remarks]))
+    return f"{sentences}. Not checked: {_missing_checks(spec, list(fit.posterior))} {CHECKS}"
+
+
+def _free_verdict(fit: Any) -> str:
     """The verdict on a fit of free variables by steps."""
-    said = _judgement(fit)
-    if said is not None:
-        return said.verdict
-    if why := not_judged(fit.alg.spec):
-        return (
-            f"{fit.outcome}. Not checked: how near q is to the posterior, for {why}. {SCORES} "
-            f"{CHECKS}"
-        )
+    judgement = _judgement(fit)
+    if judgement is not None:
+        return judgement.verdict
+    opening = f"{fit.outcome}. Not checked: how near q is to the posterior"
+    if obstacle := judging_obstacle(fit.alg.spec):
+        return f"{opening}, for {obstacle}. {SCORES} {CHECKS}"
     if not _has_data(fit):
-        return (
-            f"{fit.outcome}. Not checked: how near q is to the posterior. fit.judged(data, "
-            "key=key) checks it."
-        )
-    return (
-        f"{fit.outcome}. Not checked: how near q is to the posterior, for the data are large. "
-        f"{TOO_LARGE}"
-    )
+        return f"{opening}. fit.judged(data, key=key) checks it."
+    return f"{opening}, for the data are large. {TOO_LARGE}"
 
 
 SCORES = (
@@ -214,23 +198,19 @@ CHECKS = (
 STARTS = "whether another start ends higher (restarts=, or other keys)"
 
 
-def _unchecked(spec: Spec, names: list[str]) -> str:
+def _missing_checks(spec: Spec, names: list[str]) -> str:
     """The checks that nobody made of a fit without free variables, and how to make them."""
     if (documents := spec.model.form.documents) is not None:
         return f"{STARTS}. Compare held-out scores: fit.score({documents.names[0]}, key=key)."
     if names and all(map(spec.is_point, names)):
-        return (
-            f"{STARTS}; and a point says nothing of how uncertain it is: vijax.cavi or vijax.svi "
-            "do."
-        )
+        remedy = "vijax.cavi or vijax.svi do."
+        return f"{STARTS}; and a point says nothing of how uncertain it is: {remedy}"
     if not names or spec.learn:
         return f"{STARTS}, and whether new data are described as well. {SCORES}"
-    is_energy = "energy" in spec.model.queries
-    sampled = (
-        "vijax.reference.short_chains(fit, data, key=key)" if is_energy else "vijax.reference.nuts"
-    )
+    sampler = "vijax.reference.nuts"
+    if "energy" in spec.model.queries:
+        sampler = "vijax.reference.short_chains(fit, data, key=key)"
     return (
         f"{STARTS}, and how far q is from the posterior. Its sds are too small where variables "
-        "depend on each other: "
-        f"{sampled} would tell."
+        f"depend on each other: {sampler} would tell."
     )

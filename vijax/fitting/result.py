@@ -36,15 +36,15 @@ class Fit(NamedTuple):
     Attributes:
       alg: the algorithm.
       state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
-      trace: named arrays, one entry a step: `step`, `elbo`, `local_elbo`, `step_size`,
+      trace: named arrays with one entry per step: `step`, `elbo`, `local_elbo`, `step_size`,
           `retractions`, ...
-      status: why it stopped.
+      status: the reason why it stopped.
       report: how far to trust a fit by `vijax.auto` or `vijax.dadvi`; else None.
-      judge: data and key by which a fit of free variables by steps is judged (`judged`); else None.
-      vocabulary: the words of the documents that it was made of, by id (of `hpf` the items): new
-        documents are read by them. None for other models, and where only ids were known.
-      columns: the names of the columns of the tables in memory that it was made of: new tables are
-        read by them. None where it was made of arrays.
+      judge: data and key to judge a fit of free variables by steps (`judged`); else None.
+      vocabulary: the words of the fitted documents by id (for `hpf` the items): new documents are
+        read by them. None for other models, and where only ids were known.
+      columns: the names of the columns of the fitted tables in memory: new tables are read by them.
+        None for arrays.
     """
 
     alg: Algorithm
@@ -60,12 +60,12 @@ class Fit(NamedTuple):
         return describe.fit_text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), tuple(self), *judge.remembered(self))
+        return _restored, (type(self), tuple(self), *judge.known_judgements(self))
 
     @property
     def schema(self) -> Schema | None:
-        """The columns of the table that the model was made of, and what each was taken for: later
-        tables are read by it. None for models of arrays."""
+        """The columns of the table that the model was made of, with their types: later tables are
+        read by it. None for models of arrays."""
         return self.alg.spec.model.queries.get("schema")
 
     @property
@@ -80,8 +80,8 @@ class Fit(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The status, with the number of skipped steps if there are any; by `vijax.auto` and
-        `vijax.dadvi` the end."""
+        """The status, with the number of skipped steps if there are any; for `vijax.auto` and
+        `vijax.dadvi` how they ended."""
         if self.report is not None:
             return self.report.ended
         skipped = skipped_text(self.num_skipped, int(self.state.step), self.skipped_of)
@@ -90,11 +90,9 @@ class Fit(NamedTuple):
     @property
     def skipped_of(self) -> list[str]:
         """Globals whose gradient was not finite where steps were skipped."""
-        return (
-            bad_variables(self.trace["bad_variable"], list(self.posterior))
-            if "bad_variable" in self.trace
-            else []
-        )
+        if "bad_variable" not in self.trace:
+            return []
+        return bad_variables(self.trace["bad_variable"], list(self.posterior))
 
     @property
     def average(self) -> Product:
@@ -110,11 +108,11 @@ class Fit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A few plain sentences on whether to trust the fit. They stand in the `report`, if there
-        is one. A fit of free variables by steps is judged on draws of q when this is first asked
-        for (`judged` says at what cost). For other fits they say how they ended, what was not
-        checked, and how to check it."""
-        return judge.verdict_of(self)
+        """A few plain sentences on whether to trust the fit: those of the `report`, if there is
+        one. The first call judges a fit of free variables by steps on draws of q (`judged` gives
+        the cost). For other fits it says how they ended, what was not checked, and how to check
+        it."""
+        return judge.verdict(self)
 
     @property
     def usable(self) -> bool:
@@ -129,10 +127,10 @@ class Fit(NamedTuple):
 
     @property
     def khat(self) -> float:
-        """Shape of the tail of the importance ratios p / q: above 0.7 q misses tails of the
-        posterior. A fit of free variables by steps is judged for it (`judged`). NaN where it is not
-        known."""
-        return judge.khat_of(self)
+        """Shape of the tail of the importance ratios p / q: above 0.7, q misses tails of the
+        posterior. The first call judges a fit of free variables by steps (`judged`). NaN where it
+        is not known."""
+        return judge.khat(self)
 
     def judged(
         self, data: Any = None, *, key: PRNGKeyArray | None = None, num_draws: int | None = None
@@ -140,21 +138,21 @@ class Fit(NamedTuple):
         """Judges a fit of free variables by steps (`vijax.advi`, `ngvi`, `bam`, `bbvi`, `compose`,
         ...) on draws of q.
 
-        It costs one evaluation of the log density, without its gradient, for each draw: 512 of
-        them, or down to 128 where draws times groups are more than 2^26. Beyond 2 million groups it
-        is not done unless `num_draws` is given. The judgement without arguments is kept with the
-        fit, and `fit.verdict`, `fit.khat` and `repr(fit)` show it.
+        It costs one evaluation of the log density, without its gradient, for each draw: 512 draws,
+        or fewer, down to 128, where draws times groups are more than 2^26. Beyond 2 million groups
+        it needs `num_draws`. The fit keeps the judgement without arguments; `fit.verdict`,
+        `fit.khat` and `repr(fit)` show it.
 
         Args:
-          data: data to judge it on, as `vijax.fit` takes them; None takes those of the fit.
-          key: random key of the draws; None takes one of the run's own. Needed for a fit that was
-              read from a file.
+          data: data to judge it on, as `vijax.fit` takes them; None takes the data of the fit.
+          key: random key of the draws; None takes a key of the run. Needed for a fit that was read
+              from a file.
           num_draws: number of draws.
 
         Returns:
           A `vijax.verdict.on_draws.Judgement`: `elbo` with its standard error, `gap` (a lower bound
           on KL(q || p)), `khat`, `shift` (how far means begin to move towards the posterior, in sds
-          of q), `drift` of the last steps, `verdict`, `usable`. Other modes are not looked for.
+          of q), `drift` of the last steps, `verdict`, `usable`. It does not look for other modes.
 
         Raises:
           ValueError: a fit without free variables, or whose E-step draws; data or key missing; data
@@ -166,7 +164,7 @@ class Fit(NamedTuple):
         >>> fit.judged().usable, fit.verdict[:46]
         (False, 'Do not use this fit: q is not at the posterior')
         """
-        return judge.judged(self, data, key, num_draws)
+        return judge.judge_fit(self, data, key, num_draws)
 
     @property
     def modes(self) -> Sequence[Any]:
@@ -175,7 +173,7 @@ class Fit(NamedTuple):
 
     @property
     def estimates(self) -> dict[str, Family | Point]:
-        """Estimates of the globals by name: q, or a `Point` where the algorithm finds no more
+        """Estimates of the globals by name: q, or a `Point` where the algorithm finds only a point
         (`em`, `map`, `points`). `fit.estimates[name].mean()` is the number to report in either
         case."""
         is_point = self.alg.spec.is_point
@@ -190,8 +188,8 @@ class Fit(NamedTuple):
           locals_of: data, as `fit.locals` takes them, whose local variables are drawn too.
 
         Returns:
-          Values by name, in their support: arrays with a leading axis of draws, locals with one of
-          groups after it. A global of which only a point was found is that point each time.
+          Values by name, in their support: arrays with a leading axis of draws; locals have an axis
+          of groups after it. If only a point of a global is known, all draws are this point.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -201,27 +199,26 @@ class Fit(NamedTuple):
         """
         check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
-        key_globals, key_found, key_locals = keys.split_many(key, 3)
+        key_globals, key_estep, key_locals = keys.split_many(key, 3)
         draws = predictive.of_globals(
             self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws
         )
         if locals_of is None:
             return draws
-        return draws | predictive.of_locals(
-            self.locals(locals_of, key=key_found), key_locals, num_draws
-        )
+        local_q = self.locals(locals_of, key=key_estep)
+        return draws | predictive.of_locals(local_q, key_locals, num_draws)
 
     def summary(
         self, *, level: float = 0.9, num_draws: int | None = None, key: PRNGKeyArray | None = None
     ) -> summaries.Summary:
         """Mean, sd and central interval of every number of the posterior, by name and coordinate.
 
-        It is by draws of q, so the error of a mean is sd / sqrt(num_draws). A point has an sd of
-        zero. Printed it is a table; `to_frame()` is one of pandas.
+        It rests on draws of q, so the error of a mean is sd / sqrt(num_draws). A point has an sd of
+        zero. `print` shows a table, `to_frame()` returns one of pandas.
 
         Args:
           level: probability of the intervals.
-          num_draws: number of draws; None takes 4,000, or fewer of many numbers.
+          num_draws: number of draws; None takes 4,000, or fewer for many numbers.
           key: random key of the draws; None takes the same draws each time, so that equal fits have
               equal tables.
 
@@ -236,8 +233,8 @@ class Fit(NamedTuple):
         """
         key = jax.random.key(0) if key is None else key
         if num_draws is None:
-            one = jax.eval_shape(lambda key: self.sample(key, 1), key)
-            num_draws = summaries.usual_draws(sum(x.size for x in jax.tree.leaves(one)))
+            draw = jax.eval_shape(lambda key: self.sample(key, 1), key)
+            num_draws = summaries.usual_draws(sum(x.size for x in jax.tree.leaves(draw)))
         require_integers(2, num_draws=num_draws)
         return summaries.of_draws(self.sample(key, num_draws), level)
 
@@ -255,13 +252,13 @@ class Fit(NamedTuple):
         Args:
           key: random key of the draws.
           num_draws: number of data sets.
-          like: data as `vijax.fit` takes them, whose inputs, lengths and sizes are kept; or sizes
+          like: data as `vijax.fit` takes them, to copy inputs, lengths and sizes from; or sizes
             alone: a number of rows (mixtures, factor analysis, NMF, autoencoders), a list of
             lengths (documents, sequences) or of numbers of nodes (graphs). For Gaussian processes
             and GLMs: inputs, a pair (inputs, y), or `model.data`.
-          groups: "new" for groups not seen, whose locals are drawn from their prior given the
-            globals; or "same" for the groups of `like` once more, whose locals are drawn from q
-            given `like`: replicated data, which posterior predictive checks compare with the data.
+          groups: "new" draws the locals of new groups from their prior given the globals; "same"
+            draws the locals of the groups of `like` from q given `like`: replicated data, which
+            posterior predictive checks compare with the data.
 
         Returns:
           The random part of the data, draws leading: rows (num_draws, N, D), responses of
@@ -271,7 +268,7 @@ class Fit(NamedTuple):
           too. `forecast` continues sequences.
 
         Raises:
-          ValueError: no draw is asked for; `like` that is neither data nor sizes; draws that do not
+          ValueError: fewer than one draw; `like` that is neither data nor sizes; draws that do not
             fit in memory; a model that does not say how data are drawn.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
@@ -280,9 +277,8 @@ class Fit(NamedTuple):
         >>> fit.predictive(jax.random.key(1), 100, like=7).shape
         (100, 7, 1)
         """
-        return predictive.drawn(
-            self, key, num_draws, in_order_of(self.columns, like, "like"), groups
-        )
+        like = in_order_of(self.columns, like, "like")
+        return predictive.drawn(self, key, num_draws, like, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
         """Draws of the next observations of sequences, from their predictive distribution.
@@ -294,12 +290,12 @@ class Fit(NamedTuple):
         Args:
           key: random key of the draws.
           num_draws: number of draws.
-          data: sequences (y, mask), as `vijax.fit` takes them; seen in training or not. One without
-            steps is begun anew.
+          data: sequences (y, mask), as `vijax.fit` takes them; fitted or new. A sequence without
+            steps is drawn from its beginning.
           num_steps: number of observations that follow each sequence.
 
         Returns:
-          (num_draws, N, num_steps, D). Their means, quantiles and shares are forecasts with their
+          (num_draws, N, num_steps, D). Their means, quantiles and shares are forecasts with
           uncertainty: `jnp.quantile(draws, jnp.array([0.05, 0.95]), axis=0)`. Counts with totals
           (`emission.categorical`) have the total of the last step.
 
@@ -332,8 +328,8 @@ class Fit(NamedTuple):
         Args:
           key, like, groups: see `predictive`.
           level: probability of the intervals.
-          num_draws: number of draws, whose quantiles the ends are. With 1,000, those of a 90 %
-            interval have 5 ± 0.7 % beyond them.
+          num_draws: number of draws; the ends are their quantiles. With 1,000 draws, 5 ± 0.7 % of
+            the distribution lie beyond each end of a 90 % interval.
 
         >>> import jax, jax.numpy as jnp, vijax as vi
         >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(1, dim=1))
@@ -344,9 +340,11 @@ class Fit(NamedTuple):
         """
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         draws = self.predictive(key, num_draws, like, groups=groups)
-        ends = lambda x: jnp.quantile(x, jnp.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]), axis=0)
-        both = jax.tree.map(ends, draws)
-        return jax.tree.map(lambda x: x[0], both), jax.tree.map(lambda x: x[1], both)
+        ends = jnp.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+        intervals = jax.tree.map(lambda x: jnp.quantile(x, ends, axis=0), draws)
+        low = jax.tree.map(lambda x: x[0], intervals)
+        high = jax.tree.map(lambda x: x[1], intervals)
+        return low, high
 
     def to_arviz(
         self,
@@ -365,23 +363,21 @@ class Fit(NamedTuple):
         Args:
           key: random key of the draws.
           num_draws: number of draws, as one chain.
-          data: data that a density was fitted to, if it reads any: without them its `lp` is not
-              known.
+          data: the data that a density was fitted to, if it reads any: its `lp` needs them.
           predictive_of: data to replicate (`predictive` with groups="same"), for ArviZ's posterior
-              predictive checks:
-            they add the groups `posterior_predictive`, with as many draws of data, and
-            `observed_data`.
+            predictive checks. Adds the groups `posterior_predictive`, with `num_draws` draws of
+            data, and `observed_data`.
 
         Returns:
           `arviz.InferenceData`; with ArviZ 1.0 and later `xarray.DataTree`. The group `posterior`
           has each variable as (1, num_draws, *shape); parts of a variable that is a tree are named
-          `variable.part`. Of a `vijax.glmm` it has the effects of groups, by Bambi's names ("1|g",
-          along "g__factor_dim"). A density has a group `sample_stats`: `lq`, log q of the free
-          coordinates, and `lp`, log p of them, unnormalised (as Stan's `lp__`). Attributes name
-          version and algorithm, and the bound, gap, k-hat and verdict of a `report`.
+          `variable.part`. For a `vijax.glmm` it has the effects of groups, by Bambi's names ("1|g",
+          along "g__factor_dim"). A density has a group `sample_stats`: log q (`lq`) and log p
+          (`lp`, unnormalised, as Stan's `lp__`) of the free coordinates. Attributes give version
+          and algorithm, and the bound, gap, k-hat and verdict of a `report`.
 
         Raises:
-          ValueError: no draw is asked for; data for a model that is no density.
+          ValueError: fewer than one draw; data for a model that is no density.
           ImportError: ArviZ is not installed.
 
         >>> import jax, jax.numpy as jnp, pytest, vijax as vi
@@ -399,40 +395,33 @@ class Fit(NamedTuple):
         """The most probable words of each topic, best first.
 
         Args:
-          vocabulary: the words by id, or what they are to be called; None takes those of the fit.
-          num_words: how many.
+          vocabulary: the words by id, or other labels of them; None takes the words of the fit.
+          num_words: the number of words.
 
         Raises:
-          ValueError: the model has no topics, or the vocabulary has another length, or the fit's
-            words in another order; None, and the fit knows ids alone.
+          ValueError: the model has no topics; the vocabulary has another length, or the fit's words
+            in another order; None for a fit that knows only ids.
         """
         if vocabulary is None:
+            is_known = self.vocabulary is not None
             remedy = "Pass the words by id, as corpus.vocabulary."
-            require(
-                self.vocabulary is not None,
-                "vocabulary",
-                "words",
-                "none, and data without words",
-                remedy,
-            )
+            require(is_known, "vocabulary", "words", "none, and data without words", remedy)
             vocabulary = self.vocabulary or ()
         probabilities = np.asarray(self._topics().mean())
         num_known = probabilities.shape[1]
         require(len(vocabulary) == num_known, "vocabulary", f"{num_known} words", len(vocabulary))
         if self.vocabulary is not None and vocabulary is not self.vocabulary:
-            is_moved = tuple(vocabulary) != self.vocabulary and sorted(vocabulary) == sorted(
-                self.vocabulary
-            )
-            remedy = "Leave it out, or pass that of the data of the fit."
-            require(
-                not is_moved,
-                "vocabulary",
-                "the words of the fit in their order",
-                "another order",
-                remedy,
-            )
+            self._check_order(vocabulary, self.vocabulary)
         best = np.argsort(-probabilities, axis=1)[:, :num_words]
         return [[vocabulary[v] for v in row] for row in best]
+
+    def _check_order(self, vocabulary: Sequence[str], fitted: tuple[str, ...]) -> None:
+        """Raises ValueError where a vocabulary has the words of the fit in another order."""
+        is_same = tuple(vocabulary) == fitted
+        is_permuted = not is_same and sorted(vocabulary) == sorted(fitted)
+        expected = "the words of the fit in their order"
+        remedy = "Leave it out, or pass that of the data of the fit."
+        require(not is_permuted, "vocabulary", expected, "another order", remedy)
 
     def transform(
         self,
@@ -445,28 +434,37 @@ class Fit(NamedTuple):
         """Expected topic proportions of documents, in their order, at the posterior.
 
         Args:
-          documents: anything `vijax.data.read` reads. Words are those of the fit, by their names;
-            others are left out, with a warning. Counts without words are over those of the fit, in
-            their order.
+          documents: anything `vijax.data.read` reads. Words of the fit are recognised by name;
+            others are dropped, with a warning. Counts without words must be over the words of the
+            fit, in their order.
           key: random key of an E-step that draws.
           batch_size: documents at a time.
-          progress: called after each batch with the number of documents that are done.
+          progress: called after each batch with the number of finished documents.
 
         Raises:
-          ValueError: the model has no topics, or the documents have no word of the fit, or counts
-              of others.
+          ValueError: the model has no topics; the documents have no word of the fit, or counts of
+            other words.
         """
         spec = self.alg.spec
         spec.model.answer("transform")
-        num_words, corpus = self._topics().concentration.shape[1], self.in_words(documents)
+        num_words = self._topics().concentration.shape[1]
+        corpus = self.in_words(documents)
         expected = f"the {num_words} words of the training vocabulary"
         remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
         require(corpus.vocab_size == num_words, "documents", expected, corpus.vocab_size, remedy)
-        at = self.state.hyper, self.posterior
-        return inferred_of_documents(shares_of, spec, *at, corpus, key, batch_size, progress)
+        return inferred_of_documents(
+            shares_of,
+            spec,
+            self.state.hyper,
+            self.posterior,
+            corpus,
+            key,
+            batch_size,
+            progress,
+        )
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
-        """The optimised locals of data at the posterior: for models made by `energy_model` their
+        """The optimised locals of data at the posterior. For models made by `energy_model` they are
         factors by name, one for each group (`fit.locals(y, key=key)["z"].probs` are a mixture's
         responsibilities). Under a Gibbs E-step, locals that depend on each other are the
         conditionals of its last sweep, not marginals.
@@ -485,7 +483,7 @@ class Fit(NamedTuple):
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
-        """Held-out score with its standard error, by the usual measure of such models: document
+        """Held-out score with its standard error, by the usual measure of the model: document
         completion for LDA.
 
         Raises:
@@ -495,19 +493,21 @@ class Fit(NamedTuple):
         score = model.answer("score")
         if model.form.in_units_of_given:
             check_own_data(documents, model.form)
-        as_is = model.form.documents is not None or model.by_entry is not None
-        data = documents if as_is else cast_for_score(model, in_order_of(self.columns, documents))
-        data = self.in_words(data) if model.form.documents is not None else data
+        data = documents
+        if model.form.documents is not None:
+            data = self.in_words(data)
+        elif model.by_entry is None:
+            data = cast_for_score(model, in_order_of(self.columns, data))
         return score(self.state.hyper, self.estimates, data, key)
 
     def predict(self, inputs: Any, **how: Any) -> Any:
         """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new
-        inputs; of a regression by a formula its `Prediction` of new rows.
+        inputs. For a regression by a formula: its `Prediction` of new rows.
 
         Args:
-          inputs: T inputs. Densities of observations there are `model.predictive(fit.posterior,
-              inputs, y)`.
-          **how: for a regression by a formula the key and the level, as `Glmm.predict` has them.
+          inputs: T inputs. `model.predictive(fit.posterior, inputs, y)` gives the densities of
+              observations at them.
+          **how: for a regression by a formula the key and the level, as in `Glmm.predict`.
 
         Raises:
           ValueError: the model has no predictors.
@@ -521,19 +521,21 @@ class Fit(NamedTuple):
         return self.alg.spec.model.answer("predict")(self, inputs, **how)
 
     def in_words(self, documents: Any, where: str = "documents") -> Any:
-        """Documents (of `hpf` users) over the words of the fit, a `vijax.data.Corpus`: see
+        """Documents (for `hpf` users) over the words of the fit, as a `vijax.data.Corpus`: see
         `transform`.
 
         Args:
           documents: anything `vijax.data.read` reads.
-          where: what they are called in messages.
+          where: their name in messages.
         """
         form = self.alg.spec.model.form.documents
-        known = self.vocabulary or (None if form is None else form.vocabulary)
-        corpus = read_over_words(
-            documents, known, where, "words" if form is None else form.names[1]
-        )
-        require_own_covariates(corpus, "" if form is None else form.described_by, where)
+        if form is None:
+            corpus = read_over_words(documents, self.vocabulary or None, where, "words")
+            require_own_covariates(corpus, "", where)
+            return corpus
+        vocabulary = self.vocabulary or form.vocabulary
+        corpus = read_over_words(documents, vocabulary, where, form.names[1])
+        require_own_covariates(corpus, form.described_by, where)
         return corpus
 
     def _topics(self) -> Any:

@@ -31,7 +31,7 @@ class Status(enum.StrEnum):
 
 
 FAILED = (Status.DIVERGED, Status.MOSTLY_SKIPPED, Status.UNBOUNDED)
-"""Ends at which `vijax.fit` raises a `DivergedError`, unless told not to."""
+"""Ends at which `vijax.fit` raises a `DivergedError`, unless `throw=False`."""
 
 
 class SkippedStepsWarning(UserWarning):
@@ -39,13 +39,12 @@ class SkippedStepsWarning(UserWarning):
 
 
 class ForgottenWarning(UserWarning):
-    """The memory of a state was of other data than the fit that goes on from it, and was begun
-    anew."""
+    """A fit resumed from a state of other data, and dropped messages, locals or kernels of them."""
 
 
 class DivergedError(ArithmeticError):
-    """A fit whose steps were not finite, too many in a row or most of them, or whose bound grows
-    without limit; `fit` holds the last good state."""
+    """A fit failed: its steps were not finite, too many in a row or most of them, or its bound
+    grows without limit. `fit` holds the last good state."""
 
     def __init__(self, fit: Any):
         super().__init__(fit.verdict)
@@ -53,17 +52,14 @@ class DivergedError(ArithmeticError):
 
 
 def skipped_text(num_skipped: int, num_steps: int, names: Sequence[str] = ()) -> str:
-    """The number of skipped steps, in words, and the globals that caused them; empty where none
-    were skipped.
+    """The number of skipped steps, in words, and the globals that caused them; "" for no skips.
 
     >>> skipped_text(3, 125)
     '3 of 125 steps were not finite and were skipped'
     >>> skipped_text(1, 9, ["rate", "scale"])
     '1 of 9 steps were not finite and were skipped, in gradients of rate and scale'
     """
-    of = f", in gradients of {' and '.join(names)}" if names else ""
-    return (
-        f"{num_skipped} of {num_steps} steps were not finite and were skipped{of}"
-        if num_skipped
-        else ""
-    )
+    if not num_skipped:
+        return ""
+    cause = f", in gradients of {' and '.join(names)}" if names else ""
+    return f"{num_skipped} of {num_steps} steps were not finite and were skipped{cause}"

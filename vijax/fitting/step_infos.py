@@ -17,13 +17,14 @@ Kind = tuple[tuple[int, ...], np.dtype]
 
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
-class Told:
-    """Infos of many steps, those of one shape and dtype in one table. A small step is some dozens
-    of calls of a fraction of a microsecond, to which a separate column for each number would add a
-    fifth; and few arrays come to the host sooner than many.
+class InfoTables:
+    """Infos of many steps: numbers of one shape and dtype share a table. A small step is some
+    dozens of calls of a fraction of a microsecond each, and a separate array for each number would
+    make it a fifth slower; and few arrays come to the host sooner than many.
 
-    >>> told = Told.empty(5, {"a": 1.0, "b": 2, "c": 3.0}).with_row(4, {"a": 7.0, "b": 8, "c": 9.0})
-    >>> {name: np.asarray(column).tolist()[-2:] for name, column in told.infos().items()}
+    >>> tables = InfoTables.empty(5, {"a": 1.0, "b": 2, "c": 3.0})
+    >>> tables = tables.with_row(4, {"a": 7.0, "b": 8, "c": 9.0})
+    >>> {name: np.asarray(column).tolist()[-2:] for name, column in tables.infos().items()}
     {'a': [0.0, 7.0], 'b': [0, 8], 'c': [0.0, 9.0]}
     """
 
@@ -33,21 +34,24 @@ class Told:
 
     @classmethod
     def empty(cls, length: int, info: Any) -> Self:
-        """A table with rows of zeros for infos like this one."""
+        """Tables with `length` rows of zeros for infos like this one."""
         leaves, structure = jax.tree.flatten(info)
-        kinds = tuple((np.shape(x), np.dtype(jnp.result_type(x))) for x in leaves)
+        kinds = tuple((np.shape(leaf), np.dtype(jnp.result_type(leaf))) for leaf in leaves)
         tables = (
-            jnp.zeros((length, kinds.count((shape, d)), *shape), d)
-            for shape, d in dict.fromkeys(kinds)
+            jnp.zeros((length, kinds.count((shape, dtype)), *shape), dtype)
+            for shape, dtype in dict.fromkeys(kinds)
         )
         return cls(tuple(tables), kinds, structure)
 
     def with_row(self, i: Int[Array, ""] | int, info: Any) -> Self:
-        """The table with the info of step i."""
-        leaves = jax.tree.leaves(info)
-        alike = lambda kind: [x for x, own in zip(leaves, self.kinds, strict=True) if own == kind]
-        rows = (jnp.stack(alike(kind)) for kind in dict.fromkeys(self.kinds))
-        tables = (table.at[i].set(row) for table, row in zip(self.tables, rows, strict=True))
+        """The tables with this info in row i."""
+        rows: dict[Kind, list[Any]] = {kind: [] for kind in self.kinds}
+        for leaf, kind in zip(jax.tree.leaves(info), self.kinds, strict=True):
+            rows[kind].append(leaf)
+        tables = (
+            table.at[i].set(jnp.stack(row))
+            for table, row in zip(self.tables, rows.values(), strict=True)
+        )
         return dataclasses.replace(self, tables=tuple(tables))
 
     def infos(self) -> Info:

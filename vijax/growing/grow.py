@@ -20,9 +20,9 @@ from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
 from vijax.data.loader import as_loader, loader_words
 from vijax.families import MarkovChain, Product
-from vijax.fitting.fingerprint import of_words
+from vijax.fitting.fingerprint import mark_words
 from vijax.fitting.interrupt import interrupt_flag
-from vijax.fitting.loop import stacked
+from vijax.fitting.loop import stack
 from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 from vijax.growing import documents, laps, restarts
@@ -175,7 +175,7 @@ class _Growth:
         self.vocabulary = loader_words(loader)
         count = loader.steps_per_epoch
         self.batches = jax.tree.map(
-            jax.device_put, stacked(iter(loader.batches(0, count)), count, count)
+            jax.device_put, stack(iter(loader.batches(0, count)), count, count)
         )
         self.key = jax.random.key(0)  # no step of these algorithms draws
         self.prior = self._prior(self.alg)
@@ -228,7 +228,7 @@ class _Growth:
         state = state._replace(step=jnp.asarray(steps[-1], jnp.int32))
         alg = self.algorithm(self.make(self.num_slots))
         if self.vocabulary is not None:
-            state = state._replace(data=jnp.asarray(of_words(self.vocabulary)))
+            state = state._replace(data=jnp.asarray(mark_words(self.vocabulary)))
         return Fit(alg, state, {"step": steps, **trace}, status, vocabulary=self.vocabulary)
 
     # --- moves ------------------------------------------------------------------------------------

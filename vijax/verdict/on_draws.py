@@ -98,7 +98,7 @@ class Judgement(NamedTuple):
     usable: bool = True
 
 
-def not_judged(spec: Spec) -> str:
+def judging_obstacle(spec: Spec) -> str:
     """The reason that a fit of this algorithm cannot be judged on draws; empty where it can be."""
     if spec.model.free is None:
         return "it has no free variables (vijax.density)"

@@ -186,7 +186,7 @@ def _trust(run: FittedRun) -> Table:
         said = (
             None
             if fit.status in FAILED
-            else fit.judge.of(fit)
+            else fit.judge.judgement(fit)
             if own
             else of_data(fit, rows, run.key)
         )
