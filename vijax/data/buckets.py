@@ -1,5 +1,4 @@
-"""Length buckets: documents of similar length share a padded shape, so that few slots are
-padding."""
+"""Length buckets: documents of similar length share a padded shape, so few slots are padding."""
 
 from __future__ import annotations
 
@@ -9,16 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Int
 
-MAX_CANDIDATES = (
-    512  # lengths tried as edges; more make no visible difference and the search is quadratic
-)
+# lengths tried as edges; more make no visible difference, and the search is quadratic
+MAX_CANDIDATES = 512
 WORTH = 0.98  # a further bucket is a further compiled shape: it must save 2 % of the padded size
-MOST = 6  # the most buckets, where their number is not given
+MOST = 6  # default for the most buckets
 # padded slots of a batch that a bucket must save: the cost of compiling it, over some 200 steps
 PRICE = 4096
-ONCE = (
-    64 * PRICE
-)  # padded slots that it must save where every document is read once, and the bucket has a program
+# padded slots that a bucket must save if every document is read once and it needs its own program
+ONCE = 64 * PRICE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,8 +23,8 @@ class Bucket:
     """Documents that share a padded shape."""
 
     rows: Int[np.ndarray, " docs"]  # places of the documents in the corpus, in order
-    slots: int  # padded length: the most different words that one of them has, at least 1
-    max_tokens: int  # the most tokens that one of them has, at least 1
+    slots: int  # padded length: the most different words of one document, at least 1
+    max_tokens: int  # the most tokens of one document, at least 1
 
 
 def length_buckets(
@@ -40,8 +37,8 @@ def length_buckets(
     """The buckets of the smallest padded batch, short documents first; each is dealt to `num_parts`
     batches.
 
-    Without `num_buckets` there are as many as save more slots of a batch than they cost to compile,
-    their `price`.
+    Without `num_buckets`, a bucket is added as long as it saves more slots of a batch than its
+    `price`, the cost of compiling it.
 
     >>> [(b.rows.tolist(), b.slots) for b in length_buckets(np.array([3, 90, 2, 3]), np.array([5, 99, 2, 4]), 2)]
     [([0, 2, 3], 3), ([1], 90)]
@@ -57,8 +54,8 @@ def length_buckets(
 def standard_buckets(
     lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"]
 ) -> Iterator[Bucket]:
-    """The buckets of documents that are read once, short ones first. Their shapes are of a short
-    list: other documents of about these lengths come in shapes that are compiled already.
+    """The buckets of documents that are read once, short ones first. Their shapes are from a short
+    list, so other documents of about these lengths find their program compiled already.
 
     >>> [(b.rows.tolist(), b.slots, b.max_tokens) for b in standard_buckets(np.array([3, 70]), np.array([9, 300]))]
     [([0, 1], 96, 384)]
@@ -68,7 +65,7 @@ def standard_buckets(
     below = 0
     for size, longer in zip(slots, [*slots[1:], np.inf], strict=True):
         rows = np.flatnonzero((sizes > below) & (sizes <= size))
-        if (longer - sizes[rows]).sum() >= ONCE:  # else they go with the longer ones
+        if (longer - sizes[rows]).sum() >= ONCE:  # else they join the longer ones
             below = size
             most = int(np.ceil(tokens[rows].max()))
             yield Bucket(rows, int(size), int(size) * int(standard_size(-(-most // size), least=1)))
@@ -77,8 +74,8 @@ def standard_buckets(
 def standard_size(
     size: Int[np.ndarray, " sizes"] | int, least: int = 8
 ) -> Int[np.ndarray, " sizes"]:
-    """The least size of the list that is not smaller: the powers of two, and from 64 on two in each
-    of them.
+    """The smallest size of the list that is not below `size`: powers of two, and from 64 on also
+    three quarters of each.
 
     >>> standard_size(np.array([1, 9, 64, 65, 100, 129])).tolist()
     [8, 16, 64, 96, 128, 192]
@@ -93,8 +90,8 @@ def bucket_edges(
     """Largest length of each bucket, by dynamic programming over the histogram of lengths.
 
     A bucket of n documents of up to L words takes ceil(n / num_parts) rows of L slots in every
-    batch, and costs `price` besides; the sum over buckets is smallest. The last buckets are left
-    out where they save less than `WORTH` asks."""
+    batch, and costs `price` besides; the edges minimise the sum over buckets. The last buckets are
+    left out if they save less than `WORTH` asks."""
     candidates, below = _candidates(np.asarray(lengths))
     cost = _bucket_costs(candidates, below, num_parts)
     best = cost[0]
@@ -112,8 +109,8 @@ def bucket_edges(
 
 
 def _candidates(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that may end a bucket, and the number of documents up to each; the first stands for
-    none."""
+    """Lengths that may end a bucket, and the number of documents up to each; the first, -1, stands
+    for no bucket."""
     values, number = np.unique(lengths, return_counts=True)
     keep = np.unique(
         np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).round().astype(int)
@@ -122,7 +119,7 @@ def _candidates(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> np.ndarray:
-    """Padded slots per batch, cost[i, j], of the bucket with lengths above candidate i, up to
+    """Padded slots per batch: cost[i, j] is for the bucket of lengths above candidate i, up to
     candidate j."""
     number = below[None, :] - below[:, None]
     cost = -(-number // num_parts) * np.maximum(candidates, 1)[None, :].astype(float)
@@ -130,7 +127,7 @@ def _bucket_costs(candidates: np.ndarray, below: np.ndarray, num_parts: int) -> 
 
 
 def _trace_back(previous: list[np.ndarray]) -> np.ndarray:
-    """The candidates that end the buckets on the cheapest way to the last candidate."""
+    """The candidates that end the buckets on the cheapest path to the last candidate."""
     ends = [-1 if not previous else len(previous[0]) - 1]
     for choice in reversed(previous):
         ends.append(int(choice[ends[-1]]))

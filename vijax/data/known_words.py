@@ -1,5 +1,5 @@
-"""Documents over the words that a fit was made of: by their names, whatever their order and number
-are in new data."""
+"""New documents over the words of a fit: words are matched by name, whatever their order and number
+in the new data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
 from vijax.data.to_shards import hash_words
 
 LEAST_BY_HASH = 16
-"""Places from which a vocabulary can be told to be by hash: the names of a smaller one may lie
-right by chance."""
+"""Least size of a vocabulary that is told to be by hash: the words of a smaller one may lie at
+their hashes by chance."""
 MOST_LOOKED_AT = 4096
 
 
@@ -36,15 +36,16 @@ def read_over_words(
 ) -> Corpus:
     """Anything that `vijax.data.read` reads, over the words of a fit; `words` None: as it is read.
 
-    Texts are counted over these words. A corpus over others, or over the same in another order, is
-    relabelled. Counts without words are taken to be in the order of the fit, and stay as they are.
+    Texts are counted over these words. A corpus over other words, or over these in another order,
+    is relabelled. Counts without words are taken to be in the order of the fit, and stay as they
+    are.
 
     Raises:
       ValueError: no word in common.
 
-    Warns of tokens that are of other words, and so left out; of texts, where none of the words of
-    one is known, or less than half of the words of all. (A fit to texts leaves rare words out,
-    too.)
+    Warns of tokens that are left out because the fit does not know their words; for texts, if a
+    text has no known word, or if less than half of all their words are known. (A fit to texts
+    leaves rare words out, too.)
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 4, 3]], ["a", "b", "c"])
     >>> read_over_words(corpus, ("c", "b", "a")).to_scipy().toarray().tolist()
@@ -58,19 +59,19 @@ def read_over_words(
         return _order_by_place(corpus, where)
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
-    found = with_vocabulary(corpus, words)
-    if lost := corpus.num_tokens - found.num_tokens:
+    relabelled = with_vocabulary(corpus, words)
+    if lost := corpus.num_tokens - relabelled.num_tokens:
         warnings.warn(
             f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does "
             "not know: they are left out.",
             stacklevel=4,
         )
-    return found
+    return relabelled
 
 
 def _order_by_place(corpus: Corpus, where: str) -> Corpus:
-    """A table of counts for a fit that has no words, because its columns were numbers of places:
-    columns that are called so stand in their order. Warns of others, which nobody can compare."""
+    """A table of counts for a fit without words, whose columns were numbered: columns named by
+    these numbers are put in their order. Warns of other names, which cannot be compared."""
     names = list(corpus.vocabulary or ())
     places = [str(place) for place in range(len(names))]
     if set(names) == set(places):
@@ -84,8 +85,8 @@ def _order_by_place(corpus: Corpus, where: str) -> Corpus:
 
 
 def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
-    """Warns of texts of which nothing is left, and of lists of texts of which less than half is
-    left."""
+    """Warns of texts without a known word; else of a list of texts with less than half of their
+    words known."""
     none_known = int(np.sum(np.diff(corpus.indptr) == 0))
     if none_known:
         warnings.warn(
@@ -96,12 +97,11 @@ def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
         return
     if not isinstance(source, Sequence | np.ndarray) or isinstance(source, str):
         return
-    known, number = _known_words(
-        [str(text) for text in source[:LOOKED_AT]], corpus.vocabulary or ()
-    )
-    if known < 0.5 * number:
+    texts = [str(text) for text in source[:LOOKED_AT]]
+    num_known, number = _known_words(texts, corpus.vocabulary or ())
+    if num_known < 0.5 * number:
         warnings.warn(
-            f"{where}: {number - known:,} of {number:,} words are ones that the fit does not "
+            f"{where}: {number - num_known:,} of {number:,} words are ones that the fit does not "
             "know: they are left out. Are these texts of the kind, and in the language, of those "
             "that were fitted?",
             stacklevel=5,
@@ -109,40 +109,40 @@ def _warn_of_unknown_texts(corpus: Corpus, source: Any, where: str) -> None:
 
 
 LOOKED_AT = 1000
-"""Texts whose unknown words are counted."""
+"""The most texts whose unknown words are counted."""
 
 
 def _known_words(texts: Sequence[str], words: Sequence[str]) -> tuple[int, int]:
-    """The number of words in these texts that are known, and of all but stop words; phrases are not
-    counted."""
+    """The number of known words in these texts, and the number of all words but stop words; phrases
+    are not counted."""
     pairs = [(str(i), text) for i, text in enumerate(texts)]
     settings, _, _ = settled(DEFAULT_SETTINGS, pairs, words, "texts", Notes())
     analyze = analyzer(dataclasses.replace(settings, ngrams=1))
     single = {word for phrase in words for word in phrase.split(" ")}
-    there = [word for _, text in pairs for word in analyze(text)]
-    return sum(word in single for word in there), len(there)
+    tokens = [word for _, text in pairs for word in analyze(text)]
+    return sum(word in single for word in tokens), len(tokens)
 
 
-def are_same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """True where both are the same words by the same ids. Of vocabularies by hash the places count,
-    whose names differ from one to the other.
+def are_same(words: Sequence[str], others: Sequence[str]) -> bool:
+    """True if both have the same words by the same ids. Of two vocabularies by hash only the size
+    is compared, as the names of their places differ.
 
     >>> are_same(("a", "b"), ["a", "b"]), are_same(("a", "b"), ("b", "a"))
     (True, False)
     """
-    if one is other:
+    if words is others:
         return True
-    if len(one) != len(other):
+    if len(words) != len(others):
         return False
-    return tuple(one) == tuple(other) or (_is_by_hash(one) and _is_by_hash(other))
+    return tuple(words) == tuple(others) or (_is_by_hash(words) and _is_by_hash(others))
 
 
 def require_own_covariates(corpus: Corpus, own: str, where: str) -> None:
-    """Raises ValueError on documents whose covariates another model made.
+    """Raises ValueError for documents whose covariates another model made.
 
     Args:
       corpus: the documents.
-      own: the mark of the model's own covariates; "" of a model without.
+      own: the mark of the model's own covariates; "" for a model without.
       where: what the documents are called in messages.
     """
     is_own = not own or not corpus.described_by or corpus.described_by == own
@@ -152,7 +152,7 @@ def require_own_covariates(corpus: Corpus, own: str, where: str) -> None:
 
 
 def vocabulary_mark(words: Sequence[str]) -> bytes:
-    """Eight bytes by which words are known again."""
+    """Eight bytes that identify a vocabulary."""
     digest = hashlib.blake2b(digest_size=8)
     if _is_by_hash(words):
         digest.update(f"hash:{len(words)}".encode())
@@ -163,7 +163,7 @@ def vocabulary_mark(words: Sequence[str]) -> bytes:
 
 
 def _is_of_texts(source: Any) -> bool:
-    """True for texts, whose words are counted when they are read."""
+    """True for texts, whose words `read` counts."""
     if isinstance(source, str | Path):
         if str(source) == "docstrings" and not Path(source).exists():
             return False
@@ -176,17 +176,17 @@ def _is_of_texts(source: Any) -> bool:
 
 
 def _is_by_hash(words: Sequence[str]) -> bool:
-    """True where every name lies at the place of its hash (`vijax.data.prepare`), or says that the
+    """True if every name lies at the place of its hash (`vijax.data.prepare`), or says that the
     place is empty."""
     size = len(words)
     if size < LEAST_BY_HASH:
         return False
     looked_at = range(0, size, -(-size // MOST_LOOKED_AT))
-    named = [(place, words[place]) for place in looked_at if words[place] != f"#{place}"]
-    if not named:
+    pairs = [(place, words[place]) for place in looked_at if words[place] != f"#{place}"]
+    if not pairs:
         return True
-    first, _ = named[0]
+    first, _ = pairs[0]
     if hash_words([words[first]], size)[0] != first:  # nearly always
         return False
-    places, names = zip(*named, strict=True)
+    places, names = zip(*pairs, strict=True)
     return bool(np.array_equal(hash_words(names, size), places))

@@ -1,5 +1,6 @@
-"""Loaders of a fit's minibatches: batch t is a function of (seed, t) alone, so a run can go on at
-any step."""
+"""Loaders of a fit's minibatches.
+
+Batch t is a function of (seed, t) alone, so a run can resume at any step."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ from vijax.data.streams.stream import stream_loader
 
 
 class Loader(Protocol):
-    """Fixed-shape minibatches of a data set.
+    """Minibatches of a data set, all of one shape.
 
     A loader of your own may also have `contents()`: arrays that identify its data and their parts,
-    in any order of the batches. By them a fit that goes on from a state knows whether its data are
-    the same. Without `contents` the first batches are compared; with fixed parts all of them."""
+    in any order of the batches. From them a fit that resumes from a state can tell whether its
+    data are the same. Without `contents` it compares the first batches, or with fixed parts all."""
 
     @property
     def num_groups(self) -> int:
@@ -57,25 +58,21 @@ class Loader(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ArrayLoader(SharedLoader):
-    """Minibatches of a pytree of arrays with one leading axis of groups, of at most `batch_size` of
-    them.
+    """Minibatches of at most `batch_size` groups from a pytree of arrays with one leading axis.
 
-    A pass is cut evenly: its batches differ by one group at most, and smaller ones are padded. A
-    short last batch, scaled by N / S like the others, would count like them, and be many times as
-    noisy."""
+    A pass is cut evenly: batch sizes differ by one at most, and smaller batches are padded. If only
+    the last batch were short, N / S would scale it like the others, and make it much noisier."""
 
     data: PyTree
     batch_size: int
     seed: int
     num_words: None = None
     is_fixed: bool = False  # the same batches in every pass, in another order
-    kinds: tuple[intake.Kind, ...] | None = (
-        None  # conversions of the arrays; None: they stay as they are
-    )
-    share: Share | None = None  # what this process reads of each batch; None: all of it
-    leaf_columns: Names | None = (
-        None  # the names of the columns of each array; None: no table is among them
-    )
+    # conversions of the arrays; None: they stay as they are
+    kinds: tuple[intake.Kind, ...] | None = None
+    share: Share | None = None  # the part of each batch that this process reads; None: all of it
+    # column names of each array; None: none of them is a table
+    leaf_columns: Names | None = None
 
     @property
     def num_groups(self) -> int:
@@ -91,9 +88,9 @@ class ArrayLoader(SharedLoader):
         """See `Loader`."""
         for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
             order = self._order(0 if self.is_fixed else epoch)
-            parts = (
-                order_of_parts(self.seed, epoch, self.steps_per_epoch) if self.is_fixed else None
-            )
+            parts = None
+            if self.is_fixed:
+                parts = order_of_parts(self.seed, epoch, self.steps_per_epoch)
             first = epoch * self.steps_per_epoch
             for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
                 place = step - first
@@ -111,25 +108,22 @@ class ArrayLoader(SharedLoader):
     def _order(self, epoch: int) -> np.ndarray:
         if self.batch_size >= self.num_groups:
             return np.arange(self.num_groups)
-        # Parts depend on the data alone, so that a fit can go on with another key.
+        # Fixed parts depend on the data alone, so that a fit can resume with another key.
         seed = [self.num_groups, self.steps_per_epoch] if self.is_fixed else [self.seed, epoch]
         return np.random.default_rng(seed).permutation(self.num_groups)
 
     def _batch(self, order: np.ndarray, i: int) -> Minibatch:
         first, stop = part_of_pass(self.num_groups, self.steps_per_epoch, i)
         rows = order[first:stop]
-        slots = (
-            self.batch_size
-            if self.steps_per_epoch == 1
-            else -(-self.num_groups // self.steps_per_epoch)
-        )
+        slots = -(-self.num_groups // self.steps_per_epoch)
+        if self.steps_per_epoch == 1:
+            slots = self.batch_size
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
         if self.share is not None:
             rows = self.share.select(rows, self.num_groups)
-        weights = (rows < self.num_groups).astype(np.float32)
-        data = jax.tree.map(
-            lambda x: np.asarray(x)[np.where(rows < self.num_groups, rows, 0)], self.data
-        )
+        is_real = rows < self.num_groups
+        weights = is_real.astype(np.float32)
+        data = jax.tree.map(lambda x: np.asarray(x)[np.where(is_real, rows, 0)], self.data)
         if self.kinds is not None:
             data = intake.cast(self.kinds, data)
         rows = rows.astype(np.int32)
@@ -141,7 +135,7 @@ class CorpusLoader(SharedLoader):
     """Minibatches of a `vijax.data.Corpus`, stratified by document length."""
 
     corpus: Any
-    batch_size: float  # N / S need not be an integer with this many parts
+    batch_size: float  # not an integer if the number of parts does not divide N
     seed: int
     is_fixed: bool = False  # the same batches in every pass, in another order
     share: Share | None = None  # see `ArrayLoader`
@@ -153,7 +147,7 @@ class CorpusLoader(SharedLoader):
 
     @property
     def vocabulary(self) -> Sequence[str] | None:
-        """The words by id; None where they are not known."""
+        """The words by id; None if they are unknown."""
         return self.corpus.vocabulary
 
     @property
@@ -187,22 +181,22 @@ class CorpusLoader(SharedLoader):
             yield from self._parts()[1]
 
     def _parts(self) -> tuple[Any, list[np.ndarray]]:
-        """A stream of minibatches, and the documents of each part: they depend on the corpus alone,
-        so that a fit can go on with another key."""
+        """A stream of minibatches, and the documents of each part.
+
+        They depend on the corpus alone, so that a fit can resume with another key."""
         from vijax.data import minibatches
 
         stream = dataclasses.replace(minibatches(self.corpus, self.batch_size, 0), share=self.share)
         return stream, stream.deal(0)
 
     def spread(self, count: int) -> Iterator[Minibatch]:
-        """At most so many batches, spread over the first pass; the documents are dealt once for all
-        of them."""
+        """At most `count` batches, spread over the first pass, whose documents are dealt once."""
         from vijax.data import minibatches
 
         stream = minibatches(self.corpus, self.batch_size, self.seed)
         hands = stream.deal(0)
-        some = range(0, stream.per_epoch, -(-stream.per_epoch // count))
-        return (stream.gather([hand[i] for hand in hands]) for i in some)
+        steps = range(0, stream.per_epoch, -(-stream.per_epoch // count))
+        return (stream.gather([hand[i] for hand in hands]) for i in steps)
 
     def _part(self, stream: Any, hands: list[np.ndarray], step: int) -> Minibatch:
         epoch, place = divmod(step, self.steps_per_epoch)
@@ -211,12 +205,12 @@ class CorpusLoader(SharedLoader):
 
 
 USUAL = 256
-"""Documents a step of stochastic algorithms where nothing is said: see benchmarks/README.md."""
+"""Default number of documents a step of stochastic algorithms: see benchmarks/README.md."""
 USUAL_WORDS = 65_536
-"""Words that a step of svi sees at least, where nothing is said and half of the documents have
-them. Steps that see few words of each topic come to a worse end, which more passes do not make
-good: of documents of 10 words, 256 a step are .4 nats a word behind (the same page). Draws of
-topics, as of ssvi_a, do not want it."""
+"""Default least number of words a step of svi, if half of the documents have that many. Steps that
+see few words of each topic end at a worse bound, and more passes do not make up for it: with
+documents of 10 words, 256 a step are .4 nats a word behind (the same page). Algorithms that draw
+topics, such as ssvi_a, need no such minimum."""
 
 
 def usual_size(corpus: Any, num_words: int = 0) -> int:
@@ -224,7 +218,7 @@ def usual_size(corpus: Any, num_words: int = 0) -> int:
 
     Args:
       corpus: with `num_documents` and `num_tokens`.
-      num_words: words that they should have in all, if half of the documents have that many.
+      num_words: words wanted in all, if half of the documents have that many.
 
     >>> from vijax.data import Corpus
     >>> titles = Corpus.from_counts(np.ones((3000, 5), int))
@@ -246,26 +240,26 @@ def as_loader(
     """A loader of anything the model can read.
 
     Args:
-      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`); a
-        corpus, anything that `vijax.data.read` reads, or `vijax.data.shards`, for models of
-        documents; else `vijax.data.rows`, or a pytree of arrays (tensors of other libraries are
-        made arrays) with one leading axis of groups, for a model of one group any arrays or None;
-        None for a model that has its data.
+      data: a `Loader`, whose batches are not checked; a source of batches (`vijax.data.stream`);
+        for models of documents a corpus, anything that `vijax.data.read` reads, or
+        `vijax.data.shards`; for other models `vijax.data.rows`, or a pytree of arrays (tensors of
+        other libraries are converted) with one leading axis of groups; for a model of one group any
+        arrays or None; for a model that holds its data None.
       model: the model that reads the data.
       batch_size: groups a step; None takes the whole set, or for documents `usual_size(data,
-        usual_words)` where `usual_words` is given.
+        usual_words)` if `usual_words` is given.
       seed: seed of the order of the batches.
-      num_parts: number of fixed batches that the data are cut into; None deals them anew in every
-          pass.
-      usual_words: words of a step of an algorithm of many small steps.
+      num_parts: number of fixed batches that the data are cut into; None deals new ones in every
+        pass.
+      usual_words: words a step of an algorithm of many small steps.
 
     Raises:
       ValueError: a loader or a data set of another library; no arrays of numbers, leading axes that
-        differ, an empty set, numbers that are not finite (models with a check of their own decide
+        differ, an empty set, numbers that are not finite (a model with its own check decides
         that by it), numbers that do not fit into the types that the model reads
         (`vijax.contract.intake`), a batch larger than the set, or more words than the model has.
 
-    Warns where documents have fewer words than the model.
+    Warns if documents have fewer words than the model.
     """
     if data is None:
         data = model.form.given
@@ -277,30 +271,51 @@ def as_loader(
         corpus = _documents(data, model.form.documents)
         _check_batch_size(batch_size, corpus.num_documents)
         _check_words(corpus.vocab_size, model.form.documents)
-        size: float | None = _size_of_parts(corpus.num_documents, num_parts, batch_size)
-        size = (
-            size if num_parts is None else corpus.num_documents / num_parts
-        )  # which is dealt to any number of them
-        usual = corpus.num_documents if usual_words is None else usual_size(corpus, usual_words)
-        if isinstance(corpus, Shards):
-            return document_loader(corpus, size or usual, seed, num_parts is not None)
-        return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
+        return _corpus_loader(corpus, batch_size, seed, num_parts, usual_words)
+    _refuse_documents(data)
+    if isinstance(data, Rows):
+        _check_batch_size(batch_size, data.num_groups)
+        size = _size_of_parts(data.num_groups, num_parts, batch_size)
+        return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
+    return _array_loader(given, data, model, batch_size, seed, num_parts)
+
+
+def _corpus_loader(
+    corpus: Corpus | Shards,
+    batch_size: int | None,
+    seed: int,
+    num_parts: int | None,
+    usual_words: int | None,
+) -> Loader:
+    total = corpus.num_documents
+    size: float | None = _size_of_parts(total, num_parts, batch_size)
+    if num_parts is not None:
+        size = total / num_parts  # documents are dealt to any number of parts
+    usual = total if usual_words is None else usual_size(corpus, usual_words)
+    if isinstance(corpus, Shards):
+        return document_loader(corpus, size or usual, seed, num_parts is not None)
+    return CorpusLoader(corpus, size or usual, seed, num_parts is not None)
+
+
+def _refuse_documents(data: Any) -> None:
     got = "documents in shards" if isinstance(data, Shards) else "a corpus"
     remedy = (
         "Counts are corpus.to_scipy(), and the entries that plsa reads "
         "vijax.models.plsa_entries(corpus)."
     )
-    require(
-        not isinstance(data, Shards | Corpus),
-        "data",
-        "arrays, as this model reads no documents",
-        got,
-        remedy,
-    )
-    if isinstance(data, Rows):
-        _check_batch_size(batch_size, data.num_groups)
-        size = _size_of_parts(data.num_groups, num_parts, batch_size)
-        return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
+    expected = "arrays, as this model reads no documents"
+    require(not isinstance(data, Shards | Corpus), "data", expected, got, remedy)
+
+
+def _array_loader(
+    given: Any,
+    data: PyTree,
+    model: Model,
+    batch_size: int | None,
+    seed: int,
+    num_parts: int | None,
+) -> ArrayLoader:
+    """A loader of arrays, which it checks; `given` are the data before their conversion."""
     if model.form.one_group:
         data = one_group(data)
     check_rows(given)
@@ -315,11 +330,15 @@ def as_loader(
     size = _size_of_parts(total, num_parts, batch_size)
     # Locals that are carried from step to step have a row for each group of the batch, and no
     # padding.
-    whole = total if model.locals.carried else padded_size(total)
+    full_size = total if model.locals.carried else padded_size(total)
     is_fixed = num_parts is not None
-    names = names_of(given)
     return ArrayLoader(
-        data, size or whole, seed, is_fixed=is_fixed, kinds=tuple(kinds), leaf_columns=names
+        data,
+        size or full_size,
+        seed,
+        is_fixed=is_fixed,
+        kinds=tuple(kinds),
+        leaf_columns=names_of(given),
     )
 
 
@@ -336,21 +355,21 @@ def all_groups(data: Any, model: Model) -> PyTree:
 
 
 def num_rows(model: Model, loader: Loader) -> int:
-    """Rows of the data (`vijax.contract.batch.count_rows`); for a density of all the data, those of
-    the largest array."""
+    """Number of rows of the data (`vijax.contract.batch.count_rows`).
+
+    For a density of all the data it is the number of rows of the largest array."""
     if not model.form.one_group:
-        return max(
-            1, count_rows(loader.data) if isinstance(loader, ArrayLoader) else loader.num_groups
-        )
+        if isinstance(loader, ArrayLoader):
+            return max(1, count_rows(loader.data))
+        return max(1, loader.num_groups)
     batch = next(iter(loader.batches(0, 1)))
-    return max(
-        1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in jax.tree.leaves(batch.data)), 1
-    )
+    leaves = jax.tree.leaves(batch.data)
+    return max(1, *(np.shape(x)[1] if np.ndim(x) > 1 else 1 for x in leaves), 1)
 
 
 def padded_size(total: int) -> int:
-    """Rows of a batch of all the data, some of them padding, so that sets of nearly one size share
-    a program: at most a sixteenth more, and at least 32.
+    """Rows of a batch of all the data, some of them padding: at least 32, and at most a sixteenth
+    more than `total`. Sets of nearly one size so share a program.
 
     >>> [padded_size(total) for total in (31, 33, 1000, 1001, 100_000)]
     [31, 34, 1024, 1024, 102400]
@@ -360,8 +379,11 @@ def padded_size(total: int) -> int:
 
 
 def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) -> int | None:
-    """Groups in a part. Raises ValueError where there cannot be as many parts, or their size is
-    given too."""
+    """Groups in a part.
+
+    Raises:
+      ValueError: the groups cannot be cut into this many parts, or their size is given too.
+    """
     if num_parts is None:
         return batch_size
     if batch_size is not None:
@@ -379,43 +401,48 @@ def _size_of_parts(total: int, num_parts: int | None, batch_size: int | None) ->
 
 
 def check_own_data(data: PyTree, form: DataForm) -> None:
-    """Raises ValueError where a model that was made for its own data is given others: of another
-    form or, where its unknowns are in units of its own, of equal shapes with other numbers."""
-    given = form.given
-    if given is None or data is given:
+    """Checks that a model made for its own data is given no others.
+
+    Raises:
+      ValueError: the data have another form or, if the model's unknowns are in units of its data,
+        the same shapes with other numbers.
+    """
+    own_data = form.given
+    if own_data is None or data is own_data:
         return
-    names = lambda tree: (
-        f"the arrays {', '.join(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
-    )
-    known: Any = jax.tree.structure(given)
-    if known != jax.tree.structure(data):
-        got = names(data)
+    expected: Any = jax.tree.structure(own_data)
+    if expected != jax.tree.structure(data):
+        got = _names_text(data)
     elif form.in_units_of_given and not all(
-        map(_are_near, jax.tree.leaves(given), jax.tree.leaves(data))
+        map(_are_near, jax.tree.leaves(own_data), jax.tree.leaves(data))
     ):
         got = "arrays of those names with other numbers"
     else:
         return
     raise ValueError(
-        f"data: expected none, or model.data ({names(given)}), got {got}. The model was made for "
-        "its own data: leave them out, or make the model of the others."
+        f"data: expected none, or model.data ({_names_text(own_data)}), got {got}. The model was "
+        "made for its own data: leave them out, or make the model of the others."
     )
 
 
-def _are_near(own: Any, other: Any) -> bool:
-    """True for equal arrays, and for arrays that are equal in float32, in which a fit may have read
-    them."""
+def _names_text(tree: PyTree) -> str:
+    if isinstance(tree, dict):
+        return f"the arrays {', '.join(tree)}"
+    return f"a {type(tree).__name__}"
+
+
+def _are_near(own: Any, given: Any) -> bool:
+    """True for arrays that are equal, or equal in float32 (a fit may have read them so)."""
     own = np.asarray(own)
-    other = np.asarray(other)
-    if own.shape != other.shape or other.dtype.kind not in "iubf":
+    given = np.asarray(given)
+    if own.shape != given.shape or given.dtype.kind not in "iubf":
         return False
     with np.errstate(over="ignore"):
-        return np.array_equal(own.astype(np.float32), other.astype(np.float32), equal_nan=True)
+        return np.array_equal(own.astype(np.float32), given.astype(np.float32), equal_nan=True)
 
 
 def _check_entries(data: PyTree, total: int, model: Model) -> None:
-    """Checks, for a model made for given data, that all of them are there with the entries that
-    they name."""
+    """Checks that a model made for given data gets all of them, with the entries that they name."""
     if model.form.num_groups not in (None, total):
         raise ValueError(
             f"data: expected all {model.form.num_groups} groups that the model was made for, as "
@@ -426,14 +453,14 @@ def _check_entries(data: PyTree, total: int, model: Model) -> None:
 
 
 def _documents(data: Any, form: DocumentForm) -> Corpus | Shards:
-    """The documents, over the words of the model where it knows them."""
+    """The documents, over the words of the model if it knows them."""
     if not isinstance(data, Shards):
         corpus = read_over_words(data, form.vocabulary, "data", form.names[1])
         require_own_covariates(corpus, form.described_by, "data")
         return corpus
-    known = form.vocabulary
+    expected = form.vocabulary
     words = data.vocabulary
-    if known is not None and words is not None and not are_same(words, known):
+    if expected is not None and words is not None and not are_same(words, expected):
         remedy = (
             "read them by vijax.data.shards(source, vocabulary=...) with the words of the model"
         )
@@ -442,8 +469,7 @@ def _documents(data: Any, form: DocumentForm) -> Corpus | Shards:
 
 
 def loader_words(loader: Any) -> tuple[str, ...] | None:
-    """The words of the documents of a loader, or of one that is wrapped; None where they are not
-    known."""
+    """The words of the documents of a loader, or of a loader that it wraps; None if unknown."""
     while loader is not None:
         words = getattr(loader, "vocabulary", None)
         if words is not None:
@@ -453,19 +479,19 @@ def loader_words(loader: Any) -> tuple[str, ...] | None:
 
 
 def loader_columns(loader: Any) -> Names | None:
-    """The names of the columns of a loader's tables, or of one that is wrapped; None where no table
-    is known."""
+    """The column names of the tables of a loader, or of a loader that it wraps; None without a
+    table."""
     while loader is not None:
         names = getattr(loader, "leaf_columns", None)
         if names is not None:
-            return names if any(own is not None for own in names) else None
+            return names if any(columns is not None for columns in names) else None
         loader = getattr(loader, "inner", None)
     return None
 
 
 def _check_words(got: int, form: DocumentForm) -> None:
     """Checks word ids: ids beyond the model's topics would be looked up all the same, and give
-    meaningless numbers."""
+    wrong numbers."""
     most, (documents, words, argument) = form.vocab_size, form.names
     if got > most:
         raise ValueError(
@@ -482,9 +508,8 @@ def _check_words(got: int, form: DocumentForm) -> None:
 
 
 def _check_batch_size(batch_size: int | None, total: int) -> None:
-    if batch_size is not None and not (
-        isinstance(batch_size, int | np.integer) and 1 <= batch_size <= total
-    ):
+    is_integer = isinstance(batch_size, int | np.integer)
+    if batch_size is not None and not (is_integer and 1 <= batch_size <= total):
         raise ValueError(
             f"batch_size: expected an integer from 1 to the {total} groups of the data, got "
             f"{batch_size}. Leave it out to take all the data at every step."

@@ -1,10 +1,10 @@
 """Minibatches of fixed shapes: stratified by document length, shuffled from a seed, resumable at
 any step.
 
-The documents of each length bucket are dealt again in every epoch to T = round(N / batch_size)
-batches. So every batch has the same shapes and, up to one, the same number of documents; each epoch
-visits each document once. The batch of step i is a function of (seed, i) alone, so that a run that
-was killed can go on as if it had not been."""
+In every epoch the documents of each length bucket are dealt again to T = round(N / batch_size)
+batches. So all batches have the same shapes and, up to one, the same number of documents, and each
+epoch visits each document once. The batch of step i is a function of (seed, i) alone, so that a run
+that was killed can resume as if it had not been."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from vijax.data.corpora.csr import Bags
 from vijax.data.reading.checks import fail
 
 PADDING = -1  # the "row" of a padding document
-MOST_SLOTS = (
-    1 << 17
-)  # padded slots of a batch that is read once: with 100 topics 50 MB, where they stand by slot
+# padded slots of a batch that is read once: with 100 topics 50 MB, if the topics stand by slot
+MOST_SLOTS = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The part of every batch that one of several processes reads: equal ones, one after the other,
-    padded at the end.
+    """The part of every batch that one of several processes reads: parts of equal size, one after
+    the other, the last ones padded.
 
     >>> [Share(process, 2, 4).select(np.arange(5), PADDING).tolist() for process in range(2)]
     [[0, 1, 2, 3], [4, -1, -1, -1]]
@@ -42,17 +41,17 @@ class Share:
 
     process: int
     processes: int
-    devices: int  # of all processes; they divide what is padded
+    devices: int  # of all processes; the padded batch is a multiple of them
 
     def select(self, rows: np.ndarray, padding: int) -> np.ndarray:
-        """Its rows of a batch."""
+        """The rows of a batch that this process reads, padded with `padding`."""
         size = -(-len(rows) // self.devices) * self.devices // self.processes
-        own = rows[self.process * size : (self.process + 1) * size]
-        return np.pad(own, (0, size - len(own)), constant_values=padding)
+        part = rows[self.process * size : (self.process + 1) * size]
+        return np.pad(part, (0, size - len(part)), constant_values=padding)
 
 
 class SharedLoader:
-    """A loader, a dataclass, with the part of each batch that this process reads as its field
+    """A loader, a dataclass, with the part of each batch that its process reads as field
     `share`."""
 
     def with_share(self, share: Share) -> Self:
@@ -65,10 +64,9 @@ class Minibatches:
     """A stream of minibatches of a corpus, endless or of `num_steps`; see `minibatches`.
 
     Attributes:
-      per_epoch: T, the number of steps in which every document is seen once.
+      per_epoch: T, the number of steps that see every document once.
       buckets: documents by padded shape.
-      share: the part of each row of document numbers that is read, where other processes read the
-          rest.
+      share: the part of each row of document numbers that this process reads; None: all of it.
     """
 
     corpus: Corpus
@@ -95,24 +93,24 @@ class Minibatches:
         return self.num_steps
 
     def at(self, step: int) -> Minibatch:
-        """The minibatch of global step `step` in the stream that began at 0."""
+        """The minibatch of global step `step` in a stream that began at 0."""
         epoch, place = divmod(step, self.per_epoch)
         return self.gather([hand[place] for hand in self.deal(epoch)])
 
     def deal(self, epoch: int) -> list[Int[np.ndarray, "steps rows"]]:
-        """The documents of an epoch: for each bucket, a row of document numbers per step, padded by
+        """The documents of an epoch: for each bucket a row of document numbers per step, padded by
         -1."""
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, epoch], np.uint64)))
         shuffled = [self._sort_by_length(rng.permutation(bucket.rows)) for bucket in self.buckets]
         return _deal_stacks(shuffled, rng.permutation(self.per_epoch))
 
     def _sort_by_length(self, rows: np.ndarray) -> np.ndarray:
-        """The rows by quarter of the lengths, and in the order given within each: every batch gets
-        its share of each quarter, also where one bucket has them all."""
+        """The rows sorted by quarter of the lengths, in the given order within a quarter: every
+        batch gets its share of each quarter, also if one bucket has them all."""
         return rows[np.argsort(self._quarters[rows], kind="stable")]
 
     def gather(self, hands: list[np.ndarray]) -> Minibatch:
-        """The minibatch of these documents, a row of numbers for each bucket."""
+        """The minibatch of these documents: `hands` has a row of numbers for each bucket."""
         if self.share is not None:
             hands = [self.share.select(hand, PADDING) for hand in hands]
         return _minibatch(self.corpus, self.buckets, hands)
@@ -138,8 +136,7 @@ def minibatches(
       batch_size: documents per batch S. An epoch has T = round(N / S) batches of N / T documents,
         up to one; give N / T for exactly T batches.
       seed: 0 or more; the same seed gives the same batches.
-      start: the global step to begin at; a stream that began at 0 has the same batches from there
-          on.
+      start: the global step to begin at; its batches are those of a stream that began at 0.
       num_steps: number of batches; None for an endless stream.
       num_buckets: the most length buckets, each a padded shape to compile; None: up to six, as long
         as each saves more than it costs to compile.
@@ -150,7 +147,7 @@ def minibatches(
 
     Raises:
       ValueError: `batch_size` is below 1 or above the number of documents, or another argument is
-          out of range.
+        out of range.
 
     >>> corpus = Corpus.from_counts(np.eye(5, dtype=int))
     >>> [int(sum(d.weights.sum() for d in b.data)) for b in minibatches(corpus, 2, seed=0, num_steps=2)]
@@ -167,8 +164,7 @@ def full_batch(
 ) -> tuple[Minibatch, Int[np.ndarray, " docs"]]:
     """All documents as one minibatch without padding rows, and the document of each row.
 
-    `in_order(x, rows)` brings results `x` of the buckets, one after the other, into the order of
-    the corpus.
+    `in_order(x, rows)` brings results `x` of the concatenated buckets into the order of the corpus.
 
     >>> batch, rows = full_batch(Corpus.from_counts([[1, 1, 1], [0, 2, 0], [1, 0, 3]]), num_buckets=2)
     >>> [documents.words.shape for documents in batch.data], rows
@@ -184,9 +180,9 @@ def document_batches(
 ) -> Iterator[tuple[Minibatch, Int[np.ndarray, " rows"]]]:
     """Batches with every document once, each with the document of each of its rows (-1: padding).
 
-    For scores and transforms, one call after the other: each batch is of one length bucket, in one
-    of few shapes, so that few are compiled in all. It has at most `batch_size` documents, fewer
-    where they are very long. Put results back by `in_order`."""
+    For scores and transforms, which are called again and again: each batch is of one length bucket
+    and has one of few shapes, so that few are compiled in all. It has at most `batch_size`
+    documents, fewer if they are very long. `in_order` puts results back."""
     _check_arguments(corpus, min(batch_size, corpus.num_documents), 0, 0, None)
     for bucket in standard_buckets(np.asarray(corpus.lengths), np.asarray(corpus.tokens)):
         most = max(1, MOST_SLOTS // bucket.slots)
@@ -200,7 +196,7 @@ def document_batches(
 def in_order(
     results: Float[np.ndarray, "rows ..."], rows: Int[np.ndarray, " rows"]
 ) -> Float[np.ndarray, "docs ..."]:
-    """Results by document from results by row: padding rows go, and document d comes at place d.
+    """Results by document from results by row: padding rows are dropped, and document d is at d.
 
     >>> in_order(np.array([30.0, 10.0, 0.0, 20.0]), np.array([2, 0, -1, 1]))
     array([10., 20., 30.])
@@ -213,7 +209,7 @@ def in_order(
 
 # --- dealing --------------------------------------------------------------------------------------
 def _deal_stacks(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray]:
-    """Deals each stack of documents to the seats in turn, each stack where the last left off.
+    """Deals each stack of documents to the seats in turn, each stack where the last one ended.
 
     So within a stack the hands differ by one at most, and so do their sums over the stacks.
     """
@@ -225,9 +221,9 @@ def _deal_stacks(stacks: list[np.ndarray], seats: np.ndarray) -> list[np.ndarray
         hand = np.full((capacity, num_seats), PADDING, np.int64)
         hand.ravel()[: len(stack)] = stack
         in_turn = np.roll(seats, -first)
-        dealt = np.empty((num_seats, capacity), np.int64)
-        dealt[in_turn] = hand.T
-        hands.append(dealt)
+        by_seat = np.empty((num_seats, capacity), np.int64)
+        by_seat[in_turn] = hand.T
+        hands.append(by_seat)
         first += len(stack)
         first %= num_seats
     return hands
@@ -239,15 +235,15 @@ def _minibatch(corpus: Corpus, buckets: tuple[Bucket, ...], hands: list[np.ndarr
         padded_documents(corpus, hand, b.slots, b.max_tokens)
         for b, hand in zip(buckets, hands, strict=True)
     )
-    total = corpus.num_documents
-    rows = tuple(np.where(hand == PADDING, total, hand).astype(np.int32) for hand in hands)
-    return Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
+    num_documents = corpus.num_documents
+    rows = tuple(np.where(hand == PADDING, num_documents, hand).astype(np.int32) for hand in hands)
+    return Minibatch(data, np.float32(num_documents), rows=rows)  # type: ignore[arg-type]
 
 
 def padded_documents(
     corpus: Corpus | Bags, rows: Int[np.ndarray, " docs"], slots: int, max_tokens: int
 ) -> Documents:
-    """The documents `rows` of the corpus, padded to `slots` words; -1 is an empty document of
+    """The documents `rows` of the corpus, padded to `slots` words; row -1 is an empty document of
     weight 0."""
     real = rows != PADDING
     starts = np.asarray(corpus.indptr[rows])
@@ -258,10 +254,10 @@ def padded_documents(
     counts = np.zeros(filled.shape, np.float32)
     words[filled] = corpus.indices[pairs]
     counts[filled] = corpus.counts[pairs]
-    beside = None
+    covariates = None
     if corpus.covariates is not None:
-        beside = np.where(real[:, None], corpus.covariates[rows], np.float32(0))
-    return Documents(words, counts, real.astype(np.float32), max_tokens, covariates=beside)  # type: ignore[arg-type]
+        covariates = np.where(real[:, None], corpus.covariates[rows], np.float32(0))
+    return Documents(words, counts, real.astype(np.float32), max_tokens, covariates=covariates)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=64)
@@ -275,12 +271,8 @@ def _check_arguments(
     documents = corpus.num_documents
     if not 1 <= batch_size <= documents:
         expected = f"from 1 to {documents}, the number of documents"
-        raise fail(
-            "batch_size",
-            expected,
-            str(batch_size),
-            f"pass batch_size={min(max(batch_size, 1), documents)}",
-        )
+        nearest_size = min(max(batch_size, 1), documents)
+        raise fail("batch_size", expected, str(batch_size), f"pass batch_size={nearest_size}")
     for name, value, least in (
         ("seed", seed, 0),
         ("start", start, 0),

@@ -39,7 +39,7 @@ from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, NO_TEXT, TextSettings, corpus_from_texts
 from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
 
-VERSION = 3  # version of the readers; a corpus in the cache that another version made is read again
+VERSION = 3  # of the readers: a corpus that another version put into the cache is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
 OBJECTS = (
     "counts (documents, words), a pair (counts, vocabulary), a list of texts, a column or table "
@@ -97,32 +97,32 @@ def read(
     """A corpus from a path, a URL or an object in memory.
 
     Args:
-      source: a path or an http(s) address of one of the formats below; one of shards that fsspec
-        knows, as s3://bucket/folder, which are copied into the cache, memory-mapped; "docstrings",
-        the corpus of the docstrings of installed packages; or in memory a (documents, words) matrix
-        of counts (NumPy or SciPy), a pair (counts, vocabulary), a list of strings, a pandas, Arrow
-        or polars column or table of texts, a table of counts with a column for each word, by its
-        name, a `Corpus`. A table with columns of users and items is read by `vijax.data.ratings`.
+      source: a path or an http(s) address of one of the formats below; an address of shards that
+        fsspec knows, such as s3://bucket/folder, which are copied into the cache, memory-mapped;
+        "docstrings", the corpus of the docstrings of installed packages; or in memory a (documents,
+        words) matrix of counts (NumPy or SciPy), a pair (counts, vocabulary), a list of strings, a
+        pandas, Arrow or polars column or table of texts, a table of counts with a column for each
+        word, by its name, or a `Corpus`. `vijax.data.ratings` reads a table with columns of users
+        and items.
       vocabulary: words, or a file of one word per line. For counts, the words of the columns; for
         text and for a corpus that has words, the words to keep, such as those of a fitted model.
       column: the column of a table that has the text; by default the column `text`, or the only
-          one.
-      format: the format of a file, when its name does not tell it: npz, matrix-market, lda-c, uci,
+        one.
+      format: the format of a file, if its name does not tell it: npz, matrix-market, lda-c, uci,
         text-folder, text-lines, jsonl, csv, parquet, sheet, shards, ratings.
-      encoding: encoding of text files; UTF-16 and UTF-32 are known by their byte order mark.
+      encoding: encoding of text files; UTF-16 and UTF-32 are recognised by their byte order mark.
       separator: the letter between the cells of a csv: ",", ";", "tab" or "|"; by default found in
         its first lines.
       sheet: the sheet of a spreadsheet; the first by default.
       text: settings by which text becomes words.
-      sha256: SHA-256 that the file at a URL must have; without it, every download must have that of
-          the first.
+      sha256: SHA-256 that the file at a URL must have; by default that of its first download.
       folder: folder to write the corpus to as memory-mapped files, for a corpus larger than memory.
         By default files above 256 MB go to a folder in the cache and are found there the next time,
         and smaller ones stay in memory.
 
     Raises:
-      ValueError: naming the file and line, or the argument, what was expected, what came and what
-          to do.
+      ValueError: the message names the file and line, or the argument, what was expected, what was
+        found and what to do.
 
     >>> read(["the cat sat", "the dog ran", "a cat and a dog"]).vocabulary
     ('cat', 'dog', 'ran', 'sat')
@@ -146,16 +146,9 @@ def read(
     if is_address(source):
         return _read_address(str(source), vocabulary, format, folder)
     path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
+    dialect = Dialect(encoding, separator, sheet=sheet)
     with naming(path):
-        return _read_path(
-            path,
-            vocabulary,
-            column,
-            format,
-            Dialect(encoding, separator, sheet=sheet),
-            text,
-            folder,
-        )
+        return _read_path(path, vocabulary, column, format, dialect, text, folder)
 
 
 def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpus:
@@ -178,9 +171,8 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
         return corpus_from_texts(texts, text, read_vocabulary(vocabulary), folder, str(path), notes)
 
     if format not in COUNT_FORMATS | TEXT_FORMATS:
-        raise fail(
-            "format", "a known format", repr(format), nearest(format, COUNT_FORMATS | TEXT_FORMATS)
-        )
+        remedy = nearest(format, COUNT_FORMATS | TEXT_FORMATS)
+        raise fail("format", "a known format", repr(format), remedy)
     if folder is not None or sum(size for _, size, _ in _files(path)) <= IN_MEMORY_BYTES:
         return build(folder)
     key = (VERSION, _files(path), format, read_vocabulary(vocabulary), column, dialect, text)
@@ -190,19 +182,20 @@ def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpu
 def _check_arguments(
     path: Path, format: str, column: str | None, dialect: Dialect, text: TextSettings
 ) -> None:
-    """Raises a DataError on an argument that says how data of another format are written."""
-    given = {
+    """Raises a DataError for an argument that tells how files of another format are written."""
+    is_set = {
         "column": column is not None,
         "encoding": dialect.encoding != USUAL.encoding,
         "separator": dialect.separator is not None,
         "sheet": dialect.sheet is not None,
         "text": text != DEFAULT_SETTINGS,
     }
-    of_file = format
+    file_format = format
     if format == "ratings":
-        of_file = ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "parquet")
+        file_format = ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "parquet")
     if format in COUNT_FORMATS or format in TEXT_FORMATS:
-        check_suited([name for name, said in given.items() if said], Formats(of_file, format), path)
+        arguments = [name for name, was_set in is_set.items() if was_set]
+        check_suited(arguments, Formats(file_format, format), path)
 
 
 def _read_address(
@@ -212,25 +205,23 @@ def _read_address(
     folder: Path | None,
 ) -> Corpus:
     if format not in (None, "shards"):
-        raise fail(
-            source, "shards", f"the format {format!r}", "fetch the file, or prepare shards of it"
-        )
+        got = f"the format {format!r}"
+        raise fail(source, "shards", got, "fetch the file, or prepare shards of it")
     if folder is not None:
         return read_shards(source, vocabulary, folder)
-    said = said_of(files_of(source))
+    stamps = said_of(files_of(source))
     words = words_of(source, vocabulary)
-    key = (VERSION, source, said, words)
+    key = (VERSION, source, stamps, words)
     return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
 
 
 def open_texts(
     source: Any, column: str | None, format: str | None, dialect: Dialect, notes: Notes
 ) -> tuple[Texts, Any]:
-    """Pairs (title, text) of a source of texts, one by one, and what tells this source from
-    another.
+    """Pairs (title, text) of a source of texts, one by one, and a key that identifies the source.
 
     Raises:
-      DataError: it holds counts, no texts; and as `read` does.
+      DataError: the source holds counts instead of texts; and as `read` does.
     """
     if not isinstance(source, str | Path):
         return iter(source), "pairs"
@@ -238,26 +229,18 @@ def open_texts(
     with naming(path):
         format = format or guess_format(path, column)
         if format not in TEXT_FORMATS:
-            raise fail(
-                source,
-                "texts",
-                f"the format {format!r}",
-                f"pass format=; {nearest(format, TEXT_FORMATS)}",
-            )
-        return TEXT_FORMATS[format](path, column, dialect, notes), (
-            _files(path),
-            format,
-            column,
-            dialect,
-        )
+            remedy = f"pass format=; {nearest(format, TEXT_FORMATS)}"
+            raise fail(source, "texts", f"the format {format!r}", remedy)
+        texts = TEXT_FORMATS[format](path, column, dialect, notes)
+        return texts, (_files(path), format, column, dialect)
 
 
 def guess_format(path: Path, column: str | None = None) -> str:
-    """The format of a file or folder, by its name, the first lines of .txt, and the columns of
-    tables. A table whose `column` of texts is named is of texts.
+    """The format of a file or folder, from its name, the first lines of .txt, and the columns of
+    tables. A table with a named `column` of texts is a table of texts.
 
     Raises:
-      DataError: there is nothing at `path`, or its format is not known.
+      DataError: `path` does not exist, or its format is unknown.
     """
     if path.is_dir():
         if is_prepared(path):
@@ -273,9 +256,8 @@ def guess_format(path: Path, column: str | None = None) -> str:
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
     if ending is None:
-        raise fail(
-            path, KNOWN, f"the ending {Path(name).suffix!r}", "rename the file, or pass format="
-        )
+        got = f"the ending {Path(name).suffix!r}"
+        raise fail(path, KNOWN, got, "rename the file, or pass format=")
     if ending == "parquet" and holds_counts(path):
         return "shards"
     is_table = ending in ("csv", "parquet", "sheet")
@@ -291,7 +273,7 @@ def _looks_like_uci(path: Path) -> bool:
 
 
 def _files(path: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of a file, or of the files of a folder: they tell when one changed."""
+    """Names, sizes and times of a file, or of the files of a folder: they change if a file does."""
     files = [*text_files.text_paths(path), *shard_paths(path)] if path.is_dir() else [path]
     for file in files:
         check_regular(file)
@@ -317,9 +299,8 @@ def _read_object(
         return _relabel(corpus_of_counts(source, words=vocabulary), vocabulary)
     if in_a_library(source):
         notes = Notes()
-        return corpus_from_texts(
-            _table(source, column, notes), text, vocabulary, folder, notes=notes
-        )
+        texts = _table(source, column, notes)
+        return corpus_from_texts(texts, text, vocabulary, folder, notes=notes)
     if isinstance(source, tuple) and len(source) == 2 and getattr(source[0], "ndim", None) == 2:
         return Corpus.from_counts(source[0], tuple(source[1]))
     if getattr(source, "ndim", None) == 2:
@@ -333,9 +314,8 @@ def _read_object(
     try:
         counts = np.array(source)
     except ValueError as error:
-        raise fail(
-            "source", OBJECTS, f"rows that make no matrix ({error})", "give all rows one length"
-        ) from error
+        got = f"rows that make no matrix ({error})"
+        raise fail("source", OBJECTS, got, "give all rows one length") from error
     return Corpus.from_counts(counts, vocabulary)
 
 
@@ -364,36 +344,38 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
 def load_bag_of_words(name: str) -> Corpus:
     """The corpus NAME of the data folder: NAME.npz, with its vocabulary in NAME.vocab.txt.
 
-    The environment variable VIJAX_DATA names the folder; without it, it is ../shared/data beside
-    the project. Raises DataError: there is no data folder, or no such corpus in it (the message
-    lists those there are)."""
-    named = os.environ.get("VIJAX_DATA")
-    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
+    The environment variable VIJAX_DATA names the folder; by default it is ../shared/data beside
+    the project.
+
+    Raises:
+      DataError: there is no data folder, or no corpus of this name in it (the message lists its
+        corpora).
+    """
+    data_folder = os.environ.get("VIJAX_DATA")
+    folder = Path(__file__).resolve().parents[3] / "shared" / "data"
+    if data_folder:
+        folder = Path(data_folder)
     if not folder.is_dir():
-        got = f"no folder at {folder}"
-        raise fail(
-            "VIJAX_DATA",
-            "a folder with NAME.npz and NAME.vocab.txt",
-            got,
-            "set it to the data folder's path",
-        )
-    known = sorted(path.name.removesuffix(".vocab.txt") for path in folder.glob("*.vocab.txt"))
-    if name not in known:
-        raise fail("name", f"a corpus of {folder}", repr(name), nearest(name, known))
+        expected = "a folder with NAME.npz and NAME.vocab.txt"
+        remedy = "set it to the data folder's path"
+        raise fail("VIJAX_DATA", expected, f"no folder at {folder}", remedy)
+    corpora = sorted(path.name.removesuffix(".vocab.txt") for path in folder.glob("*.vocab.txt"))
+    if name not in corpora:
+        raise fail("name", f"a corpus of {folder}", repr(name), nearest(name, corpora))
     return count_files.read_npz(folder / f"{name}.npz", None)
 
 
 # --- columns beside the texts ---------------------------------------------------------------------
 SideColumns = Mapping[str, Sequence[Any]]
-"""Columns by name: a value for each document, as it is written."""
+"""Columns by name: a value for each document, as the source has it."""
 
 
 class FileSideColumns(dict[str, Sequence[Any]]):
-    """Columns of a file beside texts.
+    """Columns beside the texts of a file.
 
     Attributes:
-      format: of the file.
-      rows: the names of its rows in messages; None of a folder of files.
+      format: format of the file.
+      rows: the names of its rows in messages; None for a folder of files.
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], format: str, rows: RowNames | None):
@@ -403,16 +385,15 @@ class FileSideColumns(dict[str, Sequence[Any]]):
 
 
 WRITTEN_BY_PEOPLE = ("csv", "sheet")
-"""Formats that have words for missing cells."""
+"""Formats that may have words for missing cells."""
 
 
 def read_side_columns(
     source: Any, column: str | None, format: str | None = None, dialect: Dialect = USUAL
 ) -> SideColumns:
-    """The columns of a source of documents that hold neither their text nor their titles.
+    """The columns of a source of documents besides their texts and titles.
 
-    The arguments are those with which `read` has read it before; its mistakes are not looked for
-    again."""
+    The arguments are those of an earlier call of `read`, which reported its errors."""
     if not isinstance(source, str | Path):
         names = column_names(source)
         if names is None:
@@ -427,21 +408,24 @@ def read_side_columns(
 
 
 def _read_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> SideColumns:
-    """The names of JSON lines may differ from line to line. A value that has parts is written as
-    JSON."""
+    """Reads the side columns of a file of records.
+
+    Lines of JSON may have different names. A value that has parts is written as JSON."""
     names, _, rows = RECORDS[kind](path, dialect)
-    numbered = list(rows(_side_names(names, column)))
-    found = [row for *_, row in numbered]
-    numbers = [number for _, number, _ in numbered]
+    numbered_rows = list(rows(_side_names(names, column)))
+    records = [row for *_, row in numbered_rows]
+    numbers = [number for _, number, _ in numbered_rows]
     row_names = RowNames(np.array(numbers, int), "line" if kind in ("csv", "jsonl") else "row")
-    more = [name for row in found for name in row] if kind == "jsonl" else []
-    kept = _side_names(list(dict.fromkeys([*names, *more])), find_column(column, names, str(path)))
+    later_names = [name for row in records for name in row] if kind == "jsonl" else []
+    text_column = find_column(column, names, str(path))
+    wanted = _side_names(list(dict.fromkeys([*names, *later_names])), text_column)
     missing = "" if kind == "csv" else None
-    plain = lambda value: (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-    )
-    columns = {name: [plain(row.get(name, missing)) for row in found] for name in kept}
+    columns = {name: [_plain_value(row.get(name, missing)) for row in records] for name in wanted}
     return FileSideColumns(columns, kind, None if path.is_dir() else row_names)
+
+
+def _plain_value(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def _side_names(names: list[str], column: str | None) -> list[str]:

@@ -5,7 +5,7 @@ Corpora are from latent Dirichlet allocation,
     topics_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_di ~ theta_d,  w_di ~ topics_{z_di}.
 
 Tokens of one topic are exchangeable, so they are drawn together: their words are multinomial, and a
-shuffle deals them to documents. That costs tens of nanoseconds per token, whatever V."""
+shuffle deals them to documents. That costs tens of nanoseconds per token, whatever V is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LdaTruth(NamedTuple):
 
     Attributes:
       topics: word probabilities of each topic.
-      theta: topic proportions of each document, or None when they were not kept.
+      theta: topic proportions of each document, or None if they were not stored.
     """
 
     topics: Float[np.ndarray, "topics words"]
@@ -51,12 +51,12 @@ def lda_corpus(
       num_topics: K.
       vocab_size: V; the words are called w0, w1, ...
       document_length: mean of the Poisson lengths, where 0 becomes 1; or the length of each
-          document.
+        document.
       alpha: concentration of the topic proportions.
       eta: concentration of the topics.
       seed: the same seed gives the same corpus.
       folder: folder to write the corpus to as memory-mapped files, 20,000 documents at a time, for
-        any size (the 3.8 million documents of Wikipedia, say); `theta` is not kept then.
+        any size (say the 3.8 million documents of Wikipedia); `theta` is then not stored.
 
     >>> corpus, truth = lda_corpus(100, num_topics=5, vocab_size=50, document_length=20.0)
     >>> corpus.num_documents, truth.topics.shape, truth.theta.shape
@@ -71,7 +71,7 @@ def lda_corpus(
     )
     topics = _generator(seed, 0).dirichlet(np.full(vocab_size, eta), num_topics)
     builder = CorpusBuilder(None if folder is None else Path(folder))
-    kept = []
+    thetas = []
     for chunk, first in enumerate(range(0, num_documents, CHUNK_DOCUMENTS), 1):
         rng = _generator(seed, chunk)
         size = min(CHUNK_DOCUMENTS, num_documents - first)
@@ -79,9 +79,9 @@ def lda_corpus(
         theta = rng.dirichlet(np.full(num_topics, alpha), size)
         builder.add(*_bags(rng, rng.multinomial(lengths, theta), topics))
         if folder is None:
-            kept.append(theta.astype(np.float32))
+            thetas.append(theta.astype(np.float32))
     vocabulary = tuple(f"w{word}" for word in range(vocab_size))
-    return builder.finish(vocabulary), LdaTruth(topics, np.concatenate(kept) if kept else None)
+    return builder.finish(vocabulary), LdaTruth(topics, np.concatenate(thetas) if thetas else None)
 
 
 class MixtureTruth(NamedTuple):
@@ -179,9 +179,8 @@ def spectrogram(
     rng = _generator(seed, 0)
     dictionary = speech_spectra(rng, num_components, num_frequencies)
     activations = rng.gamma(b, 1 / b, (num_frames, num_components))
-    return rng.poisson(scale * activations @ dictionary.T), SpectrogramTruth(
-        dictionary, activations
-    )
+    y = rng.poisson(scale * activations @ dictionary.T)
+    return y, SpectrogramTruth(dictionary, activations)
 
 
 def speech_spectra(
@@ -190,15 +189,15 @@ def speech_spectra(
     """Magnitude spectra of voiced sounds on a grid from 0 to `top` Hz: harmonics under formants,
     each of mean 1.
 
-    A pitch log-uniform in 80 to 300 Hz; harmonics as Gaussian peaks of 25 Hz (a window of some 30
-    ms), over a floor of a hundredth; formants, log-uniform in 250 to 900, 800 to 2500, 2200 to 3500
-    and 3300 to 4500 Hz, with resonances 1 / sqrt(1 + ((f - F) / B)^2), half-widths B of 60 to 200
-    Hz and levels of 0, 0 to -12, -6 to -24 and -12 to -30 dB."""
+    The pitch is log-uniform in 80 to 300 Hz. Harmonics are Gaussian peaks of 25 Hz (a window of
+    some 30 ms), over a floor of a hundredth. Formants, log-uniform in 250 to 900, 800 to 2500, 2200
+    to 3500 and 3300 to 4500 Hz, have resonances 1 / sqrt(1 + ((f - F) / B)^2), half-widths B of 60
+    to 200 Hz and levels of 0, 0 to -12, -6 to -24 and -12 to -30 dB."""
     f = np.linspace(0.0, top, num_frequencies)[:, None]
     uniform = lambda low, high: rng.uniform(low, high, num_components)
     pitch = np.exp(uniform(np.log(80.0), np.log(300.0)))
-    away = f - pitch * np.maximum(np.round(f / pitch), 1.0)
-    harmonics = 0.01 + np.exp(-0.5 * (away / 25.0) ** 2)
+    distance = f - pitch * np.maximum(np.round(f / pitch), 1.0)
+    harmonics = 0.01 + np.exp(-0.5 * (distance / 25.0) ** 2)
     envelope = np.full((num_frequencies, num_components), 1e-3)
     for low, high, loudest, faintest in (
         (250, 900, 0, 0),

@@ -1,14 +1,13 @@
-"""`prepare` makes Parquet shards of texts that need not fit in memory, by as many workers as there
-are.
+"""`prepare` makes Parquet shards of texts that need not fit in memory, with any number of workers.
 
 Two passes over blocks of documents, each a pure function that reads and writes files:
 
-    count    texts of block i          -> counted-i.bags      bags over the words of the block, which it lists
+    count    texts of block i          -> counted-i.bags      bags over the words of the block, and these words
     index    counted-i.bags            -> part-i.parquet      the same bags over the chosen vocabulary
 
-Between them one process adds up in how many documents each word is, and chooses the vocabulary.
-Memory holds the words seen and a few blocks, never the documents. Files are written wholly or not
-at all, so a run that was stopped goes on where it was."""
+Between them one process counts the documents of each word, and chooses the vocabulary. Memory holds
+the words seen and a few blocks, never the documents. A file is written as a whole or not at all, so
+a run that was stopped resumes where it was."""
 
 from __future__ import annotations
 
@@ -50,8 +49,9 @@ from vijax.extras import require_extra
 from vijax.files import write_atomically, write_text
 
 SHARD_CHARACTERS = 1 << 24
-"""Characters of text in a shard, at least, but for the last."""
-VOCABULARY, COUNTED = "vocabulary.txt", "counted-{:06}.bags"
+"""Least number of characters of text in a shard, but for the last."""
+VOCABULARY = "vocabulary.txt"
+COUNTED = "counted-{:06}.bags"
 
 
 def prepare(
@@ -73,12 +73,11 @@ def prepare(
     """Makes shards of texts: `vijax.data.read(out)`, `vijax.fit(alg, out)` and `vijax fit` read
     them.
 
-    Called again with the same arguments after it was stopped, in whatever way, it goes on where it
-    was.
+    A call with the same arguments after any stop resumes where it was.
 
     Args:
       source: file, folder or address of texts, as `vijax.data.read` takes them; or pairs (title,
-        text) one by one, in the same order when it is called again.
+        text) one by one, in the same order in every call.
       out: folder of the shards (`vijax.data.corpora.shards` says what is in them).
       column: the column of a table that has the text.
       format: format of a file whose name does not tell it.
@@ -87,25 +86,26 @@ def prepare(
       sheet: the sheet of a spreadsheet.
       text: settings by which text becomes words.
       vocabulary: words to keep, or a file of them; by default chosen by `text`. "hash:2**18" keeps
-        all words in so many places, a word's being a hash of its letters, the same everywhere and
-        always: for texts to which others will be added, prepared in the same way, whose words
-        nobody knows yet. Words that share a place are one; it is named by the most frequent of a
-        shard, and "#7" where none is.
+        all words in 2**18 places: the place of a word is a hash of its letters, the same everywhere
+        and always. It is for texts to which others will be added, prepared in the same way, with
+        words that are not known yet. Words that share a place become one, named by the most
+        frequent of a shard, or "#7" if no word is there.
       executor: anything with the interface of `concurrent.futures.Executor`: processes of this
         machine (`ProcessPoolExecutor`), or of a cluster (Dask's `client.get_executor()`), whose
-        machines must see `out`. None works in this process. Dask gives a shard whose worker was
-        killed to another.
+        machines must see `out`. None works in this process. If a worker is killed, Dask gives its
+        shard to another.
       in_flight: shards that wait or are worked on at once; by default two for each processor of
-          this machine.
-      shard_characters: characters of text in a shard, at least. A worker holds one shard at a time.
-      progress: function that is given a line after each shard.
+        this machine.
+      shard_characters: least number of characters of text in a shard. A worker holds one shard at a
+        time.
+      progress: function that is called with a line after each shard.
 
     Returns:
       `out`.
 
     Raises:
-      ValueError: no documents, a wrong setting, `out` holds something else, or the disk is full,
-        after which it goes on where it was.
+      ValueError: no documents, a wrong setting, `out` holds something else, or the disk is full;
+        after that the same call resumes.
 
     >>> import tempfile
     >>> folder = prepare([("a", "The cat sat."), ("b", "A dog, a cat!")], tempfile.mkdtemp() + "/shards")
@@ -118,96 +118,92 @@ def prepare(
     places = _places(vocabulary)
     words = None if places else read_vocabulary(vocabulary)
     where = str(source) if isinstance(source, str | Path) else "source"
+    dialect = Dialect(encoding, separator, sheet=sheet)
     documents: Iterable[tuple[str, str]]
-    documents, key = open_texts(
-        source, column, format, Dialect(encoding, separator, sheet=sheet), notes
-    )
-    digest = hashlib.sha256(
-        repr((key, text, words or places, shard_characters)).encode()
-    ).hexdigest()
+    documents, key = open_texts(source, column, format, dialect, notes)
+    made_of = repr((key, text, words or places, shard_characters))
+    digest = hashlib.sha256(made_of.encode()).hexdigest()
     with _room(out):
         if _is_done(out, digest):
             _clear(out)
             return out
         text, documents, language = settled(text, documents, words, where, notes)
-        text = dataclasses.replace(
-            text, stop_words=stop_words_of(text.stop_words)
-        )  # a file is not on every machine
-        run = functools.partial(
-            _run, executor, in_flight or 2 * (os.cpu_count() or 1), progress or (lambda line: None)
-        )
+        # A file of stop words is not on every machine: the words themselves go with the settings.
+        text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))
+        limit = in_flight or 2 * (os.cpu_count() or 1)
+        run = functools.partial(_run, executor, limit, progress or (lambda line: None))
         parts = enumerate(_shards(blocks_of(documents, text, where, notes), shard_characters))
-        number = run(
-            "counted", count_shard, ((out / COUNTED.format(i), part, text) for i, part in parts)
-        )
+        count_jobs = ((out / COUNTED.format(i), part, text) for i, part in parts)
+        number = run("counted", count_shard, count_jobs)
         if number == 0:
-            raise fail(
-                where,
-                "one document or more",
-                "none",
-                "check the path, the file ending and the column",
-            )
-        if not (out / VOCABULARY).exists():
-            chosen: Sequence[str]
-            if places:
-                chosen = _name_places(out, number, places)
-            elif words is None:
-                chosen = _choose_vocabulary(out, number, text)
-            else:
-                chosen = words
-            write_text(out / VOCABULARY, "".join(f"{word}\n" for word in chosen))
-        jobs = (
+            remedy = "check the path, the file ending and the column"
+            raise fail(where, "one document or more", "none", remedy)
+        _write_vocabulary(out, number, words, places, text)
+        index_jobs = (
             (out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number)
         )
-        run("indexed", index_shard, jobs)
+        run("indexed", index_shard, index_jobs)
         if len(shard_paths(out)) != number:
             got = f"{len(shard_paths(out))} of an earlier call"
             remedy = "give a new folder: the source gives other texts now"
             raise fail(out, f"{number} shards", got, remedy)
-        said = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
-        write_text(out / DONE, json.dumps(said, indent=1))
+        infos = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
+        write_text(out / DONE, json.dumps(infos, indent=1))
         _clear(out)
         return out
 
 
+def _write_vocabulary(
+    out: Path, number: int, words: Sequence[str] | None, places: int, text: TextSettings
+) -> None:
+    """Writes the vocabulary, unless an earlier call did."""
+    if (out / VOCABULARY).exists():
+        return
+    vocabulary: Sequence[str]
+    if places:
+        vocabulary = _name_places(out, number, places)
+    elif words is None:
+        vocabulary = _choose_vocabulary(out, number, text)
+    else:
+        vocabulary = words
+    write_text(out / VOCABULARY, "".join(f"{word}\n" for word in vocabulary))
+
+
 # --- what workers do: pure functions from files to files ------------------------------------------
 def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSettings) -> None:
-    """Counts the words of some texts, under numbers of their own; the file's metadata have the
-    words, the texts that each is in, and how often it occurs."""
+    """Counts the words of some texts, numbered as they come.
+
+    The file's metadata hold the words, the number of texts with each, and how often it occurs."""
     ids = numbered_as_seen()
     titles, bodies = zip(*texts, strict=True)
     lengths, words, counts = bags_of(bodies, _analyzer(settings), ids)
-    said = {
+    metadata = {
         b"words": "\n".join(ids).encode(),
         b"in_documents": np.bincount(words, minlength=len(ids)).astype(np.int64).tobytes(),
         b"total": np.bincount(words, counts, len(ids)).astype(np.int64).tobytes(),
     }
-    _write(
-        target,
-        (lengths, words, counts),
-        {"title": titles, "text": list(map(snippet, bodies))},
-        said,
-    )
+    strings = {"title": titles, "text": list(map(snippet, bodies))}
+    _write(target, (lengths, words, counts), strings, metadata)
 
 
 def index_shard(target: Path, counted: Path, places: int = 0) -> None:
-    """Writes the bags of a counted shard over the vocabulary that lies beside it, without other
-    words; or over so many places by hash."""
+    """Writes the bags of a counted shard over the vocabulary beside it, without other words; or
+    over `places` hash values."""
     new_id = _new_ids(counted, places)
     parts: list[tuple[np.ndarray, ...]] = []
-    beside: dict[str, list[str]] = {"title": [], "text": []}
+    strings: dict[str, list[str]] = {"title": [], "text": []}
     for row, batch in record_batches(counted):
-        lengths, old, counts = pairs_of(batch, counted, row)
-        kept = new_id[old] >= 0
-        document = np.repeat(np.arange(len(lengths)), lengths)[kept]
-        parts.append(_bags(document, new_id[old][kept], counts[kept], len(lengths)))
-        for name, strings in beside.items():
-            strings.extend(batch.column(name).to_pylist())
-    _write(target, tuple(np.concatenate(part) for part in zip(*parts, strict=True)), beside, {})
+        lengths, old_ids, counts = pairs_of(batch, counted, row)
+        is_in = new_id[old_ids] >= 0
+        document = np.repeat(np.arange(len(lengths)), lengths)[is_in]
+        parts.append(_bags(document, new_id[old_ids][is_in], counts[is_in], len(lengths)))
+        for name, column in strings.items():
+            column.extend(batch.column(name).to_pylist())
+    _write(target, tuple(np.concatenate(part) for part in zip(*parts, strict=True)), strings, {})
 
 
 def _new_ids(counted: Path, places: int) -> np.ndarray:
-    """The new id of each word of a counted shard; -1 where it is left out."""
+    """The new id of each word of a counted shard; -1 if it is left out."""
     words = _summary(counted)[0]
     if places:
         return hash_words(words, places)
@@ -216,7 +212,7 @@ def _new_ids(counted: Path, places: int) -> np.ndarray:
 
 
 def hash_words(words: Iterable[str], places: int) -> np.ndarray:
-    """The places of words by hash: a function of their letters alone.
+    """The hash values of words, from 0 to `places` - 1: a function of their letters alone.
 
     >>> hash_words(["cat", "dog", "cat"], 1000).tolist()
     [939, 465, 939]
@@ -228,7 +224,7 @@ def hash_words(words: Iterable[str], places: int) -> np.ndarray:
 def _bags(
     document: np.ndarray, words: np.ndarray, counts: np.ndarray, number: int
 ) -> tuple[np.ndarray, ...]:
-    """Bags in which each id stands once, in the order of the ids."""
+    """Bags with each id once, in the order of the ids."""
     order = np.lexsort((words, document))
     document = document[order]
     words = words[order]
@@ -239,92 +235,84 @@ def _bags(
     return np.bincount(document[is_first], minlength=number), words[is_first], sums
 
 
-_analyzer = functools.lru_cache(maxsize=1)(analyzer)  # a worker makes it once
+_analyzer = functools.lru_cache(maxsize=1)(analyzer)  # made once for each worker
 
 
 def _write(
     target: Path,
     bags: tuple[np.ndarray, ...],
-    beside: Mapping[str, Sequence[str]],
-    said: dict[bytes, bytes],
+    strings: Mapping[str, Sequence[str]],
+    metadata: dict[bytes, bytes],
 ) -> None:
     arrow = require_extra("pyarrow")
     parquet = require_extra("pyarrow.parquet")
     offsets = np.concatenate([[0], np.cumsum(bags[0])]).astype(np.int32)
     lists = (arrow.ListArray.from_arrays(offsets, part.astype(np.int32)) for part in bags[1:])
     columns = dict(zip(("ids", "counts"), lists, strict=True))
-    columns |= {
-        name: arrow.array(list(strings), arrow.string()) for name, strings in beside.items()
-    }
-    table = arrow.table(columns).replace_schema_metadata(said)
+    columns |= {name: arrow.array(list(column), arrow.string()) for name, column in strings.items()}
+    table = arrow.table(columns).replace_schema_metadata(metadata)
     write_atomically(
         target, lambda file: parquet.write_table(table, file, write_page_checksum=True)
     )
 
 
 def _summary(counted: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The words of a counted shard, the documents with each, and its occurrences."""
-    said = require_extra("pyarrow.parquet").read_schema(counted).metadata
-    words = said[b"words"].decode().split("\n") if said[b"words"] else []
-    return (
-        words,
-        np.frombuffer(said[b"in_documents"], np.int64),
-        np.frombuffer(said[b"total"], np.int64),
-    )
+    """The words of a counted shard, the number of documents with each, and its occurrences."""
+    metadata = require_extra("pyarrow.parquet").read_schema(counted).metadata
+    words = metadata[b"words"].decode().split("\n") if metadata[b"words"] else []
+    in_documents = np.frombuffer(metadata[b"in_documents"], np.int64)
+    total = np.frombuffer(metadata[b"total"], np.int64)
+    return words, in_documents, total
 
 
 HASH = re.compile(r"hash:\s*(\d{1,8})\s*(?:\*\*\s*(\d{1,2}))?")
 
 
 def _places(vocabulary: Any) -> int:
-    """The number of places of a vocabulary by hash; 0 of another."""
+    """The number of places of a vocabulary by hash; 0 for other vocabularies."""
     if not (isinstance(vocabulary, str) and vocabulary.startswith("hash:")):
         return 0
-    found = HASH.fullmatch(vocabulary)
-    number = 0 if found is None else int(found[1]) ** int(found[2] or 1)
+    match = HASH.fullmatch(vocabulary)
+    number = 0 if match is None else int(match[1]) ** int(match[2] or 1)
     if not 1 <= number <= MAX_WORDS:
         expected = f"hash: and a number from 1 to {MAX_WORDS:,}"
-        raise fail(
-            "vocabulary",
-            expected,
-            repr(vocabulary),
-            "give 'hash:2**18', or a file of words by its path",
-        )
+        remedy = "give 'hash:2**18', or a file of words by its path"
+        raise fail("vocabulary", expected, repr(vocabulary), remedy)
     return number
 
 
 # --- what one process does ------------------------------------------------------------------------
 def _clear(out: Path) -> None:
-    """Removes what is needed no more once all shards are there."""
+    """Removes what is not needed once all shards are written."""
     for path in [*out.glob("counted-*"), out / BEGUN]:
         path.unlink(missing_ok=True)
 
 
 def _is_done(out: Path, digest: str) -> bool:
-    """Makes the folder, or looks at what is in it: True where all is done. DataError where it is of
-    other arguments."""
+    """Makes the folder; True if it has all shards already.
+
+    Raises:
+      DataError: the folder has other files, or shards of other arguments.
+    """
     if (kind := kind_of(out)) not in ("none", "a folder"):
         raise fail(out, "a new folder", kind, "give another name")
     out.mkdir(parents=True, exist_ok=True)
-    begun = next((path for name in (DONE, BEGUN) if (path := out / name).exists()), None)
-    if begun is None:
+    records = (out / name for name in (DONE, BEGUN))
+    record = next((path for path in records if path.exists()), None)
+    if record is None:
         if any(out.iterdir()):
             raise fail(out, "an empty folder", "one with files in it", "give a new folder")
         write_text(out / BEGUN, json.dumps({"made of": digest}))
-    elif json.loads(begun.read_text(encoding="utf-8")).get("made of") != digest:
+    elif json.loads(record.read_text(encoding="utf-8")).get("made of") != digest:
+        expected = "shards of these texts and settings"
         remedy = "give a new folder, or the same texts and settings to go on"
-        raise fail(
-            out,
-            "shards of these texts and settings",
-            "others, which were made or begun there",
-            remedy,
-        )
-    return begun is not None and begun.name == DONE
+        raise fail(out, expected, "others, which were made or begun there", remedy)
+    return record is not None and record.name == DONE
 
 
 @contextlib.contextmanager
 def _room(out: Path) -> Iterator[None]:
-    """Turns the error of a full disk into one that says how to go on."""
+    """Turns the error of a full disk into one that says how to resume."""
     try:
         yield
     except OSError as error:
@@ -342,8 +330,8 @@ def _run(
     task: Callable[..., None],
     jobs: Iterable[tuple[Any, ...]],
 ) -> int:
-    """Calls a function of files for every job whose file, its first argument, is not there; returns
-    how many jobs there are. Memory holds no more jobs than are in flight."""
+    """Calls `task` for every job whose file, its first argument, does not exist yet; returns the
+    number of jobs. Memory holds no more jobs than are in flight."""
     number = 0
     running: set[concurrent.futures.Future] = set()
     finished = lambda: progress(f"shards {done}: {number - len(running)}")
@@ -366,17 +354,18 @@ def _run(
 
 
 def _call_once(name: str, task: Callable[..., None], *job: Any) -> None:
-    """Calls a function. The name is of this call alone: Dask remembers the outcome of a call with
-    the same arguments, the death of its workers too."""
+    """Calls `task(*job)`. The name makes the call unique: Dask remembers the outcome of a call with
+    the same arguments, also that its workers died."""
     task(*job)
 
 
 def _wait_for_one(running: set[concurrent.futures.Future]) -> set[concurrent.futures.Future]:
-    """The calls that are left when one or more have ended. Raises what they raised."""
-    ended, left = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+    """Waits until one call or more has ended; returns the running ones, or raises the error of an
+    ended one."""
+    done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
     try:
-        for each in ended:
-            each.result()
+        for call in done:
+            call.result()
     except Exception as error:
         if not _is_of_dead_workers(error):
             raise
@@ -384,23 +373,21 @@ def _wait_for_one(running: set[concurrent.futures.Future]) -> set[concurrent.fut
         raise fail(
             "executor", "workers that live", "one that was killed, perhaps for memory", remedy
         ) from error
-    return left
+    return running
 
 
 def _is_of_dead_workers(error: Exception) -> bool:
-    """Tells whether an executor has given a call up because its worker was killed. Dask does so
-    when several were; it need not be installed to be asked."""
+    """True if an executor gave up a call because its worker was killed. Dask gives up after several
+    were; its error is told by name, as Dask need not be installed."""
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__]
-    return (
-        isinstance(error, concurrent.futures.BrokenExecutor)
-        or ("distributed", "KilledWorker") in names
-    )
+    is_broken = isinstance(error, concurrent.futures.BrokenExecutor)
+    return is_broken or ("distributed", "KilledWorker") in names
 
 
 def _shards(
     blocks: Iterator[list[tuple[str, str]]], characters: int
 ) -> Iterator[list[tuple[str, str]]]:
-    """The documents in parts of at least so many characters."""
+    """The documents in parts of at least `characters` characters."""
     part: list[tuple[str, str]] = []
     size = 0
     for document in itertools.chain.from_iterable(blocks):
@@ -415,28 +402,29 @@ def _shards(
 
 
 def _name_places(out: Path, number: int, places: int) -> list[str]:
-    """A name for each place: the word that is most frequent there, of those of one shard."""
+    """A name for each place: the word with the highest count there in any one shard."""
     names = [f"#{i}" for i in range(places)]
     most = np.zeros(places, np.int64)
     for i in range(number):
         words, _, total = _summary(out / COUNTED.format(i))
         for word, place, count in zip(words, hash_words(words, places), total, strict=True):
             if count > most[place]:
-                names[place], most[place] = word, count
+                names[place] = word
+                most[place] = count
     return names
 
 
 def _choose_vocabulary(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
     """The vocabulary of all counted shards."""
+    parquet = require_extra("pyarrow.parquet")
     ids = numbered_as_seen()
     totals = np.zeros((2, 0), np.int64)
     documents = 0
     for i in range(number):
-        words, in_documents, total = _summary(out / COUNTED.format(i))
+        counted = out / COUNTED.format(i)
+        words, in_documents, total = _summary(counted)
         places = np.array([ids[word] for word in words], np.int64)
         totals = np.pad(totals, ((0, 0), (0, len(ids) - totals.shape[1])))
         totals[:, places] += np.stack([in_documents, total])
-        documents += (
-            require_extra("pyarrow.parquet").read_metadata(out / COUNTED.format(i)).num_rows
-        )
+        documents += parquet.read_metadata(counted).num_rows
     return kept_words(tuple(ids), totals[0], totals[1], documents, settings)

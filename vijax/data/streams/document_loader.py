@@ -1,4 +1,4 @@
-"""The loader of documents in shards, which are never held as a whole (`vijax.data.shards`)."""
+"""The loader of documents in shards that are not in memory as a whole (`vijax.data.shards`)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from vijax.data.streams.parts import order_of_parts
 from vijax.data.streams.permutation import Permutation
 
 READY = 64
-"""Steps whose documents are picked out at once, where all are held."""
+"""Steps whose documents are gathered at once, if all documents are in memory."""
 
 
 class Strata(NamedTuple):
-    """Documents by length: buckets that share a padded shape, and quarters of all lengths within
-    them.
+    """Documents by length: buckets that share a padded shape, and in them quarters of all lengths.
 
     Attributes:
       slots: padded length of each bucket.
-      max_tokens: the most tokens of a document of each.
-      counts: documents in each stratum, the strata of a bucket side by side.
+      max_tokens: the most tokens of a document, by bucket.
+      counts: documents in each stratum; the strata of a bucket are side by side.
       buckets: the bucket of each stratum.
-      rows: the documents of one stratum after another.
+      rows: the documents, one stratum after another.
     """
 
     slots: list[int]
@@ -43,39 +42,38 @@ class Strata(NamedTuple):
 def strata(
     lengths: Int[np.ndarray, " docs"], tokens: Int[np.ndarray, " docs"], num_parts: int
 ) -> Strata:
-    """The strata of documents that are dealt to so many batches.
+    """The strata of documents that are dealt to `num_parts` batches.
 
-    >>> found = strata(np.array([3, 90, 2, 3] * 999), np.array([5, 99, 2, 4] * 999), 9)
-    >>> found.slots, found.max_tokens, found.rows[:2]
+    >>> parts = strata(np.array([3, 90, 2, 3] * 999), np.array([5, 99, 2, 4] * 999), 9)
+    >>> parts.slots, parts.max_tokens, parts.rows[:2]
     ([3, 90], [5, 99], array([2, 6], dtype=int32))
     """
     edges = bucket_edges(lengths, MOST, num_parts, PRICE)
     quarters = np.quantile(lengths, [0.25, 0.5, 0.75])
-    which = (4 * np.searchsorted(edges, lengths) + np.searchsorted(quarters, lengths)).astype(
-        np.uint8
-    )
-    rows = np.argsort(which, kind="stable").astype(np.int32)
-    counts = np.bincount(which, minlength=4 * len(edges))
-    members = [which // 4 == b for b in range(len(edges))]
-    most = lambda x: [max(1, int(x[of].max())) for of in members]
-    kept = np.flatnonzero(counts)
-    return Strata(most(lengths), most(tokens), counts[kept].tolist(), (kept // 4).tolist(), rows)
+    stratum = 4 * np.searchsorted(edges, lengths) + np.searchsorted(quarters, lengths)
+    stratum = stratum.astype(np.uint8)
+    rows = np.argsort(stratum, kind="stable").astype(np.int32)
+    counts = np.bincount(stratum, minlength=4 * len(edges))
+    members = [stratum // 4 == b for b in range(len(edges))]
+    most = lambda x: [max(1, int(x[is_member].max())) for is_member in members]
+    used = np.flatnonzero(counts)
+    return Strata(most(lengths), most(tokens), counts[used].tolist(), (used // 4).tolist(), rows)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DocumentLoader(SharedLoader):
     """Minibatches of documents in shards, stratified by length, in a random order of all.
 
-    The documents of each stratum are permuted, and dealt in turn to the batches of a pass, as those
-    of a corpus are (`vijax.data.minibatches`). Of the order nothing is held but what stratum each
-    document is of: the one at a place is computed from the seed and the pass."""
+    The documents of each stratum are permuted, and dealt in turn to the batches of a pass, as for a
+    corpus (`vijax.data.minibatches`). In memory is only the stratum of each document: the document
+    at a place of the order is computed from the seed and the pass."""
 
     shards: Shards
     batch_size: float  # N / S need not be an integer
     seed: int
     strata: Strata
     is_fixed: bool = False  # the same batches in every pass, in another order
-    share: Share | None = None  # what this process reads of each batch; None: all of it
+    share: Share | None = None  # the part of each batch that this process reads; None: all of it
 
     @property
     def num_groups(self) -> int:
@@ -84,7 +82,7 @@ class DocumentLoader(SharedLoader):
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The words by id; None where they are not known."""
+        """The words by id; None if they are unknown."""
         return self.shards.vocabulary
 
     @property
@@ -113,7 +111,7 @@ class DocumentLoader(SharedLoader):
             start += count
 
     def spread(self, count: int) -> Iterator[Minibatch]:
-        """At most so many batches, spread over the first pass."""
+        """At most `count` batches, spread over the first pass."""
         places = range(0, self.steps_per_epoch, -(-self.steps_per_epoch // count))
         ahead = len(places) if self.shards.sizes.whole is not None else self._ahead
         for first in range(0, len(places), ahead):
@@ -121,10 +119,10 @@ class DocumentLoader(SharedLoader):
 
     @property
     def _ahead(self) -> int:
-        """Steps whose documents may be held."""
-        each = PAIR_BYTES * self.shards.num_pairs + DOCUMENT_BYTES * self.num_groups
+        """Steps whose documents may be held at once."""
+        num_bytes = PAIR_BYTES * self.shards.num_pairs + DOCUMENT_BYTES * self.num_groups
         parts = 1 if self.share is None else self.share.processes
-        return max(1, self.shards.held_bytes * self.steps_per_epoch * parts // each)
+        return max(1, self.shards.held_bytes * self.steps_per_epoch * parts // num_bytes)
 
     def _window(self, epoch: int, places: Sequence[int]) -> Iterator[Minibatch]:
         """The batches at some places of a pass."""
@@ -134,56 +132,53 @@ class DocumentLoader(SharedLoader):
         hands = self._hands(epoch, parts)
         if self.share is not None:
             hands = [[self.share.select(rows, PADDING) for rows in hand] for hand in hands]
-        if (held := self.shards.sizes.whole) is None:
-            flat = np.concatenate([rows for hand in hands for rows in hand])
-            numbers = np.sort(flat[flat != PADDING])
-            held = self.shards.read(numbers)
-            found = [
-                [np.where(r == PADDING, r, np.searchsorted(numbers, r)) for r in hand]
-                for hand in hands
-            ]
-        else:
-            found = hands
+        documents, held_places = self._held(hands)
         total = self.num_groups
         sizes = list(zip(self.strata.slots, self.strata.max_tokens, strict=True))
-        for part, hand, here in zip(parts, hands, found, strict=True):
+        for part, hand, hand_places in zip(parts, hands, held_places, strict=True):
             data = tuple(
-                padded_documents(held, rows, *size) for rows, size in zip(here, sizes, strict=True)
+                padded_documents(documents, rows, *size)
+                for rows, size in zip(hand_places, sizes, strict=True)
             )
             rows = tuple(np.where(rows == PADDING, total, rows).astype(np.int32) for rows in hand)
             batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
             yield batch._replace(part=part) if self.is_fixed else batch
 
+    def _held(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
+        """Documents in memory that contain those of the hands, and the places of the hands in
+        them."""
+        if (whole := self.shards.sizes.whole) is not None:
+            return whole, hands
+        flat = np.concatenate([rows for hand in hands for rows in hand])
+        numbers = np.sort(flat[flat != PADDING])
+        find = lambda rows: np.where(rows == PADDING, rows, np.searchsorted(numbers, rows))
+        return self.shards.read(numbers), [[find(rows) for rows in hand] for hand in hands]
+
     def _hands(self, epoch: int, parts: np.ndarray) -> list[list[np.ndarray]]:
-        """The documents of some parts of a pass: for each part those of each bucket, padded by
+        """The documents of some parts of a pass: for each part a row for each bucket, padded by
         -1."""
         total = self.num_groups
         steps = self.steps_per_epoch
-        # Parts depend on the data alone, so that a fit can go on with another key.
+        # Fixed parts depend on the data alone, so that a fit can resume with another key.
         seed = (total, steps) if self.is_fixed else (self.seed, epoch)
         seats = parts if self.is_fixed else Permutation(steps, (*seed, 0))(parts)
-        found = []
+        by_bucket = []
         ends = np.cumsum(self.strata.counts)
+        strata = list(zip(self.strata.counts, self.strata.buckets, strict=True))
         first = 0
         for bucket in range(len(self.strata.slots)):
-            size = sum(
-                n
-                for n, b in zip(self.strata.counts, self.strata.buckets, strict=True)
-                if b == bucket
-            )
+            size = sum(count for count, b in strata if b == bucket)
             in_turn = (seats[:, None] - first) % steps + steps * np.arange(-(-size // steps))
             rows = np.full(in_turn.shape, PADDING, np.int64)
-            for s, (count, of) in enumerate(
-                zip(self.strata.counts, self.strata.buckets, strict=True)
-            ):
+            for s, (count, b) in enumerate(strata):
                 place = in_turn + first - (ends[s] - count)
-                here = (of == bucket) & (place >= 0) & (place < count)
-                if here.any():
+                is_in = (b == bucket) & (place >= 0) & (place < count)
+                if is_in.any():
                     order = Permutation(count, (*seed, 1 + s))
-                    rows[here] = self.strata.rows[ends[s] - count + order(place[here])]
-            found.append(rows)
+                    rows[is_in] = self.strata.rows[ends[s] - count + order(place[is_in])]
+            by_bucket.append(rows)
             first += size
-        return [[rows[i] for rows in found] for i in range(len(parts))]
+        return [[rows[i] for rows in by_bucket] for i in range(len(parts))]
 
 
 def num_steps(total: int, batch_size: float) -> int:
@@ -192,28 +187,19 @@ def num_steps(total: int, batch_size: float) -> int:
 
 
 def document_loader(shards: Shards, size: float, seed: int, is_fixed: bool) -> DocumentLoader:
-    """A loader of documents in shards, of about so many at a step.
+    """A loader of documents in shards, of about `size` at a step.
 
     Raises:
-      ValueError: all documents at each step, and more than are held.
+      ValueError: a step takes all documents, and they are more than may be held.
     """
     steps = num_steps(shards.num_documents, size)
-    found = shards.sizes
-    require(
-        bool(found.lengths.any()),
-        "data",
-        "documents with words",
-        f"{len(found.lengths):,} empty documents",
-    )
+    sizes = shards.sizes
+    got = f"{len(sizes.lengths):,} empty documents"
+    require(bool(sizes.lengths.any()), "data", "documents with words", got)
     got = (
         f"all {shards.num_documents:,} documents at each step, and held_bytes={shards.held_bytes:,}"
     )
     remedy = "Say batch_size=1000, or raise held_bytes."
-    require(
-        steps > 1 or found.whole is not None,
-        "batch_size",
-        "some of the documents at each step",
-        got,
-        remedy,
-    )
-    return DocumentLoader(shards, size, seed, strata(found.lengths, found.tokens, steps), is_fixed)
+    fits = steps > 1 or sizes.whole is not None
+    require(fits, "batch_size", "some of the documents at each step", got, remedy)
+    return DocumentLoader(shards, size, seed, strata(sizes.lengths, sizes.tokens, steps), is_fixed)

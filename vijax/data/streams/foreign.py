@@ -1,5 +1,5 @@
-"""Data of other libraries that are given as they are: tensors become arrays, loaders and data sets
-are told apart."""
+"""Data of other libraries: tensors become arrays, and loaders and data sets are told from
+arrays."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OWN = ("vijax", "numpy", "jax", "jaxlib", "scipy", "pandas", "pyarrow", "polars"
 
 
 def to_arrays(data: PyTree) -> PyTree:
-    """Data whose tensors are arrays of NumPy, computed once.
+    """Data with the tensors of other libraries as NumPy arrays, each computed once.
 
     Raises:
-      DataError: a loader, a data set or another source of batches in the place of arrays, with the
-        call that takes it; a tensor that NumPy cannot read.
+      DataError: a loader, a data set or another source of batches instead of arrays, with the call
+        that takes it; a tensor that NumPy cannot read.
     """
     if _is_one_object(data):
         check_no_source(data)
@@ -33,7 +33,7 @@ def to_arrays(data: PyTree) -> PyTree:
 def check_no_source(data: Any) -> None:
     """Raises a DataError for an object that gives batches or single rows, such as a `DataLoader`,
     with the call that takes it."""
-    what = type(data).__name__
+    kind = type(data).__name__
     roots = _class_libraries(data)
     if isinstance(data, str | bytes) or hasattr(data, "__array__") or not roots.isdisjoint(OWN):
         return
@@ -42,37 +42,33 @@ def check_no_source(data: Any) -> None:
         call = (
             "vijax.data.stream(lambda step: dataset.skip(step).as_numpy_iterator(), num_groups=N)"
         )
-        raise fail(
-            "data",
-            "arrays",
-            f"the source {what}",
-            f"batch it (dataset.batch(256)), and give {call}",
-        )
+        remedy = f"batch it (dataset.batch(256)), and give {call}"
+        raise fail("data", "arrays", f"the source {kind}", remedy)
     if hasattr(data, "tensors"):
         remedy = "give its tensors, dataset.tensors, as arrays"
-        raise fail("data", "arrays", f"the data set {what}", remedy)
+        raise fail("data", "arrays", f"the data set {kind}", remedy)
     if "datasets" in roots and hasattr(data, "with_format"):
         remedy = (
             'give its columns, dataset.with_format("numpy")[:], of which {"x": ..., "y": ...} are '
             "a pytree"
         )
-        raise fail("data", "arrays", f"the data set {what}", remedy)
+        raise fail("data", "arrays", f"the data set {kind}", remedy)
     if isinstance(data, Iterable):
         remedy = (
             f"say that they are batches: vijax.data.stream(loader, num_groups={size}, "
             "shuffled=True)"
         )
-        raise fail("data", "arrays", f"the source {what}", f"{remedy}, if it shuffles")
+        raise fail("data", "arrays", f"the source {kind}", f"{remedy}, if it shuffles")
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         remedy = (
             "stack its rows to arrays, or have a loader make batches of them, for "
             "vijax.data.stream(loader)"
         )
-        raise fail("data", "arrays", f"the data set {what}", remedy)
+        raise fail("data", "arrays", f"the data set {kind}", remedy)
 
 
 def _is_one_object(data: Any) -> bool:
-    """True where JAX sees one leaf."""
+    """True if JAX sees the object as one leaf."""
     if isinstance(data, list | tuple | Mapping) or data is None:
         return False
     leaves = jax.tree.leaves(data)
@@ -85,13 +81,12 @@ def _as_array(leaf: Any) -> Any:
     try:
         return np.asarray(leaf)
     except Exception as error:  # each library has errors of its own
-        why = " ".join(str(error).split())[:160]
+        reason = " ".join(str(error).split())[:160]
         remedy = "give an array: of PyTorch x.detach().cpu().numpy(), of Dask x.compute()"
-        raise fail(
-            "data", "arrays that NumPy can read", f"a {type(leaf).__name__} ({why})", remedy
-        ) from error
+        got = f"a {type(leaf).__name__} ({reason})"
+        raise fail("data", "arrays that NumPy can read", got, remedy) from error
 
 
 def _class_libraries(data: Any) -> set[str]:
-    """The libraries of an object's class, and of those that it is made from."""
+    """The libraries that an object's class and its bases are from."""
     return {kind.__module__.partition(".")[0] for kind in type(data).__mro__}

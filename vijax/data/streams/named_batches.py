@@ -1,5 +1,5 @@
-"""Names of columns in a stream: the first table's are the stream's, and later ones are read by
-them."""
+"""Names of columns in a stream: those of the first table, by which the columns of later tables are
+found."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ class NamedBatches:
         self._has_said = False
 
     def arrange(self, data: PyTree, step: int) -> PyTree:
-        """A batch with the columns of the first, in their order. Says once which others are left
-        out.
+        """A batch with the columns of the first, in their order; warns once of columns left out.
 
         Raises:
-          DataError: a table that lacks a column, or has two of one name; rows of several tables in
-              several orders.
+          DataError: a table lacks a column, or has two of one name; or the rows of several tables
+            are in different orders.
 
         >>> import pandas
         >>> batches, first = NamedBatches(), pandas.DataFrame({"a": [1.0], "b": [2.0]})
@@ -67,15 +66,15 @@ class NamedBatches:
         ]
         return jax.tree.unflatten(structure, placed)
 
-    def _arrange_table(self, known: tuple[str, ...], table: Any, step: int) -> Any:
+    def _arrange_table(self, names: tuple[str, ...], table: Any, step: int) -> Any:
         where = f"batch of step {step}"
         try:
-            found = in_order(known, table, where, "the first batch", REMEDY)
+            arranged = in_order(names, table, where, "the first batch", REMEDY)
         except ValueError as error:
             raise DataError(str(error)) from error
-        extra = [name for name in names_in(table) or () if name not in known]
-        if found is not table and extra and not self._has_said:
+        extra = [name for name in names_in(table) or () if name not in names]
+        if arranged is not table and extra and not self._has_said:
             self._has_said = True
             text = f"{where}: not read: {listed(extra)}, which the first batch does not have."
             warnings.warn(f"{text} So it is with later batches.", stacklevel=2)
-        return found
+        return arranged

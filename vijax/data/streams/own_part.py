@@ -1,5 +1,5 @@
-"""A stream of which each process of a fit gives its own part: what Ray Train, `DistributedSampler`
-or `split_dataset_by_node` hand to each."""
+"""Streams in several processes, each with its own part: what Ray Train, `DistributedSampler` or
+`split_dataset_by_node` give to each process."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from vijax.data.streams.stream import Stream, StreamLoader, stream
 
 
 def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Stream:
-    """Batches of which each process gives its own: a step takes those of all processes together.
+    """A stream of this process's own batches: a step takes the batches of all processes together.
 
     For `vijax.fit(alg, own_part(...), mesh=vijax.scale.mesh())` in several processes. Without it
-    every process has to give the same batches, of which each uses its share. In a program of one
+    every process has to give the same batches, and uses its share of each. In a program of one
     process it is `vijax.data.stream`.
 
     Args:
-      source: what `vijax.data.stream` takes, of arrays: as many batches in every process (the fit
-        ends, with a warning, where the first has no more), of one size but for shorter ones, which
-        are padded, and tables with the same columns in one order. (Documents: `vijax.data.shards`
-        has each process read its own part by itself.)
+      source: what `vijax.data.stream` takes, with batches of arrays. Every process gives the same
+        number of batches (the fit ends, with a warning, when the first process has no more), of one
+        size but for shorter ones, which are padded, and tables with the same columns in one order.
+        (For documents: `vijax.data.shards` has each process read its own part by itself.)
       num_groups: N, the number of groups of all processes together.
-      shuffled: the order is random, and needs no warning.
+      shuffled: True if the order is random, and needs no warning.
 
     Raises:
       ValueError: N is not a positive number.
@@ -51,21 +51,21 @@ def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Strea
 
 
 class OwnPartLoader(StreamLoader):
-    """Minibatches of a stream of this process alone; N and the length of a pass are those of all
-    processes."""
+    """Minibatches of the stream of this process; N and the length of a pass are for all processes
+    together."""
 
     share: Share | None = None
     """The processes that take part; None: this one alone."""
 
     def with_share(self, share: Share) -> OwnPartLoader:
-        """The loader beside those of other processes: its batches have one size, which the devices
-        here divide."""
+        """The loader beside the loaders of other processes: its batches have one size, a multiple
+        of the devices of this process."""
         self.share = share
         return self
 
     @property
     def steps_per_epoch(self) -> int:
-        """N / S rounded up, S being groups of all processes; and 2 at least."""
+        """N / S rounded up, and at least 2; S counts the groups of all processes."""
         return max(2, math.ceil(self.source.num_groups / (self.first_size * jax.process_count())))  # type: ignore[operator]
 
     @property
@@ -83,26 +83,25 @@ class OwnPartLoader(StreamLoader):
 
 
 def _num_rows(batch: Minibatch) -> int:
-    leaves = jax.tree.leaves(batch.data)
-    if any(
+    has_documents = any(
         isinstance(x, Documents)
         for x in jax.tree.leaves(batch.data, is_leaf=lambda x: isinstance(x, Documents))
-    ):
+    )
+    if has_documents:
         remedy = "give vijax.data.shards, of which each process reads its own part"
-        raise fail(
-            "data", "batches of arrays, as parts of a stream", "batches of documents", remedy
-        )
+        expected = "batches of arrays, as parts of a stream"
+        raise fail("data", expected, "batches of documents", remedy)
+    leaves = jax.tree.leaves(batch.data)
     return int(np.shape(leaves[0])[0])
 
 
 def _pad_rows(batch: Minibatch, rows: int, step: int) -> Minibatch:
-    """A batch with groups of weight 0 at its end."""
+    """A batch padded to `rows` groups; the added ones have weight 0."""
     size = _num_rows(batch)
     if size > rows:
         remedy = "have every process give batches of one size, or shorter ones"
-        raise fail(
-            f"batch of step {step}", f"at most the {rows} groups of the first", str(size), remedy
-        )
+        expected = f"at most the {rows} groups of the first"
+        raise fail(f"batch of step {step}", expected, str(size), remedy)
     more = rows - size
     weights = np.ones(size, np.float32) if batch.weights is None else np.asarray(batch.weights)
     fill = lambda x: np.concatenate([np.asarray(x), np.repeat(np.asarray(x)[:1], more, axis=0)])

@@ -1,5 +1,5 @@
-"""A random order of any number of rows, of which nothing is held: the row at a place is computed
-from a seed."""
+"""A random order of any number of rows that takes no memory: the row at a place is computed from a
+seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jaxtyping import Int
 
 @dataclasses.dataclass(frozen=True)
 class Permutation:
-    """A permutation of 0, ..., size - 1 by a keyed Feistel network (Luby and Rackoff 1988), its
-    halves alternating.
+    """A permutation of 0, ..., size - 1 by a keyed Feistel network (Luby and Rackoff 1988) with
+    alternating halves.
 
-    Numbers of as many bits as size - 1 has are permuted; one that falls outside is permuted again
-    until it is inside (Black and Rogaway 2002, section 4: cycle walking). So it takes no memory,
-    whatever the size. Narrow halves mix slowly: short orders take more rounds.
+    It permutes numbers with as many bits as size - 1, and permutes a number outside again until it
+    is inside (Black and Rogaway 2002, section 4: cycle walking). So it takes no memory, whatever
+    the size. Narrow halves mix slowly: short orders take more rounds.
 
     Attributes:
       size: number of rows.
@@ -33,9 +33,9 @@ class Permutation:
 
     def __call__(self, places: Int[np.ndarray, " n"] | Sequence[int]) -> Int[np.ndarray, " n"]:
         """The rows at these places."""
-        rows = self._once(np.asarray(places, np.uint64))
+        rows = self._permute(np.asarray(places, np.uint64))
         while len(outside := np.flatnonzero(rows >= self.size)):
-            rows[outside] = self._once(rows[outside])
+            rows[outside] = self._permute(rows[outside])
         return rows.astype(np.int64)
 
     @property
@@ -46,7 +46,7 @@ class Permutation:
     def _keys(self) -> np.ndarray:
         return np.random.SeedSequence(self.seed).generate_state(8 + 64 // self._bits, np.uint64)
 
-    def _once(self, numbers: np.ndarray) -> np.ndarray:
+    def _permute(self, numbers: np.ndarray) -> np.ndarray:
         low_bits = np.uint64(self._bits // 2)
         bits = self._bits
         masks = np.uint64((1 << bits // 2) - 1), np.uint64((1 << bits - bits // 2) - 1)
@@ -61,7 +61,8 @@ class Permutation:
 
 
 def _mix(x: np.ndarray, key: np.uint64) -> np.ndarray:
-    """Bits that look random, of a number and a key: the finaliser of MurmurHash3 (Appleby 2011)."""
+    """Bits that look random, made of a number and a key: the finaliser of MurmurHash3 (Appleby
+    2011)."""
     x = x + key
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)

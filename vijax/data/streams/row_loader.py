@@ -1,4 +1,4 @@
-"""The loader of tables that are read by blocks and never held as a whole (`vijax.data.rows`)."""
+"""The loader of tables that are read by blocks and not in memory as a whole (`vijax.data.rows`)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from vijax.data.streams.rows import Rows
 class RowLoader(SharedLoader):
     """Minibatches of a table in a random order of all its rows.
 
-    The rows of as many steps to come as may be held are picked out in one reading of the blocks.
-    Which rows a step has does not depend on how many are held: the order is a permutation of all
-    rows, computed from the seed and the pass."""
+    The rows of as many steps as `held_bytes` holds are gathered in one reading of the blocks. Which
+    rows a step has does not depend on how many are held: the order is a permutation of all rows,
+    computed from the seed and the pass."""
 
     table: Rows
     batch_size: int
@@ -38,7 +38,7 @@ class RowLoader(SharedLoader):
     read: Callable[[Block], PyTree]
     is_fixed: bool = False  # the same batches in every pass, in another order
     num_words: None = None
-    share: Share | None = None  # what this process reads of each batch; None: all of it
+    share: Share | None = None  # the part of each batch that this process reads; None: all of it
 
     @property
     def num_groups(self) -> int:
@@ -65,7 +65,7 @@ class RowLoader(SharedLoader):
         """See `vijax.data.loader.Loader`."""
         whole = self._whole
         ahead = self.steps_per_epoch
-        if whole is None:  # numbers of rows and their order are held too
+        if whole is None:  # row numbers and their order take memory too
             ahead = max(1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size))
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)
@@ -77,43 +77,38 @@ class RowLoader(SharedLoader):
         """The batches at some places of a pass."""
         total = self.num_groups
         steps = self.steps_per_epoch
-        # Parts depend on the data alone, so that a fit can go on with another key.
+        # Fixed parts depend on the data alone, so that a fit can resume with another key.
         order = Permutation(total, (total, steps) if self.is_fixed else (self.seed, epoch))
-        parts = (
-            order_of_parts(self.seed, epoch, steps)[places.start : places.stop]
-            if self.is_fixed
-            else places
-        )
+        parts: Any = places
+        if self.is_fixed:
+            parts = order_of_parts(self.seed, epoch, steps)[places.start : places.stop]
         ranges = [part_of_pass(total, steps, int(part)) for part in parts]
-        chosen = [self._own(order(np.arange(first, stop))) for first, stop in ranges]
-        held = (
-            self.table.take(np.concatenate([found for found, _, _ in chosen]), self.read)
-            if whole is None
-            else whole
-        )
+        batches = [self._rows_to_read(order(np.arange(first, stop))) for first, stop in ranges]
+        data = whole
+        if whole is None:
+            data = self.table.take(np.concatenate([rows for rows, _, _ in batches]), self.read)
         first = 0
-        for part, (found, count, slots) in zip(parts, chosen, strict=True):
-            here = found if whole is not None else np.arange(first, first + len(found))
-            batch = padded_part(held, here, found[:count], total, slots)
+        for part, (rows, count, slots) in zip(parts, batches, strict=True):
+            in_data = rows if whole is not None else np.arange(first, first + len(rows))
+            batch = padded_part(data, in_data, rows[:count], total, slots)
             yield batch._replace(part=part) if self.is_fixed else batch
-            first += len(found)
+            first += len(rows)
 
-    def _own(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
-        """The rows of a batch that this process reads, how many of them count (one is read to pad
-        with where none does), and the slots that they fill."""
+    def _rows_to_read(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
+        """The rows of a batch that this process reads, the number of them that count, and the slots
+        that they fill. If none counts, one row is read to pad with."""
         total = self.num_groups
         slots = self.batch_size if self.steps_per_epoch == 1 else -(-total // self.steps_per_epoch)
         if self.share is None:
             return rows, len(rows), slots
-        slotted = self.share.select(
-            np.pad(rows, (0, slots - len(rows)), constant_values=total), total
-        )
-        own = slotted[slotted < total]
-        return own if len(own) else rows[:1], len(own), len(slotted)
+        padded = np.pad(rows, (0, slots - len(rows)), constant_values=total)
+        slotted = self.share.select(padded, total)
+        own_rows = slotted[slotted < total]
+        return own_rows if len(own_rows) else rows[:1], len(own_rows), len(slotted)
 
     @functools.cached_property
     def _whole(self) -> PyTree:
-        """All rows, read once; None where they may not be held."""
+        """All rows, read once; None if they may not be held."""
         fits = self._row_bytes * self.num_groups <= self.table.held_bytes
         return self.table.take(np.arange(self.num_groups), self.read) if fits else None
 
@@ -124,11 +119,11 @@ class RowLoader(SharedLoader):
 
 
 def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) -> RowLoader:
-    """A loader of the rows of a table, each block of which is checked when it is first read.
+    """A loader of the rows of a table; checks each block when it first reads it.
 
     Raises:
-      ValueError: a model of documents, of one group or of given data; all rows at each step, and
-          more than are held.
+      ValueError: a model of documents, of one group or of given data; or a step takes all rows, and
+        they are more than may be held.
       DataError: data that the model cannot read, with file and rows.
     """
     form = model.form
@@ -139,36 +134,26 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
         and model.by_entry is None
     )
     remedy = "Read the rows into an array."
-    require(
-        of_rows,
-        "data",
-        "arrays, of a model whose groups are not rows",
-        "a table in Parquet files",
-        remedy,
-    )
+    expected = "arrays, of a model whose groups are not rows"
+    require(of_rows, "data", expected, "a table in Parquet files", remedy)
     kinds: list[Any] = []
-    known: set[Block] = set()
+    checked: set[Block] = set()
 
     def read(block: Block) -> PyTree:
         arrays = table.read(block)
-        if block not in known:
+        if block not in checked:
             try:
                 (form.check or check_finite)(arrays)
                 kinds[:] = kinds or intake.data_kinds(model, arrays)
                 intake.check(kinds, arrays)
             except ValueError as error:
                 raise DataError(f"{block}: {error}") from error
-            known.add(block)
+            checked.add(block)
         return intake.cast(kinds, arrays)
 
     loader = RowLoader(table, size, seed, read, is_fixed)
     fits = loader.steps_per_epoch > 1 or loader._row_bytes * loader.num_groups <= table.held_bytes
     got = f"all {loader.num_groups:,} rows at each step, and held_bytes={table.held_bytes:,}"
-    require(
-        fits,
-        "batch_size",
-        "some of the rows at each step",
-        got,
-        "Say batch_size=1000, or raise held_bytes.",
-    )
+    remedy = "Say batch_size=1000, or raise held_bytes."
+    require(fits, "batch_size", "some of the rows at each step", got, remedy)
     return loader

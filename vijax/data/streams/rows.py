@@ -1,5 +1,4 @@
-"""Tables of rows in Parquet files, which any program can write: read by row groups, never as a
-whole."""
+"""Tables of rows in Parquet files from any program: read by row groups, never as a whole."""
 
 from __future__ import annotations
 
@@ -38,9 +37,9 @@ from vijax.data.streams.permutation import Permutation
 from vijax.data.tables.columns import column_of, number
 
 HELD = 1 << 28
-"""Bytes of rows that a fit holds at once, where nothing is said."""
+"""Default number of bytes of rows that a fit holds at once."""
 SPLIT = 1 << 20
-"""Stands where orders of passes have the number of the pass."""
+"""The seed of a split has this number where the seed of a pass has the number of the pass."""
 
 
 class Chosen(NamedTuple):
@@ -60,7 +59,7 @@ class Rows:
         a matrix with a column for each.
       blocks: the row groups of the files: file, number in it, first row of all, number of rows.
       held_bytes: bytes of rows that a fit holds at once.
-      chosen: the rows of the files that the table has; None: all.
+      chosen: the part of the rows of the files that the table has; None: all.
       types: the type of the numbers of each column, the same in all files.
       beside: by file, the numbers of columns that the names of its folders give.
     """
@@ -79,7 +78,7 @@ class Rows:
 
     @property
     def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...]:
-        """The names of the columns of each matrix that is read; None for an array of one column."""
+        """Column names of each matrix; None for an array of one column."""
         matrices = jax.tree.leaves(self.columns, is_leaf=_is_list)
         return tuple(tuple(names) if _is_list(names) else None for names in matrices)
 
@@ -88,167 +87,166 @@ class Rows:
         return sum(block.count for block in self.blocks)
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Rows, Rows]:
-        """Two tables of the same files: a random part for training, and the `held_out` rest, a
-        share of the rows or a number of them. Neither is read; `take` reads some. Raises DataError
-        where a part would be empty."""
-        total, (first, _) = self.num_groups, self.chosen[1:] if self.chosen else (0, 0)
+        """Two tables of the same files: a random part for training, and the held-out rows.
+
+        Neither is read; `take` reads some.
+
+        Args:
+          held_out: a share of the rows, or a number of them.
+          seed: seed of the random order; the same in every split of a table.
+
+        Raises:
+          DataError: a part would be empty, or the table was split with another seed.
+        """
+        total = self.num_groups
+        first = 0 if self.chosen is None else self.chosen.first
         number = held_out if isinstance(held_out, int) else round(held_out * total)
         if self.chosen is not None and seed != self.chosen.seed:
-            raise fail(
-                "seed",
-                f"{self.chosen.seed}, as of the first split",
-                str(seed),
-                "split with one seed",
-            )
+            expected = f"{self.chosen.seed}, as of the first split"
+            raise fail("seed", expected, str(seed), "split with one seed")
         if not 0 < number < total:
             expected = f"a part of {total:,} rows that leaves some on both sides"
-            raise fail(
-                "held_out", expected, f"{held_out} ({number} rows)", "pass a share such as 0.1"
-            )
-        part = lambda start, stop: dataclasses.replace(
-            self, chosen=Chosen(seed, first + start, first + stop)
-        )
+            got = f"{held_out} ({number} rows)"
+            raise fail("held_out", expected, got, "pass a share such as 0.1")
+
+        def part(start: int, stop: int) -> Rows:
+            return dataclasses.replace(self, chosen=Chosen(seed, first + start, first + stop))
+
         return part(number, total), part(0, number)
 
     def row_names(self, numbers: Int[np.ndarray, " n"]) -> RowNames:
         """The names of some rows in messages: their files, and their numbers there, counted from
         1."""
-        numbers = np.asarray(numbers, int)
-        if self.chosen is not None:
-            numbers = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))(
-                self.chosen.first + numbers
-            )
+        numbers = self._numbers_in_files(np.asarray(numbers, int))
         firsts = np.array([block.first for block in self.blocks])
-        own = np.searchsorted(firsts, numbers, side="right") - 1
+        in_block = np.searchsorted(firsts, numbers, side="right") - 1
         above = np.array([block.above for block in self.blocks])
-        files = np.array([Path(block.file).name for block in self.blocks], object)
-        labels = numbers - firsts[own] + above[own] + 1
-        return RowNames(
-            labels, files=files[own] if len({block.file for block in self.blocks}) > 1 else None
-        )
+        labels = numbers - firsts[in_block] + above[in_block] + 1
+        files = None
+        if len({block.file for block in self.blocks}) > 1:
+            files = np.array([Path(block.file).name for block in self.blocks], object)[in_block]
+        return RowNames(labels, files=files)
+
+    def _numbers_in_files(self, numbers: np.ndarray) -> np.ndarray:
+        """The numbers in the files of rows of this table."""
+        if self.chosen is None:
+            return numbers
+        order = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))
+        return order(self.chosen.first + numbers)
 
     def take(
         self, numbers: Int[np.ndarray, " n"], read: Callable[[Block], PyTree] | None = None
     ) -> PyTree:
-        """The arrays of some rows, numbered from 0 to N - 1, in this order: one reading of the row
-        groups that have them, each by `read`."""
+        """The arrays of some rows, numbered from 0 to N - 1, in the order of `numbers`: one reading
+        of the row groups that have them, each by `read`."""
         read = read or self.read
-        numbers = np.asarray(numbers)
-        if self.chosen is not None:
-            numbers = Permutation(self._num_in_files, (self.chosen.seed, SPLIT))(
-                self.chosen.first + numbers
-            )
+        numbers = self._numbers_in_files(np.asarray(numbers))
         by_row = np.argsort(numbers)
-        ends = np.searchsorted(
-            numbers, [block.first + block.count for block in self.blocks], sorter=by_row
-        )
-        held, begin = None, 0
+        stops = [block.first + block.count for block in self.blocks]
+        ends = np.searchsorted(numbers, stops, sorter=by_row)
+        taken_rows: PyTree = None
+        begin = 0
         for block, end in zip(self.blocks, ends, strict=True):
             if end > begin:
                 places = by_row[begin:end]
                 arrays = read(block)
                 empty = lambda x: np.empty((len(numbers), *x.shape[1:]), x.dtype)
                 if begin == 0:
-                    held = jax.tree.map(empty, arrays)
-                held = jax.tree.map(
-                    _put(places, numbers[places] - block.first, block), held, arrays
-                )
+                    taken_rows = jax.tree.map(empty, arrays)
+                put = _put(places, numbers[places] - block.first, block)
+                taken_rows = jax.tree.map(put, taken_rows, arrays)
             begin = int(end)
-        return held
+        return taken_rows
 
     def read(self, block: Block) -> PyTree:
         """The arrays of a block."""
-        beside = self.beside.get(block.file, {})
-        names = [
-            name for name in dict.fromkeys(jax.tree.leaves(self.columns)) if name not in beside
-        ]
+        folder_values = self.beside.get(block.file, {})
+        all_names = dict.fromkeys(jax.tree.leaves(self.columns))
+        names = [name for name in all_names if name not in folder_values]
 
         def read(file: Any) -> Any:
             for name in names:
                 check_numeric(file.schema_arrow.field(name).type, f"{block.file}, column {name!r}")
             return require_same_rows(file, block).read_row_group(block.number, columns=names)
 
-        found = from_parquet(block.file, read)
+        table = from_parquet(block.file, read)
         if names:
-            check_num_rows(found.num_rows, block.count, block)
+            check_num_rows(table.num_rows, block.count, block)
 
         def column(name: str, dtype: np.dtype | None) -> np.ndarray:
-            if name in beside:
-                return np.full(block.count, beside[name], dtype)
-            return numbers_of(found.column(name), f"{block.file}, column {name!r}", dtype)
+            if name in folder_values:
+                return np.full(block.count, folder_values[name], dtype)
+            return numbers_of(table.column(name), f"{block.file}, column {name!r}", dtype)
 
-        def matrix(names: Any) -> np.ndarray:
+        def array(names: Any) -> np.ndarray:
             if not _is_list(names):
                 return column(names, self.types.get(names))
             dtypes = [self.types[name] for name in names if name in self.types]
             dtype = np.result_type(*dtypes) if len(dtypes) == len(names) > 0 else None
-            found_columns = [column(name, dtype) for name in names]
-            for name, values in zip(names, found_columns, strict=True):
-                if values.ndim > 1:
-                    got = f"lists of {values.shape[1]}"
-                    remedy = f"name it by itself (columns={name!r}), or leave it out"
-                    raise fail(
-                        f"{block.file}, column {name!r}",
-                        "numbers, as a column of a matrix",
-                        got,
-                        remedy,
-                    )
-            return np.stack(found_columns, 1)
+            columns = [column(name, dtype) for name in names]
+            for name, values in zip(names, columns, strict=True):
+                _check_is_vector(values, name, block)
+            return np.stack(columns, 1)
 
-        return jax.tree.map(matrix, self.columns, is_leaf=_is_list)
+        return jax.tree.map(array, self.columns, is_leaf=_is_list)
 
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the table: what the files say of their row groups."""
-        said = [
-            repr(self.columns),
-            *([] if self.chosen is None else [repr(self.chosen)]),
-            *said_of(list(dict.fromkeys(block.file for block in self.blocks))),
-        ]
-        yield np.frombuffer("\n".join(said).encode(), np.uint8)
+        chosen = [] if self.chosen is None else [repr(self.chosen)]
+        stamps = said_of(list(dict.fromkeys(block.file for block in self.blocks)))
+        text = "\n".join([repr(self.columns), *chosen, *stamps])
+        yield np.frombuffer(text.encode(), np.uint8)
+
+
+def _check_is_vector(values: np.ndarray, name: str, block: Block) -> None:
+    if values.ndim > 1:
+        where = f"{block.file}, column {name!r}"
+        got = f"lists of {values.shape[1]}"
+        remedy = f"name it by itself (columns={name!r}), or leave it out"
+        raise fail(where, "numbers, as a column of a matrix", got, remedy)
 
 
 def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) -> Rows:
     """A table of rows that need not fit in memory. `vijax.fit(alg, rows("folder"), batch_size=1000,
-    ...)` visits them in a random order of all, another in every pass.
+    ...)` visits them in a random order, a new one in every pass.
 
-    For that the files are read through, a row group at a time, once for as many rows to come as
-    `held_bytes` holds. So a pass over n times as many bytes reads the files n times. What fits is
-    read once.
+    The files are read a row group at a time, once for every `held_bytes` of rows to come: a pass
+    over n times as many bytes reads the files n times. Rows that fit are read once.
 
     Args:
       source: a Parquet file, or a folder of them in the order of their names; also an address that
-        fsspec knows, such as s3://bucket/folder. Folders within it that are called column=value
-        give a column. Files whose names begin with . or _ are left out. A store that does not
-        answer, or with less than was asked, is asked again three times. Pages of files that have
-        checksums (pyarrow writes them by write_page_checksum=True) are compared with them; of
-        others a changed bit can go unseen.
+        fsspec knows, such as s3://bucket/folder. A folder in it named column=value gives a column.
+        Files whose names begin with . or _ are left out. If a store does not answer, or gives less
+        than was asked for, it is asked again three times. Pages with checksums (pyarrow writes them
+        by write_page_checksum=True) are compared with them; in other pages a changed bit can go
+        unseen.
       columns: names of columns, in the structure of the data that a model reads: ["a", "b"] is a
         matrix of two columns, "y" a vector, and (["a", "b"], "y") a pair of these. A column of
         lists of one length is a matrix. None takes all columns as a matrix, in the order of the
         first file. The type of a column is the one that holds the numbers of all files, float64
-        where some are missing (NaN).
+        if some are missing (NaN).
       held_bytes: bytes of rows that a fit holds at once; batches that lie ready come on top.
 
     Raises:
-      DataError: no such file, a column that is missing, or no rows.
+      DataError: no such file, a missing column, or no rows.
 
-    Warns where whole numbers above 2^53 are rounded, because others of their column are floats or
-    missing.
+    Warns if whole numbers above 2^53 are rounded because other numbers of their column are floats
+    or missing.
 
     >>> import pyarrow, pyarrow.parquet, tempfile
     >>> folder = tempfile.mkdtemp()
     >>> table = pyarrow.table({"a": [1.0, 2.0], "b": [3.0, 4.0], "y": [0, 1]})
     >>> pyarrow.parquet.write_table(table, folder + "/part-0.parquet")
-    >>> found = rows(folder, (["a", "b"], "y"))
-    >>> found.num_groups, found.read(found.blocks[0])
+    >>> table = rows(folder, (["a", "b"], "y"))
+    >>> table.num_groups, table.read(table.blocks[0])
     (2, (array([[1., 3.],
            [2., 4.]]), array([0, 1])))
     """
     heads = read_heads(source)
     if columns is None:
-        known = heads[0].names
-        index = [name for name in known if is_index(name)]
-        columns = [name for name in known if name not in index]
+        names = heads[0].names
+        index = [name for name in names if is_index(name)]
+        columns = [name for name in names if name not in index]
         if index:
             text = f"{source}: not read: {listed(index)}, the index of a data frame."
             warnings.warn(f"{text} Name it in columns= if it is data.", stacklevel=2)
@@ -261,35 +259,23 @@ def table_from_heads(heads: Sequence[Head], columns: PyTree, held_bytes: int = H
     blocks: list[Block] = []
     for head in heads:
         if missing := sorted(set(wanted) - set(head.names)):
-            raise fail(
-                head.part.file,
-                f"the columns {listed(missing)}",
-                "none",
-                nearest(missing[0], head.names),
-            )
+            expected = f"the columns {listed(missing)}"
+            raise fail(head.part.file, expected, "none", nearest(missing[0], head.names))
         numbers = sum(head.kinds[name].most for name in wanted)
-        check_room(
-            8 * numbers, head.part.file, f"{max(head.counts, default=0):,} rows in a row group"
-        )
-        blocks.extend(
-            blocks_of(
-                head.part.file, head.counts, blocks[-1].first + blocks[-1].count if blocks else 0
-            )
-        )
+        largest = f"{max(head.counts, default=0):,} rows in a row group"
+        check_room(8 * numbers, head.part.file, largest)
+        first = blocks[-1].first + blocks[-1].count if blocks else 0
+        blocks.extend(blocks_of(head.part.file, head.counts, first))
     if not blocks:
         raise fail(heads[0].part.file, "one row or more", "none", "check where the rows come from")
-    types = {
-        name: dtype
-        for name in wanted
-        if (dtype := common_type([head.kinds[name] for head in heads])) is not None
-    }
-    return Rows(
-        columns, tuple(blocks), held_bytes, types=types, beside=_folder_numbers(heads, wanted)
-    )
+    dtypes = {name: common_type([head.kinds[name] for head in heads]) for name in wanted}
+    types = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+    beside = _folder_numbers(heads, wanted)
+    return Rows(columns, tuple(blocks), held_bytes, types=types, beside=beside)
 
 
 class Head(NamedTuple):
-    """The schema and sizes of a Parquet file, known before it is read.
+    """The schema and sizes of a Parquet file, known before its rows are read.
 
     Attributes:
       part: the file, and the columns that the names of its folders give.
@@ -321,7 +307,7 @@ def read_heads(source: str | Path) -> list[Head]:
     """The heads of the Parquet files of a source, one or more.
 
     Raises:
-      DataError: there is none, or one has a row group that is larger than memory.
+      DataError: there is no file, or one has a row group that is larger than memory.
     """
     if not (parts := parquet_parts(source)):
         raise no_parquet(source)
@@ -332,54 +318,52 @@ def read_heads(source: str | Path) -> list[Head]:
         name: Kind(None if values.dtype == object else values.dtype, False)
         for name, values in texts.items()
     }
-    return [
-        Head(part, kinds, counts, beside)
-        for part in parts
-        for kinds, counts in [from_parquet(part.file, _head)]
-    ]
+    heads = []
+    for part in parts:
+        kinds, counts = from_parquet(part.file, _head)
+        heads.append(Head(part, kinds, counts, beside))
+    return heads
 
 
 def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that are numbers in every file, in the order of the first; and those that are the
-    index of a data frame, which are not among them."""
+    """The columns that are numbers in every file, in the order of the first file; and the columns
+    that are the index of a data frame, which are not among them."""
     are_numbers = lambda name: all(
         name in head.kinds and head.kinds[name].dtype is not None for head in heads
     )
-    known = heads[0].names
-    numbers = tuple(name for name in known if are_numbers(name) and not is_index(name))
-    return numbers, tuple(filter(is_index, known))
+    names = heads[0].names
+    numbers = tuple(name for name in names if are_numbers(name) and not is_index(name))
+    return numbers, tuple(filter(is_index, names))
 
 
 def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:
     """The kinds of the columns of a file, and the rows of each row group."""
-    return kinds_of(file), [
-        file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)
-    ]
+    groups = range(file.metadata.num_row_groups)
+    return kinds_of(file), [file.metadata.row_group(i).num_rows for i in groups]
 
 
 def _folder_numbers(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:
-    """By file, the numbers that the names of its folders give, of columns that it does not have
-    itself."""
-    found: dict[str, dict[str, float]] = {}
+    """By file, the numbers that the names of its folders give, for columns that it lacks itself."""
+    numbers: dict[str, dict[str, float]] = {}
     for head in heads:
         for name, text in head.part.values.items():
             if name not in wanted or name in head.own:
                 continue
             try:
-                found.setdefault(head.part.file, {})[name] = number(text)
+                numbers.setdefault(head.part.file, {})[name] = number(text)
             except ValueError as error:
                 where = f"{head.part.file}, column {name!r}, which its folder gives"
-                raise fail(
-                    where, "a number", repr(text), "leave the column out (columns=)"
-                ) from error
-    return found
+                remedy = "leave the column out (columns=)"
+                raise fail(where, "a number", repr(text), remedy) from error
+    return numbers
 
 
 def require_same_rows(file: Any, block: Block) -> Any:
-    """The file of a block. Raises DataError where it was written anew with a row group of another
-    length since it was opened first: numbers of rows would mean others."""
-    found = file.metadata
-    count = found.row_group(block.number).num_rows if block.number < found.num_row_groups else 0
+    """The file of a block. Raises DataError if its row group has changed its length since the file
+    was first opened: row numbers would mean other rows."""
+    metadata = file.metadata
+    is_in = block.number < metadata.num_row_groups
+    count = metadata.row_group(block.number).num_rows if is_in else 0
     if count != block.count:
         expected = f"{block.count:,} rows in row group {block.number}, as when it was opened first"
         remedy = "put back the file as it was: a run with checkpoints goes on"
@@ -390,8 +374,8 @@ def require_same_rows(file: Any, block: Block) -> Any:
 def _put(
     places: np.ndarray, rows: np.ndarray, block: Block
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function that puts rows of a block among those that are held; they are widened where its
-    type is wider."""
+    """A function that puts rows of a block into the arrays `held`, which become wider if the type
+    of the block is wider."""
 
     def put(held: np.ndarray, arrays: np.ndarray) -> np.ndarray:
         if held.shape[1:] != arrays.shape[1:]:
