@@ -1,4 +1,4 @@
-"""The choices an algorithm is composed of."""
+"""`Spec`, the choices an algorithm is composed of."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vijax.inference.estep import EStep
 from vijax.inference.estimand import Estimand
 from vijax.inference.estimator import Estimator, Reads, at_point
 from vijax.inference.estimator.base import NOTHING
-from vijax.inference.expectation.scalar import Sampled
+from vijax.inference.expectation.scalar import MonteCarlo
 from vijax.inference.step_size import Ramp, Schedule, backtracking, by_share
 from vijax.inference.update import Update
 
@@ -28,7 +28,7 @@ Blocks = tuple[tuple[str, ...], ...]
 
 
 class Spec(NamedTuple):
-    """The choices an algorithm is composed of, for whoever wants to read them."""
+    """The choices an algorithm is composed of."""
 
     name: str
     model: Model
@@ -48,22 +48,21 @@ class Spec(NamedTuple):
         return describe.spec_text(self)
 
     def is_point(self, name: str) -> bool:
-        """True where only a point is sought of a global."""
+        """True if the aim for a global is a point."""
         return self.estimand.choice(name).is_point
 
     @property
     def draws(self) -> bool:
-        """True where the objective has the noise of draws, on the same data too."""
+        """True if the objective has the noise of draws, even on the same data."""
         names = list(jax.eval_shape(self.model.prior, dict(self.model.hyper)))
-        drawn = any(estimator.draws for estimator in self.estimators(names).values())
-        return (
-            drawn
-            or isinstance(self.estep, Sampled)
-            or (isinstance(self.estep, EStep) and self.estep.draws)
-        )
+        if any(estimator.draws for estimator in self.estimators(names).values()):
+            return True
+        if isinstance(self.estep, MonteCarlo):
+            return True
+        return isinstance(self.estep, EStep) and self.estep.draws
 
     def prior(self, hyper: Hyper) -> Product:
-        """The distributions towards which a step pulls."""
+        """The distributions that a step pulls towards."""
         prior = self.model.prior(hyper)
         return prior.replace(
             {name: self.estimand.choice(name).prior(p) for name, p in prior.items()}
@@ -85,20 +84,24 @@ class Spec(NamedTuple):
         return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:
-        """Statistics at which the model is evaluated without noise; only some entries of globals in
-        `reads`."""
-        point = lambda name, q: (
-            q.entries(reads[name].rows) if name in reads else self.estimand.choice(name).point(q)
-        )
-        return {name: point(name, q) for name, q in posterior.items()}
+        """The statistics at which the model is evaluated without noise. A global in `reads` has
+        only the entries that the batch reads."""
+
+        def stats(name: str, q: Any) -> Any:
+            if name in reads:
+                return q.entries(reads[name].rows)
+            return self.estimand.choice(name).point(q)
+
+        return {name: stats(name, q) for name, q in posterior.items()}
 
     def estimators(self, names: Any) -> dict[str, Estimator]:
-        """The estimator of each global: at a point where no more is sought, but for those that move
-        points."""
+        """The estimator of each global. If the aim is a point it is `at_point`, unless the chosen
+        estimator moves points."""
 
-        def rule(name: str) -> Estimator:
-            chosen = self.estimator.choice(name)
-            plain = self.is_point(name) and not (chosen and chosen.for_points)
-            return at_point(self.estimand.choice(name)) if plain else chosen
+        def estimator(name: str) -> Estimator:
+            choice = self.estimator.choice(name)
+            if self.is_point(name) and not (choice and choice.for_points):
+                return at_point(self.estimand.choice(name))
+            return choice
 
-        return {name: rule(name) for name in names}
+        return {name: estimator(name) for name in names}

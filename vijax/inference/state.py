@@ -1,4 +1,4 @@
-"""The state that a step hands on, and its diagnostics."""
+"""`State`, which a step takes and returns; `Info`, the diagnostics of a step."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ class State(NamedTuple):
     Attributes:
       posterior: q(beta; lambda), by variable name.
       memory: memory of the updates of the globals, by name (`vijax.update`).
-      hyper: the model's hyperparameters as they stand.
-      opt_state: state of the optimiser of the points that are learnt.
-      step_size: rho of the last step, or where backtracking starts next.
+      hyper: the present hyperparameters of the model.
+      opt_state: state of the optimiser of the learnt points.
+      step_size: rho of the last step; under backtracking, the first size of the next step.
       penalty: the objective's penalty when it was last evaluated.
-      local: the locals of full-data algorithms whose E-step goes on from where it was
-        (`Model.locals.carried`), else None.
-      messages: the messages of the parts of the data, where the algorithm remembers them
-          (`vijax.memoized`), else None.
+      local: the locals, for full-data algorithms whose E-step continues from them
+        (`Model.locals.carried`); else None.
+      messages: the message of each part of the data, if the algorithm remembers them
+        (`vijax.memoized`); else None.
       step: t, counted from 0.
       bad_steps: steps skipped in a row.
       num_skipped: steps skipped since step 0.
       checked: the objective at the last three steps that are multiples of
-        `vijax.inference.stopping.CHECK_EVERY`, the latest last; +inf before. `vijax.fit` fills it
-        in.
-      watch: averages of a noisy objective (`vijax.inference.stopping`). `vijax.fit` fills them in
-        where it is to stop by them.
-      data: mark of the data (`vijax.fitting.fingerprint`), which `vijax.fit` notes; zeros in a loop
-          of your own.
+        `vijax.inference.stopping.CHECK_EVERY`, the latest last; +inf before. `vijax.fit` sets it.
+      watch: averages of a noisy objective (`vijax.inference.stopping`). `vijax.fit` sets them if it
+        stops by them.
+      data: mark of the data (`vijax.fitting.fingerprint`), set by `vijax.fit`; zeros in a loop of
+        your own.
       beside: memory of the wrappers (`vijax.inference.wrappers.wrapper`), by their names.
     """
 
@@ -65,8 +64,8 @@ class State(NamedTuple):
     data: Any
     beside: dict[str, PyTree]
 
-    def with_beside(self, name: str, memory: PyTree) -> State:
-        """The state with the memory of a wrapper."""
+    def with_memory(self, name: str, memory: PyTree) -> State:
+        """The state with a new memory of the wrapper of this name."""
         return self._replace(beside={**self.beside, name: memory})
 
 
@@ -75,29 +74,28 @@ class Info(NamedTuple):
 
     Attributes:
       bound: (N_t/S) sum of the groups' bounds, plus the term that couples the globals. The
-        objective, `elbo`, is this minus the penalty.
+        objective, `elbo`, is the bound minus the penalty.
       local_elbo: sum of the batch's bounds, unscaled; under `vijax.memoized` at globals ahead of
-          those of the state.
+        those of the state.
       per_group: the same bounds group by group, in the layout of the batch.
       num_groups: S, groups in the batch.
-      penalty: KL(q || prior); minus the log prior at a point for MAP; 0 for maximum likelihood. It
-        is the value of the last step at which `compose(penalty_every=...)` had it evaluated.
+      penalty: KL(q || prior); for MAP, minus the log prior at the point; for maximum likelihood, 0.
+        With `compose(penalty_every=...)` it is the last evaluated value.
       step_size: rho_t, or beta_t; after backtracking, the smallest of any block.
-      retractions: natural parameters brought back into their domain, and steps that the E-step cut
-        back for theirs; 0 of a skipped step.
-      backtracks: trials of a smaller step.
-      non_finite: entries of the objective's value and of its gradient (messages of the globals,
-        learnt hyperparameters) that are infinite or NaN; any at all, and the step is skipped.
-      bad_group: the first group of the batch whose bound is not finite, by its place in the batch,
-        or its site where the batch says which it is; -1 if there is none, or the batch is of
-        documents.
-      bad_variable: the first global, by its place among the posterior's names, whose message is not
+      retractions: number of natural parameters brought back into their domain, plus E-step steps
+        cut back for their domain; 0 in a skipped step.
+      backtracks: number of trials of a smaller step.
+      non_finite: number of entries of the objective and of its gradient (messages of the globals,
+        learnt hyperparameters) that are infinite or NaN. If there is any, the step is skipped.
+      bad_group: index in the batch of the first group whose bound is not finite; its site, if the
+        batch gives sites. -1 if there is none, or the batch is of documents.
+      bad_variable: index among the posterior's names of the first global whose message is not
         finite; -1 if there is none.
       result: a `Result` code.
       said: further numbers of the model by name (`LocalElbo.said`). Models of documents give
-        `num_words`, the tokens in the batch; under `vijax.topics.by_words(active=...)` also
-        `left_out`, the share of them that a first round gave to topics which the step then left
-        out, and `active_topics`, how many topics documents were let use, on average.
+        `num_words`, the number of tokens in the batch. Under `vijax.topics.by_words(active=...)`
+        they also give `left_out`, the share of tokens that a first round gave to topics which the
+        step left out, and `active_topics`, the average number of topics allowed to a document.
     """
 
     bound: Float[Array, ""]
@@ -116,13 +114,13 @@ class Info(NamedTuple):
 
     @property
     def elbo(self) -> Float[Array, ""]:
-        """The objective, which is maximised. Exact for mean field on full data, else an unbiased
-        estimate; under an E-step that samples, `vijax.estep.gibbs` says of what."""
+        """The objective, which is maximised. It is exact for mean field on full data, and an
+        unbiased estimate otherwise. For E-steps that sample, see `vijax.estep.gibbs`."""
         return self.bound - self.penalty
 
 
 def bad_variables(places: Int[np.ndarray, " steps"], names: Sequence[str]) -> list[str]:
-    """The globals that steps name in `Info.bad_variable`, each once.
+    """The globals in `Info.bad_variable` of several steps, without repetition.
 
     >>> bad_variables(np.array([-1, 1, 1, -1]), ["topics", "rate"])
     ['rate']
@@ -131,9 +129,9 @@ def bad_variables(places: Int[np.ndarray, " steps"], names: Sequence[str]) -> li
 
 
 def check_state(key: Any, state: Any, kind: type) -> None:
-    """Raises ValueError where arguments of a step are not what they should be, the first two
-    swapped above all."""
-    swapped = isinstance(key, kind)
+    """Raises ValueError unless `state` is of this kind. State and key swapped is the likely
+    mistake."""
+    is_swapped = isinstance(key, kind)
     expected = f"(key, state, batch), state a {kind.__name__} as alg.init gives it"
-    got = "state and key swapped" if swapped else type(state).__name__
-    require(isinstance(state, kind) and not swapped, "step", expected, got)
+    problem = "state and key swapped" if is_swapped else type(state).__name__
+    require(isinstance(state, kind) and not is_swapped, "step", expected, problem)

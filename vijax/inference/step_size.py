@@ -1,12 +1,12 @@
 """Step sizes rho_t and data-set ramps N_t, as functions of the step t = 0, 1, 2, ... (Hoffman and
 Blei 2015, Algorithm 1).
 
-How small a step may be is a matter of precision. A step changes a natural parameter by rho times
-what it lacks, and a change below half a unit of its last digit is lost. So in float32 a parameter
-stops within 2e-7 / rho of where it should be, relatively: 2e-4 at rho = 1e-3, 2e-3 at rho = 1e-4
-(in float64 4e-16 / rho). The noise of minibatches carries it further, as dither does; but where
-steps fall below 1e-4, as (t + 1)^-0.9 does at t = 30,000, and means are wanted to more than three
-digits, use float64."""
+The precision limits how small a step may be. A step changes a natural parameter by rho times its
+distance to the target, and a change below half a unit of the last digit is lost. So in float32 a
+parameter stops at a relative distance of 2e-7 / rho from the target: 2e-4 at rho = 1e-3, 2e-3 at
+rho = 1e-4 (in float64 4e-16 / rho). The noise of minibatches carries it further, as dither does.
+But use float64 if steps fall below 1e-4, as (t + 1)^-0.9 does at t = 30,000, and you want means to
+more than three digits."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Ramp = Callable[[Int[Array, ""], Float[Array, ""], Float[Array, ""]], Float[Arra
 
 def check_schedule(step_size: Any, sizes: Collection[str] = ("rho",)) -> None:
     """Raises ValueError at a step size that is no function of the step number, such as a bare
-    number; and at a first step above 1, unless all updates that read it read a beta
+    number; and at a first step above 1, unless all updates read a beta
     (`vijax.update.Update.size`)."""
     remedy = "vijax.step_size.constant(rho) holds it at rho."
     require(callable(step_size), "step_size", "a schedule of vijax.step_size", step_size, remedy)
     first = step_size(0)
-    known = "rho" not in sizes or isinstance(first, jax.core.Tracer)
+    is_free = "rho" not in sizes or isinstance(first, jax.core.Tracer)
     remedy = "Larger ones are for updates whose step size is beta (vijax.update)."
-    require(known or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
+    require(is_free or np.asarray(first) <= 1, "step_size", "steps of at most 1", first, remedy)
 
 
 @check_arguments
@@ -107,8 +107,8 @@ class robbins_monro:
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class by_odds:
-    """rho_t = l / (1 + l) with l = first / (t + 1): of `vijax.bam`, whose weights l are (Cai et al.
-    2024, section 5).
+    """rho_t = l / (1 + l) with l = first / (t + 1), the weights of `vijax.bam` (Cai et al. 2024,
+    section 5).
 
     Args:
       first: l at the first step, a positive number.
@@ -149,8 +149,8 @@ class hold_then_decay:
 
 
 def _real(t: Any) -> Float[Array, ""]:
-    """The step number in the working precision, float64 where x64 is on: a schedule rounded to
-    float32 would move the fixed point of float64 steps by 1e-7."""
+    """The step number in the working precision, float64 under x64: a schedule rounded to float32
+    would move the fixed point of float64 steps by 1e-7."""
     return t.astype(jnp.result_type(float))
 
 
@@ -165,8 +165,8 @@ class no_ramp:
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class ramp:
-    """N_t grows in proportion to the groups seen, up to N after `sweeps` passes: min(t, N) of
-    Hoffman and Blei 2015, Algorithm 1.
+    """N_t grows in proportion to the groups read so far, up to N after `sweeps` passes: min(t, N)
+    of Hoffman and Blei 2015, Algorithm 1.
 
     Args:
       sweeps: passes over the data until N_t = N.
@@ -205,20 +205,19 @@ class proximal:
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class backtracking:
-    """A step size found by trying. Starts from the last step's size, enlarged if its first trial
-    served, and shrinks until the ELBO does not fall.
+    """A step size found by trials. The first trial has the size of the last step, enlarged if that
+    needed no second trial; the size shrinks until the ELBO does not fall.
 
-    On full data with an exact expectation the ELBO never decreases. With minibatches, or draws
-    under the step's one key, it is the step's own estimate of the ELBO that must not. Each trial
-    costs one more E-step.
+    On full data with an exact expectation the ELBO never decreases. With minibatches, or with draws
+    (one key for all trials of a step), the step's own estimate of the ELBO must not fall. Each
+    trial costs one more E-step.
 
     Args:
       initial: rho of the first trial.
       shrink: factor on beta = rho / (1 - rho) after a failed trial.
-      grow: factor on beta after a step whose first trial served.
-      max_trials: after so many trials the step is not taken.
-      max_nats: radius of a trust region: a trial that goes further than KL(q' || q) = `max_nats`
-          shrinks too.
+      grow: factor on beta after a step whose first trial succeeded.
+      max_trials: number of trials after which the step is not taken.
+      max_nats: radius of a trust region: a trial beyond KL(q' || q) = `max_nats` shrinks too.
     """
 
     initial: Annotated[float, interval("(0, 1)")] = 0.5
@@ -228,11 +227,11 @@ class backtracking:
     max_nats: Positive | None = None
 
     def first(self, last: Float[Array, ""], step: Int[Array, ""]) -> Float[Array, ""]:
-        """The size of the first trial: `initial` at step 0, then the last step's `next`."""
+        """The size of the first trial: `initial` at step 0, then `next` of the last step."""
         return jnp.where(step == 0, jnp.asarray(self.initial, last.dtype), last)
 
     def next(self, used: Float[Array, ""], refused: Int[Array, ""]) -> Float[Array, ""]:
-        """The size with which the next search starts, after a step of this size and so many refused
+        """The first size of the next search, after a step of size `used` with `refused` failed
         trials."""
         return jnp.where(refused == 0, jnp.minimum(scale_beta(used, self.grow), 1.0 - 1e-6), used)
 
@@ -243,19 +242,20 @@ class backtracking:
         stay: T,
         rho: Float[Array, ""],
     ) -> tuple[T, Float[Array, ""], Int[Array, ""]]:
-        """Shrinks a step until it serves; in the end, no step.
+        """Shrinks a step until it serves; after `max_trials` trials there is no step.
 
         Args:
-          step: rho -> where a step of that size leads.
-          serves: True where that may be accepted; false also where it is not finite.
-          stay: where no step at all leads.
+          step: rho -> the result of a step of this size.
+          serves: result -> True if it may be accepted; False if it is not finite.
+          stay: the result of no step.
           rho: size of the first trial.
 
         Returns:
-          Where the accepted step leads, its size, and the number of trials that were refused.
+          The accepted result, its step size, and the number of refused trials.
         """
 
-        def attempt(carry: tuple) -> tuple:  # the first one too: the program holds one trial
+        # The loop makes the first trial too, so that the program has one trial only.
+        def attempt(carry: tuple) -> tuple:
             _, rho, _, count = carry
             rho = jnp.where(count < 0, rho, scale_beta(rho, self.shrink))
             trial = step(rho)
@@ -269,19 +269,17 @@ class backtracking:
 
 
 def no_lower(value: Float[Array, ""], start: Float[Array, ""]) -> Bool[Array, ""]:
-    """True where an objective is not below its start by more than rounding; false where it is
-    NaN."""
+    """True if an objective is not below its start by more than rounding; False if it is NaN."""
     return value >= start - 8 * jnp.finfo(start.dtype).eps * jnp.abs(start)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class by_share:
-    """A rule for steps that read all the data, and another, made for the share that they read, for
-    those that do not.
+    """One rule for steps that read all the data, and another for steps that read a share of it.
 
     Args:
-      whole: for all of the data.
-      part: share -> the schedule, 0 < share < 1.
+      whole: the rule for all the data.
+      part: share -> the schedule for this share, 0 < share < 1.
     """
 
     whole: Schedule | backtracking
@@ -292,14 +290,16 @@ class by_share:
         return f"by_share({', '.join(names)})"
 
     def choose(self, share: float) -> Schedule | backtracking:
-        """The rule of steps that read that share."""
+        """The rule for steps that read this share of the data."""
         return self.whole if share >= 1 else self.part(share)
 
 
 @dataclasses.dataclass(frozen=True)
 class third_of_the_way:
-    """rho_t = share (1 + share t)^-0.6 / 3, share t being passes over the data: moves the sites of
-    each batch a third of the way to messages that are scaled by 1 / share."""
+    """rho_t = share (1 + share t)^-0.6 / 3, where share t is the number of passes over the data.
+
+    It moves the sites of each batch a third of the way to their messages, which are scaled by 1 /
+    share."""
 
     share: float
 
@@ -308,7 +308,7 @@ class third_of_the_way:
 
 
 def scale_beta(rho: Float[Array, ""], factor: float) -> Float[Array, ""]:
-    """The rho of `factor` times the beta of this rho.
+    """The rho whose beta is `factor` times the beta of this rho.
 
     >>> round(float(scale_beta(jnp.float32(0.5), 3.0)), 6)
     0.75

@@ -209,7 +209,7 @@ Rule = Callable[[Array, Array, Array, Array, Array], Moments]
 number."""
 
 
-class Sampled(Function):
+class MonteCarlo(Function):
     """An expectation by draws: its objective is noisy (`vijax.inference.spec.Spec.draws`)."""
 
 
@@ -268,7 +268,7 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
 
         return jax.vmap(one)(y, m, v, noise)
 
-    return Sampled(estimate)
+    return MonteCarlo(estimate)
 
 
 @cache_by_value

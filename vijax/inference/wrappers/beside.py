@@ -76,7 +76,7 @@ class Warm(Wrapper):
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
         state = alg.init(key, batch, hyper)
-        return state._replace(local=None).with_beside(
+        return state._replace(local=None).with_memory(
             self.name, first_visits(alg.spec.model, state.hyper, batch)
         )
 
@@ -89,7 +89,7 @@ class Warm(Wrapper):
         begun = state._replace(local=starts(alg.spec.model, state.hyper, visited, batch))
         new, info = alg.step(key, begun, batch)
         kept = remembered(visited, batch, new.local, info.result == Result.OK)
-        return new._replace(local=None).with_beside(self.name, kept), info
+        return new._replace(local=None).with_memory(self.name, kept), info
 
     def lost(self, memory: Visited) -> str:
         return "locals of the groups that were seen" if np.any(np.asarray(memory.seen)) else ""
@@ -187,7 +187,7 @@ class Averaged(Wrapper):
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
         state = alg.init(key, batch, hyper)
-        return state.with_beside(self.name, tree.scale(0.0, _bare(state.posterior)))
+        return state.with_memory(self.name, tree.scale(0.0, _bare(state.posterior)))
 
     def step(
         self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
@@ -195,7 +195,7 @@ class Averaged(Wrapper):
         mean = self.memory(state)
         new, info = alg.step(key, state, batch)
         count = jnp.maximum(state.step - self.after + 1, 1).astype(state.step_size.dtype)
-        return new.with_beside(self.name, tree.mix(1.0 / count, mean, _bare(new.posterior))), info
+        return new.with_memory(self.name, tree.mix(1.0 / count, mean, _bare(new.posterior))), info
 
 
 def _bare(q: Product) -> Product:

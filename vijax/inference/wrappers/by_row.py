@@ -17,7 +17,7 @@ from vijax.contract.estep import EStep
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference.estep.logistic_normal import LogisticNormalEStep
-from vijax.inference.expectation.scalar import Sampled
+from vijax.inference.expectation.scalar import MonteCarlo
 
 
 def draws_locals(
@@ -30,7 +30,7 @@ def draws_locals(
             estep, LogisticNormalEStep
         )  # whose bound is an average over draws
     if estep is not None:
-        return isinstance(estep, Sampled)
+        return isinstance(estep, MonteCarlo)
     bound = lambda key: model.local_elbo(hyper, stats, batch, key, estep).total
     program = jax.make_jaxpr(bound)(key).jaxpr
     return any(program.invars[0] is x for equation in program.eqns for x in equation.invars)
