@@ -9,7 +9,7 @@ import pytest
 import vijax as vi
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config, schema
-from vijax.app.plan.plan import Plan, settle
+from vijax.app.plan.plan import Plan, complete_plan
 from vijax.app.runs import run
 from vijax.app.sources.documents import read_for
 from vijax.app.sources.listing import Data
@@ -69,14 +69,14 @@ def sparse(num_words):
 )
 def test_steps_are_lazy_where_that_gains(tmp_path, overrides, num_words, lazy):
     data = sparse(num_words)
-    plan = settle(config(tmp_path, "num_topics=200", *overrides), data)
+    plan = complete_plan(config(tmp_path, "num_topics=200", *overrides), data)
     assert plan.config.algorithm.lazy is lazy
     assert ("by_words" in [own.name for own in plan.algorithm.wrappers]) is lazy
 
 
 def test_documents_are_held_to_some_topics(tmp_path):
     data = sparse(600)
-    plan = settle(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
+    plan = complete_plan(config(tmp_path, "num_topics=4", "algorithm.active_topics=2"), data)
     (wrapper,) = plan.algorithm.wrappers
     assert (wrapper.name, wrapper.active) == ("by_words", 2)
 
@@ -110,10 +110,9 @@ def test_batches_by_default_suit_the_algorithm(tmp_path):
     assert by_svi.batch_size == 500  # half: of short documents it wants more
     assert Plan(of_seven, many).batch_size == 7
     assert Plan(of_seven, few).batch_size == 5
-    assert Plan(of_seven, many).note_of_batch_size == ""
+    assert Plan(of_seven, many).batch_size_note == ""
     assert (
-        "batch_size is 7, and there are 5 training documents"
-        in Plan(of_seven, few).note_of_batch_size
+        "batch_size is 7, and there are 5 training documents" in Plan(of_seven, few).batch_size_note
     )
 
 

@@ -6,7 +6,7 @@ import vijax as vi
 from vijax.app.cli import main
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
-from vijax.app.plan.plan import settle
+from vijax.app.plan.plan import complete_plan
 
 TEXTS = [
     "new york trades shares",
@@ -52,6 +52,6 @@ def test_a_run_keeps_the_language_for_new_documents(tmp_path):
     (tmp_path / "t.txt").write_text("\n".join([GERMAN] * 20), encoding="utf-8")
     config = load_config("lda", ["data.max_df=1.0"], str(tmp_path / "t.txt"))
     assert (config.data.stop_words, config.data.language) == ("auto", None)
-    assert settle(config, load_data(config)).config.data.language == "german"
+    assert complete_plan(config, load_data(config)).config.data.language == "german"
     own = load_config("lda", ["data.max_df=1.0", "stop_words=none"], str(tmp_path / "t.txt"))
-    assert settle(own, load_data(own)).config.data.language is None
+    assert complete_plan(own, load_data(own)).config.data.language is None

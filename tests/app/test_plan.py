@@ -14,7 +14,7 @@ from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
-from vijax.app.plan.plan import Plan, settle
+from vijax.app.plan.plan import Plan, complete_plan
 
 TOPICS = """
 [model]
@@ -110,7 +110,7 @@ def test_each_thing_is_made_once_and_when_it_is_asked_for(tmp_path, monkeypatch)
         write_inputs(tmp_path) / "small.toml", ["fit.batch_size=7", "algorithm.name=svi"]
     )
     made = counted(monkeypatch, "mixture")
-    plan = settle(config, load_data(config))
+    plan = complete_plan(config, load_data(config))
     assert made == ([], [])
     assert plan.algorithm.spec.model is plan.model
     assert plan.algorithm is plan.algorithm
@@ -127,7 +127,7 @@ def test_a_decision_on_the_algorithm_keeps_the_model(tmp_path, monkeypatch):
     config = load_config(write_texts(tmp_path) / "topics.toml")
     data = load_data(config)
     made = counted(monkeypatch, "lda")
-    plan = settle(config, data)
+    plan = complete_plan(config, data)
     assert (config.algorithm.lazy, plan.config.algorithm.lazy) == (None, False)
     assert [plan.model] == made.models
     assert plan.algorithm.spec.model is plan.model

@@ -43,12 +43,12 @@ def test_rows_are_named_as_in_their_file(folder):
 
 def test_a_missing_cell_is_named_in_its_file(folder):
     data = load_data(load_config("mixture", [*BY_PARTS, "held_out=0", "data.split_seed=1"], folder))
-    arranged = data.train.read_as(lambda table, settings: table.x, None)
+    arrange = data.train.read_as(lambda table, settings: table.x, None)
     block = next(
-        block for block in arranged.blocks if block.file.endswith("b.parquet") and block.above == 20
+        block for block in arrange.blocks if block.file.endswith("b.parquet") and block.above == 20
     )
     with pytest.raises(DataError, match=r"b\.parquet: .*a missing value in row 34 of column 'x'"):
-        arranged.read(block)
+        arrange.read(block)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import vijax
 from vijax.app.cli import main
-from vijax.app.plan.wording import in_command_line_terms
+from vijax.app.plan.wording import to_command_line_terms
 from vijax.app.settings.banners import without_banners
 
 
@@ -71,11 +71,11 @@ TABLE = [
 @pytest.mark.parametrize(("python", "shell"), TABLE)
 def test_remedies_are_in_the_words_of_the_command_line(python, shell):
     start = "--set column=x: pass column=... stays. To mend it: "
-    assert in_command_line_terms(start + python) == start + shell
+    assert to_command_line_terms(start + python) == start + shell
 
 
 def test_an_option_of_the_command_comes_before_a_setting():
-    said = in_command_line_terms("none. To mend it: pass column=...", ["column"])
+    said = to_command_line_terms("none. To mend it: pass column=...", ["column"])
     assert said == "none. To mend it: --column COLUMN"
 
 

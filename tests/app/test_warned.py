@@ -4,7 +4,7 @@ program."""
 import warnings
 
 from vijax.app.plan.warned import warnings_in_a_line
-from vijax.app.plan.wording import in_command_line_terms
+from vijax.app.plan.wording import to_command_line_terms
 from vijax.fitting.restarts import EqualStartsWarning
 
 
@@ -32,6 +32,6 @@ def test_remedies_of_formulas_are_settings():
         'formula: expected numbers, got text. Write 4 for "4 kg", and so in all rows; or '
         'family="categorical".'
     )
-    assert in_command_line_terms(message).endswith(
+    assert to_command_line_terms(message).endswith(
         "in all rows; or --set model.family=categorical."
     )

@@ -32,7 +32,7 @@ from vijax.app.folder.at_once import is_at_once
 from vijax.app.folder.loaded import Run
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
-from vijax.app.plan.plan import settle
+from vijax.app.plan.plan import complete_plan
 from vijax.app.runs.run import prepare_config
 from vijax.app.settings.options import settings_taken
 from vijax.app.sources.listing import FittedRun
@@ -109,7 +109,7 @@ def short(case):
 def fitted_in_memory(config, folder):
     """The fit by `vijax.fit`, or by `vijax.auto`, of data that stay in memory."""
     with config.in_precision():
-        plan = settle(config, load_data(config))
+        plan = complete_plan(config, load_data(config))
         config, algorithm, key = plan.config, plan.algorithm, jax.random.key(config.fit.seed)
         if is_at_once(config):
             method = METHODS[config.algorithm.name]

@@ -630,15 +630,15 @@ WITH_SETTINGS = ("fit", "init", "prepare")
 def _one_line(error: Exception, command: str) -> str:
     """The message in the words of the command line; for a fault of vijax its kind, and how to see
     more."""
-    from vijax.app.plan.wording import in_command_line_terms
+    from vijax.app.plan.wording import to_command_line_terms
     from vijax.data.formulas.tokens import FormulaError
 
     if isinstance(error, FormulaError):
-        return f"{in_command_line_terms(error.said)}\n{error.marked}"
+        return f"{to_command_line_terms(error.said)}\n{error.marked}"
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
         options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
-        return in_command_line_terms(
+        return to_command_line_terms(
             text, options, command not in COMMANDS or command in WITH_SETTINGS
         )
     return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"

@@ -216,7 +216,7 @@ def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
         return facts
     raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
     plan = Plan(raw, load_data(raw))
-    return {**facts, "sha256": plan.fingerprint, UNITS: plan.fingerprint_of_units}
+    return {**facts, "sha256": plan.fingerprint, UNITS: plan.units_fingerprint}
 
 
 def _of_data(facts: dict[str, Any]) -> dict[str, Any]:

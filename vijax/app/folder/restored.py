@@ -17,7 +17,7 @@ from vijax.app.folder.run_folder import (
     version_hint,
 )
 from vijax.app.plan.assemble import load_data
-from vijax.app.plan.config import Config, ConfigError, resolved
+from vijax.app.plan.config import Config, ConfigError, absolute_path
 from vijax.app.plan.plan import Plan
 from vijax.app.sources.listing import FittedRun
 from vijax.data.reading.checks import DataError
@@ -96,4 +96,6 @@ def with_data_path(config: Any, path: str | None) -> Config:
     """The settings with the data at another path; unchanged for None."""
     if path is None:
         return config
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, path=resolved(path)))
+    return dataclasses.replace(
+        config, data=dataclasses.replace(config.data, path=absolute_path(path))
+    )

@@ -172,7 +172,7 @@ def checksum(path: Path) -> str:
 
 
 def _data_facts(plan: Plan) -> dict[str, Any]:
-    sums = {"sha256": plan.fingerprint, UNITS: plan.fingerprint_of_units}
+    sums = {"sha256": plan.fingerprint, UNITS: plan.units_fingerprint}
     return {**plan.config.listing.source.facts(plan.data), **sums}
 
 

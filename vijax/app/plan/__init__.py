@@ -1,6 +1,5 @@
-"""The plan of a run, before it begins: its configuration, and the data, model, algorithm and
-batches of it.
+"""The plan of a run: its configuration, data, model, algorithm and batches.
 
-The look at unknown data that proposes a first configuration is here, and remedies in words of
-settings. Nothing here fits, but the moves before a first step; nothing knows the folder of a run.
+Also here: the look at unknown data that proposes a first configuration, and remedies in terms of
+settings. Only the moves before a first step are fitted here; nothing here knows a run's folder.
 """

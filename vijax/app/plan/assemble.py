@@ -1,4 +1,4 @@
-"""Makes the data and the algorithm that a configuration describes; a `Plan` asks for them once."""
+"""Makes the data and the algorithm that a configuration describes; a `Plan` calls this once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from vijax.inference import learning, step_size
 from vijax.inference.compose import Algorithm
 from vijax.topics import decision
 
-WHOLE = ("em", "map", "cavi")
-"""Algorithms whose steps are of size one unless a schedule is given."""
-FULL_DATA = (*WHOLE, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
-"""Algorithms that take the whole data set at each step unless a batch size is given."""
+UNIT_STEPS = ("em", "map", "cavi")
+"""Algorithms with steps of size one unless a schedule is given."""
+FULL_DATA = (*UNIT_STEPS, "pg_svi", "auto", "dadvi", "ngvi", "advi", "bbvi")
+"""Algorithms that read all data at each step unless a batch size is given."""
 
 
 def load_data(config: Config) -> Data:
@@ -30,27 +30,32 @@ def load_data(config: Config) -> Data:
     return config.listing.source.load(config)
 
 
-def _composed(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
-    lazy, active = getattr(config, "lazy", None), getattr(config, "active_topics", None)
-    said: dict[str, Any] = {
+def _compose(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
+    optional: dict[str, Any] = {
         "step_size": chosen(config.step_size),
         "points": getattr(config, "points", ()) or None,
         "warm_starts": config.warm_starts or None,
-        "lazy": lazy is not False
-        if active is not None
-        else lazy
-        if lazy or config.name in decision.ROWS
-        else None,
-        "active_topics": active,
+        "lazy": _lazy(config),
+        "active_topics": getattr(config, "active_topics", None),
         "left_out": getattr(config, "left_out", None),
         "damping": config.damping,
     }
-    arguments = {name: value for name, value in said.items() if value is not None}
-    arguments |= {"estep": chosen(config.estep), "learn": learn}
-    if config.ramp is not None:
-        own = {"ramp": step_size.ramp(config.ramp) if config.ramp else None}
-        arguments |= {"sweeps_of_ramp": config.ramp} if config.name == "ssvi" else own
+    arguments = {name: value for name, value in optional.items() if value is not None}
+    arguments["estep"] = chosen(config.estep)
+    arguments["learn"] = learn
+    if config.ramp is not None and config.name == "ssvi":
+        arguments["sweeps_of_ramp"] = config.ramp
+    elif config.ramp is not None:
+        arguments["ramp"] = step_size.ramp(config.ramp) if config.ramp else None
     return getattr(algorithms, config.name)(model, **arguments)
+
+
+def _lazy(config: Any) -> bool | None:
+    """The argument `lazy`; None leaves it out. Steps on active topics are lazy unless refused."""
+    lazy = getattr(config, "lazy", None)
+    if getattr(config, "active_topics", None) is not None:
+        return lazy is not False
+    return lazy if lazy or config.name in decision.ROWS else None
 
 
 def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
@@ -71,11 +76,10 @@ MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
     AmortisedAlgorithm: networks.algorithm,
     StructuredAlgorithm: networks.algorithm,
 }
-"""The makers of algorithms, by the section [algorithm]; those of other sections are rows of
+"""The makers of algorithms by the class of [algorithm]; other sections name rows of
 `vijax.algorithms`."""
 
 
 def make_algorithm(model: Any, section: Any, learn: Any) -> Algorithm:
-    """The algorithm that a section [algorithm] describes, on a model, of which it learns the points
-    `learn`."""
-    return MAKERS.get(type(section), _composed)(model, section, learn)
+    """The algorithm that [algorithm] describes, on a model; it learns the points `learn`."""
+    return MAKERS.get(type(section), _compose)(model, section, learn)

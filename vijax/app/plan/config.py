@@ -59,12 +59,12 @@ FOLDER_NAME = Limit(
     f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or "
     "control character, no dot or space in front",
 )  # fmt: skip
-"""So that the folder is made inside runs/, and nowhere else."""
+"""So that the folder is made inside runs/ and nowhere else."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The settings of a run: its name, and its sections, of classes that the model's listing names.
+    """The settings of a run: its name and its sections, whose classes the model's listing names.
     `schema(model)` is the subclass for a model."""
 
     name: str
@@ -75,7 +75,7 @@ class Config:
     page: Any
 
     def in_precision(self) -> contextlib.AbstractContextManager:
-        """The context in which all work of the run is done: the precision that it asks for."""
+        """The context for all work of the run: the precision that it asks for."""
         return enable_x64(self.fit.precision == "float64")
 
     @property
@@ -86,7 +86,7 @@ class Config:
 
 @functools.cache
 def schema(model: str) -> Any:
-    """The class of the settings of a run of a model."""
+    """The class of the settings of a model's runs."""
     listing = LISTINGS[model]
     fields: list[Any] = [
         ("name", str, setting(model, "names the run and its folder", FOLDER_NAME)),
@@ -111,58 +111,61 @@ FREE_ON_RESUME = frozenset(
         *(f"page.{field.name}" for field in dataclasses.fields(DocumentPage)),
     ]
 )
-"""Keys that leave the steps already taken as they are, so that a run may go on under other values
-of them."""
+"""Keys that do not change the steps already taken: a resumed run may have other values."""
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | None = None) -> Config:
     """The configuration of a TOML file, or of one that comes with vijax by its name, with
-    `key=value` overrides and another `data.path` on top. Without a name of its own it has that of
-    the other data, or else of the file. Columns that a configuration of vijax names belong to its
-    own data, and are left out for other data."""
+    `key=value` overrides and another `data.path` on top.
+
+    A configuration without a name is named after `data`, or after the file. Columns that a
+    configuration of vijax names are left out for other data.
+    """
     path = find(path)
-    entries, overrides = read_toml(path), list(overrides)
+    entries = read_toml(path)
+    overrides = list(overrides)
     model = _model_name(entries, overrides)
-    said = read_overrides(overrides, schema(model))
+    overriding = read_overrides(overrides, schema(model))
     if data is not None:
-        said["data.path"] = Entry(data, "--data")
-    given = said.get("data.path")
-    own = entries.get("data.path")
-    if given and own and given.value != own.value and path in shipped().values():
+        overriding["data.path"] = Entry(data, "--data")
+    other_data = overriding.get("data.path")
+    own_data = entries.get("data.path")
+    has_other_data = other_data and own_data and other_data.value != own_data.value
+    if other_data and has_other_data and path in shipped().values():
         for key in ("data.columns", "data.standardise"):  # those of its own data
             entries.pop(key, None)
-        if LISTINGS[model].in_time and not _has_group(entries, said, given.value):
+        if LISTINGS[model].in_time and not _has_group(entries, overriding, other_data.value):
             entries.pop("data.group")
             entries.setdefault("data.held_out", Entry(0.0, str(path)))
-    entries |= said
+    entries |= overriding
     for key, value in UNSET.items():
         if key in entries and entries[key].value in value:
             entries.pop(key)
-    other = name_of_data(given.value) if given is not None else ""
-    stem = Path(path).stem
-    name = other or (stem if FOLDER_NAME.test(stem) else name_of_data(path) or "run")
-    return read_config({"name": Entry(name, str(path))} | _beside(path, entries))
+    name = name_of_data(other_data.value) if other_data is not None else ""
+    if not name and FOLDER_NAME.test(Path(path).stem):
+        name = Path(path).stem
+    if not name:
+        name = name_of_data(path) or "run"
+    return read_config({"name": Entry(name, str(path))} | _resolve_model_file(path, entries))
 
 
 UNSET = {"data.group": ("none", "")}
-"""Words that say of a setting that it is unset."""
+"""Words that stand for an unset setting."""
 
 
-def _has_group(entries: Mapping[str, Entry], said: Mapping[str, Entry], source: Any) -> bool:
-    """False where the configuration names a column of groups of its own data, and other data have
-    none of this name."""
-    if "data.group" not in entries or "data.group" in said or not isinstance(source, str):
+def _has_group(entries: Mapping[str, Entry], overriding: Mapping[str, Entry], source: Any) -> bool:
+    """False if the configuration names a column of groups that `source` does not have."""
+    if "data.group" not in entries or "data.group" in overriding or not isinstance(source, str):
         return True
-    dialect = {key.removeprefix("data."): entry.value for key, entry in said.items()}
-    names = names_of_columns(
-        source, Dialect(**{key: dialect[key] for key in Dialect._fields if key in dialect})
-    )
+    values = {key.removeprefix("data."): entry.value for key, entry in overriding.items()}
+    dialect = Dialect(**{key: values[key] for key in Dialect._fields if key in values})
+    names = names_of_columns(source, dialect)
     return names is None or entries["data.group"].value in names
 
 
-def _beside(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries with the path of a Python file relative to its configuration; one from --set
-    stays as it is."""
+def _resolve_model_file(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries, with the path of a Python file relative to its configuration (not one from
+    --set)."""
     entry = entries.get("model.file")
     if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
         return dict(entries)
@@ -174,9 +177,8 @@ def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
     return full_key(key, schema(_model_name(read_toml(find(path)), overrides)))
 
 
-def resolved(path: str) -> str:
-    """A path that holds from any working directory, where there is such a file or folder; else as
-    it is."""
+def absolute_path(path: str) -> str:
+    """The absolute path of an existing file or folder; other texts are unchanged."""
     local = Path(path).expanduser()
     return str(local.resolve()) if local.exists() else path
 
@@ -188,14 +190,14 @@ def name_of_data(path: Any) -> str:
     >>> name_of_data("../my texts/reviews.2024.csv"), name_of_data("https://x.org/a.csv?y=1"), name_of_data("/")
     ('reviews_2024', 'a', '')
     """
-    last = re.split(r"[?#]", str(path).rstrip("/\\"))[0]
-    return re.sub(r"\W+", "_", Path(re.split(r"[/\\:]", last)[-1]).stem).strip("_")[
-        : LONGEST_NAME // 4
-    ]
+    address = re.split(r"[?#]", str(path).rstrip("/\\"))[0]
+    last = re.split(r"[/\\:]", address)[-1]
+    name = re.sub(r"\W+", "_", Path(last).stem).strip("_")
+    return name[: LONGEST_NAME // 4]
 
 
 def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
-    """The name of the model whose settings the entries are."""
+    """The name of the model to which the entries belong."""
     entry = entries.get("model.name", Entry(DEFAULT_MODEL, "the default"))
     for override in overrides:
         key, _, text = override.partition("=")
@@ -205,16 +207,16 @@ def _model_name(entries: Mapping[str, Entry], overrides: Iterable[str]) -> str:
         return entry.value
     close = difflib.get_close_matches(str(entry.value), LISTINGS, n=1, cutoff=0.5)
     hint = f'; did you mean "{close[0]}"?' if close else ""
-    known = ", ".join(f'"{name}"' for name in LISTINGS)
+    names = ", ".join(f'"{name}"' for name in LISTINGS)
     raise ConfigError(
-        f"{entry.origin}: model.name: expected one of {known}, got {entry.value!r}{hint}"
+        f"{entry.origin}: model.name: expected one of {names}, got {entry.value!r}{hint}"
     )
 
 
 def read_config(entries: Mapping[str, Entry]) -> Config:
     """The configuration that entries describe; the sections are checked against each other."""
     model = _model_name(entries, ())
-    _check_whose(entries, model)
+    _check_model_has(entries, model)
     config = _with_scales(build(schema(model), entries))
     check_options(config, entries)
     config.listing.source.check(config, entries)
@@ -225,15 +227,13 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
 
 
 def _with_scales(config: Config) -> Config:
-    """The configuration with what is to become of the scales of columns, where it leaves this to
-    the model."""
+    """The configuration, with `data.standardise` as the model wants it if it is unset."""
     if not isinstance(config.data, TableData) or config.data.standardise is not None:
         return config
     manner = config.listing.manner(config.model)
     standardise: Any = {None: False, "each": True}.get(manner, manner)
-    return dataclasses.replace(
-        config, data=dataclasses.replace(config.data, standardise=standardise)
-    )
+    data = dataclasses.replace(config.data, standardise=standardise)
+    return dataclasses.replace(config, data=data)
 
 
 def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
@@ -255,26 +255,26 @@ def _check_algorithm(algorithm: Any, entries: Mapping[str, Entry]) -> None:
         )
 
 
-def _check_whose(entries: Mapping[str, Entry], model: str) -> None:
+def _check_model_has(entries: Mapping[str, Entry], model: str) -> None:
     """Raises a `ConfigError` on a setting that only other models have, and names them."""
-    own = settings(schema(model))
+    model_settings = settings(schema(model))
     for key, entry in entries.items():
-        if key in own or any(name.startswith(key + ".") for name in own):
+        if key in model_settings or any(name.startswith(key + ".") for name in model_settings):
             continue
-        having = [other for other in LISTINGS if key in settings(schema(other))]
-        if having:
-            models = ", ".join(having)
+        owners = [other for other in LISTINGS if key in settings(schema(other))]
+        if owners:
+            models = ", ".join(owners)
             raise ConfigError(
                 f'{entry.origin}: {key}: not a setting of model.name = "{model}", but of {models}'
             )
 
 
-def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The keys, those free on resume apart, whose values differ between two flat configurations,
-    with both values."""
-    keys = [*old, *(key for key in new if key not in old)]
+def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The keys whose values differ between two flat configurations, with both values; keys free on
+    resume do not count."""
+    keys = [*then, *(key for key in now if key not in then)]
     pairs = {
-        key: (_plain(old.get(key)), _plain(new.get(key)))
+        key: (_plain(then.get(key)), _plain(now.get(key)))
         for key in keys
         if key not in FREE_ON_RESUME
     }
@@ -291,31 +291,29 @@ def settings_text(model: str | None = None) -> str:
     if model is not None:
         _model_name({"model.name": Entry(model, "--model")}, ())
         return write_toml(schema(model)())
-    others = "".join(f"#   {name:24}{listing.title}\n" for name, listing in LISTINGS.items())
+    other_models = "".join(f"#   {name:24}{listing.title}\n" for name, listing in LISTINGS.items())
     head = (
         f"# The settings of {DEFAULT_MODEL}; `vijax settings --model NAME` prints those of "
         "another model:\n#\n"
     )
-    return head + others + "\n" + write_toml(schema(DEFAULT_MODEL)())
+    return head + other_models + "\n" + write_toml(schema(DEFAULT_MODEL)())
 
 
 def configs_text() -> str:
-    """The configurations that come with vijax, a line each: name, model, algorithm, data to try it
-    on."""
-    known = {name: load_config(path) for name, path in shipped().items()}
+    """The configurations that come with vijax, one per line: name, model, algorithm, data."""
+    configs = {name: load_config(path) for name, path in shipped().items()}
     rows = [("NAME", "model", "algorithm", "tried on")]
-    rows += [(name, c.listing.title, c.algorithm.name, c.data.path) for name, c in known.items()]
+    rows += [(name, c.listing.title, c.algorithm.name, c.data.path) for name, c in configs.items()]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
-        for row in rows
-    ]
-    also = ", ".join(f"{model} for {name}" for model, name in USUAL.items())
-    return "\n".join(
-        ["vijax fit NAME", "", *lines, "", f"The name of a model stands for one of them: {also}."]
-    )
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append("  ".join([*cells, row[3]]))
+    stand_ins = ", ".join(f"{model} for {name}" for model, name in USUAL.items())
+    note = f"The name of a model stands for one of them: {stand_ins}."
+    return "\n".join(["vijax fit NAME", "", *lines, "", note])
 
 
-def model_of(name: Any) -> str:
-    """The name of a model, checked to be one."""
+def check_model_name(name: Any) -> str:
+    """The name of a model; a `ConfigError` for other names."""
     return _model_name({"model.name": Entry(name, "model")}, ())

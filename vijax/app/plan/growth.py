@@ -1,5 +1,4 @@
-"""The start of a run with `model.grow`: births, merges and deletes of components, before the steps
-of the algorithm."""
+"""The start of a run with `model.grow`: births, merges and deletes before the first step."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from vijax.growing.proposals import Proposal
 from vijax.inference.compose import initial_state
 
 HOLD = {"num_components": "rows", "num_states": "steps", "num_topics": "words"}
-"""Settings that are the number of slots; what slots hold."""
+"""What a slot holds, by the setting that is the number of slots."""
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError at settings that do not go with it."""
+    """Raises a ConfigError on settings that `model.grow` excludes."""
     if not getattr(config.model, "grow", False):
         return
     if config.algorithm.name != "cavi":
@@ -37,32 +36,28 @@ def check(config: Config) -> None:
 
 
 def first_state(plan: Plan, say: Any) -> Any:
-    """The state from which a run begins; None without `model.grow`. Moves that are accepted are
-    said."""
+    """The state from which a run starts; None without `model.grow`. Says the accepted moves."""
     config = plan.config
     if not getattr(config.model, "grow", False):
         return None
-    (things,) = (name for name in HOLD if hasattr(config.model, name))
-    size, key = (
-        getattr(config.model, things),
-        jax.random.fold_in(jax.random.key(config.fit.seed), 2),
-    )
+    (setting_name,) = (name for name in HOLD if hasattr(config.model, name))
+    size = getattr(config.model, setting_name)
+    key = jax.random.fold_in(jax.random.key(config.fit.seed), 2)
 
     def make(number: int) -> Any:
-        return config.listing.build(
-            dataclasses.replace(config.model, **{things: number}), plan.data
-        )
+        settings = dataclasses.replace(config.model, **{setting_name: number})
+        return config.listing.build(settings, plan.data)
 
-    def told(proposal: Proposal) -> None:
+    def report(proposal: Proposal) -> None:
         if proposal.accepted and proposal.components:
             say(f"Moves: {proposal}")
 
-    fit = grow(make, plan.training, key=key, slots=size, most=size, callbacks=[told])
+    fit = grow(make, plan.training, key=key, slots=size, most=size, callbacks=[report])
     if fit.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is saved yet
     say(
-        f"Moves: {fit.trace['in_use'][-1]} {things.removeprefix('num_')} of {size} hold "
-        f"{HOLD[things]}"
+        f"Moves: {fit.trace['in_use'][-1]} {setting_name.removeprefix('num_')} of {size} hold "
+        f"{HOLD[setting_name]}"
     )
     spec = plan.algorithm.spec
     return initial_state(spec, tree.as_arrays(spec.model.hyper), fit.posterior)

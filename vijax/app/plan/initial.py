@@ -1,5 +1,4 @@
-"""`vijax init`: a configuration to edit, with a comment for each setting, after a look at the
-data."""
+"""`vijax init`: a configuration to edit, with comments, after a look at the data."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import (
     LISTINGS,
     ConfigError,
+    absolute_path,
+    check_model_name,
     load_config,
-    model_of,
     name_of_data,
-    resolved,
     schema,
 )
 from vijax.app.plan.look import (
@@ -39,13 +38,22 @@ LOOKS = {
     TableData: look_at_table,
     GraphData: look_at_graph,
 }
-"""The function that looks at the data of each section [data]."""
+"""The function that looks at the data, by the class of [data]."""
 
 
 def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[str] = ()) -> Path:
-    """Writes a configuration of a model for some data, a file, folder or URL; returns its path,
-    named after data and model if `out` is None. The model's name may be that of a configuration
-    that comes with vijax. `overrides` are settings that the user knows already, as `key=value`."""
+    """Writes a configuration of a model for some data (a file, folder or URL), and returns its
+    path.
+
+    Args:
+      model: the name of a model, or of a configuration that comes with vijax.
+      data: the data.
+      out: the file to write; None names it after data and model.
+      overrides: settings that the user knows already, as `key=value`.
+
+    Raises:
+      ConfigError: the file exists, or a fit would refuse the data.
+    """
     path = out or Path(f"{name_of_data(data)}_{model}.toml")
     if path.exists():
         raise ConfigError(f"{path} exists: name another file with --out, or remove it")
@@ -63,8 +71,7 @@ def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[s
 
 
 def _check(path: Path) -> None:
-    """Raises ValueError where a fit would refuse the rows; documents have been read as a fit reads
-    them."""
+    """Raises ValueError if a fit would refuse the rows; documents have been read as by a fit."""
     config = load_config(path)
     listing = config.listing
     if issubclass(listing.source.section, DocumentData):
@@ -74,40 +81,39 @@ def _check(path: Path) -> None:
     if check is not None:
         train = plan.data.train
         with rows_of(train):
-            check(read_by(plan.model, plan.arranged(train)))
+            check(read_by(plan.model, plan.arrange(train)))
 
 
 def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
     """The text of the configuration."""
-    base = {
-        key: entry.value
-        for key, entry in read_toml(find(model)).items()
-        if not key.startswith("data.")
-    }
-    name = model_of(base.get("model.name", "lda"))
+    entries = read_toml(find(model))
+    base = {key: entry.value for key, entry in entries.items() if not key.startswith("data.")}
+    name = check_model_name(base.get("model.name", "lda"))
     base = {"model.name": name, **base}
     if name == "density":
         raise ConfigError(
             "vijax init: a density is a Python file of yours; begin with that of `vijax fit "
             "density`"
         )
-    said = {key: entry.value for key, entry in read_overrides(overrides, schema(name)).items()}
+    user_settings = {
+        key: entry.value for key, entry in read_overrides(overrides, schema(name)).items()
+    }
     for key, remedy in {
         "data.path": "name the data after --data",
         "model.name": "name the model in its place",
     }.items():
-        if key in said:
+        if key in user_settings:
             raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
-    begun = load_config(find(model), overrides, data)
-    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], begun, said)
-    chosen = {"data.path": resolved(data)} | {
+    config = load_config(find(model), overrides, data)
+    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], config, user_settings)
+    proposed = {"data.path": absolute_path(data)} | {
         key: value for key, value in base.items() if key not in look.without
     }
-    return _text(name, data, chosen | look.settings | said, look)
+    return _text(name, data, proposed | look.settings | user_settings, look)
 
 
 def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
-    known = settings(schema(model))
+    schema_settings = settings(schema(model))
     lines = [
         _comment(
             f"{LISTINGS[model].title} of {Path(data).name or data}, begun by `vijax init {model}`."
@@ -117,19 +123,20 @@ def _text(model: str, data: str, chosen: dict[str, Any], look: Look) -> str:
     lines += [_comment(fact) for fact in look.facts]
     lines += ["#", "# Every other setting and its default: vijax settings --model " + model]
     for table in ("", "data", "model", "algorithm", "fit", "page"):
-        keys = [key for key in known if key.partition(".")[0] == (table or key) and key in chosen]
-        lines += ["", f"[{table}]"] if table and keys else []
+        of_table = lambda key, table=table: key.partition(".")[0] == (table or key)
+        keys = [key for key in schema_settings if key in chosen and of_table(key)]
+        if table and keys:
+            lines += ["", f"[{table}]"]
         for key in keys:
-            lines += [
-                _comment(known[key].help),
-                *([_comment(look.why[key])] if key in look.why else []),
-            ]
+            lines.append(_comment(schema_settings[key].help))
+            if key in look.why:
+                lines.append(_comment(look.why[key]))
             lines.append(f"{key.removeprefix(table + '.')} = {toml_value(chosen[key])}")
     return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> str:
-    r"""A comment of one line: names from the data may hold line ends, after which TOML would read
+    r"""A comment of one line. Names from the data may hold line ends, after which TOML would read
     settings.
 
     >>> _comment("a\n[fit]\nseed = 1")

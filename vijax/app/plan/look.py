@@ -48,7 +48,7 @@ class Look(NamedTuple):
     Attributes:
       facts: lines for a reader: sizes, columns.
       settings: values by dotted key, as TOML has them.
-      why: a line for each setting that needs one, by its key.
+      why: a line for each setting that needs a reason, by its key.
       without: settings of the first configuration that do not suit these data.
     """
 
@@ -59,9 +59,9 @@ class Look(NamedTuple):
 
 
 MOST_LISTED = 30
-"""Columns that are listed."""
+"""Number of columns that are listed at most."""
 MANY = 15
-"""Number of columns beyond which covariances are taken diagonal."""
+"""Number of columns beyond which covariances are diagonal."""
 KINDS = {"binary": "two classes", "count": "counts 0, 1, 2, ...", "real": "numbers"}
 
 
@@ -70,15 +70,14 @@ class Column(NamedTuple):
 
     Attributes:
       name: its name.
-      values: numbers, NaN where one is missing; None for text.
+      values: numbers, NaN if missing; None for text.
       distinct: number of different values.
       missing: number of missing values.
       number: number of rows.
-      lacks: a mask of the rows where its value is missing.
-      labels: of a column of at most `MOST_CLASSES` values, these as they are written, in order;
-          else none.
-      hint: what to do where its text would be numbers but for signs in them.
-      words: those among its names that were read as missing.
+      lacks: mask of the rows without a value.
+      labels: its values as written, in order, if they are at most `MOST_CLASSES`; else none.
+      hint: a remedy if signs in its text keep it from being numbers.
+      words: words that were read as missing.
     """
 
     name: str
@@ -93,36 +92,35 @@ class Column(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """True where all values that are there are 0, 1, 2, ..."""
+        """True if all present values are 0, 1, 2, ..."""
         if self.values is None:
             return False
-        there = self.values[~np.isnan(self.values)]
-        return bool(np.all(_whole(there) & (there >= 0)))
+        present = self.values[~np.isnan(self.values)]
+        return bool(np.all(_are_whole(present) & (present >= 0)))
 
     @property
     def binary(self) -> bool:
-        """True where all values are 0 or 1."""
+        """True if all values are 0 or 1."""
         return self.values is not None and bool(np.isin(self.values, (0.0, 1.0)).all())
 
     @property
     def is_constant(self) -> bool:
-        """True where all values are equal."""
+        """True if all values are equal."""
         return self.distinct == 1 and self.number > 1
 
     @property
     def identifies(self) -> bool:
-        """True where it numbers the rows, or names each of them."""
+        """True if it numbers the rows, or names each of them."""
         unique = self.distinct == self.number > 2
         if unique and self.values is None:
             return True
-        if self.values is None or self.missing or not np.all(_whole(self.values)):
+        if self.values is None or self.missing or not np.all(_are_whole(self.values)):
             return False
         return unique or self.numbers_rows or self.is_called_an_id
 
     @property
     def numbers_rows(self) -> bool:
-        """True of whole numbers that go up by one from row to row, and begin again from a smallest
-        one now and then."""
+        """True for whole numbers that rise by one, and now and then restart from the smallest."""
         if self.values is None or self.missing or self.number < 4:
             return False
         steps = np.diff(self.values)
@@ -132,50 +130,37 @@ class Column(NamedTuple):
 
     @property
     def is_called_an_id(self) -> bool:
-        """True where whole numbers of many values have the name of an identifier."""
+        """True if it has many whole numbers and the name of an identifier."""
         return self.distinct > self.number / 2 and bool(set(words_of_name(self.name)) & IDS)
 
     def suits(self, kind: str) -> bool:
-        """True where it could be a target of this kind."""
+        """True if it could be a target of this kind."""
         if kind == "binary":
             return self.distinct == 2
         if self.values is None or self.distinct < 3 or self.identifies:
             return False
-        return self.counts if kind == "count" else True
+        return kind != "count" or self.counts
 
     def __str__(self) -> str:
         if self.identifies:
             return f"{self.name}: identifies the rows"
-        words = f", as {listed(self.words, 3)} (data.missing_words)" if self.words else ""
-        missing = f", {self.missing:,} missing{words}" if self.missing else ""
+        missing = ""
+        if self.missing:
+            words = f", as {listed(self.words, 3)} (data.missing_words)" if self.words else ""
+            missing = f", {self.missing:,} missing{words}"
         if self.is_constant:
-            only = self.labels[0] if self.labels else ""
-            return f"{self.name}: the same in all rows, {only}{missing}"
+            value = self.labels[0] if self.labels else ""
+            return f"{self.name}: the same in all rows, {value}{missing}"
         if self.values is None:
             return f"{self.name}: text, {self.distinct:,} different{missing}{self.hint.rstrip('.')}"
         low, high = np.nanmin(self.values), np.nanmax(self.values)
-        return (
-            f"{self.name}: numbers from {low:.4g} to {high:.4g}, {self.distinct:,} "
-            f"different{missing}"
-        )
+        extent = f"from {low:.4g} to {high:.4g}"
+        return f"{self.name}: numbers {extent}, {self.distinct:,} different{missing}"
 
 
 IDS = frozenset(
-    [
-        "id",
-        "ids",
-        "no",
-        "nr",
-        "number",
-        "index",
-        "idx",
-        "rowname",
-        "rownames",
-        "serial",
-        "key",
-        "uuid",
-    ]
-)
+    {"id", "ids", "no", "nr", "number", "index", "idx", "rowname", "rownames", "serial", "key", "uuid"}
+)  # fmt: skip
 
 
 def words_of_name(name: str) -> list[str]:
@@ -184,128 +169,175 @@ def words_of_name(name: str) -> list[str]:
     >>> words_of_name("Sample Number"), words_of_name("userId"), words_of_name("is_churned")
     (['sample', 'number'], ['user', 'id'], ['is', 'churned'])
     """
-    return [
-        word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)
-    ]
+    words = re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)
+    return [word.lower() for word in words]
 
 
-def _whole(values: np.ndarray) -> np.ndarray:
+def _are_whole(values: np.ndarray) -> np.ndarray:
     return values == np.floor(values)
 
 
-def _columns_at(data: str, begun: Any) -> tuple[Columns, list[str]]:
-    """The columns of a table, in their order, and remarks on the way in which it is written."""
+def _read_table(data: str, config: Any) -> tuple[Columns, list[str]]:
+    """The columns of a table, in their order, and remarks on the way it is written."""
     notes = Notes()
-    found = read_columns(data, dialect=dialect_of(begun.data), notes=notes)
-    words = [said for name in found if (said := said_missing(found, name))]
-    return found, [*notes.texts(), *words]
+    columns = read_columns(data, dialect=dialect_of(config.data), notes=notes)
+    missing = [said_missing(columns, name) for name in columns]
+    return columns, [*notes.texts(), *filter(None, missing)]
 
 
-def _said(found: list[Column], said: Mapping[str, Any], key: str, data: str) -> list[Column]:
-    """The columns that the user has named; none where there is no such setting."""
-    given = said.get(key, ())
-    names = [given] if isinstance(given, str) else given
-    known = {column.name: column for column in found}
+def _named_columns(
+    columns: list[Column], settings: Mapping[str, Any], key: str, data: str
+) -> list[Column]:
+    """The columns that the user has named with a setting; none if it is not set."""
+    value = settings.get(key, ())
+    names = [value] if isinstance(value, str) else value
+    by_name = {column.name: column for column in columns}
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise ConfigError(
-                f"--set {key}: {data} has no column {name!r}; {nearest(str(name), known)}"
+                f"--set {key}: {data} has no column {name!r}; {nearest(str(name), by_name)}"
             )
-    return [known[name] for name in names]
+    return [by_name[name] for name in names]
 
 
-def _column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> Column:
-    text = bool(not_numbers(values).any())
-    numbers = None if text else as_numbers(values)
-    missing = are_missing(values) if numbers is None else np.isnan(numbers)
-    known = (values if numbers is None else numbers)[~missing]
-    different = set(map(name_of, known.tolist()))
-    labels = tuple(sorted(different)) if len(different) <= MOST_CLASSES else ()
-    hint = hint_of(values) if text else ""
-    given = numbers if len(known) else None
+def _make_column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> Column:
+    numbers = None
+    hint = ""
+    if not_numbers(values).any():
+        missing = are_missing(values)
+        present = values[~missing]
+        hint = hint_of(values)
+    else:
+        numbers = as_numbers(values)
+        missing = np.isnan(numbers)
+        present = numbers[~missing]
+    distinct = set(map(name_of, present.tolist()))
     return Column(
-        name, given, len(different), int(missing.sum()), len(values), missing, labels, hint, words
+        name,
+        numbers if len(present) else None,
+        len(distinct),
+        int(missing.sum()),
+        len(values),
+        missing,
+        tuple(sorted(distinct)) if len(distinct) <= MOST_CLASSES else (),
+        hint,
+        words,
     )
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def look_at_table(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
-    """The probable target, group and other columns of a table, and settings that suit them. Those
-    that the user has said are taken as they are."""
-    raw, notes = _columns_at(data, begun)
-    found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
-    known = flatten(begun)
+def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[str, Any]) -> Look:
+    """The probable target, group and other columns of a table, and settings that suit them. Columns
+    that the user has named are used as they are."""
+    raw, notes = _read_table(data, config)
+    table = [_make_column(name, values, words_in(raw, name)) for name, values in raw.items()]
+    facts = [*_facts(table), *notes]
+    known = flatten(config)
     if "model.formula" in known:
-        return _of_formula(raw, found, [*_facts(found), *notes], data, said)
-    kind = (
-        listing.target(begun.model)
-        if listing.target is not None and "model.image" not in known
-        else None
-    )
+        return _look_for_formula(raw, table, facts, data, user_settings)
     named = {
-        name: _said(found, said, f"data.{name}", data) for name in ("target", "group", "columns")
+        name: _named_columns(table, user_settings, f"data.{name}", data)
+        for name in ("target", "group", "columns")
     }
-    target, why_target = (
-        _target(named["target"], found, kind, data, listing.name) if kind else (None, "")
-    )
-    others = named["group"] or [c for c in found if c is not target]
-    in_time = _times(raw, named, target, said, data) if listing.in_time else ()
-    others = [
-        c
-        for c in others
-        if c.name not in in_time and (named["group"] or not is_called_a_time(c.name))
-    ]
-    group = _group(others, bool(named["group"])) if listing.wants_group else None
-    if (
-        group is not None
-        and in_time
-        and not named["group"]
-        and not _names_sequences(group, raw[group.name])
-    ):
-        group = None  # times tell all rows apart, and such a column says something of each
-    if listing.in_time and not named["group"]:
-        in_time = _times(raw, {**named, "group": [group] if group else []}, target, said, data)
-    left = [
-        c for c in named["columns"] or found if c not in (target, group) and c.name not in in_time
-    ]
-    columns = [c for c in left if c.values is not None and not c.identifies and not c.is_constant]
-    columns, lost = _with_cells(columns, [c for c in (target, group) if c], listing)
-    columns = named["columns"] or columns
+    target, why_target = None, ""
+    if listing.target is not None and "model.image" not in known:
+        kind = listing.target(config.model)
+        target, why_target = _target(named["target"], table, kind, data, listing.name)
+    group, times = _group_and_times(raw, table, named, target, listing, user_settings, data)
+    columns, unused, lacking = _modelled_columns(table, named, target, group, times, listing)
     if not columns:
         raise ConfigError(
-            f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, found))}"
+            f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, table))}"
         )
-    settings: dict[str, Any] = {"data.columns": [c.name for c in columns]}
-    unused = "; ".join([str(c) for c in left if c not in columns][:MOST_LISTED])
+    settings: dict[str, Any] = {"data.columns": [column.name for column in columns]}
     why = {"data.columns": f"Left out: {unused}."} if unused else {}
-    if in_time:
-        settings["data.order"] = in_time[0] if len(in_time) == 1 else list(in_time)
+    if times:
+        settings["data.order"] = times[0] if len(times) == 1 else list(times)
         why["data.order"] = "The time of each row; it is not modelled."
-    if target is not None and kind:
+    if target is not None:
         settings["data.target"] = target.name
         why["data.target"] = why_target
     if group is not None:
         settings["data.group"] = group.name
         why["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
-    lost = _lost([*columns, *(c for c in (target, group) if c)]) if named["columns"] else lost
-    if lost.any() and not (listing.in_time and not listing.unseen):
+    if lacking.any() and not (listing.in_time and not listing.unseen):
         settings["data.missing"] = "drop"
-        what = (
-            "steps lack a cell, and count as not seen"
-            if listing.in_time
-            else "rows lack a cell, and are left out"
-        )
-        why["data.missing"] = f"{int(lost.sum()):,} of {len(lost):,} {what}."
-    units = group.distinct if group else 1 if listing.wants_group else found[0].number
-    settings["data.held_out"] = (
-        0.0 if units == 1 else 0.1 if units >= 10 else -(-100 // units) / 100
-    )
+        effect = "rows lack a cell, and are left out"
+        if listing.in_time:
+            effect = "steps lack a cell, and count as not seen"
+        why["data.missing"] = f"{int(lacking.sum()):,} of {len(lacking):,} {effect}."
+    settings["data.held_out"] = _held_out_share(table, group, listing)
     if listing.wants_group and group is None:
         why["data.held_out"] = "No column looks like groups, and so all rows are one."
     settings |= _emission(columns, known) | _networks(columns, known)
     if known["fit.batch_size"] is not None:
-        settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, found[0].number // 4))
-    return Look([*_facts(found), *notes], settings, why, WITHOUT)
+        settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, table[0].number // 4))
+    return Look(facts, settings, why, TIED_TO_DATA)
+
+
+def _group_and_times(
+    raw: Columns,
+    table: list[Column],
+    named: Mapping[str, list[Column]],
+    target: Column | None,
+    listing: Any,
+    user_settings: Any,
+    data: str,
+) -> tuple[Column | None, tuple[str, ...]]:
+    """The column of groups, and the columns that order rows in time."""
+    times: tuple[str, ...] = ()
+    if listing.in_time:
+        times = _times(raw, named, target, user_settings, data)
+    group = None
+    if listing.wants_group:
+        is_candidate = lambda c: (
+            c.name not in times and (named["group"] or not is_called_a_time(c.name))
+        )
+        candidates = named["group"] or [column for column in table if column is not target]
+        group = _group(list(filter(is_candidate, candidates)), bool(named["group"]))
+    if named["group"]:
+        return group, times
+    if group is not None and times and not _names_sequences(group, raw[group.name]):
+        group = None  # times tell all rows apart, and this column describes each of them
+    if listing.in_time:
+        with_group = {**named, "group": [group] if group else []}
+        times = _times(raw, with_group, target, user_settings, data)
+    return group, times
+
+
+def _modelled_columns(
+    table: list[Column],
+    named: Mapping[str, list[Column]],
+    target: Column | None,
+    group: Column | None,
+    times: tuple[str, ...],
+    listing: Any,
+) -> tuple[list[Column], str, np.ndarray]:
+    """The columns to model, the unused ones in words, and a mask of the rows that lack a cell."""
+    needed = [column for column in (target, group) if column]
+    free = [
+        column
+        for column in named["columns"] or table
+        if column not in (target, group) and column.name not in times
+    ]
+    columns = named["columns"]
+    if columns:
+        lacking = _lacking_rows([*columns, *needed])
+    else:
+        useful = lambda c: c.values is not None and not c.identifies and not c.is_constant
+        columns, lacking = _drop_sparse(list(filter(useful, free)), needed, listing)
+    unused = [str(column) for column in free if column not in columns]
+    return columns, "; ".join(unused[:MOST_LISTED]), lacking
+
+
+def _held_out_share(table: list[Column], group: Column | None, listing: Any) -> float:
+    """The share of rows, or of groups, to hold out: a tenth, but at least one of them."""
+    units = table[0].number
+    if listing.wants_group:
+        units = group.distinct if group else 1
+    if units == 1:
+        return 0.0
+    return 0.1 if units >= 10 else -(-100 // units) / 100
 
 
 UNITS = frozenset(
@@ -314,119 +346,124 @@ UNITS = frozenset(
         "device", "sensor", "station", "site", "case", "track", "run", "trial", "session",
     }
 )  # fmt: skip
-"""Words that columns of sequences are called by."""
+"""Words that name columns of sequences."""
 
 
 def _names_sequences(column: Column, values: np.ndarray) -> bool:
-    """True where the rows of each value stand together, and it is text or has the name of an
-    identifier."""
+    """True if the rows of each value stand together, and it is text or has an identifier's name."""
     if column.values is not None and not set(words_of_name(column.name)) & (UNITS | IDS):
         return False
-    codes = np.unique([name_of(value) for value in values.tolist()], return_inverse=True)[1]
+    codes = _codes(values)
     return int(np.sum(np.diff(codes) != 0)) == int(codes.max())
+
+
+def _codes(values: np.ndarray) -> np.ndarray:
+    """The number of each row's value among the sorted different values."""
+    return np.unique([name_of(value) for value in values.tolist()], return_inverse=True)[1]
 
 
 def _times(
     raw: Mapping[str, np.ndarray],
     named: Mapping[str, list[Column]],
     target: Column | None,
-    said: Any,
+    user_settings: Any,
     data: str,
 ) -> tuple[str, ...]:
-    """The columns that order rows in time; those that the user has said, or that a fit would
-    find."""
-    if "data.order" in said:
-        given: Any = said["data.order"]
-        return () if given == "none" else (given,) if isinstance(given, str) else tuple(given)
+    """The columns that order rows in time: as the user has set them, or as a fit finds them."""
+    if "data.order" in user_settings:
+        order: Any = user_settings["data.order"]
+        if order == "none":
+            return ()
+        return (order,) if isinstance(order, str) else tuple(order)
     group = named["group"][0].name if named["group"] else None
-    groups = None
-    if group is not None:
-        groups = np.unique([name_of(value) for value in raw[group].tolist()], return_inverse=True)[
-            1
-        ]
-    apart = (group, target.name if target else None)
-    columns = [c.name for c in named["columns"]] or None
+    groups = None if group is None else _codes(raw[group])
+    excluded = (group, target.name if target else None)
+    columns = [column.name for column in named["columns"]] or None
     try:
-        found = find_order(raw, groups, apart, columns, data, row_name(raw), Notes(), group)
+        order = find_order(raw, groups, excluded, columns, data, row_name(raw), Notes(), group)
     except DataError:
-        return ()  # with another group it may be one; a fit says what is wrong
-    return () if found.timed is None else found.timed.order.columns
+        return ()  # another group may make it an order; a fit says what is wrong
+    return () if order.timed is None else order.timed.order.columns
 
 
-MOST_MISSING, LEAST_ROWS = 1 / 3, 0.6
-"""The share of its cells that a column may lack, and that of the rows that are kept in the end."""
+MOST_MISSING = 1 / 3
+"""The share of its cells that a column may lack."""
+LEAST_ROWS = 0.6
+"""The share of rows that must lack no cell in the end."""
 
 
-def _with_cells(
+def _drop_sparse(
     columns: list[Column], needed: list[Column], listing: Any
 ) -> tuple[list[Column], np.ndarray]:
-    """The columns without those that lack so many cells that too few rows would be left, and a mask
-    of the rows that lack one. A model with a law for missing cells keeps all columns."""
+    """The columns without those that lack too many cells, and a mask of the rows that still lack
+    one. A model with a law for missing cells keeps all columns."""
     if listing.missing:
-        return columns, _lost(needed)
+        return columns, _lacking_rows(needed)
     if listing.in_time and not listing.unseen:
         columns = [c for c in columns if not c.missing]
-        return columns, _lost([*columns, *needed])
+        return columns, _lacking_rows([*columns, *needed])
     columns = [c for c in columns if c.missing <= MOST_MISSING * c.number]
-    while len(columns) > 1 and _lost([*columns, *needed]).mean() > 1 - LEAST_ROWS:
+    while len(columns) > 1 and _lacking_rows([*columns, *needed]).mean() > 1 - LEAST_ROWS:
         worst = max(columns, key=lambda c: c.missing)
         columns = [c for c in columns if c is not worst]
-    return columns, _lost([*columns, *needed])
+    return columns, _lacking_rows([*columns, *needed])
 
 
-def _lost(columns: list[Column]) -> np.ndarray:
+def _lacking_rows(columns: list[Column]) -> np.ndarray:
     """A mask of the rows that lack a cell of these columns."""
-    lost = np.zeros(columns[0].number if columns else 0, bool)
+    mask = np.zeros(columns[0].number if columns else 0, bool)
     for column in columns:
-        lost |= column.lacks
-    return lost
+        mask |= column.lacks
+    return mask
 
 
-def _facts(found: list[Column]) -> list[str]:
+def _facts(columns: list[Column]) -> list[str]:
     """The rows and columns of a table, as lines."""
-    more = [f"  and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
-    return [
-        f"{found[0].number:,} rows; columns:",
-        *(f"  {column}" for column in found[:MOST_LISTED]),
-        *more,
-    ]
+    lines = [f"{columns[0].number:,} rows; columns:"]
+    lines += [f"  {column}" for column in columns[:MOST_LISTED]]
+    if len(columns) > MOST_LISTED:
+        lines.append(f"  and {len(columns) - MOST_LISTED} more")
+    return lines
 
 
 MOST_CLASSES = 6
-"""Different texts up to which a column is a term of a formula; one of more names groups."""
+"""Different texts up to which a column is a term of a formula; with more it names groups."""
 
 
-def _of_formula(
-    raw: Columns, found: list[Column], facts: list[str], data: str, said: Mapping[str, Any]
+def _look_for_formula(
+    raw: Columns, table: list[Column], facts: list[str], data: str, user_settings: Mapping[str, Any]
 ) -> Look:
     """A formula for the likeliest response: a term for each other column, an effect for each
     group."""
-    settings: dict[str, Any] = {"data.held_out": 0.1 if found[0].number >= 10 else 0.0}
-    if "model.formula" in said:
+    settings: dict[str, Any] = {"data.held_out": 0.1 if table[0].number >= 10 else 0.0}
+    if "model.formula" in user_settings:
         return Look(facts, settings)
     kinds = {name: column.kind for name, column in typed_table(raw).columns.items()}
-    whole = [column for column in found if not column.missing]
-    by_name = [c for c in whole if set(words_of_name(c.name)) & TARGETS and c.suits("binary")]
-    kind = "binary" if by_name else "real"
-    target, why = _target(by_name, whole, kind, data, "glmm")
-    why = "By its name." if by_name else why
-    others = [c for c in whole if c is not target and c.distinct > 1 and not c.identifies]
-    terms = [term for column in others if (term := _term(column, kinds[column.name]))]
+    full = [column for column in table if not column.missing]
+    by_name = [c for c in full if set(words_of_name(c.name)) & TARGETS and c.suits("binary")]
+    target, why = _target(by_name, full, "binary" if by_name else "real", data, "glmm")
+    if by_name:
+        why = "By its name."
+    others = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
+    terms = [_term(column, kinds[column.name]) for column in others]
     groups = [column for column in others if _names_groups(column, kinds[column.name])]
-    right = " + ".join([*terms, *(f"(1 | {quoted(column.name)})" for column in groups)]) or "1"
-    settings["model.formula"] = f"{quoted(target.name)} ~ {right}"
-    named = {target.name, *(column.name for column in groups)}
-    left = [c for c in found if (c.name not in named and not _term(c, kinds[c.name])) or c.missing]
-    left_out = f" Left out: {listed([c.name for c in left])}." if left else ""
-    return Look(
-        facts,
-        settings,
-        {"model.formula": f"The response: {why}{left_out} Change the formula at will."},
-    )
+    effects = [f"(1 | {quoted(column.name)})" for column in groups]
+    right_side = " + ".join([*filter(None, terms), *effects]) or "1"
+    settings["model.formula"] = f"{quoted(target.name)} ~ {right_side}"
+    in_formula = {target.name, *(column.name for column in groups)}
+    unused = [
+        column.name
+        for column in table
+        if column.missing
+        or (column.name not in in_formula and not _term(column, kinds[column.name]))
+    ]
+    left_out = f" Left out: {listed(unused)}." if unused else ""
+    reason = f"The response: {why}{left_out} Change the formula at will."
+    return Look(facts, settings, {"model.formula": reason})
 
 
 def _term(column: Column, kind: str) -> str:
-    """The term of a column in a formula; "" where it has none."""
+    """The term of a column in a formula; "" if it has none."""
     if column.missing or column.distinct < 2 or column.identifies:
         return ""
     if kind in ("number", "truth"):
@@ -437,7 +474,7 @@ def _term(column: Column, kind: str) -> str:
 
 
 def _names_groups(column: Column, kind: str) -> bool:
-    """True of text of many values that come again."""
+    """True for text of many values that recur."""
     return kind == "label" and MOST_CLASSES < column.distinct <= column.number / 2
 
 
@@ -449,45 +486,44 @@ TARGETS = frozenset(
         "admitted", "approved", "readmitted", "recovered", "positive", "ziel", "klasse", "zielvariable",
     }
 )  # fmt: skip
-"""Words that columns to predict are called by."""
+"""Words that name columns to predict."""
 YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positive", "pos"])
 
 
 def _target(
-    named: list[Column], found: list[Column], kind: str, data: str, model: str
+    named: list[Column], table: list[Column], kind: str, data: str, model: str
 ) -> tuple[Column, str]:
-    """The column to predict, and why it: the one that the user has named; else one with a name that
-    targets have, one of texts such as Yes and No, the last or the first one."""
-    candidates = [column for column in named or found if column.suits(kind)]
+    """The column to predict, and the reason: the one that the user has named; else one named like a
+    target, one of texts such as Yes and No, the last or the first."""
+    candidates = [column for column in named or table if column.suits(kind)]
     if not candidates:
-        known = "; ".join(map(str, found[:MOST_LISTED]))
-        other = f"; {OF_NUMBERS}" if any(column.suits("real") for column in found) else ""
+        columns = "; ".join(map(str, table[:MOST_LISTED]))
+        advice = f"; {OF_NUMBERS}" if any(column.suits("real") for column in table) else ""
         raise ConfigError(
-            f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: {known}{other}"
+            f"{data}: {model} predicts a column of {KINDS[kind]}, and there is none: "
+            f"{columns}{advice}"
         )
-    chosen = max(candidates, key=lambda column: (_likeness(column, found), found.index(column)))
+    best = max(candidates, key=lambda column: (_likeness(column, table), table.index(column)))
     if named:
         why = "As you have said."
-    elif set(words_of_name(chosen.name)) & TARGETS:
+    elif set(words_of_name(best.name)) & TARGETS:
         why = "By its name."
     elif len(candidates) == 1:
         why = f"The only column of {KINDS[kind]}."
     else:
-        where = (
-            "last"
-            if chosen is candidates[-1]
-            else "first"
-            if chosen is candidates[0]
-            else "likeliest"
-        )
-        why = f"The {where} column of {KINDS[kind]}; name another if it is not the one."
-    others = [column.name for column in candidates if column is not chosen]
-    if others and not named:
-        why += f" It could also be {listed(others, 5)}."
+        rank = "likeliest"
+        if best is candidates[-1]:
+            rank = "last"
+        elif best is candidates[0]:
+            rank = "first"
+        why = f"The {rank} column of {KINDS[kind]}; name another if it is not the one."
+    alternatives = [column.name for column in candidates if column is not best]
+    if alternatives and not named:
+        why += f" It could also be {listed(alternatives, 5)}."
     if kind == "binary":
-        classes = sorted(chosen.labels, key=lambda label: (_as_number(label), label))
+        classes = sorted(best.labels, key=lambda label: (_as_number(label), label))
         why += f" What is modelled is the odds of {classes[-1]!r} against {classes[0]!r}."
-    return chosen, why
+    return best, why
 
 
 def _as_number(label: str) -> float:
@@ -497,37 +533,42 @@ def _as_number(label: str) -> float:
         return 0.0
 
 
-def _likeness(column: Column, found: list[Column]) -> float:
-    """A score of how much a column looks like one to be predicted."""
+def _likeness(column: Column, table: list[Column]) -> float:
+    """A score of how much a column looks like a target."""
     words = set(words_of_name(column.name))
-    score = 4.0 if words & TARGETS else 0.0
-    score += 2.0 if words & TARGETS and len(words) == 1 else 0.0
+    score = 0.0
+    if words & TARGETS:
+        score += 4.0 if len(words) > 1 else 6.0
     if column.values is None and {label.lower() for label in column.labels} & YES:
         score += 1.0
-    if column in (found[0], found[-1]):
+    if column in (table[0], table[-1]):
         score += 1.5
-    return score - (2.0 if column.missing else 0.0)
+    if column.missing:
+        score -= 2.0
+    return score
 
 
-def _group(found: list[Column], is_named: bool) -> Column | None:
-    """The column that the user has named; or one whose values come again and again: of text, or
-    else whole numbers."""
+def _group(columns: list[Column], is_named: bool) -> Column | None:
+    """The column that the user has named; or one with recurring values: text, else whole
+    numbers."""
     if is_named:
-        return found[0]
-    repeated = [c for c in found if 2 <= c.distinct <= c.number / 2 and not c.missing]
+        return columns[0]
+    repeated = [c for c in columns if 2 <= c.distinct <= c.number / 2 and not c.missing]
     text = [c for c in repeated if c.values is None]
-    return next(iter([*text, *(c for c in repeated if c.counts)]), None)
+    counts = [c for c in repeated if c.counts]
+    return next(iter([*text, *counts]), None)
 
 
 def _emission(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The emission of components, for binary columns, counts, or numbers."""
+    """The emission of components for binary columns, counts, or numbers."""
     if "model.emission.name" not in known:
         return {}
     if all(column.binary for column in columns):
         return {"model.emission.name": "bernoulli"}
     if all(column.counts for column in columns):
         return {"model.emission.name": "poisson"}
-    return {"model.emission.name": "full_gaussian" if len(columns) <= MANY else "diagonal_gaussian"}
+    name = "full_gaussian" if len(columns) <= MANY else "diagonal_gaussian"
+    return {"model.emission.name": name}
 
 
 def _networks(columns: list[Column], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -549,86 +590,83 @@ OF_EMISSIONS = (
     "beta",
     "eta",
 )
-WITHOUT = frozenset(
+TIED_TO_DATA = frozenset(
     {
         "model.image", "model.observed.threshold", "model.observed.sd", "model.emission.{name}",
     }
 )  # fmt: skip
-"""Settings that belong to the data on which a configuration is tried."""
+"""Settings that belong to the data on which a configuration was tried."""
 
 
 # --- graphs ---------------------------------------------------------------------------------------
-def look_at_graph(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
+def look_at_graph(data: str, listing: Any, config: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
-    raw, notes = _columns_at(data, begun)
-    found = [_column(name, values, words_in(raw, name)) for name, values in raw.items()]
-    facts = [
-        f"{found[0].number:,} rows; columns:",
-        *(f"  {column}" for column in found[:MOST_LISTED]),
-        *notes,
-    ]
-    numbers = [column for column in found if column.values is not None]
-    if len(numbers) == found[0].number or {begun.data.source, begun.data.target} <= {
-        column.name for column in found
-    }:
+    raw, notes = _read_table(data, config)
+    table = [_make_column(name, values, words_in(raw, name)) for name, values in raw.items()]
+    facts = [f"{table[0].number:,} rows; columns:"]
+    facts += [f"  {column}" for column in table[:MOST_LISTED]]
+    facts += notes
+    numbers = [column for column in table if column.values is not None]
+    is_square = len(numbers) == table[0].number
+    names = {column.name for column in table}
+    if is_square or {config.data.source, config.data.target} <= names:
         return Look(facts, {})
-    ends = [c for c in found if c.values is None or c.counts][:2]
-    if len(ends) < 2:
+    end_columns = [c for c in table if c.values is None or c.counts][:2]
+    if len(end_columns) < 2:
         raise ConfigError(
-            f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, found))}"
+            f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, table))}"
         )
-    settings = {"data.source": ends[0].name, "data.target": ends[1].name}
-    weights = [c.name for c in numbers if c not in ends]
-    settings |= {"data.weight": weights[0]} if weights else {}
-    return Look(
-        facts, settings, {"data.source": "The first two columns that can be names of nodes."}
-    )
+    settings = {"data.source": end_columns[0].name, "data.target": end_columns[1].name}
+    weights = [c.name for c in numbers if c not in end_columns]
+    if weights:
+        settings["data.weight"] = weights[0]
+    why = {"data.source": "The first two columns that can be names of nodes."}
+    return Look(facts, settings, why)
 
 
 # --- documents ------------------------------------------------------------------------------------
 MOST_READ = 200
 """Records that are read to find the column of the text."""
 MOST_TOPICS = 50
-"""Most topics to begin with: more of them nobody reads."""
+"""Most topics to begin with: nobody reads more."""
 UPDATES = 200
-"""Steps that a fit by minibatches should take at least."""
+"""Least number of steps of a fit by minibatches."""
 
 
-def look_at_documents(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
+def look_at_documents(
+    data: str, listing: Any, config: Any, user_settings: Mapping[str, Any]
+) -> Look:
     """Reads the documents once, as a fit would."""
     if data == "docstrings":
-        return _read_once(
-            listing, begun, dataclasses.replace(begun.data, path=data), {"data.path": data}
-        )
-    column = said.get("data.column") or _text_column(data, begun.data)
-    words = said.get("data.vocabulary")
-    section = dataclasses.replace(begun.data, path=data, column=column, vocabulary=words)
-    return _read_once(
-        listing, begun, section, {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
-    )
+        section = dataclasses.replace(config.data, path=data)
+        return _look_at_text(listing, config, section, {"data.path": data})
+    column = user_settings.get("data.column") or _text_column(data, config.data)
+    words = user_settings.get("data.vocabulary")
+    section = dataclasses.replace(config.data, path=data, column=column, vocabulary=words)
+    unusual = {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
+    return _look_at_text(listing, config, section, unusual)
 
 
-def look_at_ratings(data: str, listing: Any, begun: Any, said: Mapping[str, Any]) -> Look:
-    """Reads a table of users and items once, as a fit would; of ratings those that are high count
-    as taken."""
-    section = dataclasses.replace(begun.data, path=data)
+def look_at_ratings(data: str, listing: Any, config: Any, user_settings: Mapping[str, Any]) -> Look:
+    """Reads a table of users and items once, as a fit would; high ratings count as taken."""
+    section = dataclasses.replace(config.data, path=data)
     if data == "docstrings" or not has_ratings(section):
-        return look_at_documents(data, listing, begun, said)
-    chosen = liked(section)
-    if chosen is None:
-        return _read_once(listing, begun, section, {})
+        return look_at_documents(data, listing, config, user_settings)
+    rating = liked(section)
+    if rating is None:
+        return _look_at_text(listing, config, section, {})
     why = (
-        f"Ratings in {chosen.column!r} are from {chosen.low:g} to {chosen.high:g}: high ones "
+        f"Ratings in {rating.column!r} are from {rating.low:g} to {rating.high:g}: high ones "
         "count as taken. "
-        f'count = "{chosen.column}" takes ratings as counts instead, count = "none" every row once.'
+        f'count = "{rating.column}" takes ratings as counts instead, count = "none" every row once.'
     )
-    section = dataclasses.replace(section, least=chosen.least)
-    look = _read_once(listing, begun, section, {"data.least": chosen.least})
+    section = dataclasses.replace(section, least=rating.least)
+    look = _look_at_text(listing, config, section, {"data.least": rating.least})
     return look._replace(why={**look.why, "data.least": why})
 
 
-def _read_once(listing: Any, begun: Any, section: Any, found: dict[str, Any]) -> Look:
-    """The look at the documents of a section, whose settings `found` are not the usual ones."""
+def _look_at_text(listing: Any, config: Any, section: Any, unusual: dict[str, Any]) -> Look:
+    """The look at the documents of a section; `unusual` are its settings that are no defaults."""
     parts = load_documents(dataclasses.replace(section, held_out=0.1))
     number = parts.whole.num_documents + parts.test.num_documents
     words = parts.whole.num_tokens + parts.test.num_tokens
@@ -639,31 +677,33 @@ def _read_once(listing: Any, begun: Any, section: Any, found: dict[str, Any]) ->
         "model.num_topics": "Few enough to read: about the root of the thousands of words. "
         "Compare: --sweep."
     }
-    settings = found | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(begun, number)
+    settings = unusual | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(config, number)
     return Look(facts, settings, why)
 
 
-def _size(columns: tuple[str, str], number: int, held: int, kinds: int) -> str:
+def _size(columns: tuple[str, str], number: int, total: int, num_kinds: int) -> str:
     """A line on the size of the data.
 
     >>> _size(("user", "taken"), 100, 620, 30)
     '100 users, 6 taken on average, of 30 kinds.'
     """
-    title, what = columns
-    if what == "words":
+    title, counted = columns
+    if counted == "words":
         return (
-            f"{number:,} {title}s of {held / number:,.0f} words on average that are kept, of "
-            f"{kinds:,} kinds."
+            f"{number:,} {title}s of {total / number:,.0f} words on average that are kept, of "
+            f"{num_kinds:,} kinds."
         )
-    return f"{number:,} {title}s, {held / number:,.0f} {what} on average, of {kinds:,} kinds."
+    return (
+        f"{number:,} {title}s, {total / number:,.0f} {counted} on average, of {num_kinds:,} kinds."
+    )
 
 
-def _steps(begun: Any, number: int) -> dict[str, Any]:
+def _steps(config: Any, number: int) -> dict[str, Any]:
     """Batches and passes with which a fit by minibatches takes enough steps."""
-    if begun.fit.batch_size is None and begun.algorithm.name in FULL_DATA:
+    if config.fit.batch_size is None and config.algorithm.name in FULL_DATA:
         return {}
-    batch = min(begun.fit.batch_size or USUAL, max(10, number // 10))
-    passes = max(begun.fit.num_epochs, -(-UPDATES * batch // number))
+    batch = min(config.fit.batch_size or USUAL, max(10, number // 10))
+    passes = max(config.fit.num_epochs, -(-UPDATES * batch // number))
     return {"fit.batch_size": min(batch, number), "fit.num_epochs": passes}
 
 
@@ -673,20 +713,21 @@ def _text_column(data: str, section: Any) -> str | None:
     if kind_of(path) != "a file":
         return None
     kind = guess_format(path) if section.format == "auto" else section.format
-    rows = RECORDS[kind](path, dialect_of(section)).rows(None) if kind in RECORDS else iter(())
+    if kind not in RECORDS:
+        return None
+    rows = RECORDS[kind](path, dialect_of(section)).rows(None)
     records = [row for *_, row in itertools.islice(rows, MOST_READ)]
     if not records:
         return None
-    words: dict[str, int] = {}
-    for name, text in (item for record in records for item in record.items()):
-        words[name] = words.get(name, 0) + (
-            len(words_of(normalised(text))) if isinstance(text, str) else 0
-        )
-    if DEFAULT_COLUMN in words:
+    num_words: dict[str, int] = {}
+    for record in records:
+        for name, text in record.items():
+            number = len(words_of(normalised(text))) if isinstance(text, str) else 0
+            num_words[name] = num_words.get(name, 0) + number
+    if DEFAULT_COLUMN in num_words:
         return DEFAULT_COLUMN
-    longest = max(words, key=lambda name: words[name])
-    if not words[longest]:
-        raise ConfigError(
-            f"{data}: no column holds text, among {', '.join(map(repr, list(words)[:20]))}"
-        )
+    longest = max(num_words, key=lambda name: num_words[name])
+    if not num_words[longest]:
+        names = ", ".join(map(repr, list(num_words)[:20]))
+        raise ConfigError(f"{data}: no column holds text, among {names}")
     return longest

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from vijax.app.catalogue.parts.density_algorithm import read_by
-from vijax.app.plan.assemble import FULL_DATA, WHOLE, make_algorithm
+from vijax.app.plan.assemble import FULL_DATA, UNIT_STEPS, make_algorithm
 from vijax.app.plan.config import Config
 from vijax.app.settings.options import chosen
 from vijax.app.sources.listing import Data
@@ -30,13 +30,13 @@ from vijax.topics import decision
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """The plan of a run: settings and data, and what follows from both. Each thing is made once,
+    """The plan of a run: settings and data, and what follows from both. Each part is made once,
     when it is first asked for, within `config.in_precision()`.
 
     Attributes:
       config: the settings.
       data: the training and the held-out data.
-      made: the model, where another plan of these data has made it already.
+      made: the model, if another plan of these data has made it.
     """
 
     config: Config
@@ -46,11 +46,9 @@ class Plan:
     @functools.cached_property
     def model(self) -> Any:
         """The model that [model] describes, for these data."""
-        return (
-            self.config.listing.build(self.config.model, self.data)
-            if self.made is None
-            else self.made
-        )
+        if self.made is not None:
+            return self.made
+        return self.config.listing.build(self.config.model, self.data)
 
     @functools.cached_property
     def algorithm(self) -> Algorithm:
@@ -60,8 +58,7 @@ class Plan:
 
     @functools.cached_property
     def training(self) -> Any:
-        """The training data as the model reads them, for `vijax.fit`; of a model that was made for
-        them its own."""
+        """The training data as the model reads them; for a model made of its data, its own."""
         model = self.algorithm.spec.model
         if model.form.given is not None:
             return model.form.given
@@ -69,9 +66,9 @@ class Plan:
             return self.data.train.read_as(self.config.listing.arrange, self.config.model)
         if isinstance(self.data.train, SampledDocuments):
             return self.data.whole
-        return read_by(model, self.arranged(self.data.train))
+        return read_by(model, self.arrange(self.data.train))
 
-    def arranged(self, part: Any) -> Any:
+    def arrange(self, part: Any) -> Any:
         """A part of the data as the model reads rows."""
         return self.config.listing.arrange(part, self.config.model)
 
@@ -82,12 +79,12 @@ class Plan:
             return int(self.data.whole.num_documents)
         if isinstance(self.data.train, Sampled):
             return len(self.data.train)
-        return int(jax.tree.leaves(self.arranged(self.data.train))[0].shape[0])
+        return int(jax.tree.leaves(self.arrange(self.data.train))[0].shape[0])
 
     @functools.cached_property
     def batch_size(self) -> int | None:
-        """Documents (rows, sequences) per step: as set, or the default of the algorithm; all of
-        them where there are fewer. None: each step reads all."""
+        """Documents (rows, sequences) per step: as set, or the default of the algorithm, and at
+        most all; None: each step reads all."""
         config = self.config
         if config.fit.batch_size is not None:
             size = min(config.fit.batch_size, self.num_groups)
@@ -100,9 +97,8 @@ class Plan:
         return min(USUAL, self.num_groups)
 
     @property
-    def note_of_batch_size(self) -> str:
-        """A note where there are fewer documents (rows, sequences) than `fit.batch_size`; else
-        empty."""
+    def batch_size_note(self) -> str:
+        """A note if `fit.batch_size` exceeds the number of documents (rows, sequences); else ""."""
         size, total = self.config.fit.batch_size, self.num_groups
         if size is None or size <= total:
             return ""
@@ -121,28 +117,27 @@ class Plan:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A checksum of the data that a run learns from and is scored on, so that changed data are
-        noticed."""
+        """A checksum of the training and held-out data, by which changed data are noticed."""
         return _checksum(self.config.listing.source.digest(self.data))
 
     @functools.cached_property
-    def fingerprint_of_units(self) -> str:
+    def units_fingerprint(self) -> str:
         """A checksum of what standardising takes out of columns, and of the times of rows: a column
-        in another unit, or a clock that began at another time, are other data."""
+        in another unit, or a clock with another start, makes other data."""
         return _checksum(self.config.listing.source.units(self.data))
 
     @property
     def state_needs_data(self) -> bool:
-        """True where the shapes of a state depend on the data: always, but for models of documents
+        """True if the shapes of a state depend on the data: false only for models of documents
         whose state holds no locals."""
         if not self.config.listing.reads_documents:
             return True
         carries = takes_all(self.algorithm) and self.algorithm.spec.model.locals.carried
-        return carries or any(own.of_groups for own in self.algorithm.wrappers)
+        return carries or any(wrapper.of_groups for wrapper in self.algorithm.wrappers)
 
     def state_like(self, algorithm: Algorithm) -> Any:
-        """The shapes of the state of an algorithm, that of the plan or of the mixture that a run
-        has kept: checkpoints hold them."""
+        """The shapes of the state of an algorithm, by which checkpoints are read. `algorithm` is
+        that of the plan, or of the mixture that a run has kept."""
         restarts = self.config.fit.restarts
         runs = algorithm if restarts == 1 else many(algorithm, restarts)
         batch = None
@@ -152,43 +147,40 @@ class Plan:
         return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
 
 
-def settle(config: Config, data: Data) -> Plan:
-    """The plan of a new run, with what the user has left open: the language that was found, so that
-    new documents are read in the same way; the offset of a target; and `algorithm.lazy`, true where
-    steps by words gain."""
+def complete_plan(config: Config, data: Data) -> Plan:
+    """The plan of a new run, with what the user has left open: the language that was detected, so
+    that new documents are read alike; the offset of a target; and `algorithm.lazy`, true if steps
+    by words are faster."""
     listing = config.listing
     if listing.target is not None:
         kind = listing.target(config.model)
         config = dataclasses.replace(config, model=with_offset(config.model, kind, data.train))
     if listing.reads_documents and config.data.language is None and data.train.language:
-        config = dataclasses.replace(
-            config, data=dataclasses.replace(config.data, language=data.train.language)
-        )
+        documents = dataclasses.replace(config.data, language=data.train.language)
+        config = dataclasses.replace(config, data=documents)
     plan = Plan(config, data)
     if not listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return plan
-    section: Any = dataclasses.replace(config.algorithm, lazy=_gains_by_words(plan))  # type: ignore[call-arg]
+    section: Any = dataclasses.replace(config.algorithm, lazy=_is_faster_by_words(plan))  # type: ignore[call-arg]
     return Plan(dataclasses.replace(config, algorithm=section), data, plan.model)
 
 
-def _gains_by_words(plan: Plan) -> bool:
-    """True where steps by words cost less."""
+def _is_faster_by_words(plan: Plan) -> bool:
+    """True if steps by words cost less."""
     data = plan.data
     size = plan.batch_size or data.whole.num_documents
-    is_by_parts = isinstance(data.train, SampledDocuments)
-    loader = (
-        document_loader(data.whole, size, 0, False)
-        if is_by_parts
-        else CorpusLoader(data.train, size, 0)
-    )
+    loader: Any
+    if isinstance(data.train, SampledDocuments):
+        loader = document_loader(data.whole, size, 0, False)
+    else:
+        loader = CorpusLoader(data.train, size, 0)
     return decision.is_by_words(decision.settled(plan.algorithm, loader))
 
 
 def _check_decreasing(config: Config, size: int, total: int) -> None:
-    """Raises ValueError on minibatches under steps that stay at size one: those forget every batch
-    but the last."""
+    """Raises ValueError on minibatches with steps of size one: only the last batch would count."""
     name = config.algorithm.name
-    if size == total or name not in WHOLE:
+    if size == total or name not in UNIT_STEPS:
         return
     schedule = chosen(config.algorithm.step_size) or step_size.constant()
     if schedule(jnp.int32(1_000_000)) >= 1:

@@ -1,5 +1,4 @@
-"""Warnings of the library in the words of the command line: one line each, without the place in the
-program."""
+"""Warnings of the library in the words of the command line: one line each, no code location."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from vijax.app.plan.wording import in_command_line_terms
+from vijax.app.plan.wording import to_command_line_terms
 from vijax.terminal import printable
 
 
@@ -20,15 +19,17 @@ def warnings_in_a_line() -> Iterator[None]:
     >>> with warnings_in_a_line():
     ...     warnings.showwarning(UserWarning("Two rows are alike."), UserWarning, "a.py", 7)  # on stderr
     """
-    before = warnings.showwarning
-    warnings.showwarning = _shown  # type: ignore[assignment]
+    showwarning = warnings.showwarning
+    warnings.showwarning = _print_warning  # type: ignore[assignment]
     try:
         yield
     finally:
-        warnings.showwarning = before
+        warnings.showwarning = showwarning
 
 
-def _shown(message: Warning | str, category: Any, filename: str, lineno: int, *_: Any) -> None:
+def _print_warning(
+    message: Warning | str, category: Any, filename: str, lineno: int, *_: Any
+) -> None:
     del category, filename, lineno
     text = " ".join(str(message).split())
-    print(f"Warning: {printable(in_command_line_terms(text))}", file=sys.stderr)
+    print(f"Warning: {printable(to_command_line_terms(text))}", file=sys.stderr)

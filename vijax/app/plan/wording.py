@@ -1,5 +1,4 @@
-"""Remedies in the words of the command line: errors of the library speak of arguments of Python
-functions."""
+"""Remedies in the words of the command line: the library names arguments of Python functions."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ PHRASES = {
     "stop_words=None": "--set data.stop_words=none",
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
-ANYWHERE = {
+ANYWHERE_PHRASES = {
     r"Choose a start that draws, such as init=vijax\.init\.drawn\(\), or leave restarts out": (
         "One is enough: --set fit.restarts=1"
     ),
@@ -29,7 +28,7 @@ ANYWHERE = {
     r"\b([Oo])r family=\"(\w+)\"": r"\1r --set model.family=\2",
     r"write family=\"(\w+)\"": r"--set model.family=\1",
 }
-"""Remedies that are read wherever they stand in a message: those of warnings and of formulas."""
+"""Remedies that may stand anywhere in a message: those of warnings and of formulas."""
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
 
 
@@ -37,36 +36,38 @@ SETTING = re.compile(r"--set\b|\bdata\.[a-z_]+")
 AS_TRAINING = "write the data as those of training were written"
 
 
-def in_command_line_terms(
+def to_command_line_terms(
     message: str, options: Collection[str] = (), has_settings: bool = True
 ) -> str:
-    """The message of an error, with the Python arguments of its remedy as options of the command,
+    """The message of an error, with the Python arguments in its remedy as options of the command,
     or else as settings.
 
-    The text before the remedy is left as it is.
+    The text before the remedy stays.
 
     Args:
       message: the text of the error.
       options: the options of the command.
-      has_settings: whether the command takes settings; without, the parts of a remedy that name one
-          are left out.
+      has_settings: False leaves out those parts of a remedy that name a setting, for commands that
+        take none.
 
     >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
     "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
     >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
     "format: got 'x'. To mend it: rename the file, or --format FORMAT."
     """
-    for phrase, instead in ANYWHERE.items():
+    for phrase, instead in ANYWHERE_PHRASES.items():
         message = re.sub(phrase, instead, message)
     problem, begins, remedy = message.partition(REMEDY)
     for phrase, instead in PHRASES.items():
         remedy = remedy.replace(phrase, instead)
     remedy = ARGUMENT.sub(lambda found: _option(found, options), remedy)
     remedy = re.sub(r"\bpass (?=\w)", "give ", remedy)
-    return problem + begins + (remedy if has_settings else without_settings(remedy))
+    if not has_settings:
+        remedy = drop_settings(remedy)
+    return problem + begins + remedy
 
 
-def without_settings(remedy: str) -> str:
+def drop_settings(remedy: str) -> str:
     """The parts of a remedy, divided by semicolons, that need no setting.
 
     >>> without_settings("correct the cells; or take rows as they lie: --set data.order=none.")
@@ -84,20 +85,26 @@ def without_settings(remedy: str) -> str:
     return f"{'; or '.join(parts) or AS_TRAINING}."
 
 
-def _option(found: re.Match, options: Collection[str]) -> str:
-    name, value = found[1], (found[2] or "...").strip("'")
-    value = name.upper() if value == "..." else value
+def _option(match: re.Match, options: Collection[str]) -> str:
+    name = match[1]
+    value = (match[2] or "...").strip("'")
+    if value == "...":
+        value = name.upper()
     if name in options:
         return f"--{name.replace('_', '-')} {value}"
-    return f"--set {_settings()[name]}={value}" if name in _settings() else found[0]
+    if name in _settings():
+        return f"--set {_settings()[name]}={value}"
+    return match[0]
 
 
 @functools.cache
 def _settings() -> dict[str, str]:
-    """The dotted key of every setting whose last name no other has, over all models."""
+    """The dotted key of each setting whose last name is unique, over all models."""
     from vijax.app.catalogue import LISTINGS
     from vijax.app.plan.config import schema
 
-    keys = {key for model in LISTINGS for key in settings(schema(model))}
-    names = [key.rpartition(".")[2] for key in keys]
-    return {key.rpartition(".")[2]: key for key in keys if names.count(key.rpartition(".")[2]) == 1}
+    keys: dict[str, set[str]] = {}
+    for model in LISTINGS:
+        for key in settings(schema(model)):
+            keys.setdefault(key.rpartition(".")[2], set()).add(key)
+    return {name: next(iter(full)) for name, full in keys.items() if len(full) == 1}

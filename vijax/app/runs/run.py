@@ -41,8 +41,8 @@ from vijax.app.folder.run_folder import (
 from vijax.app.folder.team import Alone
 from vijax.app.plan import growth
 from vijax.app.plan.assemble import load_data
-from vijax.app.plan.config import Config, ConfigError, resolved
-from vijax.app.plan.plan import Plan, settle
+from vijax.app.plan.config import Config, ConfigError, absolute_path
+from vijax.app.plan.plan import Plan, complete_plan
 from vijax.app.report.pages import write_pages
 from vijax.app.settings.progress import Printer, announced, say_to_stderr
 from vijax.app.settings.sections import DocumentData
@@ -108,7 +108,7 @@ def begin(
 ) -> Outcome:
     """As `start`, for a configuration from `prepare_config`; `data` may be read already."""
     with claim_folder(folder, config.name) as folder, _explain_stop(folder), config.in_precision():
-        plan = settle(config, read(config, say) if data is None else data)
+        plan = complete_plan(config, read(config, say) if data is None else data)
         with announced(say, MAKING):
             _check_beforehand(plan, team)
         if plan.data.test is not None and not config.listing.has_score(plan.algorithm.spec.model):
@@ -172,7 +172,7 @@ def follow(config: Config, team: Alone) -> Status:
     """Takes part in the fit of a run whose folder another process keeps."""
     say = lambda line: None
     with config.in_precision():
-        plan = settle(config, load_data(config))
+        plan = complete_plan(config, load_data(config))
         _check_beforehand(plan, team)
         with team.work_session(None, 0, say) as (folder, step), _terminable():
             newest = _newest(folder, plan, say) if step else None
@@ -267,7 +267,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
     for name, part in parts.items():
         try:
             with rows_of(part):
-                check(read_by(algorithm.spec.model, plan.arranged(part)))
+                check(read_by(algorithm.spec.model, plan.arrange(part)))
         except DataError:
             raise
         except ValueError as error:
@@ -282,7 +282,9 @@ def prepare_config(config: Config) -> Config:
     for table, names in PATHS.items():
         section = getattr(config, table)
         paths = {name: getattr(section, name, None) for name in names}
-        resolved_paths = {name: resolved(path) for name, path in paths.items() if path is not None}
+        resolved_paths = {
+            name: absolute_path(path) for name, path in paths.items() if path is not None
+        }
         sections[table] = dataclasses.replace(section, **resolved_paths)
     if isinstance(config.data, DocumentData):
         sections["data"] = with_own_stop_words(sections["data"])
@@ -344,8 +346,8 @@ def _fit(session: Session, callbacks: tuple[Any, ...]) -> Fit:
 
 def _run_to_end(session: Session) -> Outcome:
     _, plan, _, say, _ = session
-    if plan.note_of_batch_size:
-        say(plan.note_of_batch_size)
+    if plan.batch_size_note:
+        say(plan.batch_size_note)
     has_score = plan.data.test is not None and plan.config.listing.has_score(
         plan.algorithm.spec.model
     )
