@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vijax.data import Corpus, read
-from vijax.data.corpora.corpus import joined
+from vijax.data.corpora.corpus import join_parts
 from vijax.data.read import read_side_columns
 from vijax.data.reading.checks import DataError
 from vijax.data.schema.in_memory import columns_of
@@ -53,7 +53,7 @@ def test_what_has_no_columns_has_none_beside(tmp_path):
 def test_a_corpus_in_two_parts_is_put_together_in_its_order():
     rng = np.random.default_rng(0)
     corpus = Corpus.from_counts(rng.integers(0, 3, (20, 6)), titles=[f"d{i}" for i in range(20)])
-    again = joined(*corpus.split(0.3, seed=4), 0.3, 4)
+    again = join_parts(*corpus.split(0.3, seed=4), 0.3, 4)
     np.testing.assert_array_equal(again.to_scipy().toarray(), corpus.to_scipy().toarray())
     assert list(again.titles) == [f"d{i}" for i in range(20)]
 

@@ -17,7 +17,13 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.count_tables import are_counts, check_no_counts, corpus_of_counts
 from vijax.data.corpora.ratings import are_ratings, is_ratings, ratings, read_ratings
 from vijax.data.corpora.select import with_vocabulary
-from vijax.data.corpora.shards import files_of, holds_counts, is_prepared, read_shards, words_of
+from vijax.data.corpora.shards import (
+    holds_counts,
+    is_prepared,
+    list_shards,
+    read_shard_words,
+    read_shards,
+)
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.reading.cache import cached_corpus
 from vijax.data.reading.checks import Notes, fail, nearest
@@ -209,8 +215,8 @@ def _read_address(
         raise fail(source, "shards", got, "fetch the file, or prepare shards of it")
     if folder is not None:
         return read_shards(source, vocabulary, folder)
-    stamps = said_of(files_of(source))
-    words = words_of(source, vocabulary)
+    stamps = said_of(list_shards(source))
+    words = read_shard_words(source, vocabulary)
     key = (VERSION, source, stamps, words)
     return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
 

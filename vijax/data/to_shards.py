@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.data.corpora.shards import BEGUN, DONE, pairs_of, record_batches
+from vijax.data.corpora.shards import BEGUN, DONE, read_pairs, record_batches
 from vijax.data.read import DEFAULT_SETTINGS, open_texts
 from vijax.data.reading.checks import MAX_WORDS, Notes, fail
 from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
@@ -193,7 +193,7 @@ def index_shard(target: Path, counted: Path, places: int = 0) -> None:
     parts: list[tuple[np.ndarray, ...]] = []
     strings: dict[str, list[str]] = {"title": [], "text": []}
     for row, batch in record_batches(counted):
-        lengths, old_ids, counts = pairs_of(batch, counted, row)
+        lengths, old_ids, counts = read_pairs(batch, counted, row)
         is_in = new_id[old_ids] >= 0
         document = np.repeat(np.arange(len(lengths)), lengths)[is_in]
         parts.append(_bags(document, new_id[old_ids][is_in], counts[is_in], len(lengths)))

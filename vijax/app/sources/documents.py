@@ -21,7 +21,7 @@ from vijax.app.sources.rating_tables import check_are_texts, has_ratings, read_r
 from vijax.app.sources.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
 from vijax.app.sources.topic_names import check_names
 from vijax.data import Corpus
-from vijax.data.corpora.corpus import joined
+from vijax.data.corpora.corpus import join_parts
 from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
 from vijax.data.read import read_side_columns
 from vijax.data.reading.download import is_url
@@ -216,7 +216,9 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         )
     if source is None:
         corpus = (
-            data.train if data.test is None else joined(*data, section.held_out, section.split_seed)
+            data.train
+            if data.test is None
+            else join_parts(*data, section.held_out, section.split_seed)
         )
     else:
         corpus = read_for(data.names, section, source)

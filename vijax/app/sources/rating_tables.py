@@ -12,8 +12,13 @@ import numpy as np
 from vijax.app.settings.sections import DocumentData, RatingData, dialect_of
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.rating_columns import GIVE, counts_among, looks_like_ratings, ratings_among
-from vijax.data.corpora.ratings import names_in, ratings
+from vijax.data.corpora.rating_columns import (
+    GIVE,
+    find_count_columns,
+    find_rating_columns,
+    looks_like_ratings,
+)
+from vijax.data.corpora.ratings import ratings, read_names
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import REMEDY, DataError, listed
 from vijax.data.reading.download import fetch, is_url
@@ -102,7 +107,9 @@ def check_are_texts(section: DocumentData, source: Any = None) -> None:
     if section.column is not None or section.format == "ratings":
         return
     names = _columns(section, source)
-    exact = {"user", "item"} <= set(names) and (counts_among(names) or not ratings_among(names))
+    exact = {"user", "item"} <= set(names) and (
+        find_count_columns(names) or not find_rating_columns(names)
+    )
     if looks_like_ratings(names) and not exact:
         where = source if isinstance(source, str | Path) else "data"
         raise ConfigError(
@@ -137,10 +144,10 @@ def liked(section: RatingData) -> Liked | None:
     if section.count is not None or section.least is not None:
         return None
     names = _columns(section, section.path)
-    found = ratings_among(
+    found = find_rating_columns(
         name for name in names if name not in (section.user, section.item, section.time)
     )
-    if not found or counts_among(names):
+    if not found or find_count_columns(names):
         return None
     path = fetch(section.path, section.sha256) if is_url(section.path) else section.path
     values = as_numbers(
@@ -163,4 +170,4 @@ def _columns(section: DocumentData, source: Any) -> list[str]:
         return []
     with naming(path):
         format = guess_format(path) if section.format == "auto" else section.format
-    return names_in(path, dialect_of(section)) if format in TABLES else []
+    return read_names(path, dialect_of(section)) if format in TABLES else []

@@ -17,7 +17,7 @@ from vijax.app.sources.listing import Data, New
 from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.app.sources.tables import units_of
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.rating_columns import column_of
+from vijax.data.corpora.rating_columns import find_role_column
 from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, listed
 from vijax.data.schema.by_name import columns_by_name
@@ -77,7 +77,7 @@ def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) ->
     if path is None:
         return None
     notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
-    name = column_of(who, list(read_columns(path, num_rows=1)), path)
+    name = find_role_column(who, list(read_columns(path, num_rows=1)), path)
     columns = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
     if wanted is not None:
         if missing := [column for column in wanted if column not in columns]:

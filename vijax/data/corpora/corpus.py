@@ -277,12 +277,12 @@ def split_ids(
     return np.sort(order[size:]), np.sort(order[:size])
 
 
-def joined(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
+def join_parts(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
     """The corpus, in memory, whose parts `Corpus.split` gave: its documents are in their order
     again.
 
     >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
-    >>> bool((joined(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
+    >>> bool((join_parts(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
     False
     """
     import scipy.sparse

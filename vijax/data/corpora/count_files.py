@@ -264,7 +264,7 @@ def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None =
     entries = shape[0] * shape[1] if dense else shape[2]
     blocks = iter(lambda: list(itertools.islice(lines, BLOCK_LINES)), [])
     numbers = np.concatenate(
-        [np.zeros((0, width)), *(_numbers_of(path, block, width) for block in blocks)]
+        [np.zeros((0, width)), *(_read_entries(path, block, width) for block in blocks)]
     )
     if len(numbers) != entries:
         got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
@@ -323,7 +323,7 @@ def _sizes(path: Path, number: int, line: bytes, length: int) -> list[int]:
     return sizes
 
 
-def _numbers_of(path: Path, kept: list[tuple[int, bytes]], width: int) -> np.ndarray:
+def _read_entries(path: Path, kept: list[tuple[int, bytes]], width: int) -> np.ndarray:
     """The entries of some lines. Only where one is wrong is its line looked for."""
     numbers = _numbers(b" ".join(line for _, line in kept), np.float64)
     if len(numbers) != width * len(kept):

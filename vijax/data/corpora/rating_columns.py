@@ -76,7 +76,7 @@ TEXTS += ("message", "abstract", "tweet", "sentence", "document", "headline")
 
 
 @dataclasses.dataclass(frozen=True)
-class Named:
+class RoleNames:
     """The columns that the user has named.
 
     Attributes:
@@ -113,15 +113,19 @@ class Roles:
     unread: tuple[str, ...]
 
 
-def roles_of(names: Sequence[str], named: Named, where: object, notes: Notes) -> Roles:
+def find_roles(names: Sequence[str], named: RoleNames, where: object, notes: Notes) -> Roles:
     """The roles of the columns of a table, with notes of what was decided.
 
     Raises:
       DataError: a column that is named and not there; no columns of users and items, or several
         that may be; ratings of which nobody said how they count.
     """
-    user = _named(named.user, "user", names, where) or _only(names, _is_user, "user", where)
-    item = _named(named.item, "item", names, where) or _only(names, _is_item, "item", where)
+    user = _named_column(named.user, "user", names, where) or _find_only(
+        names, _is_user, "user", where
+    )
+    item = _named_column(named.item, "item", names, where) or _find_only(
+        names, _is_item, "item", where
+    )
     if user == item:
         raise fail(
             where,
@@ -138,12 +142,12 @@ def roles_of(names: Sequence[str], named: Named, where: object, notes: Notes) ->
             repr(named.least),
             "give the lowest rating that counts as taken, such as 4",
         )
-    count = "" if named.count == NONE else _named(named.count, "count", names, where)
+    count = "" if named.count == NONE else _named_column(named.count, "count", names, where)
     taken = {user, item, count}
     left = [name for name in names if name and name not in taken]
     if not count and named.count is None:
-        count = _count_among(left, named, where)
-    time = _named(named.time, "time", names, where) or next(iter(_spelt(left, TIMES)), "")
+        count = _find_count_column(left, named, where)
+    time = _named_column(named.time, "time", names, where) or next(iter(_spelt(left, TIMES)), "")
     if named.least is not None and not count:
         expected = "a column of ratings or counts to compare with it"
         raise fail(
@@ -169,10 +173,10 @@ def looks_like_ratings(names: Iterable[str]) -> bool:
     return any(map(_is_user, names)) and any(map(_is_item, names)) and not _spelt(names, TEXTS)
 
 
-def ratings_among(names: Iterable[str]) -> list[str]:
+def find_rating_columns(names: Iterable[str]) -> list[str]:
     """The columns whose names are those of ratings, or have such a word in them.
 
-    >>> ratings_among(["user", "star_rating", "Book-Rating", "ratingDate", "rating"])
+    >>> find_rating_columns(["user", "star_rating", "Book-Rating", "ratingDate", "rating"])
     ['rating', 'star_rating', 'Book-Rating']
     """
     names = list(names)
@@ -185,15 +189,15 @@ def _speaks_of_ratings(name: str) -> bool:
     return bool(words & set(RATED)) and not words & {*TIMES, "id", "ids", "day", "month", "year"}
 
 
-def counts_among(names: Iterable[str]) -> list[str]:
+def find_count_columns(names: Iterable[str]) -> list[str]:
     """The columns whose names are those of counts."""
     return _spelt(names, COUNTS)
 
 
-def column_of(role: str, names: Sequence[str], where: object) -> str:
+def find_role_column(role: str, names: Sequence[str], where: object) -> str:
     """The column of users, or of items, by its name.
 
-    >>> column_of("user", ["age", "userId"], "users.csv")
+    >>> find_role_column("user", ["age", "userId"], "users.csv")
     'userId'
     """
     is_one = {"user": _is_user, "item": _is_item}[role]
@@ -230,7 +234,7 @@ def _forms(words: Sequence[str], more: Sequence[str]) -> set[str]:
     return {*words, *(f"{word}id" for word in words), *more}
 
 
-def _named(name: str | None, role: str, names: Sequence[str], where: object) -> str:
+def _named_column(name: str | None, role: str, names: Sequence[str], where: object) -> str:
     """The column that the user has named; empty without one."""
     if name is None:
         return ""
@@ -244,7 +248,9 @@ def _named(name: str | None, role: str, names: Sequence[str], where: object) -> 
     return name
 
 
-def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where: object) -> str:
+def _find_only(
+    names: Sequence[str], is_one: Callable[[str], bool], role: str, where: object
+) -> str:
     """The one column that may be this one; the exact name goes before others."""
     if role in names:
         return role
@@ -256,11 +262,11 @@ def _only(names: Sequence[str], is_one: Callable[[str], bool], role: str, where:
     raise fail(where, "the columns user and item", got, remedy)
 
 
-def _count_among(names: Sequence[str], named: Named, where: object) -> str:
+def _find_count_column(names: Sequence[str], named: RoleNames, where: object) -> str:
     """The column of counts, or of ratings under a least one; empty where a row is a thing that was
     taken."""
     counts = _spelt(names, COUNTS)
-    ratings = ratings_among(names)
+    ratings = find_rating_columns(names)
     if named.least is not None and ratings:
         return ratings[0]
     if counts or not ratings:

@@ -13,11 +13,11 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import (
     GIVE,
     NONE,
-    Named,
+    RoleNames,
     Roles,
+    find_rating_columns,
+    find_roles,
     looks_like_ratings,
-    ratings_among,
-    roles_of,
 )
 from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, integer_counts, listed
@@ -41,7 +41,7 @@ from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import RECORDS
 
-BY_DEFAULT = Named()
+BY_DEFAULT = RoleNames()
 
 
 def ratings(
@@ -87,23 +87,25 @@ def ratings(
     >>> liked.titles, liked.vocabulary, liked.to_scipy().toarray().tolist()
     (('ann', 'bob'), ('7', '8'), [[1, 0], [1, 0]])
     """
-    named = Named(user, item, count, time, least)
+    named = RoleNames(user, item, count, time, least)
     folder = None if folder is None else Path(folder)
     if isinstance(source, str | Path):
         path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
         with naming(path):
             return read_ratings(path, vocabulary, folder, named, dialect)
-    found = _in_memory(source, named)
-    return of_columns(found, named, "source", read_vocabulary(vocabulary), folder, Notes())
+    found = _memory_columns(source, named)
+    return ratings_from_columns(
+        found, named, "source", read_vocabulary(vocabulary), folder, Notes()
+    )
 
 
-def _in_memory(source: Any, named: Named) -> Columns:
+def _memory_columns(source: Any, named: RoleNames) -> Columns:
     """The columns of a table in memory, users and items as exact text."""
     names = list(source) if isinstance(source, Mapping) else column_names(source)
     if names is None:
         expected = "a path, a table of pandas, Arrow or polars, or a mapping of columns"
         raise fail("source", expected, type(source).__name__, "convert it to one of these")
-    roles = roles_of(list(map(str, names)), named, "source", Notes())
+    roles = find_roles(list(map(str, names)), named, "source", Notes())
     in_roles = [name for name in (roles.user, roles.item, roles.count, roles.time) if name]
     read = columns_of(
         {name: source[name] for name in names if str(name) in in_roles},
@@ -133,19 +135,19 @@ def read_ratings(
     path: Path,
     vocabulary: str | Path | Sequence[str] | None,
     folder: Path | None = None,
-    named: Named = BY_DEFAULT,
+    named: RoleNames = BY_DEFAULT,
     dialect: Dialect = USUAL,
 ) -> Corpus:
     """The ratings of a file; see `ratings`."""
     notes = Notes()
-    names = names_in(path, dialect)
-    roles = roles_of(names, named, path, Notes()) if names else None
+    names = read_names(path, dialect)
+    roles = find_roles(names, named, path, Notes()) if names else None
     exact = () if roles is None else (roles.user, roles.item)
     found = read_columns(str(path), dialect=dialect, exact=exact, notes=notes)
-    return of_columns(found, named, str(path), read_vocabulary(vocabulary), folder, notes)
+    return ratings_from_columns(found, named, str(path), read_vocabulary(vocabulary), folder, notes)
 
 
-def names_in(path: Path, dialect: Dialect = USUAL) -> list[str]:
+def read_names(path: Path, dialect: Dialect = USUAL) -> list[str]:
     """The names of the columns of a table in a file; none of other files, or of one that cannot be
     read."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -164,7 +166,7 @@ def names_in(path: Path, dialect: Dialect = USUAL) -> list[str]:
 
 def is_ratings(path: Path) -> bool:
     """True for a table with columns of users and items, and none of text."""
-    return looks_like_ratings(names_in(path))
+    return looks_like_ratings(read_names(path))
 
 
 def are_ratings(source: Any) -> bool:
@@ -173,9 +175,9 @@ def are_ratings(source: Any) -> bool:
     return names is not None and looks_like_ratings(names)
 
 
-def of_columns(
+def ratings_from_columns(
     found: Mapping[str, np.ndarray],
-    named: Named,
+    named: RoleNames,
     where: str,
     items: Sequence[str] | None,
     folder: Path | None,
@@ -184,11 +186,11 @@ def of_columns(
     """The ratings in columns; see `ratings`."""
     import scipy.sparse
 
-    roles = roles_of(list(found), named, where, notes)
+    roles = find_roles(list(found), named, where, notes)
     at = row_name(found)
     _note_unread(roles, named, notes)
-    users, rows = _numbered(found, roles.user, where, at, notes)
-    names, columns = _numbered(found, roles.item, where, at, notes)
+    users, rows = _number_names(found, roles.user, where, at, notes)
+    names, columns = _number_names(found, roles.item, where, at, notes)
     counts = np.ones(len(rows))
     if roles.count:
         where_counts = f"{where}, column {roles.count!r}"
@@ -204,7 +206,7 @@ def of_columns(
         _check_whole(counts, f"{where}, column {roles.count!r}", at)
     counts = integer_counts(counts, f"{where}, column {roles.count!r}")
     if items is not None:
-        rows, columns, counts, names = _over(items, names, rows, columns, counts, notes)
+        rows, columns, counts, names = _select_items(items, names, rows, columns, counts, notes)
     matrix = scipy.sparse.coo_matrix((counts, (rows, columns)), (len(users), len(names)))
     corpus = Users.from_counts(matrix, tuple(names), where=where, titles=users, notes=notes.texts())
     if folder is None:
@@ -213,7 +215,7 @@ def of_columns(
     return Users.open(folder)
 
 
-def _numbered(
+def _number_names(
     found: Columns, column: str, where: str, at: RowName, notes: Notes
 ) -> tuple[list[str], Int[np.ndarray, " rows"]]:
     """The different names of a column in the order in which they come, and the number of each value
@@ -223,12 +225,12 @@ def _numbered(
     check_present(values, "a name in every row", where, at, words=said_missing(found, column))
     named = [name_of(value) for value in values.tolist()]
     if any("\n" in name or "\r" in name for name in named):
-        named = _on_one_line(named, where, notes)
+        named = _join_lines(named, where, notes)
     place = {name: i for i, name in enumerate(dict.fromkeys(named))}
     return list(place), np.fromiter((place[name] for name in named), int, len(named))
 
 
-def _on_one_line(named: list[str], where: str, notes: Notes) -> list[str]:
+def _join_lines(named: list[str], where: str, notes: Notes) -> list[str]:
     """The names with blanks in the place of line breaks, which files of names cannot have.
     DataError where two names become one."""
     changed = {name: " ".join(name.splitlines()) for name in dict.fromkeys(named)}
@@ -240,7 +242,9 @@ def _on_one_line(named: list[str], where: str, notes: Notes) -> list[str]:
     return [changed[name] for name in named]
 
 
-def _over(items, names, rows, columns, counts, notes: Notes) -> tuple[Any, Any, Any, list[str]]:
+def _select_items(
+    items, names, rows, columns, counts, notes: Notes
+) -> tuple[Any, Any, Any, list[str]]:
     """The rows whose items are among these, numbered by them."""
     place = {name: i for i, name in enumerate(items)}
     to = np.array([place.get(name, -1) for name in names], int)[columns]
@@ -319,9 +323,9 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
 
 
 # --- notes ----------------------------------------------------------------------------------------
-def _note_unread(roles: Roles, named: Named, notes: Notes) -> None:
+def _note_unread(roles: Roles, named: RoleNames, notes: Notes) -> None:
     unread = [*roles.unread, *([roles.time] if roles.time and named.least is None else [])]
-    if liked := ratings_among(unread):
+    if liked := find_rating_columns(unread):
         notes.add(
             f"The ratings in {listed(liked)} are not read: a row counts the same whatever they say."
         )

@@ -59,7 +59,7 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     """
     if corpus.vocabulary is None:
         raise fail("corpus.vocabulary", "words", "None", "read the corpus with its vocabulary")
-    new_id = ids_in(
+    new_id = vocabulary_ids(
         corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0
     )
     changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(
@@ -71,7 +71,7 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     return dataclasses.replace(changed, notes=(*changed.notes, note)) if lost else changed
 
 
-def ids_in(
+def vocabulary_ids(
     words: Sequence[str],
     vocabulary: Sequence[str],
     wording: Wording = OF_DOCUMENTS,
@@ -121,15 +121,19 @@ def split_over_seen_words(
     test = corpus[test_rows]
     seen = corpus.word_counts() > test.word_counts()
     over_seen = lambda part: part if seen.all() else select_words(part, np.flatnonzero(seen))
-    train = _on_disk(corpus, train_rows, seen) if corpus.mapped else over_seen(corpus[train_rows])
+    train = (
+        _write_temporary(corpus, train_rows, seen)
+        if corpus.mapped
+        else over_seen(corpus[train_rows])
+    )
     return train, over_seen(test)
 
 
-def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
+def _write_temporary(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """The documents `rows` in temporary files, removed with the corpus."""
     folder = working_folder("vijax-train-")
     try:
-        train = _written(Path(folder.name), corpus, rows, seen)
+        train = _write_rows(Path(folder.name), corpus, rows, seen)
     except BaseException:
         folder.cleanup()
         raise
@@ -137,7 +141,7 @@ def _on_disk(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     return train
 
 
-def _written(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
+def _write_rows(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
     """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered
     again."""
     builder = CorpusBuilder(folder, corpus.plain_kind)

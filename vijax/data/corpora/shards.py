@@ -87,8 +87,8 @@ def read_shards(
         different lengths, an id beyond the vocabulary, a negative count, a missing value, with the
         file.
     """
-    files = files_of(source)
-    words = words_of(source, vocabulary)
+    files = list_shards(source)
+    words = read_shard_words(source, vocabulary)
     first: set[str] = set()
     with CorpusBuilder(folder) as builder:
         for file in files:
@@ -106,7 +106,7 @@ def read_shards(
                         got,
                         "write all shards with the same columns" if of_pairs else of_texts,
                     )
-                lengths, ids, counts = pairs_of(batch, file, row)
+                lengths, ids, counts = read_pairs(batch, file, row)
                 if len(ids):
                     check_word_ids(
                         ids, len(words) if words is not None else int(ids.max()) + 1, file
@@ -120,7 +120,7 @@ def read_shards(
         return builder.finish(words)
 
 
-def words_of(
+def read_shard_words(
     source: str | Path, vocabulary: str | Path | Sequence[str] | None = None
 ) -> tuple[str, ...] | None:
     """The words of shards: those given, else those beside them; None where there are none."""
@@ -141,7 +141,7 @@ def words_of(
     return tuple(line.rstrip("\r") for line in said.removesuffix("\n").split("\n"))
 
 
-def files_of(source: str | Path) -> list[str]:
+def list_shards(source: str | Path) -> list[str]:
     """The Parquet files of a corpus. Raises a DataError where there are none, or where
     `vijax.data.prepare` was stopped at them, or where some were lost since."""
     files = parquet_files(source)
@@ -170,35 +170,35 @@ def record_batches(file: str | Path) -> Iterator[tuple[int, Any]]:
     """The Arrow record batches of a shard, with the number of the first row of each, from 1. Raises
     DataError: it has fewer or more rows than it says."""
     row = 1
-    for batch in _in_store(str(file)) if is_address(file) else _on_disk(Path(file)):
+    for batch in _store_batches(str(file)) if is_address(file) else _disk_batches(Path(file)):
         yield row, batch
         row += batch.num_rows
     check_num_rows(row - 1, from_parquet(str(file), lambda opened: opened.metadata.num_rows), file)
 
 
-def _on_disk(file: Path) -> Iterator[Any]:
+def _disk_batches(file: Path) -> Iterator[Any]:
     check_regular(file)
     with parsing(file, WHOLE, REMEDY), open_parquet(file) as opened:
-        yield from opened.iter_batches(ROWS, columns=_kept(file, opened))
+        yield from opened.iter_batches(ROWS, columns=_check_columns(file, opened))
 
 
-def _in_store(file: str) -> Iterator[Any]:
+def _store_batches(file: str) -> Iterator[Any]:
     """A row group at a time, which a store that does not answer is asked for again."""
     for i in range(from_parquet(file, lambda opened: opened.metadata.num_row_groups)):
         yield from from_parquet(file, functools.partial(_row_group, file, i))
 
 
 def _row_group(file: str, number: int, opened: Any) -> list[Any]:
-    return list(opened.iter_batches(ROWS, [number], _kept(file, opened)))
+    return list(opened.iter_batches(ROWS, [number], _check_columns(file, opened)))
 
 
-def _kept(file: str | Path, opened: Any) -> list[str]:
+def _check_columns(file: str | Path, opened: Any) -> list[str]:
     kept = [name for name in opened.schema_arrow.names if name in (*PAIRS, *STRINGS)]
     check_row_groups(opened, kept, file)
     return kept
 
 
-def pairs_of(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def read_pairs(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs per document, word ids and counts of a record batch, without a copy where Arrow has
     int64."""
     found = []

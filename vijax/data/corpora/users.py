@@ -35,7 +35,7 @@ class Users(Corpus):
         return Users
 
 
-def users_as_given(users: Any) -> Any:
+def to_users(users: Any) -> Any:
     """Rows of counts, dense or sparse, as `Users`; anything else as it is."""
     if isinstance(users, list):
         users = np.asarray(users)

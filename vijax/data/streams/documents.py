@@ -14,7 +14,14 @@ from jaxtyping import Int
 
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.csr import Bags, bags, canonical, is_canonical, row_entries
-from vijax.data.corpora.shards import PAIRS, ROWS, STRINGS, files_of, pairs_of, words_of
+from vijax.data.corpora.shards import (
+    PAIRS,
+    ROWS,
+    STRINGS,
+    list_shards,
+    read_pairs,
+    read_shard_words,
+)
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
 from vijax.data.reading.parquet_values import check_num_rows, check_room, check_row_groups
 from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
@@ -205,7 +212,7 @@ class Shards:
             for batch in source.iter_batches(ROWS, [block.number], list(PAIRS)):
                 rows = chosen[slice(*np.searchsorted(chosen, [row, row + batch.num_rows]))] - row
                 if len(rows):
-                    pairs = pairs_of(batch, str(block), row + 1)
+                    pairs = read_pairs(batch, str(block), row + 1)
                     parts.append(_select_rows(_to_canonical(pairs, vocab_size, block), rows))
                 row += batch.num_rows
             check_num_rows(row, block.count, block)
@@ -250,8 +257,8 @@ def shards(
     >>> documents.num_documents, documents.vocabulary, documents.read(np.array([1])).indices
     (2, ('cat', 'dog', 'sat'), array([0, 1], dtype=int32))
     """
-    files = files_of(source)
-    words = words_of(source, vocabulary)
+    files = list_shards(source)
+    words = read_shard_words(source, vocabulary)
     blocks: list[Block] = []
     num_pairs = 0
     largest = list[int | None]([-1])
@@ -288,7 +295,7 @@ def corpus_from_arrow(item: Any, vocab_size: int, where: str) -> Corpus:
     parts = [_no_pairs()]
     row = 1
     for batch in item.to_batches() if hasattr(item, "to_batches") else [item]:
-        parts.append(_to_canonical(pairs_of(batch, where, row), vocab_size, where))
+        parts.append(_to_canonical(read_pairs(batch, where, row), vocab_size, where))
         row += batch.num_rows
     return Corpus(*bags(*_concatenate(parts))[:3], vocab_size=vocab_size)
 

@@ -21,7 +21,7 @@ import numpy as np
 from vijax.arguments import Limit, read_arguments
 from vijax.data.corpora.build import CorpusBuilder
 from vijax.data.corpora.corpus import Corpus
-from vijax.data.corpora.select import ids_in, relabel
+from vijax.data.corpora.select import relabel, vocabulary_ids
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import DataError, Notes, fail, whole_letters
 from vijax.data.texts.language import check_spaces, first_texts, found_language, stop_words_in
@@ -143,7 +143,7 @@ def corpus_from_texts(
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
-        return relabel(raw, ids_in(words, vocabulary), corpus).finish(tuple(vocabulary))
+        return relabel(raw, vocabulary_ids(words, vocabulary), corpus).finish(tuple(vocabulary))
 
 
 def settled(

@@ -41,7 +41,7 @@ from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model
 from vijax.contract.queries import Generative, answers, is_size
 from vijax.contract.room import limit_sizes
 from vijax.data import document_batches, in_order, read
-from vijax.data.corpora.users import users_as_given
+from vijax.data.corpora.users import to_users
 from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.ranking import Ranking, hide, ranked, ranking
 from vijax.families import Gamma, Product
@@ -487,7 +487,7 @@ def with_covariates(users: Any, covariates: Any) -> Any:
     (2, 1)
     """
     require_one_index({"users": users, "covariates": covariates})
-    return dataclasses.replace(read(users_as_given(users)), covariates=np.asarray(covariates))
+    return dataclasses.replace(read(to_users(users)), covariates=np.asarray(covariates))
 
 
 def _rows_of(fit: Any, users: Any) -> Any:
@@ -499,7 +499,7 @@ def _rows_of(fit: Any, users: Any) -> Any:
         f"one of {', '.join(fit.posterior)}",
     )
     one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
-    given = users_as_given(np.asarray(users)[None] if one else users)
+    given = to_users(np.asarray(users)[None] if one else users)
     return _rows(fit.in_words(given, "users"), fit.posterior)
 
 
@@ -508,7 +508,7 @@ def _rows(users: Any, posterior: Any) -> Any:
     require(
         "items" in posterior, "fit", "a fit of vijax.models.hpf", f"one of {', '.join(posterior)}"
     )
-    corpus, num_items = read(users_as_given(users)), posterior["items"].batch_shape[0]
+    corpus, num_items = read(to_users(users)), posterior["items"].batch_shape[0]
     remedy = "Give rows of counts over the items of training, in their order."
     require(
         corpus.vocab_size == num_items, "users", f"{num_items} items", corpus.vocab_size, remedy
