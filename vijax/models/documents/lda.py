@@ -1,7 +1,8 @@
 """Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe
 2017, section 4.3; Pei 2019, section on LDA).
 
-    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
+    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~
+    Categorical(beta_{z_dm})
 
 The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal
 responsibilities, is

@@ -1,7 +1,8 @@
 """The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7
 and 2.8).
 
-    pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d}, independently
+    pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d},
+    independently
 
 For the plain categorical mixture of single observations, use documents of one word each. Small
 vocabularies can also use `mixture(emission.categorical(K, V))`, the same model on dense rows of

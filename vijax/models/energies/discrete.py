@@ -13,10 +13,10 @@ parameters alone, where it makes a probability underflow to exactly zero; the bo
 times C, which is then PENALTY times 0. E and C are never added before C is known to be zero,
 because the sum would lose E in float32.
 
-Joint locals (generalised mean field): a group of discrete locals z_1, ..., z_m becomes one categorical variable whose
-classes are their joint values a. The energy in its statistics, the one-hot r of a, is
-sum_a r_a E(t(z_1 = a_1), ..., t(z_m = a_m)):  linear in r whatever E is, so that the engine treats it like any other
-local. With all locals in one group the E-step is exact.
+Joint locals (generalised mean field): a group of discrete locals z_1, ..., z_m becomes one
+categorical variable whose classes are their joint values a. The energy in its statistics, the
+one-hot r of a, is sum_a r_a E(t(z_1 = a_1), ..., t(z_m = a_m)):  linear in r whatever E is, so that
+the engine treats it like any other local. With all locals in one group the E-step is exact.
 """
 
 from __future__ import annotations

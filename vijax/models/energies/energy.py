@@ -12,8 +12,8 @@ statistics), Gibbs sampling (at statistics of draws), the bound, and through it 
 `vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41; Hoffman and Blei 2015,
 section 2.6).
 
-With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and log g included:
-at the exact conditional it is log p(y_n | beta) itself.
+With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and
+log g included: at the exact conditional it is log p(y_n | beta) itself.
 """
 
 from __future__ import annotations

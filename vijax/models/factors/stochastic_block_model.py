@@ -6,9 +6,10 @@ Robin 2008; Latouche, Birmele and Ambroise 2012).
     Bernoulli:  y_ij ~ Bernoulli(B_{z_i z_j}),  B_kl ~ Beta(a, b)
     Poisson:    y_ij ~ Poisson(B_{z_i z_j}),    B_kl ~ Gamma(a, b)
 
-over pairs i < j, B symmetric, or over all ordered pairs. All z_i depend on each other through the edges: a plate of
-coupled entries, which mean field visits one after the other. With A_kl = sum_ij z_ik y_ij z_jl and P_kl = sum_ij z_ik
-z_jl over observed pairs, the energy of the edges is  <A, log B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
+over pairs i < j, B symmetric, or over all ordered pairs. All z_i depend on each other through the
+edges: a plate of coupled entries, which mean field visits one after the other. With A_kl = sum_ij
+z_ik y_ij z_jl and P_kl = sum_ij z_ik z_jl over observed pairs, the energy of the edges is  <A, log
+B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Coefficients of a `Glmm` as people read them: as ratios behind a logarithm or a logit, and by the
-spread of their columns."""
+"""Coefficients of a `Glmm` for readers: ratios behind a log or a logit link, and standardised."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ Named = dict[str, Float[np.ndarray, " S"]]
 
 
 def ratios(model: Any, draws: Draws) -> Named:
-    """exp of each coefficient but the intercept, at draws: `ratios_title` says of which numbers they
-    are ratios."""
+    """exp of each coefficient but the intercept, at draws; `ratios_title` names the quantity that
+    they are ratios of."""
     remedy = "Its coefficients are differences already: see standardised."
     require(
         model.law.link != "identity",
@@ -32,7 +31,7 @@ def ratios(model: Any, draws: Draws) -> Named:
 
 
 def ratios_title(law: Law, base: str = "") -> str:
-    """Title of `ratios`. They are no ratios of the means of counts that are cut off at zero.
+    """Title of `ratios`. For counts that are cut off at zero they are not ratios of means.
 
     >>> from vijax.models.formulas.laws import LAWS
     >>> ratios_title(LAWS["poisson"]), ratios_title(LAWS["categorical"], "red")
@@ -46,24 +45,23 @@ def ratios_title(law: Law, base: str = "") -> str:
 def standardise(model: Any, draws: Draws) -> Named:
     """Change of the predictor by one sd of each column, at draws; in sds of the response where the
     link is the identity (Gelman, Hill and Vehtari 2020, section 12.2). Columns that code categories
-    have none. Spreads count weights."""
+    are left out. The sds are weighted."""
     spread = lambda column: float(mean_and_spread(column, model.weights)[1])
     unit = spread(model.design.y) if model.law.link == "identity" else 1.0
-    columns = {name: (column, codes) for name, column, codes in _slopes(model)}
     return {
         name: draws.named[name] * (spread(x) / unit)
-        for name, (x, codes) in columns.items()
-        if not codes
+        for name, x, is_code in _slopes(model)
+        if not is_code
     }
 
 
 def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
-    """Name, column, and whether it codes categories, of each coefficient but the intercept."""
+    """(name, column, True if it codes categories) of each coefficient but the intercept."""
     design = model.design
     columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)
-    own = [column for column in columns if column[0] != "Intercept"]
     return [
-        (name_at_level(label, level), x, codes)
-        for label, x, codes in own
+        (name_at_level(label, level), x, is_code)
+        for label, x, is_code in columns
+        if label != "Intercept"
         for level in design.against or (None,)
     ]

@@ -20,8 +20,8 @@ class Draws(NamedTuple):
     Attributes:
       named: coefficients, standard deviations, correlations and parameters of the law by name, (S,)
           each.
-      effects: effects of the groups by the name of the factor, (S, groups, effects): of categories
-        with a base, those of one category after those of another.
+      effects: effects of the groups by the name of the factor, (S, groups, effects). For categories
+        with a base: all effects of the first category, then of the second, and so on.
       values: the same unknowns in units of size one, as the density has them.
     """
 
@@ -45,14 +45,14 @@ class GroupEffects(NamedTuple):
     coords: dict[str, np.ndarray]
 
 
-# --- programs -------------------------------------------------------------------------------------
+# --- programs of all draws ------------------------------------------------------------------------
 def effects_of_groups(form: Form) -> Callable[..., Any]:
     """(values, data, key) -> the effects of the groups of each factor, (S, groups, effects)."""
-    of_draw = lambda data, values, key: form.draw_effects(values, data, key)
 
     def effects(values: Any, data: Any, key: Any) -> Any:
         keys = jax.random.split(key, len(jax.tree.leaves(values)[0]))
-        return jax.lax.map(lambda given: of_draw(data, *given), (values, keys))
+        draw = lambda values_and_key: form.draw_effects(values_and_key[0], data, values_and_key[1])
+        return jax.lax.map(draw, (values, keys))
 
     return effects
 
@@ -60,21 +60,24 @@ def effects_of_groups(form: Form) -> Callable[..., Any]:
 def log_likelihoods(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, y, trials) -> log likelihoods of rows, (S, N)."""
     law = LAWS[form.law]
-    of_rows = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
-    return lambda aux, eta, y, trials: jax.vmap(lambda aux, eta, y: of_rows(aux, trials, y, eta))(
-        aux, eta, y
-    )
+    by_row = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
+
+    def log_liks(aux: Any, eta: Any, y: Any, trials: Any) -> Any:
+        by_draw = jax.vmap(lambda aux, eta, y: by_row(aux, trials, y, eta))
+        return by_draw(aux, eta, y)
+
+    return log_liks
 
 
 def draw_responses(form: Form) -> Callable[..., Any]:
-    """(parameters, predictors, key, trials) -> responses of rows, (S, N), each by itself: all rows
-    of a draw have one key, so that a row has the same draws alone and among others."""
+    """(parameters, predictors, key, trials) -> responses of rows, (S, N). All rows of a draw share
+    one key, so that a row has the same draws alone and among others."""
     draw = lambda aux, trials, key, eta: LAWS[form.law].likelihood(aux, trials).sample(key, eta)  # type: ignore[misc]
-    of_rows = jax.vmap(draw, (None, 0, None, 0))
+    by_row = jax.vmap(draw, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
-        each = jax.random.split(key, len(eta))
-        return jax.vmap(lambda aux, key, eta: of_rows(aux, trials, key, eta))(aux, each, eta)
+        by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, trials, key, eta))
+        return by_draw(aux, jax.random.split(key, len(eta)), eta)
 
     return responses
 
@@ -82,8 +85,8 @@ def draw_responses(form: Form) -> Callable[..., Any]:
 def plus_products(
     eta: np.ndarray, x: Float[np.ndarray, "N p"], beta: np.ndarray
 ) -> Float[np.ndarray, "S N C"]:
-    """eta and the sum of columns times coefficients, (S, 1 or N, p, C): column by column, since the
-    order in which a product of matrices adds depends on the number of rows."""
+    """eta plus the sum of columns times coefficients, (S, 1 or N, p, C). It adds column by column:
+    the order in which a matrix product adds depends on the number of rows."""
     for j in range(x.shape[1]):
         eta = eta + x[:, j, None] * beta[:, :, j]
     return eta

@@ -25,7 +25,7 @@ from vijax.data.formulas.functions import (
     numbers_in,
 )
 from vijax.data.formulas.parser import parse
-from vijax.data.formulas.syntax import Column, Formula
+from vijax.data.formulas.syntax import Column, Formula, Node
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
@@ -33,8 +33,8 @@ from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.observed_response import Response, family_of_response, read_response
 
 WhereNew = Literal["draw", "error"]
-"""What becomes of groups that training does not have: effects drawn from the law of groups, or an
-error."""
+"""Treatment of groups that training does not have: their effects are drawn from the law of groups,
+or they are an error."""
 
 
 class Rows(NamedTuple):
@@ -44,9 +44,9 @@ class Rows(NamedTuple):
       x: columns of common effects, (N, p).
       offset: known part of the predictor, (N,).
       z: columns of the effects of each factor, (N, d).
-      groups: the group of each row by factor, (N,); -1 for one that the training rows do not have.
-      new_levels: the groups that training does not have, of each factor that has some.
-      notes: what else a reader should know of these rows.
+      groups: the group of each row by factor, (N,); -1 for a group that training does not have.
+      new_levels: groups that training does not have, for each factor with such rows.
+      notes: further remarks on these rows for the user.
     """
 
     x: Float[np.ndarray, "N p"]
@@ -59,21 +59,21 @@ class Rows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Design:
-    """A formula and what was learnt of its columns, for the rows of training and for new rows.
+    """A formula with its columns as the rows of training define them; it reads new rows alike.
 
     Attributes:
       parsed: the formula.
       y: the response, (N,).
       trials: number of trials of each row, (N,); ones where the response is no proportion.
       labels: names of the columns of common effects; "Intercept" is that of ones.
-      categorical: which of these code categories alone.
-      factors: the grouping factors, that with the most effects first.
+      categorical: True for a column that only codes categories.
+      factors: the grouping factors; the one with the most effects comes first.
       rows: the rows of training.
-      observed: how the response is read; None of a formula without one.
-      against: categories of the response that have a predictor of their own, against the base;
-        empty where there is one predictor.
-      common: what was learnt of the terms outside bars.
-      schema: the columns, and what each was taken for.
+      observed: how the response is read; None for a formula without one.
+      against: categories of the response that have a predictor each, against the base; empty where
+        there is one predictor.
+      common: the columns of the terms outside bars, as learnt from training.
+      schema: the columns with the role and the kind of each.
     """
 
     parsed: Formula
@@ -100,13 +100,13 @@ class Design:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The categories of the response in their order, where it is read as one of categories: y
-        are their numbers. Of named ones the base comes first."""
+        """The categories of the response in their order; y has their numbers. Among named
+        categories the base comes first. Empty for a response of numbers."""
         return () if self.observed is None else self.observed.categories
 
     @property
     def coefficients(self) -> tuple[str, ...]:
-        """Names of the coefficients: of the columns, one after the other, for each predictor."""
+        """Names of the coefficients, column by column, and for each column by predictor."""
         return tuple(
             name_at_level(label, level)
             for label in self.labels
@@ -116,15 +116,14 @@ class Design:
     def response_and_trials(
         self, table: Any
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
-        """The response of other rows, and their trials; ValueError where its column is missing."""
+        """The response of other rows and their trials; ValueError if its column is missing."""
         assert self.observed is not None
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         require_whole(rows, self.observed.columns)
         return self.observed.values(rows)
 
     def read_rows(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
-        """Other rows: splines have the knots of training, categories its levels, statistics its
-        values.
+        """Other rows, with the knots of splines, levels of categories and statistics of training.
 
         Args:
           table: any table with the columns of the terms.
@@ -137,14 +136,17 @@ class Design:
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         rows.check_truths(self.schema)
         bars = [bar for factor in self.factors for bar in factor.bars]
-        named = [*self.common.columns, *(name for bar in bars for name in bar.columns)]
-        require_whole(rows, [*named, *(name for factor in self.factors for name in factor.columns)])
-        every, offset = self.common.matrix(rows)
-        x = every[:, [label in self.labels for label in self.common.labels]]
+        columns = list(self.common.columns)
+        for bar in bars:
+            columns += bar.columns
+        for factor in self.factors:
+            columns += factor.columns
+        require_whole(rows, columns)
+        all_columns, offset = self.common.matrix(rows)
+        x = all_columns[:, [label in self.labels for label in self.common.labels]]
         groups = tuple(factor.row_groups(rows) for factor in self.factors)
-        new = [
-            factor.new_levels(rows, own) for factor, own in zip(self.factors, groups, strict=True)
-        ]
+        by_factor = zip(self.factors, groups, strict=True)
+        new = [factor.new_levels(rows, row_groups) for factor, row_groups in by_factor]
         strangers = tuple(levels for levels in new if levels is not None)
         require(
             not strangers or new_levels == "draw",
@@ -153,20 +155,15 @@ class Design:
             *_refusal(strangers),
         )
         notes = tuple(note for learnt in (self.common, *bars) for note in learnt.beyond(rows))
-        return Rows(
-            x,
-            offset,
-            tuple(factor.effects(rows) for factor in self.factors),
-            groups,
-            strangers,
-            notes,
-        )
+        z = tuple(factor.effects(rows) for factor in self.factors)
+        return Rows(x, offset, z, groups, strangers, notes)
 
 
 def _refusal(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
-    return "; ".join(
-        map(str, strangers)
-    ), 'Correct them, or take new_levels="draw": their effects are drawn from the law of groups.'
+    remedy = (
+        'Correct them, or take new_levels="draw": their effects are drawn from the law of groups.'
+    )
+    return "; ".join(map(str, strangers)), remedy
 
 
 def name_at_level(name: str, level: str | None) -> str:
@@ -193,9 +190,9 @@ def read(
     Args:
       formula: `response ~ terms`, as `vijax.glmm` describes it; or `~ terms`, without a response.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
-      law: of the response: whether it has categories; None takes numbers. Ordered ones have no
+      law: the law of the response; None takes one of numbers. Laws of ordered categories have no
           intercept.
-      base: the category that others are compared with; None takes the first. For named categories.
+      base: the category that others are compared with, for named categories; None takes the first.
       functions: the user's own functions by name.
       argument: what the formula is called in messages.
 
@@ -206,15 +203,16 @@ def read(
     functions = check_functions(functions)
     law = LAWS["gaussian"] if law is None else law
     parsed = parse(formula, argument, functions)
-    grouping = tuple(dict.fromkeys(name for bar in parsed.bars for name in bar.columns))
+    grouping = tuple(dict.fromkeys(_grouping_columns(parsed)))
     roles = column_roles(parsed, bool(law.categories))
     rows = typed_table(table, *roles)
     require(len(rows) > 0, "table", "a row or more", "none")
     terms = term_columns(dataclasses.replace(parsed, response=None))
-    observed = (
-        None if parsed.response is None else read_response(parsed, rows, law, base, functions)
-    )
-    response = () if observed is None else observed.columns
+    observed = None
+    response: tuple[str, ...] = ()
+    if parsed.response is not None:
+        observed = read_response(parsed, rows, law, base, functions)
+        response = observed.columns
     for name in (*response, *terms, *grouping):
         rows.column(argument, name)
     require_whole(rows, (*response, *terms, *grouping))
@@ -249,7 +247,7 @@ def read(
 
 
 def check_functions(functions: Mapping[str, Any] | None) -> Functions:
-    """The user's own functions; ValueError where one has a listed name, or is none."""
+    """The user's own functions; ValueError if one has a listed name or is not a function."""
     is_mapping = functions is None or isinstance(functions, Mapping)
     require(is_mapping, "functions", "functions by name: {'f': f}", type(functions).__name__)
     for name, function in (functions or {}).items():
@@ -267,22 +265,33 @@ class ColumnRoles(NamedTuple):
 
     Attributes:
       labels: names of levels, exact text.
-      numbers: numbers, or text where they are none.
+      numbers: numbers, or text where the column has none.
     """
 
     labels: tuple[str, ...]
     numbers: tuple[str, ...]
 
 
-def column_roles(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
-    """The roles of columns; `of_categories` says that the response is one of categories."""
-    grouping = [name for bar in parsed.bars for name in bar.columns]
-    nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
+def _grouping_columns(parsed: Formula) -> list[str]:
+    return [name for bar in parsed.bars for name in bar.columns]
+
+
+def _term_nodes(parsed: Formula) -> list[Node]:
+    """The terms outside bars, and those before each bar."""
+    return [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
+
+
+def column_roles(parsed: Formula, has_categories: bool = False) -> ColumnRoles:
+    """The roles of columns; `has_categories` says that the response is one of categories."""
+    nodes = _term_nodes(parsed)
+    labels = _grouping_columns(parsed)
     response = parsed.response
-    is_label = of_categories and isinstance(response, Column)
-    nodes += [] if response is None or is_label else [response]
-    labels = [*grouping, *(name for node in nodes for name in labels_in(node))]
-    labels += columns_in(response) if response is not None and is_label else []
+    is_label = has_categories and isinstance(response, Column)
+    if response is not None and not is_label:
+        nodes.append(response)
+    labels += [name for node in nodes for name in labels_in(node)]
+    if response is not None and is_label:
+        labels += columns_in(response)
     numbers = [name for node in nodes for name in numbers_in(node)]
     return ColumnRoles(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(numbers)))
 
@@ -290,28 +299,25 @@ def column_roles(parsed: Formula, of_categories: bool = False) -> ColumnRoles:
 def read_table(
     formula: str, table: Any, functions: Functions | None = None, family: str | None = None
 ) -> TypedTable:
-    """A table, read for a formula: in a file the names of levels are exact text."""
+    """A table, read for a formula; levels in a file are exact text."""
     parsed = parse(formula, functions=check_functions(functions))
-    return typed_table(
-        table, *column_roles(parsed, family is not None and bool(LAWS[family].categories))
-    )
+    has_categories = family is not None and bool(LAWS[family].categories)
+    return typed_table(table, *column_roles(parsed, has_categories))
 
 
 def term_columns(parsed: Formula) -> tuple[str, ...]:
-    """The columns that a formula reads as numbers or categories: those of its terms, and of its
-    response."""
-    nodes = [node for _, node in parsed.addends] + [bar.terms for bar in parsed.bars]
-    nodes += [] if parsed.response is None else [parsed.response]
+    """The columns that a formula reads as numbers or categories, in its terms and its response."""
+    nodes = _term_nodes(parsed)
+    if parsed.response is not None:
+        nodes.append(parsed.response)
     return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
 
 
 def named_columns(parsed: Formula, with_response: bool = True) -> tuple[str, ...]:
     """The columns that a formula names."""
-    response = None if not with_response else parsed.response
-    grouping = (name for bar in parsed.bars for name in bar.columns)
-    return tuple(
-        dict.fromkeys((*term_columns(dataclasses.replace(parsed, response=response)), *grouping))
-    )
+    if not with_response:
+        parsed = dataclasses.replace(parsed, response=None)
+    return tuple(dict.fromkeys((*term_columns(parsed), *_grouping_columns(parsed))))
 
 
 def usual_family(formula: str, rows: TypedTable, functions: Functions | None = None) -> str:
@@ -327,34 +333,34 @@ def _schema(
     grouping: tuple[str, ...],
     read_as: ColumnRoles,
 ) -> Schema:
-    """The columns, with what each was taken for."""
+    """The columns, with the role and the kind of each."""
     roles: dict[str, list[str]] = {}
     for role, names in (("response", response), ("term", terms), ("group", grouping)):
         for name in names:
             roles.setdefault(name, []).append(role)
     columns = []
-    for name, own in roles.items():
+    for name, column_roles in roles.items():
         column = rows.columns[name]
-        is_label = own == ["group"] or column.kind == "label"
-        levels = column.labels().levels() if is_label else None
-        columns.append(
-            ColumnSchema(name, tuple(own), column.kind if levels is None else "label", levels)
-        )
+        if column_roles == ["group"] or column.kind == "label":
+            levels = column.labels().levels()
+            columns.append(ColumnSchema(name, tuple(column_roles), "label", levels))
+        else:
+            columns.append(ColumnSchema(name, tuple(column_roles), column.kind, None))
     return Schema(tuple(columns), *read_as)
 
 
 def _check_family(observed: Response, law: Law) -> None:
-    """Raises ValueError where a response of two categories is given a law of numbers."""
-    of_two = law.name in ("bernoulli", "binomial") or law.categories
+    """Raises ValueError if a response of two categories has a law of numbers."""
+    allows_two = law.name in ("bernoulli", "binomial") or law.categories
     remedy = (
         f'{observed.name} is 1 where it is {observed.level!r}: family="bernoulli", or give numbers.'
     )
     actual = f"{law.name!r} for a column of two categories"
-    require(observed.kind != "level" or of_two, "family", "a law of categories", actual, remedy)
+    require(observed.kind != "level" or allows_two, "family", "a law of categories", actual, remedy)
 
 
 def require_whole(rows: TypedTable, names: Any) -> None:
-    """Raises ValueError where columns have missing values, with the names of their rows."""
+    """Raises ValueError if columns have missing values, with the names of their rows."""
     holes = {}
     for name in dict.fromkeys(names):
         missing = np.flatnonzero(rows.column("table", name).missing)
@@ -371,8 +377,7 @@ def require_whole(rows: TypedTable, names: Any) -> None:
     ]
     are_blank = any(isinstance(cell, str) for cell in cells)
     # Pandas takes blanks for a value.
-    whole = "table.replace(r'^\\s*$', float('nan'), regex=True)" if are_blank else "table"
-    remedy = (
-        f"Remove these rows, with pandas as {whole}.dropna(subset={list(holes)}), or fill them in."
-    )
+    cleaned = "table.replace(r'^\\s*$', float('nan'), regex=True)" if are_blank else "table"
+    with_pandas = f"{cleaned}.dropna(subset={list(holes)})"
+    remedy = f"Remove these rows, with pandas as {with_pandas}, or fill them in."
     require(not holes, "table", "values in all columns of the formula", actual, remedy)

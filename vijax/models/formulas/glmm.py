@@ -15,11 +15,11 @@ from vijax.contract.queries import answers
 from vijax.data.formulas.design_columns import Functions
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as formulas
-from vijax.models.formulas.form import FormFunction, make_form
+from vijax.models.formulas.form import Form, FormFunction, make_form
 from vijax.models.formulas.glmm_model import Glmm
-from vijax.models.formulas.laws import LAWS
+from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
-from vijax.models.formulas.priors import merge_priors, weak_priors
+from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.unmodelled import (
@@ -49,11 +49,11 @@ NumberFamily = Literal[
 ClassFamily = Literal["categorical", "cumulative"]
 Family = Literal[NumberFamily, "bernoulli", "binomial", ClassFamily]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
-"""Nodes a dimension of the quadrature over effects of a group, by their number; Laplace's
-approximation beyond."""
+"""Nodes a dimension of the quadrature, by the number of effects of a group. One node, Laplace's
+approximation, for more effects."""
 NODES_BY_ROWS = {100: 3, 30: 5, 0: 11}
-"""Nodes that are enough for groups of so many rows or more: all but a tenth of the groups have
-them."""
+"""Fewest rows -> nodes a dimension that suffice, where all but a tenth of the groups have as many
+rows."""
 
 
 @check_arguments
@@ -77,14 +77,14 @@ def glmm(
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
         `p(successes, trials)`, one level of a column is `h['b']`. Names with blanks and other
         letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what
-        it does not have is an error, and nothing of a formula is run. Means in `I(x - np.mean(x))`
-        are of the rows of training.
+        it does not have is an error, and no formula is run as code. Means in `I(x - np.mean(x))`
+        are those of the training rows.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
       family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of
-        two kinds and for True and False, "categorical" for text of more, "binomial" for successes
-        among trials. Links are the identity for "gaussian" and "t", the logit for "bernoulli",
-        "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts with
-        probability psi and is zero else; "hurdle_..." is not zero with probability psi.
+        two kinds and for True and False, "categorical" for text of more kinds, "binomial" for
+        successes among trials. Links are the identity for "gaussian" and "t", the logit for
+        "bernoulli", "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts
+        with probability psi and is zero otherwise; "hurdle_..." is not zero with probability psi.
         "cumulative" is for ordered categories (numbers, text in the order of the alphabet, an
         ordered column of pandas): logit P(y <= k) = threshold[k] - eta, without an intercept.
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
@@ -92,7 +92,7 @@ def glmm(
         effects of different k are independent.
       priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by
         name: {"x": ("normal", 0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The
-        intercept has its prior at the means of all columns, and so have thresholds.
+        priors of the intercept and of thresholds hold at the means of all columns.
       weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of
         splines, and means of `scale(x)`, are those of rows without weights.
       nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5
@@ -101,11 +101,11 @@ def glmm(
       base: the category with which "categorical" compares the others; None takes the first, as
         numbers, letters or a column of pandas have them in order.
       functions: your own functions by name, which the formula may then call: arrays (N,) in, an
-        array (N,) out. They can be given here alone, never in a file.
+        array (N,) out. They are passed here only, never in a file.
 
     Returns:
-      A `Model`, a log density of its coefficients and of the spreads of its groups, whose effects
-      are integrated out. Fit it by `vijax.auto(model, key=key)`, which reads `model.data`;
+      A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
+      groups are integrated out. Fit it by `vijax.auto(model, key=key)`, which reads `model.data`;
       `fit.summary()` has all names, `fit.predict(table, key=key)` predicts. `model.ratios`,
       `model.standardised`, `model.draws`, `model.replicated` and `model.log_lik` take the fit.
 
@@ -125,7 +125,7 @@ def glmm(
         family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family)
     )
     check_alignment(weights, table)
-    if isinstance(table, str):  # its rows are the argument, not its path: the file may change
+    if isinstance(table, str):  # `by_value` must compare rows, not paths: the file may change
         table = formulas.read_table(formula, table, functions, family)
     return _glmm(formula, table, family, priors, weights, nodes, base, functions)
 
@@ -152,42 +152,64 @@ def _glmm(
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = read_weights(weights, typed)
     check_size(design, law)
-    several = len(design.factors) > 1
-    nodes = (1 if several else _nodes(design, weights)) if nodes is None else nodes
-    require_integers(nodes=nodes)
-    require(
-        nodes == 1 or not several, "nodes", "none where there are several grouping factors", nodes
-    )
-    known = merge_priors(weak_priors(design, law, weights), priors)
-    form = make_form(design, law, known, weights, nodes)
+    nodes = _choose_nodes(design, weights, nodes)
+    all_priors = merge_priors(weak_priors(design, law, weights), priors)
+    form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale:
         check_errors(design, weights)
-    log_prior, log_lik, named = (
-        FormFunction(form, name) for name in ("log_prior", "log_lik", "named")
+    return _make_model(design, law, form, all_priors, weights)
+
+
+def _make_model(
+    design: formulas.Design,
+    law: Law,
+    form: Form,
+    priors: Mapping[str, Prior],
+    weights: np.ndarray,
+) -> Glmm:
+    """The model of a density, with its data and its queries."""
+    plain = density(
+        form.variables(),
+        log_prior=FormFunction(form, "log_prior"),
+        log_lik=FormFunction(form, "log_lik"),
+        derived=FormFunction(form, "named"),
     )
-    made = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
-    parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
     rows = rows_in_units(design, law, form, weights)
     data = to_data(rows, law, [len(factor.levels) for factor in design.factors])
-    parts["form"] = dataclasses.replace(
-        made.form, given=data, in_units_of_given=True, nearby=NearMode(form)
+    fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(Model)}
+    fields["form"] = dataclasses.replace(
+        plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
     )
     model = Glmm(
-        **parts, design=design, priors=known, data=data, density_form=form, weights=weights
+        **fields, design=design, priors=priors, data=data, density_form=form, weights=weights
     )
-    generative = responses(form, design, rows, data)
-    own = answers(
-        generative, predict=model.predict, beside=model.group_effects, schema=design.schema
+    queries = answers(
+        responses(form, design, rows, data),
+        predict=model.predict,
+        beside=model.group_effects,
+        schema=design.schema,
     )
-    object.__setattr__(model, "queries", {**model.queries, **own})
+    object.__setattr__(model, "queries", {**model.queries, **queries})
     return model
 
 
-def _nodes(design: formulas.Design, weights: np.ndarray) -> int:
-    """Nodes a dimension for one factor: fewer where groups are large, for integrands are then
-    nearly normal."""
+def _choose_nodes(design: formulas.Design, weights: np.ndarray, nodes: int | None) -> int:
+    """Nodes a dimension: the argument, else by the sizes of groups; one for several factors."""
+    is_crossed = len(design.factors) > 1
+    if nodes is None:
+        nodes = 1 if is_crossed else _usual_nodes(design, weights)
+    require_integers(nodes=nodes)
+    expected = "none where there are several grouping factors"
+    require(nodes == 1 or not is_crossed, "nodes", expected, nodes)
+    return nodes
+
+
+def _usual_nodes(design: formulas.Design, weights: np.ndarray) -> int:
+    """Nodes a dimension for one factor. Integrands of large groups are nearly normal: they need
+    fewer."""
     if not design.factors:
         return 1
     rows = np.quantile(np.bincount(design.rows.groups[0], weights), 0.1)
-    most = next(most for least, most in NODES_BY_ROWS.items() if rows >= least)
-    return min(NODES.get(effects_per_group(design, design.factors[0]), 1), most)
+    by_rows = next(nodes for least_rows, nodes in NODES_BY_ROWS.items() if rows >= least_rows)
+    by_effects = NODES.get(effects_per_group(design, design.factors[0]), 1)
+    return min(by_effects, by_rows)

@@ -46,21 +46,21 @@ Method = TypeVar("Method", bound=Callable)
 
 
 class Prediction(NamedTuple):
-    """Predictions of rows, (N,) each; of categories the first four are (N, K), in the order of
+    """Predictions of rows, (N,) each; for categories the first four are (N, K), in the order of
     `model.design.levels`.
 
     Attributes:
-      mean: mean of the expected response; of categories their probabilities.
-      sd: its standard deviation.
+      mean: mean of the expected response; for categories their probabilities.
+      sd: standard deviation of the expected response.
       low: lower ends of the intervals of the expected response.
-      high: upper ends.
-      lowest: lower ends of the intervals of the response itself; of ordered categories their
-        numbers, from 0; None of categories without an order.
-      highest: upper ends.
+      high: upper ends of these intervals.
+      lowest: lower ends of the intervals of the response itself; for ordered categories their
+        numbers, from 0; None for categories without an order.
+      highest: upper ends of these intervals.
       level: the probability of the intervals.
-      response_sd: standard deviation of the response itself; None of categories.
-      new_levels: the groups that training has not seen, by factor, and how many rows are of them.
-      notes: what else to know of these rows: splines beyond the values of training.
+      response_sd: standard deviation of the response itself; None for categories.
+      new_levels: groups that training does not have, by factor, with their numbers of rows.
+      notes: further remarks on these rows, as on splines beyond the values of training.
     """
 
     mean: Float[np.ndarray, " N *K"]
@@ -76,15 +76,14 @@ class Prediction(NamedTuple):
 
 
 def _use_precision_of_fit(method: Method) -> Method:
-    """A method of a fit, which computes in the precision of that fit, whatever the working
-    precision is now."""
+    """The method, made to compute in the precision of its fit, not in the present precision."""
 
     @functools.wraps(method)
-    def of_fit(self: Any, fit: Any, *given: Any, **named: Any) -> Any:
+    def call(self: Any, fit: Any, *args: Any, **kwargs: Any) -> Any:
         with matching_precision(getattr(getattr(fit, "state", None), "posterior", None)):
-            return method(self, fit, *given, **named)
+            return method(self, fit, *args, **kwargs)
 
-    return of_fit  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -93,11 +92,11 @@ class Glmm(Model):
     effects.
 
     Attributes:
-      design: what the formula made of the table.
+      design: the response, columns and groups that the formula reads from the table.
       priors: the priors by name.
-      data: the data for `vijax.auto` and `vijax.fit`: one group of rows each.
+      data: the data for `vijax.auto` and `vijax.fit`, by group.
       density_form: the density as functions of values.
-      weights: of the rows.
+      weights: weights of the rows.
     """
 
     design: Design
@@ -113,8 +112,7 @@ class Glmm(Model):
 
     @property
     def schema(self) -> Schema:
-        """The columns that the formula names, and what each was taken for; later tables are read by
-        it."""
+        """The columns of the formula and their kinds; later tables are read by it."""
         return self.design.schema
 
     @property
@@ -123,9 +121,8 @@ class Glmm(Model):
         the law."""
         names: list[str] = []
         x = jax.ShapeDtypeStruct((self.log_density.variables.dim,), jnp.result_type(float))
-        jax.eval_shape(
-            lambda x: names.extend(self.density_form.named(self.log_density.values_at(x))), x
-        )
+        read_names = lambda x: names.extend(self.density_form.named(self.log_density.values_at(x)))
+        jax.eval_shape(read_names, x)
         return names
 
     @_use_precision_of_fit
@@ -134,9 +131,9 @@ class Glmm(Model):
         data.
 
         Args:
-          fit: what `vijax.auto(model, model.data, key=key)` returned, or another fit of this model.
+          fit: the result of `vijax.auto(model, model.data, key=key)`, or another fit of this model.
           key: random key of the draws.
-          num_draws: S.
+          num_draws: number of draws, S.
         """
         check_key(key)
         require_integers(num_draws=num_draws)
@@ -150,58 +147,61 @@ class Glmm(Model):
             "one of another formula or table",
             "Make the model of its table.",
         )
-        return self._draws_at(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
+        return self._to_draws(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
 
     @_use_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
-        """Effects of all groups at draws of q: what `Fit.to_arviz` puts beside the unknowns.
+        """Effects of all groups at draws of q, which `Fit.to_arviz` puts beside the unknowns.
 
         Args:
           fit: fit of this model.
           z: draws of its free coordinates, (S, dim).
           key: random key of the effects.
         """
-        drawn = self._draws_at(fit, z, key).effects
+        effects = self._to_draws(fit, z, key).effects
         against = self.design.against
-        values, dims, levels = {}, {}, {}
-        last = {f"{self.design.response}_reduced_dim": np.array(against)} if against else {}
+        values, dims, coords = {}, {}, {}
+        categories = {f"{self.design.response}_reduced_dim": np.array(against)} if against else {}
         for factor in self.design.factors:
-            levels[dim := f"{factor.name}__factor_dim"] = np.array(factor.levels)
-            own = drawn[factor.name].reshape(*drawn[factor.name].shape[:2], -1, len(factor.labels))
+            dim = f"{factor.name}__factor_dim"
+            coords[dim] = np.array(factor.levels)
+            shape = (*effects[factor.name].shape[:2], -1, len(factor.labels))
+            by_category = effects[factor.name].reshape(shape)
+            if not against:
+                by_category = by_category[..., 0, :]
             for i, label in enumerate(factor.labels):
-                values[name := f"{label}|{factor.name}"] = (
-                    own[..., i] if against else own[..., 0, i]
-                )
-                dims[name] = [dim, *last]
-        return GroupEffects(values, dims, levels | last)
+                name = f"{label}|{factor.name}"
+                values[name] = by_category[..., i]
+                dims[name] = [dim, *categories]
+        return GroupEffects(values, dims, coords | categories)
 
-    def _draws_at(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
+    def _to_draws(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
         """The unknowns at draws of q, with effects of all groups drawn given them and the data."""
         free = fit.alg.spec.model.log_density
-        values, named = cached_program(free, ("unknowns", self.density_form), self._unknowns)(
+        values, by_name = cached_program(free, ("unknowns", self.density_form), self._unknowns)(
             fit.state.hyper, z
         )
         effects = {}
         if self.design.factors:
-            drawn = self._effects_at(values, key)
+            by_factor = self._draw_effects(values, key)
             effects = {
                 factor.name: np.asarray(u)
-                for factor, u in zip(self.design.factors, drawn, strict=True)
+                for factor, u in zip(self.design.factors, by_factor, strict=True)
             }
-        unknowns = {name: np.asarray(x) for name, x in named.items()}
+        unknowns = {name: np.asarray(x) for name, x in by_name.items()}
         return Draws({**unknowns, **self._coefficients(values)}, effects, values)
 
-    def _effects_at(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
+    def _draw_effects(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
         """Effects of all groups of each factor, (S, groups, effects)."""
-        near = NearMode(self.density_form)
-        if len(self.design.factors) > 1 and near.is_worth:
-            return near.draw_effects(
+        near_mode = NearMode(self.density_form)
+        if len(self.design.factors) > 1 and near_mode.is_worth:
+            return near_mode.draw_effects(
                 self.data, self.design.rows, self.weights, values, keys.seed(key)
             )
         return self._program(effects_of_groups)(values, dict(self.data), key)
 
     def _coefficients(self, values: Mapping[str, Any]) -> dict[str, Float[np.ndarray, " S"]]:
-        """Coefficients at draws in float64: far from zero float32 keeps too few digits of them."""
+        """Coefficients at draws, in float64: float32 keeps too few digits of large ones."""
         form = self.density_form
         if not form.labels:
             return {}
@@ -220,14 +220,14 @@ class Glmm(Model):
         *,
         new_levels: WhereNew = "draw",
     ) -> Float[np.ndarray, "S N *C"]:
-        """Predictors eta of rows at draws; of categories with a base the log odds of each other
-        one, (S, N, C).
+        """Predictors eta of rows at draws, (S, N); for categories with a base the log odds of each
+        other category, (S, N, C).
 
         Args:
-          draws: of `draws`.
-          table: rows; None takes those of training.
-          key: random key of the effects of groups that training has not seen.
-          new_levels: "draw" draws these from the law of groups, "error" refuses such groups.
+          draws: draws from `draws`.
+          table: rows; None takes the rows of training.
+          key: random key of the effects of groups that training does not have.
+          new_levels: "draw" draws these effects from the law of groups, "error" refuses the groups.
         """
         rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
         return self._predictors(draws, rows, key)
@@ -235,48 +235,43 @@ class Glmm(Model):
     def _predictors(
         self, draws: Draws, rows: Rows, key: PRNGKeyArray | None
     ) -> Float[np.ndarray, "S N *C"]:
-        labels, copies = self.density_form.labels, self.density_form.predictors
-        eta = np.tile(rows.offset[:, None], (len(_first(draws.named)), 1, copies))
+        labels = self.density_form.labels
+        copies = self.density_form.predictors
+        eta = np.tile(rows.offset[:, None], (len(_first_value(draws.named)), 1, copies))
         if labels:
             beta = np.stack([draws.named[label] for label in labels], 1)
             beta = beta.reshape(len(eta), len(labels) // copies, copies)
             eta = plus_products(eta, rows.x, beta[:, None])
         strangers = {new.factor: new for new in rows.new_levels}
-        for i, (factor, z, groups) in enumerate(
-            zip(self.design.factors, rows.z, rows.groups, strict=True)
-        ):
-            known = draws.effects[factor.name]
-            if (groups < 0).any():
-                require(
-                    key is not None,
-                    "key",
-                    f"a random key, for groups of {factor.name} not seen",
-                    "none",
-                )
+        by_factor = zip(self.design.factors, rows.z, rows.groups, strict=True)
+        for i, (factor, z, groups) in enumerate(by_factor):
+            factor_effects = draws.effects[factor.name]
+            row_effects = factor_effects[:, groups]
+            is_new = groups < 0
+            if is_new.any():
+                expected = f"a random key, for groups of {factor.name} not seen"
+                require(key is not None, "key", expected, "none")
                 new = self._new_effects(draws, i, strangers[factor.name], key)
-                own = np.where((groups < 0)[:, None], new, known[:, groups])
-            else:
-                own = known[:, groups]
-            shape = (*own.shape[:2], copies, own.shape[2] // copies)
-            eta = plus_products(eta, z, own.reshape(shape).swapaxes(2, 3))
+                row_effects = np.where(is_new[:, None], new, row_effects)
+            shape = (*row_effects.shape[:2], copies, row_effects.shape[2] // copies)
+            eta = plus_products(eta, z, row_effects.reshape(shape).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
 
     def _new_effects(
         self, draws: Draws, i: int, new: NewLevels, key: Any
     ) -> Float[np.ndarray, "S N d"]:
-        """Effects of groups that are not known, from their law. Rows of one group share its
-        effects, and its name gives their key, so that a group has the same draws whatever other
-        rows there are."""
-        own, size = self.density_form.effects[i], self.density_form.units.size
-        factors = np.asarray(
-            jax.vmap(lambda values: self.density_form.factor(values, i))(draws.values)
-        )
+        """Effects of groups that training does not have, drawn from the law of groups. Rows of one
+        group share its effects. The name of a group gives its key, so that its draws do not depend
+        on the other rows."""
+        term = self.density_form.effects[i]
+        size = self.density_form.units.size
+        factor_at = lambda values: self.density_form.factor(values, i)
+        factors = np.asarray(jax.vmap(factor_at)(draws.values))
         key = jax.random.fold_in(key, i)
-        each = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
-        noise = np.stack(
-            [jax.random.normal(one, (len(factors), len(own.labels))) for one in each], 1
-        )
-        effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(own.sizes)
+        group_keys = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
+        shape = (len(factors), len(term.labels))
+        noise = np.stack([jax.random.normal(group_key, shape) for group_key in group_keys], 1)
+        effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(term.sizes)
         return effects[:, new.codes]
 
     @_use_precision_of_fit
@@ -290,20 +285,19 @@ class Glmm(Model):
         num_draws: int = 1000,
         new_levels: WhereNew = "draw",
     ) -> Prediction:
-        """Predictions of rows: the mean of the response there, with intervals of it and of the
+        """Predictions of rows: the mean of their response, with intervals of the mean and of the
         response itself.
 
         Args:
           fit: fit of this model.
-          table: rows with the columns of the formula, but for the response; None takes the rows of
-            training. Groups that training has not seen are drawn from the law of groups. Successes
-            are of one trial, unless the rows are those of training.
+          table: rows with the columns of the formula except the response; None takes the rows of
+            training. Effects of groups that training does not have are drawn from the law of
+            groups. New rows count as one trial each.
           key: random key of the draws.
           level: probability of the intervals.
           num_draws: number of draws.
-          new_levels: "draw" takes groups that training has not seen, and says in
-            `Prediction.new_levels` which they are and how many rows are of them; "error" refuses
-            them by name.
+          new_levels: "draw" takes groups that training does not have, and lists them with their
+            numbers of rows in `Prediction.new_levels`; "error" refuses them by name.
         """
         is_number = not isinstance(key, jax.core.Tracer)
         remedy = "It reads tables: call it outside of jax.jit and vmap."
@@ -316,70 +310,79 @@ class Glmm(Model):
         trials = self.design.trials if table is None else np.ones(eta.shape[1])
         mean = self.law.mean(self.density_form.law_parameters(draws.named), eta)
         mean = mean if self.design.levels else mean * trials
-        drawn = self._responses(draws, eta, trials, key_data)
+        outcomes = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-        # Draws of a row side by side: its sums then do not depend on how many rows there are.
-        mean, drawn = (np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (mean, drawn))
+        # Draws of a row lie side by side: the rounding of its sums then does not depend on the
+        # number of rows.
+        mean, outcomes = (np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (mean, outcomes))
         low, high = np.quantile(mean, ends, axis=-1)
-        lowest, highest = (None, None) if self.design.against else np.quantile(drawn, ends, axis=-1)
-        spread = None if self.law.categories else drawn.std(-1)
-        ends_of_mean = (mean.mean(-1), mean.std(-1), low, high)
+        lowest, highest = (
+            (None, None) if self.design.against else np.quantile(outcomes, ends, axis=-1)
+        )
+        spread = None if self.law.categories else outcomes.std(-1)
         return Prediction(
-            *ends_of_mean, lowest, highest, level, spread, rows.new_levels, rows.notes
+            mean=mean.mean(-1),
+            sd=mean.std(-1),
+            low=low,
+            high=high,
+            lowest=lowest,
+            highest=highest,
+            level=level,
+            response_sd=spread,
+            new_levels=rows.new_levels,
+            notes=rows.notes,
         )
 
     def replicated(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000
     ) -> Float[np.ndarray, "S N"]:
-        """Responses drawn for the rows of training, as `Fit.predictive` draws them, each row as
-        often as its weight says; of categories their numbers. ValueError for weights that are no
-        whole numbers."""
+        """Responses drawn for the rows of training, as `Fit.predictive` draws them; for categories
+        their numbers. A row of weight w stands w times: ValueError if a weight is not a whole
+        number."""
         return np.asarray(fit.predictive(key, num_draws, self.data, groups="same"))
 
     def ratios(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9
     ) -> Summary:
-        """Table of exp of the coefficients but the intercept: ratios of means behind a log link
-        (before the cut at zero of hurdle laws), else of odds, for one more of the column.
-        ValueError behind the identity."""
+        """Table of exp of all coefficients except the intercept, for one more of the column: ratios
+        of means for a log link (before the cut at zero of hurdle laws), else of odds. ValueError
+        for the identity link."""
         return self._table(coefficients.ratios, fit, key, num_draws, level)
 
     def standardised(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 4000, *, level: float = 0.9
     ) -> Summary:
-        """Table of the coefficients times the sds of their columns, but of those that code
-        categories: on the scale of the link, or in sds of the response where the link is the
-        identity."""
+        """Table of the coefficients times the sds of their columns, on the scale of the link; in
+        sds of the response for the identity link. Columns that code categories are left out."""
         return self._table(coefficients.standardise, fit, key, num_draws, level)
 
     def _table(
         self, make: Callable[..., Any], fit: Any, key: PRNGKeyArray, num_draws: int, level: float
     ) -> Summary:
-        named = make(self, self.draws(fit, key, num_draws))
+        by_name = make(self, self.draws(fit, key, num_draws))
         expected = "columns beside the intercept (to be standardised, of numbers)"
-        require(bool(named), "formula", expected, repr(self.design.formula))
-        return of_draws(named, level)
+        require(bool(by_name), "formula", expected, repr(self.design.formula))
+        return of_draws(by_name, level)
 
     @_use_precision_of_fit
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:
         """Log likelihoods of rows at draws, given the effects of their groups, for
-        `vijax.trust.loo`. None takes the rows of training, each as often as its weight says: `loo`
-        then leaves one copy out at a time. ValueError for weights that are no whole numbers."""
-        y, trials = (
-            (self.design.y, self.design.trials)
-            if table is None
-            else self.design.response_and_trials(table)
-        )
-        copies = row_copies(self.weights) if table is None else slice(None)
-        if table is not None:
+        `vijax.trust.loo`. None takes the rows of training. A row of weight w then stands w times,
+        and `loo` leaves out one copy at a time: ValueError if a weight is not a whole number."""
+        copies: Any = slice(None)
+        if table is None:
+            y, trials = self.design.y, self.design.trials
+            copies = row_copies(self.weights)
+        else:
+            y, trials = self.design.response_and_trials(table)
             check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
         key_draws, key_new = keys.split(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.law_parameters(draws.named)
         eta = self.predictors(draws, table, key_new)
-        if self.law.is_location_scale:  # what is left of y is small where y is far from zero
+        if self.law.is_location_scale:  # the residual keeps its digits where y is large
             y, eta = y - eta, np.zeros_like(eta)
         else:
             y = np.broadcast_to(y, (len(eta), len(y)))
@@ -390,30 +393,29 @@ class Glmm(Model):
         self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any
     ) -> Float[np.ndarray, "S N"]:
         aux = self.density_form.law_parameters(draws.named)
-        # Errors are drawn about zero, and added in float64: far from zero float32 keeps too few
-        # digits of them.
-        centre = eta if self.law.is_location_scale else np.zeros_like(eta)
-        drawn = self._program(draw_responses)(
-            aux, (eta - centre).astype(jnp.result_type(float)), key, trials
-        )
-        return (
-            np.asarray(drawn, float) + centre if self.law.is_location_scale else np.asarray(drawn)
-        )
+        draw = self._program(draw_responses)
+        dtype = jnp.result_type(float)
+        if not self.law.is_location_scale:
+            return np.asarray(draw(aux, eta.astype(dtype), key, trials))
+        # Errors are drawn about zero, and added in float64: float32 keeps too few digits of them
+        # where eta is large.
+        errors = draw(aux, (eta - eta).astype(dtype), key, trials)
+        return np.asarray(errors, float) + eta
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
-        """A program of all draws at once, made once for equal regressions."""
+        """A program over all draws, compiled once for equal regressions."""
         return cached_program(self.log_density, make, lambda _: quick_jit(make(self.density_form)))
 
     def _unknowns(self, free: Any) -> Callable[..., Any]:
-        """The program from draws of q to the unknowns, of a density that `free` refers to."""
+        """The program from draws of q to the unknowns; `free` refers to their density."""
         form = self.density_form
 
-        def all_of(hyper: Any, z: Any) -> Any:
+        def unknowns(hyper: Any, z: Any) -> Any:
             values = jax.vmap(lambda z: free().values_at(free().point(hyper, z)))(z)
             return values, jax.vmap(form.named)(values)
 
-        return quick_jit(all_of)
+        return quick_jit(unknowns)
 
 
-def _first(named: Mapping[str, np.ndarray]) -> np.ndarray:
-    return next(iter(named.values()))
+def _first_value(by_name: Mapping[str, np.ndarray]) -> np.ndarray:
+    return next(iter(by_name.values()))

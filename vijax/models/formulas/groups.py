@@ -1,5 +1,5 @@
-"""Grouping factors of a formula: which group each row belongs to. Levels of several columns are
-tuples, never text."""
+"""Grouping factors of a formula and the group of each row. Levels of several columns are tuples,
+never text."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from vijax.data.schema.labels import MISSING, Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
 MOST_CORRELATED = 64
-"""Effects of one group that correlate, at most: each pair is an unknown, and 64 of them have
-2,016."""
-APART = "Write || for effects that are independent, or fewer of them."
+"""Most effects of one group that may correlate: each pair is an unknown, and 64 effects have 2,016
+pairs."""
+INDEPENDENT = "Write || for effects that are independent, or fewer of them."
 
 
 class NewLevels(NamedTuple):
@@ -29,9 +29,9 @@ class NewLevels(NamedTuple):
 
     Attributes:
       factor: the name of the factor.
-      num_rows: rows of such groups.
-      levels: names of the groups, in the order of the rows.
-      codes: the group of each row among these; -1 for one that training has.
+      num_rows: number of their rows.
+      levels: names of these groups, in the order of the rows.
+      codes: the index in `levels` for each row; -1 for rows whose group training has.
     """
 
     factor: str
@@ -40,10 +40,10 @@ class NewLevels(NamedTuple):
     codes: Int[np.ndarray, " N"]
 
     def __str__(self) -> str:
-        shown = ", ".join(map(repr, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
+        names = ", ".join(map(repr, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
         rows = f"{self.num_rows} row{'s' * (self.num_rows != 1)}"
         groups = f"{len(self.levels)} group{'s' * (len(self.levels) != 1)}"
-        return f"{rows} of {groups} of {self.factor} that training does not have: {shown}"
+        return f"{rows} of {groups} of {self.factor} that training does not have: {names}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,13 +52,14 @@ class Factor:
 
     Attributes:
       name: the columns whose values name a group, "g" or "g:h".
-      levels: names of the groups, for people: those of several columns with a colon between.
-      labels: names of the effects: "1" is the intercept.
-      blocks: sizes of the blocks of effects that are correlated within.
-      bars: what was learnt of the terms before each bar.
-      columns: the columns.
+      levels: names of the groups as readers see them; levels of several columns are joined by a
+        colon.
+      labels: names of the effects; "1" is the intercept.
+      blocks: sizes of the blocks of correlated effects.
+      bars: the columns of the terms before each bar, as learnt from training.
+      columns: names of the columns.
       levels_by_column: the levels of each column.
-      combinations: the place of each column's level, of each group, (groups, columns).
+      combinations: for each group the code of its level in each column, (groups, columns).
     """
 
     name: str
@@ -71,21 +72,21 @@ class Factor:
     combinations: Int[np.ndarray, "groups columns"]
 
     def row_groups(self, table: TypedTable) -> Int[np.ndarray, " N"]:
-        """The group of each row; -1 for one that the rows of training do not have."""
+        """The group of each row; -1 for a group that training does not have."""
         labels = [table.column("table", name).labels() for name in self.columns]
-        codes = [
-            levels.codes_of(own) for levels, own in zip(self.levels_by_column, labels, strict=True)
-        ]
+        pairs = zip(self.levels_by_column, labels, strict=True)
+        codes = [levels.codes_of(column_labels) for levels, column_labels in pairs]
         sizes = [len(levels.names) for levels in self.levels_by_column]
-        wanted, present = _as_one(np.stack(codes, 1), sizes), _as_one(self.combinations, sizes)
-        order = np.argsort(present)
-        place = np.searchsorted(present, wanted, sorter=order).clip(max=len(order) - 1)
+        row_codes = _joint_codes(np.stack(codes, 1), sizes)
+        group_codes = _joint_codes(self.combinations, sizes)
+        order = np.argsort(group_codes)
+        place = np.searchsorted(group_codes, row_codes, sorter=order).clip(max=len(order) - 1)
         group = order[place]
-        is_there = (present[group] == wanted) & (np.min(codes, 0) >= 0)
-        return np.where(is_there, group, MISSING)
+        is_known = (group_codes[group] == row_codes) & (np.min(codes, 0) >= 0)
+        return np.where(is_known, group, MISSING)
 
     def new_levels(self, table: TypedTable, groups: Int[np.ndarray, " N"]) -> NewLevels | None:
-        """The groups that training does not have; None where it has all."""
+        """The groups that training does not have; None if it has all of them."""
         rows = np.flatnonzero(groups < 0)
         if not len(rows):
             return None
@@ -97,7 +98,7 @@ class Factor:
         return NewLevels(self.name, len(rows), tuple(place), codes)
 
     def effects(self, table: TypedTable) -> Float[np.ndarray, "N d"]:
-        """The columns of its effects."""
+        """The columns of the effects, (N, d)."""
         return np.concatenate([bar.matrix(table).x for bar in self.bars], 1)
 
 
@@ -106,10 +107,9 @@ def read_factors(
 ) -> tuple[list[Factor], list[np.ndarray], list[np.ndarray]]:
     """The factors of a formula, the columns of their effects, and the group of each row."""
     factors, columns, groups = [], [], []
-    for columns_of_factor in dict.fromkeys(
-        frozenset(bar.columns) for bar in formula.bars
-    ):  # g:h is h:g
-        bars = [bar for bar in formula.bars if frozenset(bar.columns) == columns_of_factor]
+    names_by_factor = dict.fromkeys(frozenset(bar.columns) for bar in formula.bars)  # g:h is h:g
+    for names in names_by_factor:
+        bars = [bar for bar in formula.bars if frozenset(bar.columns) == names]
         factor = _factor(formula, bars, table, functions)
         factors.append(factor)
         columns.append(factor.effects(table))
@@ -120,75 +120,75 @@ def read_factors(
 def _factor(
     formula: Formula, bars: Sequence[Bar], table: TypedTable, functions: Functions
 ) -> Factor:
+    """The factor that these bars share."""
     learnt = [learn(formula, (("+", bar.terms),), table, functions) for bar in bars]
     labels: list[str] = []
     blocks: list[int] = []
     for bar, columns in zip(bars, learnt, strict=True):
-        if columns.offsets:
-            span = columns.offsets[0].span
-            raise refuse(
-                formula.argument, formula.text, span, "effects to the left of a bar", "an offset"
-            )
-        if not columns.labels:
-            text = "0" if isinstance(bar.terms, Number) else str(bar.terms)
-            raise refuse(
-                formula.argument,
-                formula.text,
-                bar.span,
-                "an effect to the left of the bar",
-                repr(text),
-                BAR,
-            )
-        own = ["1" if label == "Intercept" else label for label in columns.labels]
-        if bar.correlated and len(own) > MOST_CORRELATED:
-            expected = f"at most {MOST_CORRELATED} effects of one group that correlate"
-            pairs = len(own) * (len(own) - 1) // 2
-            actual = f"{len(own):,}, which have {pairs:,} correlations"
-            raise refuse(formula.argument, formula.text, bar.span, expected, actual, APART)
-        labels += own
-        blocks += [len(own)] if bar.correlated else [1] * len(own)
-    twice = len(set(labels)) < len(labels)
+        bar_labels = _effect_labels(formula, bar, columns)
+        labels += bar_labels
+        blocks += [len(bar_labels)] if bar.correlated else [1] * len(bar_labels)
+    is_repeated = len(set(labels)) < len(labels)
     name = bars[0].factor
-    require(
-        not twice,
-        formula.argument,
-        f"each effect of {name} once",
-        labels,
-        "Write (0 + x | g) beside (1 | g).",
-    )
+    remedy = "Write (0 + x | g) beside (1 | g)."
+    require(not is_repeated, formula.argument, f"each effect of {name} once", labels, remedy)
     by_column = [table.column(formula.argument, column).labels() for column in bars[0].columns]
-    levels = [own.levels() for own in by_column]
+    levels = [column_labels.levels() for column_labels in by_column]
     combinations = _combinations(by_column, levels)
-    names = [
-        _group_name([own.names[code] for own, code in zip(levels, row, strict=True)])
-        for row in combinations.tolist()
-    ]
     return Factor(
-        name,
-        tuple(names),
-        tuple(labels),
-        tuple(blocks),
-        tuple(learnt),
-        bars[0].columns,
-        tuple(levels),
-        combinations,
+        name=name,
+        levels=tuple(_level_name(levels, codes) for codes in combinations.tolist()),
+        labels=tuple(labels),
+        blocks=tuple(blocks),
+        bars=tuple(learnt),
+        columns=bars[0].columns,
+        levels_by_column=tuple(levels),
+        combinations=combinations,
     )
+
+
+def _effect_labels(formula: Formula, bar: Bar, columns: DesignColumns) -> list[str]:
+    """Names of the effects of a bar. Raises ValueError for an offset, for no effect, and for too
+    many that correlate."""
+    argument, text = formula.argument, formula.text
+    if columns.offsets:
+        span = columns.offsets[0].span
+        raise refuse(argument, text, span, "effects to the left of a bar", "an offset")
+    if not columns.labels:
+        terms = "0" if isinstance(bar.terms, Number) else str(bar.terms)
+        expected = "an effect to the left of the bar"
+        raise refuse(argument, text, bar.span, expected, repr(terms), BAR)
+    labels = ["1" if label == "Intercept" else label for label in columns.labels]
+    if bar.correlated and len(labels) > MOST_CORRELATED:
+        expected = f"at most {MOST_CORRELATED} effects of one group that correlate"
+        pairs = len(labels) * (len(labels) - 1) // 2
+        actual = f"{len(labels):,}, which have {pairs:,} correlations"
+        raise refuse(argument, text, bar.span, expected, actual, INDEPENDENT)
+    return labels
 
 
 def _combinations(
     by_column: Sequence[Labels], levels: Sequence[Levels]
 ) -> Int[np.ndarray, "groups columns"]:
     """The distinct combinations of levels that rows have, in order."""
-    codes = np.stack(
-        [own.codes_of(labels) for own, labels in zip(levels, by_column, strict=True)], 1
-    )
-    _, first = np.unique(_as_one(codes, [len(own.names) for own in levels]), return_index=True)
+    pairs = zip(levels, by_column, strict=True)
+    codes = np.stack([column_levels.codes_of(labels) for column_levels, labels in pairs], 1)
+    sizes = [len(column_levels.names) for column_levels in levels]
+    _, first = np.unique(_joint_codes(codes, sizes), return_index=True)
     return codes[first]
 
 
-def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np.ndarray, " N"]:
-    """Codes of several columns as one number. There are too few rows for them to exceed 64 bits in
-    practice, and where the product of sizes does, Python's integers take over."""
+def _level_name(levels: Sequence[Levels], codes: Sequence[int]) -> str:
+    """The name of a group, from the code of its level in each column."""
+    pairs = zip(levels, codes, strict=True)
+    return _group_name([column_levels.names[code] for column_levels, code in pairs])
+
+
+def _joint_codes(
+    codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]
+) -> Int[np.ndarray, " N"]:
+    """Codes of several columns as one number: 64-bit integers, or Python's integers where the
+    product of the sizes exceeds them."""
     exact = np.prod([float(size) for size in sizes]) < 2.0**62
     total = np.zeros(len(codes), np.int64 if exact else object)
     for column, size in enumerate(sizes):
@@ -197,8 +197,8 @@ def _as_one(codes: Int[np.ndarray, "N columns"], sizes: Sequence[int]) -> Int[np
 
 
 def _group_name(names: Sequence[str]) -> str:
-    """The name of a group for people; parts with a colon stand between quotes, so that no two
-    groups read alike.
+    """The name of a group as readers see it. Parts with a colon are quoted, so that no two groups
+    read alike.
 
     >>> _group_name(("a", "b:c")), _group_name(("a:b", "c")), _group_name(("a:b",))
     ("a:'b:c'", "'a:b':c", 'a:b')

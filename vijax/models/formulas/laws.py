@@ -30,17 +30,17 @@ class Law:
 
     Attributes:
       name: its name.
-      link: "identity", "log" or "logit": the function of the mean that eta is, of the mean without
-        zeros of its own, or of the odds of a higher category; "softmax": log odds of each category
-        against the base.
-      aux: names of its parameters beside eta, of the supports in `SUPPORTS`.
+      link: eta as a function of the mean: "identity", "log" or "logit". Laws with extra zeros take
+        the mean without these; ordered categories the odds of a higher category. "softmax": log
+        odds of each category against the base.
+      aux: names of its parameters beside eta; `SUPPORTS` has their supports.
       expected: the responses that it allows, in words.
-      allows: (responses, trials) -> which of them it allows.
+      allows: (responses, trials) -> True for each response that it allows.
       likelihood: (parameters, trials) -> the likelihood of a row.
-      is_location_scale: True where y may be moved and stretched: eta, sigma and y have one unit.
-      mean_function: (parameters, eta) -> the mean of y, where it is not the inverse of the link.
-      categories: "ordered", of whose cutpoints the intercept is a part; or "named", the first of
-        them the base, where eta has a column for each other.
+      is_location_scale: True if y may be shifted and scaled: eta, sigma and y have one unit.
+      mean_function: (parameters, eta) -> the mean of y; None where it is the inverse of the link.
+      categories: "ordered": the cutpoints include the intercept. "named": the first category is the
+        base, and eta has a column for each other category. Else "".
     """
 
     name: str
@@ -55,8 +55,8 @@ class Law:
 
     @property
     def is_cut(self) -> bool:
-        """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before
-        that."""
+        """True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before the
+        cut."""
         return self.mean_function is _mean_of_hurdle
 
     @property
@@ -74,39 +74,41 @@ class Law:
         return self.likelihood(aux, trials).log_prob(y, eta)
 
     def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
-        """The mean of y at draws of parameters, (S,) each: of a proportion per trial, of categories
-        the probability of each, (S, N, K)."""
+        """The mean of y at draws of parameters, (S,) each: per trial for successes among trials,
+        the probability of each category for categories, (S, N, K)."""
         if self.mean_function is not None:
-            return self.mean_function(
-                {name: np.asarray(x)[:, None] for name, x in aux.items()}, eta
-            )
-        return np.exp(eta) if self.link == "log" else expit(eta) if self.link == "logit" else eta
+            columns = {name: np.asarray(x)[:, None] for name, x in aux.items()}
+            return self.mean_function(columns, eta)
+        if self.link == "log":
+            return np.exp(eta)
+        if self.link == "logit":
+            return expit(eta)
+        return eta
 
     def predictor_at_mean(
         self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray
     ) -> float | np.ndarray:
-        """The predictor at which the mean is that of the weighted data, a little inside its
-        range."""
+        """The predictor whose mean is the mean of the weighted data, a little inside its range."""
         if self.is_named:
             logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
             return logs[1:] - logs[0]
         total = weights @ trials
-        mean, inside = weights @ y / total, 0.5 / total
+        mean = weights @ y / total
+        margin = 0.5 / total
         if self.link == "log":
-            return float(np.log(mean + inside))
-        share = float(np.clip(mean, inside, 1 - inside))
+            return float(np.log(mean + margin))
+        share = float(np.clip(mean, margin, 1 - margin))
         return math.log(share / (1 - share)) if self.link == "logit" else float(mean)
 
 
 def _binomial(aux: Aux, trials: Any) -> Likelihood:
     def log_prob(y: Any, z: Array) -> Array:
-        chosen = log_gamma(trials + 1.0) - log_gamma(y + 1.0) - log_gamma(trials - y + 1.0)
-        return y * z - trials * softplus(z) + chosen
+        log_ways = log_gamma(trials + 1.0) - log_gamma(y + 1.0) - log_gamma(trials - y + 1.0)
+        return y * z - trials * softplus(z) + log_ways
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
-        return jax.random.binomial(
-            key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z)
-        ).astype(z.dtype)
+        successes = jax.random.binomial(key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z))
+        return successes.astype(z.dtype)
 
     return Likelihood(log_prob, "binomial", sample=sample)
 
@@ -140,43 +142,43 @@ def _beta(aux: Aux, trials: Any) -> Likelihood:
 def _categorical(aux: Aux, trials: Any) -> Likelihood:
     """log p(y = k) = eta_k - log(1 + sum_j e^eta_j), eta_0 = 0 of the base (McFadden 1974, equation
     12)."""
-    whole = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
+    with_base = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
 
     def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
-        # Category by category: sums over so short an axis are no vector arithmetic for a compiler.
-        each = list(z.reshape(-1))
-        own = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(each, 1))
-        return own - log_sum_exp_classes([jnp.zeros_like(each[0]), *each])
+        # Category by category: compilers do not vectorise sums over so short an axis.
+        predictors = list(z.reshape(-1))
+        log_odds = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(predictors, 1))
+        return log_odds - log_sum_exp_classes([jnp.zeros_like(predictors[0]), *predictors])
 
-    sample = lambda key, z: jax.random.categorical(key, whole(z)).astype(z.dtype)
+    sample = lambda key, z: jax.random.categorical(key, with_base(z)).astype(z.dtype)
     return Likelihood(log_prob, "categorical", sample=sample)
 
 
-def _counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+def _are_counts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
     return (y >= 0) & (y == np.floor(y))
 
 
 LEAST, MOST, BELOW_ONE = -46.0, 80.0, 1 - 2.0**-24
-"""Predictors and a probability at which what a factor of zero leaves out is finite. (A `where`
-about what is dear to compute, or about its derivative, becomes a branch, one element at a time, and
+"""Bounds of predictors and of a probability, at which terms that are multiplied by zero are finite.
+(A `where` about an expensive term, or about its derivative, becomes a branch for each element and
 costs five times as much.)"""
 
 
-def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
-    """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is one less
+def _with_zeros(counts_law: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
+    """A law of counts with probability psi, else zero (Lambert 1992, equation 1; psi is 1 minus
     Lambert's p)."""
 
     def law(aux: Aux, trials: Any) -> Likelihood:
-        psi, counts = aux["psi"], of(aux, trials)
+        psi, counts = aux["psi"], counts_law(aux, trials)
 
         def log_prob(y: Any, z: Array) -> Array:
             z = jnp.minimum(z, MOST)
             zero = jnp.log1p(-jnp.minimum(psi, BELOW_ONE))
-            more = softplus(jnp.log(psi) + _log_none(aux, z) - zero)  # of zeros that are counts
+            log_zero_counts = softplus(jnp.log(psi) + _log_none(aux, z) - zero)
             return (
                 jnp.where(y == 0, zero, jnp.log(psi))
                 + (y > 0) * counts.log_prob(y, z)
-                + (y == 0) * more
+                + (y == 0) * log_zero_counts
             )
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
@@ -189,23 +191,24 @@ def _with_zeros(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Li
     return law
 
 
-def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
-    """A law of counts given that they are not zero with probability psi, else zero (Mullahy 1986,
-    section 2)."""
+def _hurdle(counts_law: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likelihood]:
+    """A law of positive counts with probability psi, else zero (Mullahy 1986, section 2)."""
 
     def law(aux: Aux, trials: Any) -> Likelihood:
-        psi, counts = aux["psi"], of(aux, trials)
+        psi, counts = aux["psi"], counts_law(aux, trials)
 
         def log_prob(y: Any, z: Array) -> Array:
             z = jnp.minimum(z, MOST)
-            some = jnp.log(-jnp.expm1(_log_none(aux, jnp.maximum(z, LEAST))))  # log P(y > 0)
+            log_positive = jnp.log(
+                -jnp.expm1(_log_none(aux, jnp.maximum(z, LEAST)))
+            )  # log P(y > 0)
             share = jnp.where(y == 0, jnp.log1p(-psi), jnp.log(psi))
-            return share + (y > 0) * (counts.log_prob(y, z) - some)
+            return share + (y > 0) * (counts.log_prob(y, z) - log_positive)
 
         def sample(key: PRNGKeyArray, z: Array) -> Array:
             key_counts, key_zero = jax.random.split(key)
-            some = _positive_counts(key_counts, z, aux.get("alpha"))
-            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), some, 0.0)
+            positive = _positive_counts(key_counts, z, aux.get("alpha"))
+            return jnp.where(jax.random.bernoulli(key_zero, psi, z.shape), positive, 0.0)
 
         return Likelihood(log_prob, f"hurdle {counts.name}", sample=sample)
 
@@ -213,19 +216,21 @@ def _hurdle(of: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any], Likeli
 
 
 def _log_none(aux: Aux, z: Array) -> Array:
-    """log P(y = 0) of the Poisson law, or of the negative binomial law where there is an alpha."""
-    return -aux["alpha"] * softplus(z - jnp.log(aux["alpha"])) if "alpha" in aux else -jnp.exp(z)
+    """log P(y = 0) of the negative binomial law if there is an alpha, else of the Poisson law."""
+    if "alpha" in aux:
+        return -aux["alpha"] * softplus(z - jnp.log(aux["alpha"]))
+    return -jnp.exp(z)
 
 
 def _positive_counts(key: PRNGKeyArray, z: Array, alpha: Any) -> Array:
-    """Counts that are not zero, of the Poisson law, or of the negative binomial law where there is
-    an alpha.
+    """Positive counts of the negative binomial law if there is an alpha, else of the Poisson law.
 
-    A count is the number of arrivals in one unit of time at a rate: e^z, or one of a gamma law of
-    that mean and shape alpha. The first arrival before time one is drawn by inversion, then the
-    rate given it, then the others."""
+    A count is the number of arrivals in one unit of time at a rate: e^z, or a draw from the gamma
+    law of mean e^z and shape alpha. The first arrival before time one is drawn by inversion, then
+    the rate given it, then the other arrivals."""
     key_first, key_rate, key_others = jax.random.split(key, 3)
-    mean, u = jnp.exp(z), jax.random.uniform(key_first, z.shape, z.dtype)
+    mean = jnp.exp(z)
+    u = jax.random.uniform(key_first, z.shape, z.dtype)
     if alpha is None:
         first = -jnp.log1p(u * jnp.expm1(-mean)) / mean
         rate = mean
@@ -250,7 +255,7 @@ def _ordered_probabilities(aux: Aux, eta: Any) -> Any:
 
 
 def _named_probabilities(aux: Aux, eta: Any) -> Any:
-    """Probabilities of categories, that of the base first."""
+    """Probabilities of categories; the base comes first."""
     return softmax(np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1), -1)
 
 
@@ -301,17 +306,17 @@ LAWS = {
             "logit",
             (),
             "successes among trials, p(successes, trials) in the formula",
-            lambda y, n: _counts(y, n) & (y <= n),
+            lambda y, n: _are_counts(y, n) & (y <= n),
             _binomial,
         ),
-        Law("poisson", "log", (), _COUNTS, _counts, _poisson),
-        Law("negativebinomial", "log", ("alpha",), _COUNTS, _counts, _negative_binomial),
+        Law("poisson", "log", (), _COUNTS, _are_counts, _poisson),
+        Law("negativebinomial", "log", ("alpha",), _COUNTS, _are_counts, _negative_binomial),
         Law(
             "zero_inflated_poisson",
             "log",
             ("psi",),
             _COUNTS,
-            _counts,
+            _are_counts,
             _with_zeros(_poisson),
             mean_function=_inflated_mean,
         ),
@@ -320,7 +325,7 @@ LAWS = {
             "log",
             ("alpha", "psi"),
             _COUNTS,
-            _counts,
+            _are_counts,
             _with_zeros(_negative_binomial),
             mean_function=_inflated_mean,
         ),
@@ -329,7 +334,7 @@ LAWS = {
             "log",
             ("psi",),
             _COUNTS,
-            _counts,
+            _are_counts,
             _hurdle(_poisson),
             mean_function=_mean_of_hurdle,
         ),
@@ -338,7 +343,7 @@ LAWS = {
             "log",
             ("alpha", "psi"),
             _COUNTS,
-            _counts,
+            _are_counts,
             _hurdle(_negative_binomial),
             mean_function=_mean_of_hurdle,
         ),
@@ -347,7 +352,7 @@ LAWS = {
             "logit",
             ("threshold",),
             "two ordered categories or more",
-            lambda y, n: _counts(y, n) & (y.max() > 0),
+            lambda y, n: _are_counts(y, n) & (y.max() > 0),
             lambda aux, n: likelihood.ordinal_logit(aux["threshold"]),
             mean_function=_ordered_probabilities,
             categories="ordered",
@@ -357,7 +362,7 @@ LAWS = {
             "softmax",
             (),
             "two categories or more",
-            lambda y, n: _counts(y, n) & (y.max() > 0),
+            lambda y, n: _are_counts(y, n) & (y.max() > 0),
             _categorical,
             mean_function=_named_probabilities,
             categories="named",
@@ -380,9 +385,9 @@ LAWS = {
         ),
     )
 }
-"""The laws by name. `nu` are degrees of freedom, `alpha` of counts r of variance m + m^2 / r and of
-the gamma law its shape, `kappa` the precision of a beta law; `psi` is the probability that a row
-counts at all (zero-inflated), or that its count is not zero (hurdle); `threshold` are the cutpoints
-of ordered categories."""
+"""The laws by name. `nu`: degrees of freedom. `alpha`: r of counts with variance m + m^2 / r; the
+shape of the gamma law. `kappa`: the precision of the beta law. `psi`: the probability that a row is
+a count of the plain law (zero-inflated), or that its count is not zero (hurdle). `threshold`: the
+cutpoints of ordered categories."""
 SUPPORTS = {"psi": "unit interval", "threshold": "ordered"}
-"""Supports of parameters that are not positive."""
+"""Supports of parameters that are not positive numbers."""

@@ -1,5 +1,4 @@
-"""The quantity that a regression models, in words: the class whose odds they are, and the base
-levels of categories."""
+"""The quantity that a regression models, in words: a mean, or the odds of a class."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ def sentence(design: Design, law: Law) -> str:
     >>> sentence(read("use ~ urban", table, LAWS["bernoulli"]), LAWS["bernoulli"])
     "Modelled are the odds of use = 'Y' against 'N'. Base levels: urban = 'no'."
     """
-    said = [f"Modelled {_what(design, law)}."]
+    sentences = [f"Modelled {_quantity(design, law)}."]
     bases = [
         f"{node} = {category.levels.names[0]!r}" for node, category in _treatment_categories(design)
     ]
     if bases:
-        said.append(f"Base levels: {', '.join(bases)}.")
-    return " ".join(said)
+        sentences.append(f"Base levels: {', '.join(bases)}.")
+    return " ".join(sentences)
 
 
-def _what(design: Design, law: Law) -> str:
+def _quantity(design: Design, law: Law) -> str:
     name = design.response
     observed = design.observed
     if law.is_named:
@@ -37,18 +36,16 @@ def _what(design: Design, law: Law) -> str:
             f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"
         )
     if observed is not None and observed.kind == "level" and observed.levels is not None:
-        others = [level for level in observed.levels.names if level != observed.level]
-        against = repr(others[0]) if len(others) == 1 else "all others"
+        other_levels = [level for level in observed.levels.names if level != observed.level]
+        against = repr(other_levels[0]) if len(other_levels) == 1 else "all others"
         return f"are the odds of {name} = {observed.level!r} against {against}"
     if law.name == "bernoulli":
         return f"are the odds of {name} = 1 against 0"
     if law.name == "binomial":
         return f"are the odds of a success in {name}"
-    return (
-        f"is the mean of {name}"
-        if law.link == "identity"
-        else f"is the {law.link} of the mean of {name}"
-    )
+    if law.link == "identity":
+        return f"is the mean of {name}"
+    return f"is the {law.link} of the mean of {name}"
 
 
 def _treatment_categories(design: Design) -> list[tuple[Node, Category]]:

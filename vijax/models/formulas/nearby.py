@@ -1,5 +1,5 @@
-"""The density of a normal regression near its mode, from few factorisations: what `vijax.auto` fits
-where groups are many."""
+"""The density of a normal regression near its mode, from few factorisations. `vijax.auto` fits it
+where there are many groups."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from vijax.xla.compiler import cached_program, quick_jit
 from vijax.xla.precision import enable_x64
 
 FEWEST_EFFECTS = 200
-"""Effects of several factors from which on it is worth while."""
+"""Fewest effects of several factors for which interpolation pays."""
 FEWEST_GROUPS = 20_000
-"""Groups of one factor from which on it is."""
+"""Fewest groups of one factor for which it pays."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NearMode:
-    """The data of a regression -> its density near the mode of its posterior; None where it is not
-    interpolated: for laws that are not normal, correlated effects, few groups, and where an sd may
-    be zero.
+    """The data of a regression -> its density near the mode of its posterior. None without an
+    interpolation: for laws that are not normal, correlated effects and few groups, and where an sd
+    may be zero.
 
     Attributes:
       form: the density of the regression.
@@ -43,50 +43,48 @@ class NearMode:
 
     @property
     def is_worth(self) -> bool:
-        """True of regressions whose effects are so many that it is cheaper than the density
-        itself."""
+        """True if there are so many effects that the interpolation costs less than the density."""
         effects = self.form.effects
-        if (
-            self.form.law != "gaussian"
-            or not effects
-            or max(max(own.blocks) for own in effects) > 1
-        ):
+        if self.form.law != "gaussian" or not effects:
             return False
-        total = sum(own.groups * len(own.labels) for own in effects)
+        if max(max(term.blocks) for term in effects) > 1:
+            return False
+        total = sum(term.groups * len(term.labels) for term in effects)
         return total >= (FEWEST_EFFECTS if len(effects) > 1 else FEWEST_GROUPS)
 
     def __call__(self, data: Mapping[str, Any]) -> Nearby | None:
         """The density near the mode."""
         if not self.is_worth:
             return None
-        effects = self.form.effects
         sums = self.host_sums(data)
-        near = interpolated.near_mode(
-            sums, self._log_prior(), sum(len(own.labels) for own in effects)
-        )
-        if near is None:
+        num_ratios = sum(len(term.labels) for term in self.form.effects)
+        interpolation = interpolated.near_mode(sums, self._log_prior(), num_ratios)
+        if interpolation is None:
             return None
         form = dataclasses.replace(self.form, constant=0.0)
-        log_prior, log_lik, named = (
-            FormFunction(form, name) for name in ("log_prior", "interpolated_log_lik", "named")
+        model = density(
+            form.variables(),
+            log_prior=FormFunction(form, "log_prior"),
+            log_lik=FormFunction(form, "interpolated_log_lik"),
+            derived=FormFunction(form, "named"),
         )
-        model = density(form.variables(), log_prior=log_prior, log_lik=log_lik, derived=named)
         dtype = jnp.result_type(float)
-        rows = {name: np.asarray(values, dtype) for name, values in near.rows.items()}
+        rows = {name: np.asarray(values, dtype) for name, values in interpolation.rows.items()}
         sentence = (
-            f"The likelihood was computed at {near.num_points} ratios of sds, in float64, and "
-            "interpolated between "
-            "them: at draws of q it is off by {error}."
+            f"The likelihood was computed at {interpolation.num_points} ratios of sds, in float64, "
+            "and interpolated between them: at draws of q it is off by {error}."
         )
-        errors = _Errors(sums, near, self.form)
-        return Nearby(model.log_density, rows, near.level + self.form.constant, errors, sentence)
+        errors = _Errors(sums, interpolation, self.form)
+        return Nearby(
+            model.log_density, rows, interpolation.level + self.form.constant, errors, sentence
+        )
 
     def host_sums(self, data: Mapping[str, Any]) -> HostSums:
         """The sums over rows on the host."""
         effects = self.form.effects
-        return HostSums(
-            data, tuple(own.groups for own in effects), tuple(len(own.labels) for own in effects)
-        )
+        counts = tuple(term.groups for term in effects)
+        widths = tuple(len(term.labels) for term in effects)
+        return HostSums(data, counts, widths)
 
     def draw_effects(
         self,
@@ -99,18 +97,19 @@ class NearMode:
         """Effects of all groups of each factor, drawn at values of the other unknowns, in the units
         of the data."""
         form = self.form
-        at = to_unknowns(form, values)
-        pairs = list(zip(form.effects, rows.z, rows.groups, strict=True))
+        unknowns = to_unknowns(form, values)
         effects = [
-            sparse_columns(z / np.array(own.sizes), groups, own.groups) for own, z, groups in pairs
+            sparse_columns(z / np.array(term.sizes), groups, term.groups)
+            for term, z, groups in zip(form.effects, rows.z, rows.groups, strict=True)
         ]
-        first, others = draw(self.host_sums(data), effects, weights, at, seed)
-        shapes = [(own.groups, len(own.labels)) for own in form.effects]
+        first, others_flat = draw(self.host_sums(data), effects, weights, unknowns, seed)
+        shapes = [(term.groups, len(term.labels)) for term in form.effects]
         ends = np.cumsum([math.prod(shape) for shape in shapes[1:]])[:-1]
-        parts = [first, *np.split(others, ends, axis=1)]
+        parts = [first, *np.split(others_flat, ends, axis=1)]
         in_units = []
-        for part, shape, own in zip(parts, shapes, form.effects, strict=True):
-            sds = np.asarray(values[SDS + own.name], float) * form.units.size / np.array(own.sizes)
+        for part, shape, term in zip(parts, shapes, form.effects, strict=True):
+            sds = np.asarray(values[SDS + term.name], float)
+            sds = sds * form.units.size / np.array(term.sizes)
             in_units.append(part.reshape(-1, *shape) * sds[:, None])
         return in_units
 
@@ -118,13 +117,15 @@ class NearMode:
         """The log prior of coefficients, sigma and ratios, with the logarithms of sds as
         variables."""
         form = self.form
-        widths = np.cumsum([len(own.labels) for own in form.effects])[:-1]
+        widths = np.cumsum([len(term.labels) for term in form.effects])[:-1]
         program = cached_program(form, "prior in float64", _log_prior_program)
 
         def log_prior(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
             values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}
             parts = np.split(ratios * sigma, widths)
-            values |= {SDS + own.name: part for own, part in zip(form.effects, parts, strict=True)}
+            values |= {
+                SDS + term.name: part for term, part in zip(form.effects, parts, strict=True)
+            }
             with enable_x64(True):
                 value = program(values | {AUX + "sigma": np.asarray(sigma)})
             return float(value) + float(np.log(ratios * sigma).sum())
@@ -141,20 +142,19 @@ class _Errors:
     """Values at draws -> the exact log likelihood less the interpolated one."""
 
     sums: HostSums
-    near: interpolated.Interpolation
+    interpolation: interpolated.Interpolation
     form: Form
 
     def __call__(self, values: Mapping[str, Any]) -> Float[np.ndarray, " draws"]:
-        rows = {name: x[0] for name, x in self.near.rows.items()}
+        rows = {name: x[0] for name, x in self.interpolation.rows.items()}
         errors = []
         for b, sigma, ratios in zip(*to_unknowns(self.form, values), strict=True):
             profile = interpolated.Profile.from_sums(self.sums, ratios)
-            exact = (
-                -np.inf if profile is None else profile.log_lik(b, float(sigma), self.sums.count)
-            )
-            errors.append(
-                exact - self.near.level - float(interpolated.log_lik(rows, b, sigma, ratios, np))
-            )
+            exact = -np.inf
+            if profile is not None:
+                exact = profile.log_lik(b, float(sigma), self.sums.count)
+            approximation = float(interpolated.log_lik(rows, b, sigma, ratios, np))
+            errors.append(exact - self.interpolation.level - approximation)
         self.sums.forget()
         return np.array(errors)
 
@@ -163,7 +163,7 @@ def to_unknowns(form: Form, values: Mapping[str, Any]) -> Unknowns:
     """The unknowns beside the effects, at draws of the variables."""
     sigma = np.asarray(values[AUX + "sigma"], float)
     columns = [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels]
-    sds = np.concatenate([np.asarray(values[SDS + own.name], float) for own in form.effects], 1)
+    sds = np.concatenate([np.asarray(values[SDS + term.name], float) for term in form.effects], 1)
     return Unknowns(
         np.stack(columns, 1) if columns else np.zeros((len(sigma), 0)), sigma, sds / sigma[:, None]
     )

@@ -18,7 +18,8 @@ from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.models.formulas.laws import Law
 
 ResponseKind = Literal["numbers", "trials", "level", "categories"]
-"""Numbers; successes among trials; 1 where a column has a level, else 0; numbers of categories."""
+"""numbers: the values themselves; trials: successes among trials; level: 1 where a column has the
+level, else 0; categories: numbers of the categories."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,14 +28,13 @@ class Response:
 
     Attributes:
       formula: the formula.
-      node: what stands to the left of ~.
+      node: the expression to the left of ~.
       kind: how it is read.
-      levels: of its column, where it has categories or a level.
+      levels: levels of its column, for categories and for a level.
       level: the level that counts as 1.
-      categories: their names in their order, the base first where it has one; empty where it has
-          none.
-      functions: the user's own.
-      statistics: numbers of the rows of training.
+      categories: names of the categories in their order, the base first; empty for other kinds.
+      functions: the user's own functions.
+      statistics: numbers learnt from the rows of training.
     """
 
     formula: Formula
@@ -48,19 +48,19 @@ class Response:
 
     @property
     def name(self) -> str:
-        """Its name: the column, or the text of what is made of columns."""
+        """Its name: the column, or the text of the expression."""
         column = _find_column(self.node)
         return column.name if column is not None else str(self.node)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is made of."""
+        """The columns that it reads."""
         return tuple(columns_in(self.node))
 
     def values(
         self, table: TypedTable, learning: bool = False
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
-        """The response of rows, and the number of their trials."""
+        """The response of rows and their numbers of trials."""
         formula = self.formula
         reading = Reading(
             table, formula.text, formula.argument, dict(self.statistics), self.functions, learning
@@ -78,9 +78,12 @@ class Response:
         names = [*self.levels.names, ""]
         bad = np.flatnonzero(codes < 0)
         actual = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
-        shown = list(self.categories or self.levels.names)
+        categories = list(self.categories or self.levels.names)
         require(
-            not len(bad), "table", f"categories of {column.name} that training has: {shown}", actual
+            not len(bad),
+            "table",
+            f"categories of {column.name} that training has: {categories}",
+            actual,
         )
         if self.kind == "level":
             return np.array([name == self.level for name in names], float)[codes], ones
@@ -91,41 +94,39 @@ class Response:
 def read_response(
     formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions
 ) -> Response:
-    """The way to read the response of a formula, by the rows of training."""
+    """Decides from the rows of training how the response of a formula is read."""
     node = formula.response
     require(node is not None, formula.argument, "response ~ terms", repr(formula.text))
     assert node is not None
     for name in columns_in(node):
         table.column(formula.argument, name)
 
-    def made(
+    def make(
         kind: ResponseKind,
         levels: Levels | None = None,
         level: str = "",
         categories: tuple[str, ...] = (),
     ) -> Response:
         response = Response(formula, node, kind, levels, level, categories, functions, {})
-        return (
-            dataclasses.replace(response, statistics=_learnt(response, table))
-            if kind == "numbers"
-            else response
-        )
+        if kind != "numbers":
+            return response
+        return dataclasses.replace(response, statistics=_learn_statistics(response, table))
 
     if law.categories:
-        return made("categories", *_categories(formula, node, table, base))
+        return make("categories", *_categories(formula, node, table, base))
     if isinstance(node, Call) and node.function in RESPONSES:
-        return made("trials")
+        return make("trials")
     column = _find_column(node)
     is_level = isinstance(node, Call) and node.function == "[]"
-    if column is None or not (
-        is_level or table.columns[column.name].kind in ("label", "mixed", "digits")
-    ):
-        return made("numbers")
+    if column is None:
+        return make("numbers")
+    if not is_level and table.columns[column.name].kind not in ("label", "mixed", "digits"):
+        return make("numbers")
     typed = table.columns[column.name]
     levels = typed.labels().levels()
     if is_level:
         assert isinstance(node, Call)
-        return made("level", levels, _find_level(formula, node, levels))
+        return make("level", levels, _find_level(formula, node, levels))
     if typed.kind == "mixed":
         bad = int(typed.not_numbers()[0])
         actual = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
@@ -139,18 +140,20 @@ def read_response(
         )
     _check_not_near_numbers(formula, node, typed, table)
     number = len(levels.names)
-    actual = (
-        f"one category, {levels.names[0]!r}, in all rows" if number == 1 else f"{number} categories"
-    )
-    remedy = "Nothing is left to model." if number == 1 else 'Or family="categorical".'
+    if number == 1:
+        actual = f"one category, {levels.names[0]!r}, in all rows"
+        remedy = "Nothing is left to model."
+    else:
+        actual = f"{number} categories"
+        remedy = 'Or family="categorical".'
     require(
         number == 2, formula.argument, "a response of numbers or of two categories", actual, remedy
     )
-    return made("level", levels, levels.names[1])
+    return make("level", levels, levels.names[1])
 
 
 def family_of_response(formula: Formula, table: TypedTable) -> str:
-    """The name of the law that follows a response: what its column is decides."""
+    """The name of the law for a response, by the kind of its column."""
     node = formula.response
     if node is None:
         return "gaussian"
@@ -192,14 +195,13 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
 def _check_not_near_numbers(
     formula: Formula, node: Node, column: TypedColumn, table: TypedTable
 ) -> None:
-    """Raises ValueError where the texts of a response mean numbers."""
-    near = column.near_numbers
-    if near is None or near.are_few:
+    """Raises ValueError if the texts of a response mean numbers."""
+    numbers = column.near_numbers
+    if numbers is None or numbers.are_few:
         return
-    actual = (
-        f"{near.cell[:40]!r} in {table.row_name(near.place)} of {column.name!r}, and texts like it"
-    )
-    remedy = f'Write {near.advice}, and so in all rows; or family="categorical".'
+    place = f"{table.row_name(numbers.place)} of {column.name!r}"
+    actual = f"{numbers.cell[:40]!r} in {place}, and texts like it"
+    remedy = f'Write {numbers.advice}, and so in all rows; or family="categorical".'
     raise refuse(
         formula.argument,
         formula.text,
@@ -210,7 +212,8 @@ def _check_not_near_numbers(
     )
 
 
-def _learnt(response: Response, table: TypedTable) -> dict:
+def _learn_statistics(response: Response, table: TypedTable) -> dict:
+    """The numbers that functions in the response take from the rows of training."""
     formula = response.formula
     statistics: dict = {}
     reading = Reading(table, formula.text, formula.argument, statistics, response.functions, True)
@@ -220,7 +223,7 @@ def _learnt(response: Response, table: TypedTable) -> dict:
 
 
 def _find_column(node: Node) -> Column | None:
-    """The column of a response that is one, or a level of one."""
+    """The column, for a response that is a column or one of its levels; else None."""
     if isinstance(node, Call) and node.function == "[]" and isinstance(node.arguments[0], Column):
         return node.arguments[0]
     return node if isinstance(node, Column) else None
@@ -231,12 +234,12 @@ def _find_level(formula: Formula, node: Call, levels: Levels) -> str:
     assert isinstance(level, Text)
     code = levels.code_of(level.text)
     if code < 0:
-        shown = list(levels.names[:20])
+        first_levels = list(levels.names[:20])
         raise refuse(
             formula.argument,
             formula.text,
             level.span,
-            f"one of the levels {shown}",
+            f"one of the levels {first_levels}",
             repr(level.text),
         )
     return levels.names[code]
@@ -245,7 +248,7 @@ def _find_level(formula: Formula, node: Call, levels: Levels) -> str:
 def _categories(
     formula: Formula, node: Node, table: TypedTable, base: str | None
 ) -> tuple[Levels, str, tuple[str, ...]]:
-    """The categories of a column: in the order that the table declares, else by number or
+    """(levels, "", categories) of a column, in the order that the table declares, else by number or
     letter."""
     remedy = (
         "Numbers, text or an ordered column of pandas; C(...) and functions of it are not read."

@@ -1,13 +1,12 @@
-"""Priors of a regression by name: weakly informative ones by Bambi's rule, and those that a user
-gives.
+"""Priors of a regression by name: weakly informative ones by Bambi's rule, changed by the user's.
 
 The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitting Bayesian linear
 models in Python", section 3.1: with s the standard deviation of the response (1 where the link is
 not the identity), a coefficient of column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean
 of all columns N(mean, ...), the standard deviation of a group effect a half-normal law of that
 scale. Cutpoints between ordered categories have N(t, 1) at the mean of all columns, t from -2 to 2
-in equal steps, where they increase. Means and standard deviations are of rows by their weights, so
-that a row of weight 2 is the same as two rows."""
+in equal steps, restricted to increasing cutpoints. Means and standard deviations are weighted: a
+row of weight 2 is the same as two rows."""
 
 from __future__ import annotations
 
@@ -50,13 +49,13 @@ def _lkj(factor: Array, eta: Any) -> Any:
     k = factor.shape[-1]
     i = np.arange(1, k)
     powers = k - i - 1 + 2 * eta - 2
-    below = (powers + 1) / 2  # row i of the factor is of that power in one less its squared length
+    below = (powers + 1) / 2  # the power of 1 - |row i of the factor|^2
     area = 0.5 * i * math.log(math.pi) + gammaln(below + 0.5) - gammaln(below + 0.5 + 0.5 * i)
     return jnp.sum(powers * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)[..., 1:]) - area, -1)
 
 
 def _normal(x: Any, mean: float, sd: float) -> Any:
-    """SciPy's squares of sd would not fit into float32 where sd is 1e20."""
+    """Log density of N(mean, sd^2). SciPy's square of sd = 1e20 would not fit into float32."""
     return stats.norm.logpdf((x - mean) / sd) - math.log(sd)
 
 
@@ -101,7 +100,7 @@ def log_prob(prior: Prior, x: Any) -> Any:
 
 
 def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str, Prior]:
-    """The priors by the rule, by name, of rows that count by their weights."""
+    """The priors by the rule, by name."""
     x, labels = design.rows.x, design.labels
     centre, unit = _about(design.y, weights) if law.is_location_scale else (0.0, 1.0)
     columns = {label: _about(column, weights) for label, column in zip(labels, x.T, strict=True)}
@@ -112,19 +111,12 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
     )
     priors: dict[str, Prior] = {}
     levels = design.against or (None,)
+    is_binary = law.link == "logit" and law.name != "beta"
     for i, label in enumerate(labels):
-        if (
-            law.link == "logit" and law.name != "beta"
-        ):  # on a scale of probabilities the data say nothing of the unit
-            sd = (
-                1.5
-                if label == "Intercept"
-                else 1.0
-                if design.categorical[i]
-                else 1 / columns[label][1]
-            )
-        else:
-            sd = intercept if label == "Intercept" else slopes[label]
+        sd = slopes.get(label, intercept)
+        if is_binary:  # on a scale of probabilities the data say nothing of the unit
+            slope = 1.0 if design.categorical[i] else 1 / columns[label][1]
+            sd = 1.5 if label == "Intercept" else slope
         for level in levels:
             priors[name_at_level(label, level)] = (
                 "normal",
@@ -139,40 +131,39 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
         if max(factor.blocks) > 1:
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
     if law.is_ordered:
-        places = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
-        return priors | {
-            f"threshold[{i}]": ("normal", float(at), 1.0) for i, at in enumerate(places)
-        }
-    own = {"sigma": ("half_student_t", 4.0, unit), **AUX}
-    return priors | {name: own[name] for name in law.aux}
+        means_of_cutpoints = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
+        for i, mean in enumerate(means_of_cutpoints):
+            priors[f"threshold[{i}]"] = ("normal", float(mean), 1.0)
+        return priors
+    aux = {"sigma": ("half_student_t", 4.0, unit), **AUX}
+    return priors | {name: aux[name] for name in law.aux}
 
 
 def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """The mean and the standard deviation of a column, 1 of a constant one."""
+    """The mean and the standard deviation of a column; the latter is 1 for a constant column."""
     mean, sd = mean_and_spread(x, weights)
     return float(mean), float(sd) or 1.0
 
 
 def merge_priors(
-    usual: Mapping[str, Prior], given: Mapping[str, Sequence[Any]] | None
+    usual: Mapping[str, Prior], changes: Mapping[str, Sequence[Any]] | None
 ) -> dict[str, Prior]:
-    """The usual priors with those that are given in their places; ValueError where there is none of
-    that name, or it is of another support."""
-    chosen = dict(usual)
-    for name, prior in (given or {}).items():
+    """The usual priors, with some replaced; ValueError for an unknown name or another support."""
+    merged = dict(usual)
+    for name, prior in (changes or {}).items():
         require(name in usual, "priors", f"one of {list(usual)}", repr(name))
         support = KINDS[usual[name][0]].support
-        known = {
-            kind: (kind, *of.arguments.split(", "))
-            for kind, of in KINDS.items()
-            if of.support == support
+        arguments = {
+            name: (name, *kind.arguments.split(", "))
+            for name, kind in KINDS.items()
+            if kind.support == support
         }
-        listed = isinstance(prior, Sequence) and not isinstance(prior, str) and len(prior) > 0
-        fits = listed and prior[0] in known and len(prior) == len(known[prior[0]])
-        listed_kinds = " or ".join(f"({', '.join(words)})" for words in known.values())
-        require(fits, "priors", f"for {name!r} {listed_kinds}", repr(prior))
+        is_list = isinstance(prior, Sequence) and not isinstance(prior, str) and len(prior) > 0
+        fits = is_list and prior[0] in arguments and len(prior) == len(arguments[prior[0]])
+        expected = " or ".join(f"({', '.join(words)})" for words in arguments.values())
+        require(fits, "priors", f"for {name!r} {expected}", repr(prior))
         numbers = [float(x) for x in prior[1:]]
-        # Of laws of real numbers all but the location, which is the last but one, are positive.
+        # Laws of real numbers have their location, which may be negative, last but one.
         spreads = numbers if support != "real" else [*numbers[:-2], numbers[-1]]
         require(
             np.isfinite(numbers).all() and min(spreads) > 0,
@@ -180,5 +171,5 @@ def merge_priors(
             f"finite positive numbers for {name!r}",
             prior,
         )
-        chosen[name] = (str(prior[0]), *numbers)
-    return chosen
+        merged[name] = (str(prior[0]), *numbers)
+    return merged

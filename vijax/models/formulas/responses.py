@@ -1,5 +1,5 @@
-"""Responses drawn for the rows of training of a regression by a formula: the groups once more, or
-groups like them."""
+"""Responses drawn for the rows of training of a regression by a formula, for the same groups or for
+new groups of the same sizes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from vijax.models.formulas.weighted import row_copies
 def responses(
     form: Form, design: Design, rows: Mapping[str, Any], data: Mapping[str, Any]
 ) -> Generative:
-    """The `Generative` of a regression. A row has as many responses as its weight says.
+    """The `Generative` of a regression. A row of weight w has w responses.
 
     Args:
       form: its density.
       design: the formula as read.
       rows: the rows of training in units of size one, one by one.
-      data: the same as the density reads them.
+      data: the same rows as the density reads them.
     """
     law = LAWS[form.law]
     copies = functools.cache(lambda: row_copies(np.asarray(rows["weight"], float)))
@@ -42,57 +42,59 @@ def responses(
             "Responses of other rows: fit.predict(table, key=key) has their means, sds and "
             "intervals."
         )
-        same = isinstance(like, Mapping) and like.keys() == data.keys()
-        alike = lambda name: np.array_equal(
+        has_same_names = isinstance(like, Mapping) and like.keys() == data.keys()
+        is_equal = lambda name: np.array_equal(
             np.asarray(like[name], np.float32), np.asarray(data[name], np.float32)
         )
         actual = "others" if isinstance(like, Mapping) else type(like).__name__
         require(
-            same and all(map(alike, data)), "data", "those of the model, model.data", actual, remedy
+            has_same_names and all(map(is_equal, data)),
+            "data",
+            "those of the model, model.data",
+            actual,
+            remedy,
         )
-        return {
-            "rows": {name: values[copies()] for name, values in rows.items()},
-            "data": dict(like),
-        }
+        copied_rows = {name: values[copies()] for name, values in rows.items()}
+        return {"rows": copied_rows, "data": dict(like)}
 
     def new_effects(hyper: Any, values: Any, layout: Any, key: Any) -> dict[str, Any]:
-        each = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
+        pairs = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
         return {
-            own.name: _new_group_effects(form, values, i, key) for i, (own, key) in enumerate(each)
+            term.name: _new_group_effects(form, values, i, key)
+            for i, (term, key) in enumerate(pairs)
         }
 
-    def drawn(hyper: Any, values: Any, local: Any, layout: Any, key: Any) -> Float[Array, " N"]:
+    def draw(hyper: Any, values: Any, local: Any, layout: Any, key: Any) -> Float[Array, " N"]:
         key_effects, key_data = jax.random.split(key)
         effects = dict(local)
         if form.effects and not effects:
-            known = _training_effects(form)(values, layout["data"], key_effects)
-            effects = {own.name: u for own, u in zip(form.effects, known, strict=True)}
+            training_effects = _training_effects(form)(values, layout["data"], key_effects)
+            effects = {term.name: u for term, u in zip(form.effects, training_effects, strict=True)}
         eta = form.eta(values, layout["rows"])
-        for i, own in enumerate(form.effects):
-            u = effects[own.name] * jnp.asarray(own.sizes, eta.dtype) / form.units.size
+        for i, term in enumerate(form.effects):
+            u = effects[term.name] * jnp.asarray(term.sizes, eta.dtype) / form.units.size
             u = u[layout["rows"][f"group{i}"]].reshape(len(eta), form.predictors, -1)
             eta = eta + jnp.einsum("nd,ncd->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
         y = law.likelihood(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
         return y if base is None else jnp.asarray(base[copies()], y.dtype) + form.units.size * y
 
     observed = lambda layout, data: jnp.asarray(design.y[copies()], jnp.result_type(float))
-    none = dict[str, Any]()  # families of known effects: they are drawn with the responses
-    return Generative(
-        layout, drawn, new_effects, observed, lambda stats, local: none, from_sizes=False
-    )
+    no_families = dict[str, Any]()  # effects of known groups are drawn with the responses
+    families = lambda stats, local: no_families
+    return Generative(layout, draw, new_effects, observed, families, from_sizes=False)
 
 
 def _training_effects(form: Form) -> Callable[..., Any]:
-    """Effects of the groups of training, one draw of the unknowns after another: their programs
-    fill memory."""
+    """Effects of the groups of training. Draws of the unknowns are taken one after another, since
+    all at once would fill the memory."""
     return jax.custom_batching.sequential_vmap(
         lambda values, data, key: form.draw_effects(values, data, key)
     )
 
 
 def _new_group_effects(form: Form, values: Any, i: int, key: Any) -> Float[Array, "J d"]:
-    """Effects of so many new groups of a factor, in the units of the data."""
-    own = form.effects[i]
+    """Effects of new groups of a factor, as many as training has, in the units of the data."""
+    term = form.effects[i]
     factor = form.factor(values, i)
-    v = jax.random.normal(key, (own.groups, len(own.labels)), factor.dtype)
-    return form.units.size / jnp.asarray(own.sizes, factor.dtype) * (v @ factor.T)
+    v = jax.random.normal(key, (term.groups, len(term.labels)), factor.dtype)
+    return form.units.size / jnp.asarray(term.sizes, factor.dtype) * (v @ factor.T)

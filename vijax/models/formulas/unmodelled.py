@@ -1,5 +1,5 @@
-"""Designs that no regression is made of, with the reason: responses that a law does not have, a
-response without error, coefficients of one name, too many effects."""
+"""Checks of designs: responses outside the law, a response without error, coefficients with equal
+names, too many effects."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from vijax.models.formulas.groups import Factor
 from vijax.models.formulas.laws import Law
 
 EXACT = 1e-12
-"""A share of the response that least squares leave by rounding alone."""
+"""Share of the response below which residuals of least squares are rounding."""
 FIRST_ROWS = 200
-"""Rows that tell in most cases whether errors are left."""
+"""Rows that show errors for most tables."""
 MOST_DENSE, MOST_DENSE_NORMAL = 2000, 6000
-"""Effects beside those of the largest factor, at most; and of a normal law, whose matrix is
-factored seldom."""
+"""Most effects of all factors but the largest. A normal law factors its matrix seldom, and so may
+have more."""
 LARGEST = {4: 1e30, 8: 1e200}
-"""Sizes of numbers that a density can hold, by the bytes of its floats."""
+"""Largest numbers that a density can hold, by the bytes of its floats."""
 WIDEST = {4: 1e18, 8: 1e140}
-"""Spreads whose squares it can hold too; their reciprocals are the narrowest."""
+"""Largest spreads whose squares it can hold; their reciprocals are the smallest."""
 CONSTANT = 1e-13
-"""A spread of a smaller share of the size is rounding."""
+"""Spread below which, as a share of its size, a column is constant but for rounding."""
 
 
 def check_sizes(design: Design) -> None:
-    """Raises ValueError for columns whose size, or spread, the floats of a density cannot hold."""
+    """Raises ValueError for columns whose size or spread the floats of a density cannot hold."""
     width = jnp.result_type(float).itemsize
     largest, widest = LARGEST[width], WIDEST[width]
     expected = (
@@ -39,72 +39,58 @@ def check_sizes(design: Design) -> None:
         *zip(design.labels, design.rows.x.T, strict=True),
     ):
         size = float(np.abs(column).max(initial=0.0))
-        share = float(
-            (column / (size or 1.0)).std()
-        )  # in units of its size: the square of 1e-300 is zero
+        # In units of its size, since the square of 1e-300 is zero.
+        share = float((column / (size or 1.0)).std())
         spread = size * share
         is_fine = size <= largest and (share <= CONSTANT or 1 / widest <= spread <= widest)
         actual = f"{name}, of size {size:.0e} and spread {spread:.0e}"
-        require(
-            is_fine,
-            "table",
-            expected,
-            actual,
-            f"Divide it by a power of ten: another unit of {name}.",
-        )
+        remedy = f"Divide it by a power of ten: another unit of {name}."
+        require(is_fine, "table", expected, actual, remedy)
 
 
 def check_names(design: Design) -> None:
-    """Raises ValueError where two coefficients have one name: levels with commas and brackets can
-    read alike."""
+    """Raises ValueError if two coefficients have one name: levels with commas and brackets can read
+    alike."""
     names = design.coefficients
-    twice = (
-        sorted({name for name in names if names.count(name) > 1})
-        if len(set(names)) < len(names)
-        else []
-    )
-    actual = f"several called {twice[0]!r}" if twice else ""
+    repeated_names: list[str] = []
+    if len(set(names)) < len(names):
+        repeated_names = sorted({name for name in names if names.count(name) > 1})
+    actual = f"several called {repeated_names[0]!r}" if repeated_names else ""
     remedy = "Levels with commas, colons or brackets can read alike: rename them."
-    require(not twice, "table", "coefficients of distinct names", actual, remedy)
+    require(not repeated_names, "table", "coefficients of distinct names", actual, remedy)
 
 
 def check_responses(
     y: np.ndarray, trials: np.ndarray, law: Law, response: str, names: RowNames
 ) -> None:
-    """Raises ValueError on responses that the law does not have; rows are named as by `names`."""
+    """Raises ValueError for responses that the law does not allow; `names` names the rows."""
     bad = np.flatnonzero(~np.broadcast_to(np.isfinite(y) & law.allows(y, trials), y.shape))
     actual = f"{y[bad[0]]:g} in {names.name(bad[0])} ({len(bad)} such)" if len(bad) else ""
-    require(
-        not len(bad),
-        "family",
-        f'{law.expected} for "{law.name}"',
-        actual,
-        f"The response is {response}.",
-    )
-    counted = law.name == "binomial" or np.all(trials == 1)
-    require(counted, "family", '"binomial" for successes among trials', repr(law.name))
+    expected = f'{law.expected} for "{law.name}"'
+    require(not len(bad), "family", expected, actual, f"The response is {response}.")
+    has_own_trials = law.name == "binomial" or np.all(trials == 1)
+    require(has_own_trials, "family", '"binomial" for successes among trials', repr(law.name))
 
 
 def check_errors(design: Design, weights: np.ndarray) -> None:
-    """Raises ValueError where columns and effects of groups give the response exactly: given the
-    spreads of groups the likelihood then grows as sigma^-(N - rank) towards zero, so that the
-    posterior of sigma has no end there. Where the rank is N it is proper, by the priors of
-    coefficients and effects.
+    """Raises ValueError if columns and effects of groups give the response exactly. Given the
+    spreads of groups the likelihood then grows as sigma^-(N - rank) towards sigma = 0, so that the
+    posterior of sigma is improper. If the rank is N it is proper, by the priors of coefficients and
+    effects.
 
-    Ever more rows of the groups that have the most are looked at: of most tables the first tell
-    that errors are left."""
-    kept = np.flatnonzero(weights > 0)
-    ranks = [
-        np.argsort(np.argsort(-np.bincount(of[kept]), kind="stable"))[of[kept]]
-        for of in design.rows.groups
-    ]
-    order, size = (
-        kept[np.argsort(np.max([np.zeros(len(kept)), *ranks], 0), kind="stable")],
-        FIRST_ROWS,
-    )
-    while (left := _residual_share(design, order[:size]))[0] <= EXACT and size < len(kept):
+    The first rows of the largest groups are checked, then twice as many, and so on: for most tables
+    the first check already shows errors."""
+    rows = np.flatnonzero(weights > 0)
+    ranks_by_size = [np.zeros(len(rows))]
+    for groups in design.rows.groups:
+        sizes = np.bincount(groups[rows])
+        ranks_by_size.append(np.argsort(np.argsort(-sizes, kind="stable"))[groups[rows]])
+    order = rows[np.argsort(np.max(ranks_by_size, 0), kind="stable")]
+    size = FIRST_ROWS
+    share, rank = _residual_share(design, order[:size])
+    while share <= EXACT and size < len(rows):
         size *= 2
-    share, rank = left
+        share, rank = _residual_share(design, order[:size])
     expected = (
         f"a response that columns{' and groups' if design.factors else ''} do not give exactly"
     )
@@ -118,24 +104,26 @@ def check_errors(design: Design, weights: np.ndarray) -> None:
             f"{remedy[:-1]}; where rows of a group repeat one response, keep one of them and "
             "leave out the group."
         )
-    require(share > EXACT or len(kept) <= rank, "table", expected, actual, remedy)
+    require(share > EXACT or len(rows) <= rank, "table", expected, actual, remedy)
 
 
 def _residual_share(design: Design, rows: np.ndarray) -> tuple[float, int]:
-    """The share of the response that least squares of some rows leave, and the rank of all columns.
-    Effects of the first factor are taken out group by group."""
+    """The residual of least squares in some rows as a share of the response, and the rank of all
+    columns. Effects of the first factor are eliminated group by group."""
     columns = [design.rows.x[rows], (design.y - design.rows.offset)[rows, None]]
     for z, groups in zip(design.rows.z[1:], design.rows.groups[1:], strict=True):
         _, place = np.unique(groups[rows], return_inverse=True)
-        columns.insert(
-            0, (np.eye(place.max() + 1)[place][..., None] * z[rows, None]).reshape(len(rows), -1)
-        )
-    table, rank = _unit(np.concatenate(columns, 1)), 0
+        by_group = np.eye(place.max() + 1)[place][..., None] * z[rows, None]
+        columns.insert(0, by_group.reshape(len(rows), -1))
+    table = _unit(np.concatenate(columns, 1))
+    rank = 0
     for z, groups in zip(design.rows.z[:1], design.rows.groups[:1], strict=True):
-        z, order = _unit(z[rows]), np.argsort(groups[rows], kind="stable")
-        for own in np.split(order, 1 + np.flatnonzero(np.diff(groups[rows][order]))):
-            basis = _basis(z[own])
-            table[own] -= basis @ (basis.T @ table[own])
+        z = _unit(z[rows])
+        order = np.argsort(groups[rows], kind="stable")
+        ends = 1 + np.flatnonzero(np.diff(groups[rows][order]))
+        for group_rows in np.split(order, ends):
+            basis = _basis(z[group_rows])
+            table[group_rows] -= basis @ (basis.T @ table[group_rows])
             rank += basis.shape[1]
     x, y = table[:, :-1], table[:, -1]
     basis = _basis(x)
@@ -149,23 +137,25 @@ def _unit(columns: np.ndarray) -> np.ndarray:
 
 
 def _basis(columns: np.ndarray) -> np.ndarray:
-    """Orthonormal columns of the same span; what is shorter than `EXACT` is rounding."""
+    """Orthonormal columns of the same span, up to directions shorter than `EXACT`."""
     vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     return vectors[:, sizes > EXACT]
 
 
 def effects_per_group(design: Design, factor: Factor) -> int:
-    """The number of effects of a group."""
+    """Number of effects of a group."""
     return len(factor.labels) * (len(design.against) or 1)
 
 
 def check_size(design: Design, law: Law) -> None:
-    """Raises ValueError where effects beside those of the largest factor are too many."""
+    """Raises ValueError if the factors beside the largest have too many effects."""
     sizes = {
         factor.name: len(factor.levels) * effects_per_group(design, factor)
         for factor in design.factors
     }
-    rest = sum(sizes.values()) - max(sizes.values(), default=0)
-    most = MOST_DENSE_NORMAL if law.name == "gaussian" else MOST_DENSE
-    expected = f"at most {most:,} effects beside those of the largest factor, whose matrix is dense"
-    require(rest <= most, "formula", expected, sizes)
+    num_others = sum(sizes.values()) - max(sizes.values(), default=0)
+    most_dense = MOST_DENSE_NORMAL if law.name == "gaussian" else MOST_DENSE
+    expected = (
+        f"at most {most_dense:,} effects beside those of the largest factor, whose matrix is dense"
+    )
+    require(num_others <= most_dense, "formula", expected, sizes)

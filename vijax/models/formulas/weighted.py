@@ -1,4 +1,4 @@
-"""Weights of rows, and means and spreads of rows that count by them."""
+"""Weights of rows, and weighted means and standard deviations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def read_weights(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
     """The weights of the rows of a table: ones for None, a column by its name, or an array.
 
     Raises:
-      ValueError: cells that are no numbers, masked or missing ones, negative ones, zeros alone,
-        another number of them than rows.
+      ValueError: cells that are not numbers, or are masked, missing or negative; only zeros; not
+        one weight for each row.
 
     >>> read_weights("w", typed_table({"w": [2, 0]})).tolist(), read_weights(None, typed_table({"w": [2, 0]})).tolist()
     ([2.0, 0.0], [1.0, 1.0])
@@ -29,95 +29,80 @@ def read_weights(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
     if isinstance(weights, str):
         numbers = _numbers(table.column("weights", weights), table)
     else:
-        require(
-            np.shape(weights) == (size,),
-            "weights",
-            f"one for each of the {size} rows",
-            f"shape {np.shape(weights)}",
-        )
-        own = typed_table({"weights": weights})
-        numbers = _numbers(own.columns["weights"], own)
-    require(
-        (numbers >= 0) & np.isfinite(numbers),
-        "weights",
-        "finite numbers that are not negative",
-        numbers,
-    )
+        expected = f"one for each of the {size} rows"
+        require(np.shape(weights) == (size,), "weights", expected, f"shape {np.shape(weights)}")
+        as_table = typed_table({"weights": weights})
+        numbers = _numbers(as_table.columns["weights"], as_table)
+    is_valid = (numbers >= 0) & np.isfinite(numbers)
+    require(is_valid, "weights", "finite numbers that are not negative", numbers)
     require(numbers.any(), "weights", "a row of positive weight", "only zeros")
     return numbers
 
 
 def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
+    """The numbers of a column; ValueError if a cell has none."""
     bad = np.flatnonzero(column.missing) if column.missing.any() else column.not_numbers()
-    actual = (
-        ""
-        if not len(bad)
-        else f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
-    )
-    require(not len(bad), "weights", f"numbers in {column.name!r}", actual)
+    if len(bad):
+        actual = f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
+        require(False, "weights", f"numbers in {column.name!r}", actual)
     return column.numbers()
 
 
 MOST_COPIES = 1 << 24
+"""Most copies of rows that are written out."""
 
 
 def row_copies(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
-    """The numbers of rows, each as often as its weight says: a row of weight 2 is two rows, of
-    weight 0 none.
+    """Indices of rows, repeated by their weights: a row of weight 2 stands twice, one of weight 0
+    not at all.
 
     Raises:
-      ValueError: a weight that is no whole number, or more than 16 million copies.
+      ValueError: a weight that is not a whole number, or more than 16 million copies.
 
     >>> row_copies(np.array([2.0, 0.0, 1.0])).tolist()
     [0, 0, 2]
     """
-    whole = np.floor(weights) == weights
-    where = (
-        ""
-        if whole.all()
-        else f"{weights[~whole][0]:g} in row {int(np.argmin(whole))}, counted from 0"
-    )
+    is_whole = np.floor(weights) == weights
+    actual = ""
+    if not is_whole.all():
+        first = int(np.argmin(is_whole))
+        actual = f"{weights[first]:g} in row {first}, counted from 0"
     remedy = (
         "What is said of rows without weights: log_lik(fit, key, table=table), fit.predict(table, "
         "key=key)."
     )
-    require(
-        whole,
-        "weights",
-        "whole numbers, for a row stands as often as its weight says",
-        where,
-        remedy,
-    )
+    expected = "whole numbers, for a row stands as often as its weight says"
+    require(is_whole, "weights", expected, actual, remedy)
     total = float(weights.sum())
-    require(
-        total <= MOST_COPIES,
-        "weights",
-        f"a sum of {MOST_COPIES:,} at most, to write out",
-        f"{total:,.0f}",
-        remedy,
-    )
+    expected = f"a sum of {MOST_COPIES:,} at most, to write out"
+    require(total <= MOST_COPIES, "weights", expected, f"{total:,.0f}", remedy)
     return np.repeat(np.arange(len(weights)), weights.astype(int))
 
 
 def check_alignment(weights: Any, table: Any) -> None:
-    """Raises ValueError where weights and table are pandas' own, with labels of rows in another
-    order: by their places the weights would go to other rows."""
+    """Raises ValueError if weights and table are pandas objects whose indices differ: by position
+    the weights would go to other rows."""
     if isinstance(table, Mapping):
         require_one_index({"table": table, "weights": weights})
-    own: Any = getattr(weights, "index", None)
-    known: Any = getattr(table, "index", None)
-    if not hasattr(own, "equals") or not hasattr(known, "equals"):
+    weights_index: Any = getattr(weights, "index", None)
+    table_index: Any = getattr(table, "index", None)
+    if not hasattr(weights_index, "equals") or not hasattr(table_index, "equals"):
         return
     remedy = (
         "Pass weights.loc[table.index], or weights.to_numpy() for weights in the order of the rows."
     )
     actual = "one with other labels, or in another order"
-    require(own.equals(known), "weights", "a Series with the index of the table", actual, remedy)
+    require(
+        weights_index.equals(table_index),
+        "weights",
+        "a Series with the index of the table",
+        actual,
+        remedy,
+    )
 
 
 def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted means of columns, and their standard deviations: a row of weight 2 is the same as
-    two rows.
+    """Weighted means and standard deviations of columns: a row of weight 2 is the same as two rows.
 
     >>> mean, spread = mean_and_spread(np.array([0.0, 3.0]), np.array([2.0, 1.0]))
     >>> print(round(mean, 2), round(spread**2, 2), np.var([0.0, 0.0, 3.0]))

@@ -3,8 +3,9 @@ conjugate model of the latents, networks between them and the data.
 
     beta ~ conjugate priors,   z_n, u_n | beta ~ exp energy,   x_n | u_n ~ p(x | decoder(u_n))
 
-The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. The locals are then found as
-in a model without networks, by coordinate ascent on  E_q[energy] + <psi, E_q[t(u)]> + entropies; and the bound is
+The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. The
+locals are then found as in a model without networks, by coordinate ascent on  E_q[energy] + <psi,
+E_q[t(u)]> + entropies; and the bound is
 
     E_q[energy] + entropies + E_q(u)[log p(x | decoder(u))].
 

@@ -1,10 +1,10 @@
 """Integrals over the effects of several factors at once, crossed or nested, by Laplace's
 approximation.
 
-With v ~ N(0, I) the effects of all groups and eta = a + Z v, the integrand has the curvature H = I
-+ Z' W Z at its mode, W minus the second derivatives of the log likelihood by row (C x C of a row
-with C predictors). The groups of the factor with the most effects have blocks of their own in H,
-which are eliminated first; what is left is dense,
+Let v ~ N(0, I) be the effects of all groups and eta = a + Z v. The integrand has the curvature H =
+I + Z' W Z at its mode; W has minus the second derivatives of the log likelihood by row (C x C for a
+row with C predictors). Each group of the factor with the most effects has a block A_j in H. These
+blocks are eliminated first; the Schur complement S is dense:
 
     H = [A C; C' D],   S = D - C' A^-1 C,   log det H = log det A + log det S       (Bates et al. 2015, section 3).
 """
@@ -36,11 +36,11 @@ class Columns(NamedTuple):
     """Columns of all effects, row by row, for each of C predictors.
 
     Attributes:
-      first: those of the factor with the most effects, (N, C, d).
-      group: the group of each row in it, (N,).
-      others: those of the other factors, (N, C, r).
-      places: the effect of each of these, in a list of all of them, (N, r).
-      sizes: numbers of groups of the first factor, and of effects of the others.
+      first: columns of the factor with the most effects, (N, C, d).
+      group: the group of each row in this factor, (N,).
+      others: columns of the other factors, (N, C, r).
+      places: the index of each column's effect among all effects of the other factors, (N, r).
+      sizes: number of groups of the first factor, and of effects of the others.
     """
 
     first: Float[Array, "N C d"]
@@ -51,31 +51,30 @@ class Columns(NamedTuple):
 
     def times(self, v: Effects) -> Float[Array, "N C"]:
         """Z v."""
-        own, rest = v.first[self.group][:, None], v.others[self.places][:, None]
-        return jnp.sum(self.first * own, 2) + jnp.sum(self.others * rest, 2)
+        first, others = v.first[self.group][:, None], v.others[self.places][:, None]
+        return jnp.sum(self.first * first, 2) + jnp.sum(self.others * others, 2)
 
     def transpose_times(self, x: Float[Array, "N C"]) -> Effects:
         """Z' x."""
-        groups, rest = self.sizes
+        groups, num_others = self.sizes
         first, others = (jnp.sum(z * x[..., None], 1) for z in (self.first, self.others))
-        added = jnp.zeros((groups, first.shape[1]), x.dtype).at[self.group].add(first)
-        return Effects(added, jnp.zeros(rest, x.dtype).at[self.places].add(others))
+        by_group = jnp.zeros((groups, first.shape[1]), x.dtype).at[self.group].add(first)
+        return Effects(by_group, jnp.zeros(num_others, x.dtype).at[self.places].add(others))
 
     def curvature(self, w: Float[Array, "N C C"]) -> Curvature:
         """The factors of I + Z' W Z."""
-        groups, rest = self.sizes
+        groups, num_others = self.sizes
         weighted, d = times_weights(w, self.first), self.first.shape[2]
-        times = lambda x, y: jnp.sum(x[..., None] * y[:, :, None], 1)
-        own = jnp.zeros((groups, d, d), w.dtype).at[self.group].add(times(weighted, self.first))
-        across = jnp.zeros((groups, rest, d), w.dtype)
-        across = across.at[self.group[:, None], self.places].add(times(self.others, weighted))
-        pairs = times(times_weights(w, self.others), self.others)
-        dense = (
-            jnp.zeros((rest, rest), w.dtype)
-            .at[self.places[:, :, None], self.places[:, None]]
-            .add(pairs)
+        outer_sums = lambda x, y: jnp.sum(x[..., None] * y[:, :, None], 1)
+        blocks = (
+            jnp.zeros((groups, d, d), w.dtype).at[self.group].add(outer_sums(weighted, self.first))
         )
-        return factorise(own, across, dense)
+        across = jnp.zeros((groups, num_others, d), w.dtype)
+        across = across.at[self.group[:, None], self.places].add(outer_sums(self.others, weighted))
+        pairs = outer_sums(times_weights(w, self.others), self.others)
+        dense = jnp.zeros((num_others, num_others), w.dtype)
+        dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
+        return factorise(blocks, across, dense)
 
 
 class Effects(NamedTuple):
@@ -86,7 +85,8 @@ class Effects(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """The triangular factor of H: blocks of the first factor, what lies across, and the rest."""
+    """The triangular factor of H: blocks of the first factor, of the first by the other factors,
+    and of the others."""
 
     blocks: Float[Array, "J d d"]
     across: Float[Array, "J R d"]
@@ -115,15 +115,11 @@ def factorise(
 ) -> Curvature:
     """The triangular factor of I + [own across; across' rest]."""
     blocks = jax.vmap(cholesky)(own + jnp.eye(own.shape[1], dtype=own.dtype)[None])
-    across = jax.vmap(lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows))(
-        blocks, across
-    )
+    solve_rows = lambda factor, rows: jax.vmap(lambda x: forward(factor, x))(rows)
+    across = jax.vmap(solve_rows)(blocks, across)
     flat = jnp.moveaxis(across, 1, 2).reshape(-1, len(rest))
-    return Curvature(
-        blocks,
-        across,
-        jnp.linalg.cholesky(jnp.eye(len(rest), dtype=rest.dtype) + rest - flat.T @ flat),
-    )
+    schur = jnp.eye(len(rest), dtype=rest.dtype) + rest - flat.T @ flat
+    return Curvature(blocks, across, jnp.linalg.cholesky(schur))
 
 
 def laplace(
@@ -140,56 +136,55 @@ def draw(
 ) -> Effects:
     """Effects drawn about their mode."""
     v, curvature = find_mode(log_lik, parameters, a, z)
-    return _plus(v, curvature.backward(noise_like(key, v)))
+    return _add(v, curvature.backward(noise_like(key, v)))
 
 
 def noise_like(key: PRNGKeyArray, like: Effects) -> Effects:
-    """Draws of N(0, 1) in the place of all effects."""
-    keys = jax.random.split(key)
+    """Standard normal draws in the shape of these effects."""
+    key_first, key_others = jax.random.split(key)
+    first, others = like
     return Effects(
-        *(jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, like, strict=True))
+        jax.random.normal(key_first, first.shape, first.dtype),
+        jax.random.normal(key_others, others.shape, others.dtype),
     )
 
 
 def find_mode(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
-    """The mode, and the curvature there; both with their derivatives, as in `integrals.find_mode`."""
-    fixed = (
-        *jax.lax.stop_gradient((parameters, a)),
-        Columns(*jax.lax.stop_gradient(z[:4]), z.sizes),
-    )
-    groups, rest = z.sizes
-    start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(rest, a.dtype))
+    """The mode and its curvature, both with their derivatives, as in `integrals.find_mode`."""
+    fixed_z = Columns(*jax.lax.stop_gradient(z[:4]), z.sizes)
+    fixed = (*jax.lax.stop_gradient((parameters, a)), fixed_z)
+    groups, num_others = z.sizes
+    start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(num_others, a.dtype))
     slopes = lambda v: _slopes(log_lik, *fixed, v)
     solve = lambda factor, x: factor.backward(factor.forward(x))
     decrement = lambda factor, x: sum(jnp.sum(part**2) for part in factor.forward(x))
-    found = climb(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
-    found = jax.lax.stop_gradient(found)
-    slope, _ = _slopes(log_lik, parameters, a, z, found)
-    v = _plus(found, solve(slopes(found)[1], slope))
+    mode = climb(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
+    mode = jax.lax.stop_gradient(mode)
+    slope, _ = _slopes(log_lik, parameters, a, z, mode)
+    v = _add(mode, solve(slopes(mode)[1], slope))
     return v, _slopes(log_lik, parameters, a, z, v)[1]
 
 
 def _joint(log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects) -> Float[Array, ""]:
-    inside = sum(jnp.sum(x**2) for x in v)
+    """The log of the integrand."""
+    squares = sum(jnp.sum(x**2) for x in v)
     size = sum(x.size for x in v)
-    return (
-        jnp.sum(log_lik(parameters, a + z.times(v).reshape(a.shape)))
-        - 0.5 * inside
-        - 0.5 * size * LOG_2PI
-    )
+    log_liks = log_lik(parameters, a + z.times(v).reshape(a.shape))
+    return jnp.sum(log_liks) - 0.5 * squares - 0.5 * size * LOG_2PI
 
 
 def _slopes(
     log_lik: LogLik, parameters: Any, a: Array, z: Columns, v: Effects
 ) -> tuple[Effects, Curvature]:
+    """The gradient of the log integrand, and the factor of its curvature."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + z.times(v).reshape(a.shape))
-    turned = z.transpose_times(slope.reshape(weights.shape[:2]))
-    gradient = Effects(turned.first - v.first, turned.others - v.others)
+    slopes_of_effects = z.transpose_times(slope.reshape(weights.shape[:2]))
+    gradient = Effects(slopes_of_effects.first - v.first, slopes_of_effects.others - v.others)
     return gradient, z.curvature(weights)
 
 
-def _plus(one: Effects, other: Effects) -> Effects:
-    return Effects(one.first + other.first, one.others + other.others)
+def _add(x: Effects, y: Effects) -> Effects:
+    return Effects(x.first + y.first, x.others + y.others)
 
 
 def all_columns(
@@ -198,16 +193,20 @@ def all_columns(
     counts: tuple[int, ...],
     predictors: int,
 ) -> Columns:
-    """Columns of the effects of all factors: `factors` are the triangular factors of their
-    covariances, `counts` their numbers of groups, the first of them that with the most effects."""
-    turned = [repeat_blocks(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
-    others, places, start = [], [], 0
+    """Columns of the effects of all factors. `factors` has the triangular factors of their
+    covariances, `counts` their numbers of groups; the factor with the most effects comes first."""
+    by_factor = [repeat_blocks(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
+    other_columns, places, start = [], [], 0
     for i in range(1, len(counts)):
-        d = turned[i].shape[2]
-        others.append(turned[i])
+        d = by_factor[i].shape[2]
+        other_columns.append(by_factor[i])
         places.append(start + rows[f"group{i}"][:, None] * d + jnp.arange(d)[None])
         start += counts[i] * d
     sizes = counts[0], start
     return Columns(
-        turned[0], rows["group0"], jnp.concatenate(others, 2), jnp.concatenate(places, 1), sizes
+        by_factor[0],
+        rows["group0"],
+        jnp.concatenate(other_columns, 2),
+        jnp.concatenate(places, 1),
+        sizes,
     )

@@ -1,17 +1,17 @@
 """Integrals over the effects v ~ N(0, I) of one group: log of the integral of N(v; 0, I) prod_n
 p(y_n | a_n + B_n v).
 
-a_n is a number and B_n a row, or a_n has C predictors of one row and B_n has a row for each: with
-the gradients g_n and the Hessians -W_n, C x C, of log p(y_n | eta) in its predictors, the integrand
-has the gradient sum_n B_n' g_n - v and the curvature I + sum_n B_n' W_n B_n.
+a_n is a number and B_n a row; or a_n has the C predictors of one data row, and B_n a row for each.
+Let g_n and -W_n, C x C, be the gradient and the Hessian of log p(y_n | eta) in the predictors. Then
+the integrand has the gradient sum_n B_n' g_n - v and the curvature I + sum_n B_n' W_n B_n.
 
-A normal law has it in closed form. For other laws it is adaptive Gauss-Hermite quadrature (Naylor
-and Smith 1982; Pinheiro and Chao 2006, equation 7): nodes about the mode of the integrand, in units
-of its curvature there. One node is Laplace's approximation.
+For a normal law the integral has a closed form. For other laws it is computed by adaptive
+Gauss-Hermite quadrature (Naylor and Smith 1982; Pinheiro and Chao 2006, equation 7), with nodes
+about the mode of the integrand in units of its curvature. One node is Laplace's approximation.
 
-The mode is found with derivatives switched off. One more Newton step with them switched on moves it
-by nothing, and has the derivative of the mode in all that it depends on (the implicit function
-theorem), so that gradients are exact."""
+The search for the mode is not differentiated. One more Newton step, which is, leaves the mode where
+it is and has the derivative of the mode by the implicit function theorem, so that gradients are
+exact."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def normal_integral(
     r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""], count: Float[Array, ""]
 ) -> Float[Array, ""]:
     """log N(r; 0, sigma^2 I + B B') of `count` rows. Rows of zeros add nothing, so that r and B may
-    be a triangular factor of as many rows.
+    be the triangular factor of these rows.
 
-    Its quadratic form is a minimum over effects, |r - B v|^2 / sigma^2 + |v|^2. As a difference of
-    |r|^2 / sigma^2 and what v explains it would lose all digits where r and B are large: the
-    density would then have modes of rounding."""
+    The quadratic form is the minimum over v of |r - B v|^2 / sigma^2 + |v|^2. The difference of
+    |r|^2 / sigma^2 and the part that v explains would lose all digits for large r and B, and the
+    density would have modes due to rounding."""
     v, factor = law_of_normal(r, b, sigma)
     squares = jnp.sum((r - b @ v) ** 2) / sigma**2 + jnp.sum(v**2)
     return -0.5 * (count * (LOG_2PI + 2 * jnp.log(sigma)) + squares) - _log_det(factor)
@@ -49,7 +49,7 @@ def normal_integral(
 def law_of_normal(
     r: Float[Array, " n"], b: Float[Array, "n d"], sigma: Float[Array, ""]
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Mean of v given r, and the factor of its precision."""
+    """The mean of v given r, and the factor of its precision."""
     factor = cholesky(b.T @ b / sigma**2 + jnp.eye(b.shape[1], dtype=b.dtype))
     return backward(factor, forward(factor, b.T @ r / sigma**2)), factor
 
@@ -61,35 +61,34 @@ def quadrature(
     b: Float[Array, "n *C d"],
     nodes: int,
 ) -> Float[Array, ""]:
-    """The integral for any law, by so many nodes a dimension."""
+    """The log integral for any law, with this number of nodes a dimension."""
     if b.shape[-1] == 0:
         return jnp.sum(log_lik(parameters, a))
     mode, factor = find_mode(log_lik, parameters, a, b)
     places, log_weights = _grid(nodes, b.shape[-1])
     v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
-    inside = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
-    return jax.nn.logsumexp(inside + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
+    log_joint = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
+    return jax.nn.logsumexp(log_joint + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
 
 
 def find_mode(
     log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"]
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """The mode of the integrand, and the factor of its curvature there."""
+    """The mode of the integrand, and the factor of its curvature at the mode."""
     fixed = jax.lax.stop_gradient((parameters, a, b))
-    # Jitted, so that it is traced once for all that ask for it; and here, so that it goes when this
-    # does.
+    # Jitted to be traced once for all calls below, and inside this function to be freed with it.
     value, slopes = (jax.jit(functools.partial(f, log_lik)) for f in (joint, _slopes))
-    found = climb(
+    mode = climb(
         lambda v: value(*fixed, v),
         lambda v: slopes(*fixed, v),
         lambda factor, x: backward(factor, forward(factor, x)),
         lambda factor, x: jnp.sum(forward(factor, x) ** 2),
         jnp.zeros(b.shape[-1], b.dtype),
     )
-    found = jax.lax.stop_gradient(found)
-    slope, _ = slopes(parameters, a, b, found)
-    _, factor = slopes(*fixed, found)
-    v = found + backward(factor, forward(factor, slope))
+    mode = jax.lax.stop_gradient(mode)
+    slope, _ = slopes(parameters, a, b, mode)
+    _, factor = slopes(*fixed, mode)
+    v = mode + backward(factor, forward(factor, slope))
     return v, slopes(parameters, a, b, v)[1]
 
 
@@ -99,83 +98,86 @@ def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Flo
 
 
 def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
-    """The gradient, and the factor of the curvature."""
+    """The gradient of the log integrand, and the factor of its curvature."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
     flat = b.reshape(-1, v.size)
     weighted = times_weights(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
-    return slope.reshape(-1) @ flat - v, cholesky(
-        weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
-    )
+    curvature = weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
+    return slope.reshape(-1) @ flat - v, cholesky(curvature)
 
 
 def slopes_of_rows(
     log_lik: LogLik, parameters: Any, eta: Float[Array, " n *C"]
 ) -> tuple[Array, Float[Array, "n C C"]]:
-    """The gradient in eta, and minus the Hessian of each row; where a law of one predictor bends
-    upwards, zero."""
-    up = jax.grad(
-        lambda eta: jnp.sum(log_lik(parameters, eta))
-    )  # row by row, so one tangent asks all rows
+    """The gradient in eta, and minus the Hessian of each row. With one predictor it is zero where
+    the log likelihood is convex."""
+    # Rows depend on their own eta alone, so that one tangent gives the Hessians of all rows.
+    gradient = jax.grad(lambda eta: jnp.sum(log_lik(parameters, eta)))
     if eta.ndim == 1:
-        slope, bend = jax.jvp(up, (eta,), (jnp.ones_like(eta),))
+        slope, bend = jax.jvp(gradient, (eta,), (jnp.ones_like(eta),))
         return slope, jnp.maximum(-bend, 0.0)[:, None, None]
-    asked = lambda e: jax.jvp(up, (eta,), (jnp.broadcast_to(e, eta.shape),))[1]
-    return up(eta), -jax.vmap(asked, out_axes=2)(jnp.eye(eta.shape[1], dtype=eta.dtype))
+    hessian_column = lambda e: jax.jvp(gradient, (eta,), (jnp.broadcast_to(e, eta.shape),))[1]
+    return gradient(eta), -jax.vmap(hessian_column, out_axes=2)(
+        jnp.eye(eta.shape[1], dtype=eta.dtype)
+    )
 
 
 def times_weights(
     weights: Float[Array, "n C C"], columns: Float[Array, "n C d"]
 ) -> Float[Array, "n C d"]:
-    """W_n B_n of each row."""
+    """W_n B_n for each row."""
     return jnp.sum(weights[..., None] * columns[:, None], 2)
 
 
 def repeat_blocks(z: Float[Array, "n d"], copies: int) -> Float[Array, "n C C*d"]:
-    """I (x) z_n of each row: the effects of one predictor after those of another.
+    """I (x) z_n for each row: all effects of the first predictor, then of the second, and so on.
 
     >>> repeat_blocks(jnp.array([[1.0, 2.0]]), 2)[0].tolist()
     [[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0]]
     """
-    apart = jnp.eye(copies, dtype=z.dtype)[None, :, :, None] * z[:, None, None]
-    return apart.reshape(len(z), copies, -1)
+    blocks = jnp.eye(copies, dtype=z.dtype)[None, :, :, None] * z[:, None, None]
+    return blocks.reshape(len(z), copies, -1)
 
 
-MOST_STEPS, ARRIVED = 50, 1e-4
-"""Steps of a search; and twice the nats that a step promises, below which the last one follows."""
+MOST_STEPS, ENOUGH = 50, 1e-4
+"""Most steps of a search; it ends after a step that promises less than half of `ENOUGH` nats."""
 
 
 def climb(value: Callable, slopes: Callable, solve: Callable, promise: Callable, start: Any) -> Any:
-    """The mode of a function, by Newton steps that are cut where it would fall.
+    """The mode of a function, by Newton steps that are cut if the function would fall.
 
     Args:
-      value: v -> the function.
+      value: v -> the value of the function.
       slopes: v -> its gradient, and the factor of its curvature.
       solve: (factor, gradient) -> the step.
-      promise: (factor, gradient) -> twice what the step promises.
-      start: where to begin.
+      promise: (factor, gradient) -> twice the gain that the step promises.
+      start: the first v.
     """
 
-    def going(state: tuple) -> Array:
-        _, _, _, promised, count = state
-        return (promised > ARRIVED) & (count < MOST_STEPS)
+    def is_unfinished(state: tuple) -> Array:
+        _, _, _, gain, count = state
+        return (gain > ENOUGH) & (count < MOST_STEPS)
 
     def step(state: tuple) -> tuple:
-        v, now, size, _, count = state
+        v, old_value, size, _, count = state
         slope, factor = slopes(v)
-        tried = jax.tree.map(lambda x, dx: x + size * dx, v, solve(factor, slope))
-        there = value(tried)
-        rises = there >= now - 1e-6 * jnp.abs(now)
-        kept = jax.tree.map(lambda new, old: jnp.where(rises, new, old), (tried, there), (v, now))
+        new_v = jax.tree.map(lambda x, dx: x + size * dx, v, solve(factor, slope))
+        new_value = value(new_v)
+        rises = new_value >= old_value - 1e-6 * jnp.abs(old_value)
+        best = jax.tree.map(
+            lambda new, old: jnp.where(rises, new, old), (new_v, new_value), (v, old_value)
+        )
         size = jnp.where(rises, jnp.minimum(1.0, 2 * size), 0.25 * size)
-        return *kept, size, promise(factor, slope), count + 1
+        return *best, size, promise(factor, slope), count + 1
 
-    first = value(start)
-    begun = start, first, jnp.ones_like(first), jnp.full_like(first, jnp.inf), 0
-    return jax.lax.while_loop(going, step, begun)[0]
+    first_value = value(start)
+    size, gain = jnp.ones_like(first_value), jnp.full_like(first_value, jnp.inf)
+    start_state = (start, first_value, size, gain, 0)
+    return jax.lax.while_loop(is_unfinished, step, start_state)[0]
 
 
 def _grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places t and log weights of a product rule for integrals of f(t) dt."""
+    """Points t and log weights of a product rule for integrals of f(t) dt."""
     t, w = np.polynomial.hermite_e.hermegauss(nodes)
     places = np.array(list(itertools.product(t, repeat=dim)))
     weights = np.array(list(itertools.product(np.log(w), repeat=dim))).sum(1)
@@ -189,8 +191,8 @@ def cholesky(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
     f: list[list[Any]] = [[jnp.zeros((), a.dtype)] * d for _ in range(d)]
     for i in range(d):
         for j in range(i + 1):
-            rest = a[i, j] - sum((f[i][k] * f[j][k] for k in range(j)), jnp.zeros((), a.dtype))
-            f[i][j] = jnp.sqrt(rest) if i == j else rest / f[j][j]
+            remainder = a[i, j] - sum((f[i][k] * f[j][k] for k in range(j)), jnp.zeros((), a.dtype))
+            f[i][j] = jnp.sqrt(remainder) if i == j else remainder / f[j][j]
     return jnp.stack([jnp.stack(row) for row in f]) if d else a
 
 
@@ -198,10 +200,8 @@ def forward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array, 
     """factor^-1 x."""
     y: list[Any] = []
     for i in range(x.size):
-        y.append(
-            (x[i] - sum((factor[i, k] * y[k] for k in range(i)), jnp.zeros((), x.dtype)))
-            / factor[i, i]
-        )
+        earlier = sum((factor[i, k] * y[k] for k in range(i)), jnp.zeros((), x.dtype))
+        y.append((x[i] - earlier) / factor[i, i])
     return jnp.stack(y) if y else x
 
 

@@ -1,20 +1,20 @@
-"""The marginal likelihood of normal laws on the host, in float64, at given ratios of sds of effects
-to that of errors.
+"""The marginal likelihood of normal laws on the host, in float64, at given ratios of the sds of
+effects to the sd of errors.
 
-With Lambda the diagonal matrix of these ratios, one for each effect, and c the coefficients of (X,
-y) in r = y - X b,
+Let Lambda be the diagonal matrix of these ratios, with an entry for each effect, and c the
+coefficients of (X, y) in r = y - X b:
 
     H = I + Lambda Z' W Z Lambda,    log p(y) = -n/2 log(2 pi sigma^2) - c' M c / (2 sigma^2) - log det H / 2,
     M = (X, y)' W (X, y) - (X, y)' W Z Lambda H^-1 Lambda Z' W (X, y).
 
-Only log det H and M are dear, and they depend on the ratios alone. The effects of the first factor
-have a block of H for each group and leave by elimination; what is left is dense,
+Only log det H and M are costly, and they depend on the ratios alone. H has a block for each group
+of the first factor. These blocks are eliminated, and a dense matrix remains,
 
     K = I + Lambda_2 (rest - across' V across) Lambda_2,    V = Lambda_1 (I + Lambda_1 own Lambda_1)^-1 Lambda_1
 
 (Bates et al. 2015, section 3). across' V across is a product of sparse matrices; it depends on the
-ratios of the first factor alone and is kept for the next call. LAPACK factors K, that of the second
-factor first, which is kept too."""
+ratios of the first factor alone and is kept for the next call. LAPACK factors K, the part of the
+second factor first; this part is kept too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Elimination(NamedTuple):
       rest: rest - across' V across, (R, R).
       of_rest: Z' W (X, y) of the other factors, less the part that the first one explains, (R, p +
           1).
-      squares: (X, y)' W (X, y) less that part.
+      squares: (X, y)' W (X, y), less the part that the first factor explains.
     """
 
     half_log_det: float
@@ -62,10 +62,10 @@ class _Second(NamedTuple):
     """The parts that depend on the ratios of the first two factors.
 
     Attributes:
-      half_log_det: half the log determinant of what the second adds.
-      explained: its factor^-1 Lambda Z' W (X, y), (R_2, p + 1).
-      across: its factor^-1 Lambda times K of the second and the others, (R_2, R_3).
-      rest: of the others, less what the second factor explains.
+      half_log_det: half the log determinant of the block of K of the second factor.
+      explained: factor^-1 Lambda Z' W (X, y), (R_2, p + 1), with the factor of this block.
+      across: factor^-1 Lambda times K between the second factor and the others, (R_2, R_3).
+      rest: `Elimination.rest` of the others, less the part that the second factor explains.
     """
 
     half_log_det: float
@@ -75,8 +75,8 @@ class _Second(NamedTuple):
 
 
 class HostSums:
-    """Sums over the rows of a regression (`crossed_normal.row_sums`, `rows_by_group.to_data`), ready
-    to be factored.
+    """Sums over the rows of a regression (`crossed_normal.row_sums`, `rows_by_group.to_data`),
+    ready to be factored.
 
     Attributes:
       own: Z' W Z of each group of the first factor, (J, d, d).
@@ -86,26 +86,26 @@ class HostSums:
       of_rest: the same of the others, (R, p + 1).
       squares: (X, y)' W (X, y).
       count: the sum of the weights.
-      places: for each of the R other effects the number of its ratio.
-      largest: for each ratio the largest square of its effects.
-      groups: and their number.
+      places: for each of the R other effects the index of its ratio.
+      largest: for each ratio the largest diagonal entry of Z' W Z among its effects.
+      groups: for each ratio the number of its effects.
       num_factorisations: calls of `pieces` so far.
     """
 
     def __init__(self, data: Mapping[str, Any], counts: tuple[int, ...], widths: tuple[int, ...]):
-        """From the data of the density, and the numbers of groups and of effects of a group of each
-        factor."""
-        whole = {name: np.asarray(x, np.float64) for name, x in data.items()}
+        """From the data of the density, the number of groups of each factor, and the number of
+        effects of a group of each factor."""
+        arrays = {name: np.asarray(x, np.float64) for name, x in data.items()}
         read = _read_sums if len(counts) > 1 else _read_groups
         self.own, self.across, self.rest, self.of_first, self.of_rest, self.squares, self.count = (
-            read(whole)
+            read(arrays)
         )
         ends = np.cumsum(widths)
-        others = [
+        places = [
             np.tile(np.arange(end - d, end), count)
             for end, d, count in zip(ends, widths, counts, strict=True)
         ]
-        self.places = np.concatenate([np.zeros(0, int), *others[1:]])
+        self.places = np.concatenate([np.zeros(0, int), *places[1:]])
         self.largest = np.zeros(sum(widths))
         self.largest[: widths[0]] = np.diagonal(self.own, axis1=1, axis2=2).max(0)
         np.maximum.at(self.largest, self.places, self.rest.diagonal())
@@ -116,7 +116,7 @@ class HostSums:
         self._last_second: tuple[bytes, _Second] | None = None
 
     def pieces(self, ratios: Float[np.ndarray, " P"]) -> Pieces:
-        """log det H / 2 and M at ratios of all effects, those of the first factor first."""
+        """log det H / 2 and M at the ratios of all factors, in the order of the factors."""
         self.num_factorisations += 1
         first = self.eliminate(ratios[: self.own.shape[1]])
         if not len(self.places):
@@ -127,30 +127,31 @@ class HostSums:
         if not len(second.rest):
             return Pieces(half, squares)
         scales = ratios[self.places[self._size_of_second :]]
-        left = scales[:, None] * (
-            first.of_rest[self._size_of_second :] - second.across.T @ second.explained
-        )
+        residual = first.of_rest[self._size_of_second :] - second.across.T @ second.explained
+        scaled = scales[:, None] * residual
         factor = self._factor(second.rest, scales)
-        explained = linalg.solve_triangular(factor, left, lower=True, check_finite=False)
+        explained = linalg.solve_triangular(factor, scaled, lower=True, check_finite=False)
         half += float(np.log(np.diagonal(factor)).sum())
         return Pieces(half, squares - explained.T @ explained)
 
     def _second(self, first: Elimination, ratios: Float[np.ndarray, " P"]) -> _Second:
-        """The second factor's effects, taken out after those of the first; the last result is kept,
-        so that ratios of the others, which have fewer effects, cost little."""
+        """Elimination of the second factor after the first. The last result is kept, so that other
+        ratios of the remaining factors, which have fewer effects, cost little."""
         size = self._size_of_second
         scales = ratios[self.places[:size]]
         name = ratios[: self.own.shape[1]].tobytes() + scales.tobytes()
         if self._last_second is None or self._last_second[0] != name:
             factor = self._factor(first.rest[:size, :size], scales)
-            whitened = lambda x: linalg.solve_triangular(
+            whiten = lambda x: linalg.solve_triangular(
                 factor, scales[:, None] * x, lower=True, check_finite=False
             )
-            explained, across = whitened(first.of_rest[:size]), first.rest[:size, size:]
-            across = whitened(across) if across.size else across
-            rest = first.rest[size:, size:] - across.T @ across
+            explained = whiten(first.of_rest[:size])
+            across = first.rest[:size, size:]
+            if across.size:
+                across = whiten(across)
+            schur = first.rest[size:, size:] - across.T @ across
             half = float(np.log(np.diagonal(factor)).sum())
-            self._last_second = name, _Second(half, explained, across, rest)
+            self._last_second = name, _Second(half, explained, across, schur)
         return self._last_second[1]
 
     def forget(self) -> None:
@@ -172,16 +173,16 @@ class HostSums:
         return linalg.cholesky(dense, lower=True, overwrite_a=True, check_finite=False)
 
     def eliminate(self, ratios: Float[np.ndarray, " d"]) -> Elimination:
-        """The first factor's effects, taken out; the last result is kept."""
+        """Elimination of the first factor; the last result is kept."""
         name = np.asarray(ratios).tobytes()
         if self._last is None or self._last[0] != name:
-            self._last = None  # before the next one: two would be twice the memory
+            self._last = None  # freed before the next one is made, to save memory
             self._last = name, self._compute_elimination(np.asarray(ratios))
         return self._last[1]
 
     def _compute_elimination(self, ratios: Float[np.ndarray, " d"]) -> Elimination:
         blocks = np.eye(len(ratios)) + ratios[:, None] * self.own * ratios
-        roots = np.linalg.inv(np.linalg.cholesky(blocks)) * ratios  # of V: V = roots' roots
+        roots = np.linalg.inv(np.linalg.cholesky(blocks)) * ratios  # V = roots' roots
         half = -float(np.log(np.diagonal(roots, axis1=1, axis2=2) / ratios).sum())
         spread = np.swapaxes(roots, 1, 2) @ roots
         explained = spread @ self.of_first
@@ -189,10 +190,10 @@ class HostSums:
         if not len(self.places):
             return Elimination(half, spread, np.zeros((0, 0)), self.of_rest, squares)
         scaled = _blocks(roots) @ self.across
-        rest = -(scaled.T.tocsr() @ scaled).toarray()
-        rest[self.rest.row, self.rest.col] += self.rest.data
+        schur = -(scaled.T.tocsr() @ scaled).toarray()
+        schur[self.rest.row, self.rest.col] += self.rest.data
         of_rest = self.of_rest - self.across.T @ explained.reshape(-1, explained.shape[2])
-        return Elimination(half, spread, rest, of_rest, squares)
+        return Elimination(half, spread, schur, of_rest, squares)
 
 
 def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
@@ -206,31 +207,33 @@ def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
 
 
 def _read_sums(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """The sums of several factors."""
+    """The sums over rows for several factors, from `crossed_normal.row_sums`."""
     data = {name: x[0] for name, x in data.items()}
-    own, d = data["own"], data["own"].shape[1]
+    blocks, d = data["own"], data["own"].shape[1]
     size = len(data["of_rest"])
     rows = (data["pair_first"].astype(int)[:, None] * d + np.arange(d)).ravel()
     columns = np.repeat(data["pair_rest"].astype(int), d)
-    across = sp.csr_array((data["across"].ravel(), (rows, columns)), shape=(len(own) * d, size))
+    across = sp.csr_array((data["across"].ravel(), (rows, columns)), shape=(len(blocks) * d, size))
     places = data["rest_row"].astype(int), data["rest_column"].astype(int)
-    rest = sp.coo_array((data["rest"], places), shape=(size, size))
+    squares_of_others = sp.coo_array((data["rest"], places), shape=(size, size))
     squares = data["table"].T @ data["table"]
-    return own, across, rest, data["of_first"], data["of_rest"], squares, float(data["count"])
+    return (
+        blocks,
+        across,
+        squares_of_others,
+        data["of_first"],
+        data["of_rest"],
+        squares,
+        float(data["count"]),
+    )
 
 
 def _read_groups(data: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """The sums of one factor, from the triangular factors of its groups' rows."""
+    """The sums over rows for one factor, from the triangular factors of its groups' rows."""
     z, table = data["z0"], np.concatenate([data["x"], data["y"][..., None]], 2)
-    turned = np.swapaxes(z, 1, 2)
+    z_transposed = np.swapaxes(z, 1, 2)
     squares = np.einsum("jnp,jnq->pq", table, table)
-    none, width = sp.coo_array((0, 0)), table.shape[2]
-    return (
-        turned @ z,
-        none,
-        none,
-        turned @ table,
-        np.zeros((0, width)),
-        squares,
-        float(data["count"].sum()),
-    )
+    empty = sp.coo_array((0, 0))
+    of_rest = np.zeros((0, table.shape[2]))
+    count = float(data["count"].sum())
+    return z_transposed @ z, empty, empty, z_transposed @ table, of_rest, squares, count
