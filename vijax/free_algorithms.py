@@ -31,7 +31,7 @@ from vijax.inference.guides import Guide
 from vijax.inference.learning import Learn, learn
 from vijax.inference.step_size import Schedule, by_odds, constant, robbins_monro
 from vijax.inference.update import Update, descend, kl, within
-from vijax.models.energies.density import log_density_of, with_guide
+from vijax.models.energies.density import require_log_density, with_guide
 from vijax.row import row
 
 KINDS: Mapping[str, type] = {"estimator": Estimator, "update": Update}
@@ -112,7 +112,7 @@ def bam(
     [3. 3.] [2.  0.9]
     """
     check_model(model)
-    dim = log_density_of(model, "Use vijax.ngvi.").variables.dim
+    dim = require_log_density(model, "Use vijax.ngvi.").variables.dim
     model = _guided(model, guides.full_rank())
     _choose(choices, "estimator", batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * dim)

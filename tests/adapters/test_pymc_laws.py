@@ -235,7 +235,7 @@ def test_laws_are_those_of_the_same_model_in_numpyro():
         z = np.zeros(own.variables.dim, np.float32)
         for name, rows in own.variables.places.items():
             z[rows] = free[name.removesuffix("_log__")]
-        reference = Reference.fixed(
+        reference = Reference.constant(
             np.full(own.variables.dim, 0.3), np.full(own.variables.dim, 2.0)
         )
         there = own.hierarchy.placed(reference, z)

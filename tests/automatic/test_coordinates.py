@@ -70,7 +70,7 @@ def test_what_normal_data_say_is_learnt_exactly():
     reference = learnt(target, model.log_density.hierarchy, 0, 3000, lambda: False)
     rows = model.log_density.variables.places["effects"]
     for others in np.random.default_rng(0).normal(size=(3, target.dim)).astype(np.float32):
-        linear, information = map(np.asarray, reference.given(jnp.asarray(others))[:2])
+        linear, information = map(np.asarray, reference.information_at(jnp.asarray(others))[:2])
         np.testing.assert_allclose(information[rows], houses / SIGMA**2, rtol=1e-3)
         np.testing.assert_allclose(linear[rows], y * houses / SIGMA**2, rtol=2e-3, atol=0.05)
     assert 0 < target.num_gradients < 3000
@@ -104,7 +104,8 @@ def test_what_normal_data_of_unknown_noise_say_is_learnt_as_a_function_of_the_ot
         others = np.zeros(target.dim, np.float32)
         others[places["slope"]], others[places["noise"]] = slope, np.log(noise)
         linear, information = (
-            np.asarray(part)[places["effects"]] for part in reference.given(jnp.asarray(others))[:2]
+            np.asarray(part)[places["effects"]]
+            for part in reference.information_at(jnp.asarray(others))[:2]
         )
         np.testing.assert_allclose(information, counts / noise**2, rtol=0.01)
         proposed = np.bincount(group, y - slope * x) / counts

@@ -11,8 +11,8 @@ import vijax as vi
 from vijax.contract.variables import Law, Variables
 from vijax.models.energies.conditional_law import conditional_law
 from vijax.models.energies.coordinates import Hierarchy
-from vijax.models.energies.declared_laws import declared
-from vijax.models.energies.reference import NUM_DRIVERS, Reference, Said, Trends
+from vijax.models.energies.declared_laws import declared_hierarchy
+from vijax.models.energies.reference import NUM_DRIVERS, Information, Reference, Trends
 
 STEPS = np.arange(4)
 
@@ -38,15 +38,15 @@ def float64():
 
 
 def hierarchy(variables=VARIABLES) -> Hierarchy:
-    made = declared(Variables.from_tree(variables))
+    made = declared_hierarchy(Variables.from_tree(variables))
     assert made is not None
     return made
 
 
 def some_reference(dim: int) -> Reference:
     rng = np.random.default_rng(1)
-    parts = Reference.fixed(rng.normal(size=dim), rng.gamma(1.0, 2.0, dim))
-    others = ~hierarchy().mask_of(("effects", "walk", "rates"))  # mean and tau have no law
+    parts = Reference.constant(rng.normal(size=dim), rng.gamma(1.0, 2.0, dim))
+    others = ~hierarchy().coordinate_mask(("effects", "walk", "rates"))  # mean and tau have no law
     trends = Trends(
         rng.normal(size=dim),
         rng.gamma(1.0, 1.0, dim),
@@ -67,11 +67,11 @@ def test_coordinates_lead_back(float64):
     dim = made.variables.dim
     z = jnp.asarray(np.random.default_rng(0).normal(size=dim))
     there_and_back = jax.jit(
-        lambda reference, z: made.coordinates(reference, made.placed(reference, z).free)
+        lambda reference, z: made.coordinates(reference, made.to_free(reference, z).free)
     )
-    for reference in (some_reference(dim), Reference.without_data(dim), Reference.of_free(dim)):
+    for reference in (some_reference(dim), Reference.no_information(dim), Reference.identity(dim)):
         np.testing.assert_allclose(there_and_back(reference, z), z, atol=1e-10)
-    np.testing.assert_array_equal(made.placed(Reference.of_free(dim), z).free, z)
+    np.testing.assert_array_equal(made.to_free(Reference.identity(dim), z).free, z)
 
 
 def test_the_volume_is_that_of_the_map(float64):
@@ -79,8 +79,8 @@ def test_the_volume_is_that_of_the_map(float64):
     dim = made.variables.dim
     reference = some_reference(dim)
     z = jnp.asarray(np.random.default_rng(2).normal(size=dim))
-    jacobian = jax.jit(jax.jacobian(lambda z: made.placed(reference, z).free))(z)
-    assert float(made.placed(reference, z).log_volume) == pytest.approx(
+    jacobian = jax.jit(jax.jacobian(lambda z: made.to_free(reference, z).free))(z)
+    assert float(made.to_free(reference, z).log_volume) == pytest.approx(
         np.linalg.slogdet(jacobian)[1], abs=1e-9
     )
 
@@ -97,7 +97,7 @@ def test_laws_of_variables_that_stay_are_their_log_densities(float64):
         v["walk"], jnp.full(4, v["effects"][0, 0]), factor @ factor.T
     )
     expected += norm.logpdf(jnp.log(v["rates"]), 0.0, 0.5 * tau).sum()
-    assert float(made.placed(Reference.of_free(dim), x).log_law) == pytest.approx(
+    assert float(made.to_free(Reference.identity(dim), x).log_law) == pytest.approx(
         float(expected), abs=1e-9
     )
 
@@ -111,13 +111,13 @@ def test_of_normal_data_nothing_is_left_but_a_standard_normal(float64, is_walk):
     made = hierarchy(
         {"mean": vi.free(), "tau": vi.free(support="positive"), "x": vi.free(4, **law)}
     )
-    reference = Reference.fixed(
+    reference = Reference.constant(
         np.concatenate([[0, 0], y / noise**2]), np.concatenate([[0, 0], 1 / noise**2])
     )
 
     @jax.jit
     def log_density(z):
-        placed = made.placed(reference, z)
+        placed = made.to_free(reference, z)
         v = made.variables.values(placed.free)[0]
         factor = walk_of(v) if is_walk else v["tau"] * jnp.eye(4)
         prior = multivariate_normal.logpdf(
@@ -164,7 +164,7 @@ WRONG = {
 def test_laws_that_make_no_sense_are_refused(name):
     variables, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
-        declared(Variables.from_tree(variables))
+        declared_hierarchy(Variables.from_tree(variables))
 
 
 def test_a_loc_alone_is_refused():
@@ -178,7 +178,7 @@ def test_bent_noise_has_mean_zero_variance_one_and_its_skewness(float64):
     weights = weights / weights.sum()
     for skewness in (-0.6, 0.0, 0.2, 0.5):
         # A law of scale 1 with J = 1: a standard deviation of sqrt(1/2).
-        said = Said(jnp.zeros(1), jnp.ones(1), jnp.full(1, skewness * 2**1.5))
+        said = Information(jnp.zeros(1), jnp.ones(1), jnp.full(1, skewness * 2**1.5))
         given = conditional_law(Law(0.0, 1.0), said)
         x = np.array([float(given.point(jnp.full(1, node)).x[0]) for node in nodes]) * np.sqrt(2)
         assert abs(weights @ x) < 1e-6
@@ -187,7 +187,7 @@ def test_bent_noise_has_mean_zero_variance_one_and_its_skewness(float64):
 
 
 def test_a_bend_has_a_limit_and_leads_back(float64):
-    said = Said(jnp.zeros(3), jnp.ones(3), jnp.array([-1e6, 0.1, 1e6]))
+    said = Information(jnp.zeros(3), jnp.ones(3), jnp.array([-1e6, 0.1, 1e6]))
     given = conditional_law(Law(0.0, 1.0), said)
     for z in (jnp.array([-30.0, 0.0, 9.0]), jnp.array([5.0, -8.0, -30.0])):
         np.testing.assert_allclose(given.noise(given.point(z).x), z, atol=1e-9)

@@ -17,7 +17,7 @@ from tests.models import test_slds as plain
 from vijax.families import CoefficientsPrecision
 from vijax.families.scalar.normal_gamma import MeanPrecision
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision
-from vijax.models.energies.energy import energy_of
+from vijax.models.energies.energy import model_energy
 from vijax.models.series import recurrent_start
 from vijax.models.series.recurrent_start import after_slds
 
@@ -58,7 +58,7 @@ def log_joint(z):
 @jax.jit
 def bound_of_omega(z):
     """The bound at a path, at the best q of omega."""
-    spec, group = energy_of(model()), (Y, np.ones(T, bool))
+    spec, group = model_energy(model()), (Y, np.ones(T, bool))
     point = model().prior({}).stats(THETA)
     templates = spec.locals(group)
     known = {"x": templates["x"].stats(X), "z": templates["z"].stats(z)}

@@ -35,7 +35,7 @@ from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
 from vijax.inference.compatibility import check_model
 from vijax.lbfgs import Mode, maximise, never
-from vijax.models.energies.density import log_density_of
+from vijax.models.energies.density import require_log_density
 from vijax.verdict import limits
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
@@ -106,7 +106,7 @@ def dadvi(
     require_on_host("vijax.dadvi", data, key, model.hyper, model.form.given)
     check_key(key)
     require_integers(2, num_draws=num_draws)
-    density = log_density_of(model, "Use vijax.auto.")
+    density = require_log_density(model, "Use vijax.auto.")
     target, seed = Target.of(model, data), keys.seed(key)
     check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:

@@ -99,7 +99,7 @@ class Gaussian(NamedTuple):
             )
         if density.hierarchy is None:
             return frame
-        reference = self.reference or Reference.of_free(len(self.mean))
+        reference = self.reference or Reference.identity(len(self.mean))
         return frame._replace(reference=jax.tree.map(of_device, reference))
 
     def entropy(self) -> float:

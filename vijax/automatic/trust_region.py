@@ -308,7 +308,7 @@ def stage_like(dim: int, num_starts: int, is_full: bool, is_placed: bool = False
     stage = stage_of(
         [Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0
     )
-    return stage._replace(reference=Reference.without_data(dim) if is_placed else None)
+    return stage._replace(reference=Reference.no_information(dim) if is_placed else None)
 
 
 class Watcher:

@@ -114,7 +114,7 @@ answer of a model to
 
 The last two of the table need no answer: topics are a global of that name, and locals come from
 `Model.local_elbo`. Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the
-model (`vijax.models.energies.energy.energy_of`)."""
+model (`vijax.models.energies.energy.model_energy`)."""
 
 
 def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:

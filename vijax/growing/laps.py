@@ -18,7 +18,7 @@ from vijax.families import Categorical, MarkovChain, Product
 from vijax.growing import restarts
 from vijax.growing.slots import Axes, counts_of, joined, mapped, scored
 from vijax.inference.compose import Algorithm, initial_state
-from vijax.models.energies.energy import energy_of
+from vijax.models.energies.energy import model_energy
 from vijax.xla.compiler import cached_program, count_numbers, once_jit, step_jit
 
 LEAST = 2
@@ -255,7 +255,7 @@ def _divided(
     prior = model.prior(hyper)
 
     def alone() -> Product:
-        context = Context(energy_of(model), hyper, prior, batch)
+        context = Context(model_energy(model), hyper, prior, batch)
         ((name, q),) = context.templates().items()
         labels = jnp.zeros(weights.size, jnp.int32).at[seed].set(1)
         return context.conditional({name: q.stats(labels)})

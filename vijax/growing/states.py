@@ -25,7 +25,7 @@ from vijax.contract.init import Context, nearest_labels
 from vijax.families import Product
 from vijax.growing.slots import Axes, is_of_entries, scored
 from vijax.inference.compose import Algorithm
-from vijax.models.energies.energy import energy_of
+from vijax.models.energies.energy import model_energy
 from vijax.xla.compiler import cached_program, step_jit
 
 ROUNDS = 100
@@ -72,7 +72,7 @@ def _relabelled(
     step: Any = step_of()
     spec = step.spec
     model, hyper = spec.model, tree.as_arrays(spec.model.hyper)
-    energy = energy_of(model)
+    energy = model_energy(model)
     prior = energy.prior(hyper)  # of what paths say something of: no sticks
     flat = lambda x: x.reshape(-1, *x.shape[2:])
     batch = Minibatch(jax.tree.map(flat, batches.data), None, flat(batches.weights))

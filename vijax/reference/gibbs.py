@@ -19,7 +19,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Model
-from vijax.models.energies.energy import Energy, energy_of
+from vijax.models.energies.energy import Energy, model_energy
 from vijax.xla.lapack import guard_lapack
 
 
@@ -68,7 +68,7 @@ def gibbs(
     >>> bool(jnp.abs(draws.globals["bias"].mean() - 4 / 6) < 0.02)
     True
     """
-    spec = energy_of(model)
+    spec = model_energy(model)
     plates = list(spec.plates)
     require(
         not plates,
@@ -93,7 +93,7 @@ def _chain(
     data: PyTree,
     key: PRNGKeyArray,
 ) -> Draws:
-    spec = energy_of(model)
+    spec = model_energy(model)
     data = jax.tree.map(jnp.asarray, data)
     batch = Minibatch(data, None)
     hyper = tree.as_arrays(model.hyper)

@@ -15,7 +15,7 @@ from vijax.checks import require
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
 from vijax.models.energies.discrete import PENALTY
-from vijax.models.energies.energy import Energy, energy_of
+from vijax.models.energies.energy import Energy, model_energy
 
 Values = dict[str, Any]
 
@@ -47,7 +47,7 @@ def log_joint(
     >>> print(f"{jnp.exp(density({'bias': jnp.array(0.5)}, {})):.4f}")
     0.1250
     """
-    spec = energy_of(model)
+    spec = model_energy(model)
     names = [name for block in spec.local_blocks for name in block]
     require(set(sampled) <= set(names), "sampled", f"names among the locals {names}", list(sampled))
     rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]
@@ -98,4 +98,4 @@ def _group(
     # The same sum as mean energy plus entropy, without a term as large as the penalty.
     means = {name: q.expected_stats() for name, q in factors.items()}
     terms += [jnp.sum(q.log_normalizer() - q.dot(means[name])) for name, q in factors.items()]
-    return sum(terms, energy.at(means) + PENALTY * count[0].at(means))
+    return sum(terms, energy.evaluate(means) + PENALTY * count[0].evaluate(means))

@@ -20,7 +20,7 @@ from vijax.contract.variables import Z
 from vijax.data.loader import all_groups
 from vijax.families import CoefficientsPrecision, Family, MeanPrecision
 from vijax.models.energies.density import LogDensity
-from vijax.models.energies.energy import energy_of
+from vijax.models.energies.energy import model_energy
 from vijax.reference.log_joint import log_joint
 
 
@@ -73,7 +73,11 @@ def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hy
 
     free = lambda draw: own.point(hyper, draw[Z])
     return Walk(
-        density, lambda x: (own.visible(own.all_at(x)), {}), free, jnp.zeros(own.variables.dim), 0.5
+        density,
+        lambda x: (own.visible(own.values_and_derived(x)), {}),
+        free,
+        jnp.zeros(own.variables.dim),
+        0.5,
     )
 
 
@@ -82,7 +86,7 @@ def _of_energy(
 ) -> Walk:
     density = log_joint(model, data, sampled, hyper)
     posterior = model.init(hyper, key, model.prior(hyper), Minibatch(data, None))
-    templates = jax.vmap(lambda y: {name: energy_of(model).locals(y)[name] for name in sampled})(
+    templates = jax.vmap(lambda y: {name: model_energy(model).locals(y)[name] for name in sampled})(
         data
     )
     free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}

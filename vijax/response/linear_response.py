@@ -41,7 +41,7 @@ from vijax.families import Normal, Product
 from vijax.fitting.result import Fit
 from vijax.inference.guides import Z
 from vijax.inference.spec import Spec
-from vijax.models.energies.density import Frame, frame_of
+from vijax.models.energies.density import Frame, read_frame
 from vijax.models.energies.energy import Energy
 from vijax.response.covariances import Covariances, covariances
 from vijax.verdict import limits
@@ -300,10 +300,10 @@ def of_draws(
         type(q).__name__,
         remedy,
     )
-    _check_frame(frame_of(fit.state.hyper))
+    _check_frame(read_frame(fit.state.hyper))
     noise = _noise(fit, q, key, num_draws)
     objective = OnDraws(Target.of(model, data), noise)
-    start = _free(q, frame_of(fit.state.hyper))
+    start = _free(q, read_frame(fit.state.hyper))
     top = newton(objective, start)
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
     got = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
@@ -350,7 +350,9 @@ def _check_frame(frame: Frame | None) -> None:
         "one with directions of dependence",
         remedy,
     )
-    is_placed = frame is not None and frame.reference is not None and not frame.reference.is_of_free
+    is_placed = (
+        frame is not None and frame.reference is not None and not frame.reference.is_identity
+    )
     require(
         not is_placed, "fit", "one of free coordinates", "one of coordinates of a hierarchy", remedy
     )

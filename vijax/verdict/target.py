@@ -137,7 +137,7 @@ class Target:
         """The reference that a file has: of free coordinates too, where the density has a
         hierarchy."""
         if self.reference is None and getattr(self._model, "hierarchy", None) is not None:
-            return Reference.of_free(self.dim)
+            return Reference.identity(self.dim)
         return self.reference
 
     def free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:

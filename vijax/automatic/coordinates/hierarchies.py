@@ -58,7 +58,7 @@ def learnt(
     The gradients that it takes are counted by the target. No turn begins, no step is taken, and no
     trends are learnt, beyond their limit."""
     dim = target.dim
-    reference = Reference.without_data(dim)
+    reference = Reference.no_information(dim)
     start = Mode(np.zeros(dim), 0.0, np.full(dim, MIDDLE))
     noise = unit_noise(DRAWS, dim, seed)
     for turn in range(TURNS):
@@ -102,7 +102,7 @@ def _seen_by(
     all_slopes = np.full(draws.shape, np.nan)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=draws.shape)
     for level in reversed(hierarchy.levels):
-        mask = hierarchy.mask_of(level)
+        mask = hierarchy.coordinate_mask(level)
         mixed = target.within(
             reference._replace(information=np.where(mask, np.inf, reference.information))
         )

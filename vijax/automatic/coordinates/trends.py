@@ -230,7 +230,7 @@ def _moved_others(
 ) -> _Seen | None:
     """Returns what the data say of a level while the others are as in draws; the variables that
     depend on the level are at the middle of their law given it and the data."""
-    mask = hierarchy.mask_of(level)
+    mask = hierarchy.coordinate_mask(level)
     mixed = target.within(
         reference._replace(information=np.where(mask, np.inf, reference.information))
     )
@@ -239,7 +239,7 @@ def _moved_others(
     points[:, others] = draws[:, others]
     z = np.array(mixed.coordinates(points))
     deeper = hierarchy.levels[hierarchy.levels.index(level) + 1 :]
-    z[:, hierarchy.mask_of(tuple(name for names in deeper for name in names))] = 0.0
+    z[:, hierarchy.coordinate_mask(tuple(name for names in deeper for name in names))] = 0.0
     signs = np.random.default_rng([seed, 32]).choice([-1.0, 1.0], size=(2, target.dim))
     ask = lambda at, row: mixed.less_laws(at, np.broadcast_to(np.where(mask, row, 0.0), at.shape))
     seen = [ask(z, row) for row in signs]

@@ -16,7 +16,7 @@ from vijax import tree
 from vijax.checks import require, require_integers
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Hyper, Model
-from vijax.models.energies.energy import Energy, energy_of
+from vijax.models.energies.energy import Energy, model_energy
 from vijax.xla.lapack import guard_lapack
 
 CLOSE = 1e-3
@@ -68,7 +68,7 @@ def check_energy(
     >>> textbook = lambda v, y: gamma.logpdf(v["z"], 2.0, scale=1 / v["b"]) + poisson.logpmf(y, v["z"])
     >>> vi.check_energy(model, textbook, jnp.array([0.0, 3.0]), key=jax.random.key(0))  # says nothing: they agree
     """
-    spec = energy_of(model)
+    spec = model_energy(model)
     require_integers(num_draws=num_draws)
     settings = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, settings)
@@ -76,7 +76,7 @@ def check_energy(
     size = int(jax.tree.leaves(groups)[0].shape[0])
 
     def one(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:
-        values, stats, base = _drawn(model, settings, group, key)
+        values, stats, base = _draw_values(model, settings, group, key)
         density = jnp.asarray(log_density(values, group), float)
         return (
             spec.possible(stats, group, settings),
@@ -107,13 +107,13 @@ def check_energy(
     )
 
 
-def _drawn(
+def _draw_values(
     model: Model, hyper: Hyper, group: PyTree, key: PRNGKeyArray
 ) -> tuple[Any, Any, dict[str, Array]]:
     """Values of all variables by name, their statistics, and the log base measures of the
     locals."""
     key_globals, key_locals = jax.random.split(key)
-    prior, locals_ = model.prior(hyper), energy_of(model).locals(group)
+    prior, locals_ = model.prior(hyper), model_energy(model).locals(group)
     drawn = prior.sample(key_globals)
     given = (
         drawn

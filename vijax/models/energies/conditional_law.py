@@ -16,12 +16,12 @@ from jaxtyping import Array, Float
 
 from vijax.contract.variables import Law
 from vijax.models.energies.bend import MOST_BENT, SKEWNESS, bent, unbent
-from vijax.models.energies.reference import Said
+from vijax.models.energies.reference import Information
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Moved(NamedTuple):
+class LawPoint(NamedTuple):
     """Coordinates at standard noise."""
 
     x: Float[Array, "*shape n"]
@@ -32,7 +32,7 @@ class ConditionalLaw(abc.ABC):
     """The law of a variable given others and the data."""
 
     @abc.abstractmethod
-    def point(self, z: Float[Array, "*shape n"]) -> Moved:
+    def point(self, z: Float[Array, "*shape n"]) -> LawPoint:
         """The coordinates at standard noise."""
 
     @abc.abstractmethod
@@ -44,7 +44,7 @@ class ConditionalLaw(abc.ABC):
         """The log density without data."""
 
 
-def conditional_law(law: Law, said: Said) -> ConditionalLaw:
+def conditional_law(law: Law, said: Information) -> ConditionalLaw:
     """The law of a variable, of the shape of what the data say of it."""
     shape, dtype = said.linear.shape, said.linear.dtype
     loc = jnp.broadcast_to(jnp.asarray(law.loc, dtype), shape)
@@ -56,7 +56,7 @@ def conditional_law(law: Law, said: Said) -> ConditionalLaw:
 class Independent(ConditionalLaw):
     """Entries that do not depend on each other: center + sd u(z)."""
 
-    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Said):
+    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Information):
         self._loc = loc
         self._scale = jnp.broadcast_to(jnp.asarray(law.scale, loc.dtype), loc.shape)
         self._sd = self._scale / jnp.sqrt(1 + said.information * self._scale * self._scale)
@@ -65,9 +65,9 @@ class Independent(ConditionalLaw):
         skewness = said.skew * said.information * self._sd * self._sd * self._sd
         self._bend = jnp.clip(skewness / SKEWNESS, -MOST_BENT, MOST_BENT)
 
-    def point(self, z: Float[Array, "*shape n"]) -> Moved:
+    def point(self, z: Float[Array, "*shape n"]) -> LawPoint:
         change, slope = bent(z, self._bend)
-        return Moved(self._center + self._sd * (z + change), jnp.sum(jnp.log(self._sd * slope)))
+        return LawPoint(self._center + self._sd * (z + change), jnp.sum(jnp.log(self._sd * slope)))
 
     def noise(self, x: Float[Array, "*shape n"]) -> Float[Array, "*shape n"]:
         return unbent((x - self._center) / self._sd, self._bend)
@@ -80,31 +80,31 @@ class Independent(ConditionalLaw):
 class Dependent(ConditionalLaw):
     """Entries whose law has a factor L of its covariance: center + L R'^-1 z."""
 
-    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Said):
+    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Information):
         size = loc.shape[-1]
         self._loc = loc
         self._scale = scale = jnp.broadcast_to(
             jnp.asarray(law.scale, loc.dtype), (*loc.shape, size)
         )
         inner = jnp.eye(size, dtype=loc.dtype) + _product(
-            _turned(scale), said.information[..., None] * scale
+            _transpose(scale), said.information[..., None] * scale
         )
         self._root = jnp.linalg.cholesky(inner)
-        pull = _times(_turned(scale), said.linear - said.information * loc)
+        pull = _times(_transpose(scale), said.linear - said.information * loc)
         self._center = loc + _times(
             scale, jax.scipy.linalg.cho_solve((self._root, True), pull[..., None])[..., 0]
         )
 
-    def point(self, z: Float[Array, "*shape n"]) -> Moved:
+    def point(self, z: Float[Array, "*shape n"]) -> LawPoint:
         solved = jax.scipy.linalg.solve_triangular(self._root, z[..., None], trans=1, lower=True)[
             ..., 0
         ]
         volume = jnp.sum(_logs_of_diagonal(self._scale)) - jnp.sum(_logs_of_diagonal(self._root))
-        return Moved(self._center + _times(self._scale, solved), volume)
+        return LawPoint(self._center + _times(self._scale, solved), volume)
 
     def noise(self, x: Float[Array, "*shape n"]) -> Float[Array, "*shape n"]:
         solved = jnp.linalg.solve(self._scale, (x - self._center)[..., None])[..., 0]
-        return _times(_turned(self._root), solved)
+        return _times(_transpose(self._root), solved)
 
     def log_law(self, x: Float[Array, "*shape n"]) -> Float[Array, ""]:
         gap = (x - self._loc)[..., None]
@@ -112,7 +112,7 @@ class Dependent(ConditionalLaw):
         return -0.5 * jnp.sum(noise * noise + LOG_2PI) - jnp.sum(_logs_of_diagonal(self._scale))
 
 
-def _turned(matrix: Float[Array, "*shape n n"]) -> Float[Array, "*shape n n"]:
+def _transpose(matrix: Float[Array, "*shape n n"]) -> Float[Array, "*shape n n"]:
     return jnp.swapaxes(matrix, -1, -2)
 
 

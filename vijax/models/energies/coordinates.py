@@ -45,7 +45,7 @@ Walk = Callable[[Visit], None]
 """Visits every variable, those on which the law of another depends before it."""
 
 
-class Placed(NamedTuple):
+class FreePoint(NamedTuple):
     """Free coordinates that belong to coordinates z, and what goes with them."""
 
     free: Float[Array, " D"]
@@ -77,24 +77,24 @@ class Hierarchy:
             if isinstance(leaves[name], Free)
         }
 
-    def mask_of(self, names: tuple[str, ...]) -> Bool[np.ndarray, " D"]:
+    def coordinate_mask(self, names: tuple[str, ...]) -> Bool[np.ndarray, " D"]:
         """The coordinates of some variables."""
         mask = np.zeros(self.variables.dim, bool)
         for name in names:
             mask[self.places[name][1]] = True
         return mask
 
-    def placed(self, reference: Reference, z: Float[Array, " D"]) -> Placed:
+    def to_free(self, reference: Reference, z: Float[Array, " D"]) -> FreePoint:
         """The free coordinates at z."""
         x, log_volume, log_law = jnp.asarray(z), jnp.zeros((), z.dtype), jnp.zeros((), z.dtype)
-        said, stays = reference.given(x), jnp.isinf(jnp.asarray(reference.information))
+        said, stays = reference.information_at(x), jnp.isinf(jnp.asarray(reference.information))
 
         def visit(name: str, law: Law | None) -> Any:
             nonlocal x, log_volume, log_law
             leaf, rows = self.places[name]
             if law is not None:
                 shape = leaf.free_shape or (1,)
-                given = conditional_law(law, said.of(rows, shape))
+                given = conditional_law(law, said.part(rows, shape))
                 as_is, noise = stays[rows][0], z[rows].reshape(shape)
                 moved = given.point(noise)
                 x = x.at[rows].set(jnp.where(as_is, z[rows], moved.x.ravel()))
@@ -103,19 +103,19 @@ class Hierarchy:
             return leaf.support.point(x[rows].reshape(leaf.free_shape))
 
         self.walk(visit)
-        return Placed(x, log_volume, log_law)
+        return FreePoint(x, log_volume, log_law)
 
     def coordinates(self, reference: Reference, x: Float[Array, " D"]) -> Float[Array, " D"]:
         """The z at free coordinates."""
         z = jnp.asarray(x)
-        said, stays = reference.given(z), jnp.isinf(jnp.asarray(reference.information))
+        said, stays = reference.information_at(z), jnp.isinf(jnp.asarray(reference.information))
 
         def visit(name: str, law: Law | None) -> Any:
             nonlocal z
             leaf, rows = self.places[name]
             if law is not None:
                 shape = leaf.free_shape or (1,)
-                noise = conditional_law(law, said.of(rows, shape)).noise(x[rows].reshape(shape))
+                noise = conditional_law(law, said.part(rows, shape)).noise(x[rows].reshape(shape))
                 z = z.at[rows].set(jnp.where(stays[rows][0], x[rows], noise.ravel()))
             return leaf.support.point(x[rows].reshape(leaf.free_shape))
 

@@ -35,7 +35,7 @@ class _NotYetError(KeyError):
     """A law reads a variable that comes after it."""
 
 
-def declared(variables: Variables) -> Hierarchy | None:
+def declared_hierarchy(variables: Variables) -> Hierarchy | None:
     """The hierarchy of variables with `vijax.free(..., loc=, scale=)`; None where there are none.
 
     Raises:
@@ -64,7 +64,7 @@ def declared(variables: Variables) -> Hierarchy | None:
     )
     if not named:
         return None
-    order, levels = _in_order(variables, leaves, named)
+    order, levels = _sort_by_level(variables, leaves, named)
 
     def walk(visit: Visit) -> None:
         values: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def declared(variables: Variables) -> Hierarchy | None:
     return Hierarchy(variables, walk, levels)
 
 
-def _in_order(
+def _sort_by_level(
     variables: Variables, leaves: Mapping[str, Any], named: Mapping[str, DeclaredLaw]
 ) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
     """The variables with a law, those that others depend on first; and their levels."""

@@ -30,7 +30,7 @@ from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
 from vijax.models.energies.bend import Bend
 from vijax.models.energies.coordinates import Hierarchy, Walk
-from vijax.models.energies.declared_laws import declared
+from vijax.models.energies.declared_laws import declared_hierarchy
 from vijax.models.energies.predictive_density import predictive_density
 from vijax.models.energies.reference import Reference
 from vijax.tree import to_device
@@ -126,7 +126,7 @@ class LogDensity(FreeVariables):
     def log_prior_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """Log prior of the free coordinates."""
         argument = "log_density" if self.log_lik is None else "log_prior"
-        return _called(self.log_prior, argument, self.values_at(x)) + self.variables.log_prior(x)
+        return _call(self.log_prior, argument, self.values_at(x)) + self.variables.log_prior(x)
 
     def prior_part_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
         """The part of it that is known to be no likelihood."""
@@ -144,7 +144,7 @@ class LogDensity(FreeVariables):
         if lik is None:
             return jnp.zeros(jax.tree.leaves(data)[0].shape[0], x.dtype)
         name = "log_density" if self.is_whole else "log_lik"
-        return jax.vmap(lambda group: _called(lik, name, values, group))(data)
+        return jax.vmap(lambda group: _call(lik, name, values, group))(data)
 
     def as_read(self, groups: PyTree) -> PyTree:
         """Groups of data in the types that the density reads."""
@@ -154,26 +154,26 @@ class LogDensity(FreeVariables):
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at coordinates of the guide."""
-        frame = frame_of(hyper)
+        frame = read_frame(hyper)
         if frame is None:
             return z
-        return self.placed(frame.reference, frame.bend, frame.point(z))[0]
+        return self.to_free(frame.reference, frame.bend, frame.point(z))[0]
 
     def log_volume(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, ""]:
         """log |d x / d z|, of the free coordinates x at coordinates of the guide."""
-        frame = frame_of(hyper)
+        frame = read_frame(hyper)
         if frame is None:
             return jnp.zeros(())
-        return frame.log_det() + self.placed(frame.reference, frame.bend, frame.point(z))[1]
+        return frame.log_det() + self.to_free(frame.reference, frame.bend, frame.point(z))[1]
 
-    def placed(
+    def to_free(
         self, reference: Reference | None, bend: Bend | None, z: Float[Array, " D"]
     ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
         """The free coordinates x at bent coordinates of a hierarchy, and log |d x / d z|."""
         x, log_volume = (z, jnp.zeros((), z.dtype)) if bend is None else bend.point(z)
         if reference is None or self.hierarchy is None:
             return x, log_volume
-        placed = self.hierarchy.placed(reference, x)
+        placed = self.hierarchy.to_free(reference, x)
         return placed.free, log_volume + placed.log_volume
 
     def coordinates(
@@ -186,7 +186,7 @@ class LogDensity(FreeVariables):
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the variables at draws, and the values derived from them."""
-        return jax.vmap(lambda z: self.all_at(self.point(hyper, z)))(draws[Z])
+        return jax.vmap(lambda z: self.values_and_derived(self.point(hyper, z)))(draws[Z])
 
     def visible(self, values: dict[str, Any]) -> dict[str, Any]:
         """The values less the variables that others are derived from, where their names begin with
@@ -196,7 +196,7 @@ class LogDensity(FreeVariables):
         hidden = {name for name in self.variables.names if name.startswith("_")}
         return {name: x for name, x in values.items() if name not in hidden}
 
-    def all_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
+    def values_and_derived(self, x: Float[Array, " D"]) -> dict[str, Any]:
         """The values of the variables at free coordinates, and the values derived from them."""
         values = self.values_at(x)
         return values if self.derived is None else {**values, **self.derived(values)}
@@ -222,7 +222,7 @@ class LogDensity(FreeVariables):
         )
 
 
-def log_density_of(model: Model, remedy: str) -> LogDensity:
+def require_log_density(model: Model, remedy: str) -> LogDensity:
     """The log density of a model whose variables are all free; ValueError of another."""
     require(
         model.log_density is not None,
@@ -238,19 +238,19 @@ def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
     """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart
     as it is wide."""
     own = dataclasses.replace(model.log_density, prior_part=log_prior)
-    return by_value.pickle_as_call(_model_of(own, model.queries), with_prior, model, log_prior)
+    return by_value.pickle_as_call(_make_model(own, model.queries), with_prior, model, log_prior)
 
 
 def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]) -> Model:
     """A log density of which some variables have a law that depends on others
     (`vijax.models.energies.coordinates`)."""
-    own = log_density_of(model, "")
+    own = require_log_density(model, "")
     own = dataclasses.replace(own, hierarchy=Hierarchy(own.variables, walk, levels))
-    made = dataclasses.replace(_model_of(own, model.queries), form=model.form)
+    made = dataclasses.replace(_make_model(own, model.queries), form=model.form)
     return by_value.pickle_as_call(made, with_hierarchy, model, walk, levels)
 
 
-def frame_of(hyper: Hyper) -> Frame | None:
+def read_frame(hyper: Hyper) -> Frame | None:
     """The frame in a state's hyperparameters; None where q is a density of the free coordinates
     themselves."""
     return hyper.get("frame")
@@ -261,15 +261,17 @@ def with_guide(
 ) -> Model:
     """A log density, for q of another family; and in a frame, which the state of a fit carries, or
     not."""
-    own = log_density_of(model, "Give the guide of an energy to vijax.energy_model(guide=...).")
+    own = require_log_density(
+        model, "Give the guide of an energy to vijax.energy_model(guide=...)."
+    )
     framed = own.is_framed if is_framed is None else is_framed
     if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
         return model
-    return by_value.intern(model, _Guided(model, guide, framed, num_directions)).made
+    return by_value.intern(model, _GuideModel(model, guide, framed, num_directions)).made
 
 
 @dataclasses.dataclass(frozen=True)
-class _Guided:
+class _GuideModel:
     """One model for each guide, so that a rebuilt algorithm compiles nothing."""
 
     model: Model
@@ -283,7 +285,7 @@ class _Guided:
         own = dataclasses.replace(
             self.model.log_density, guide=guide, is_framed=framed, num_directions=count
         )
-        made = dataclasses.replace(_model_of(own, self.model.queries), form=self.model.form)
+        made = dataclasses.replace(_make_model(own, self.model.queries), form=self.model.form)
         object.__setattr__(
             self,
             "made",
@@ -362,7 +364,7 @@ def density(
         (log_density is None) == both,
         "log_density",
         "one form of the density",
-        _given(log_density, both),
+        _forms(log_density, both),
         remedy,
     )
     if log_density is None:
@@ -381,23 +383,23 @@ def density(
     else:
         parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
     _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
-    _check_derived(known, derived)
+    _check_derived_values(known, derived)
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_arrays
     generative = given_by_user(sample, None, check, parts["is_whole"])
-    parts["hierarchy"] = declared(known)
+    parts["hierarchy"] = declared_hierarchy(known)
     made = LogDensity(
         known, guide=guide or full_rank(), derived=derived, start=float(start), **parts
     )
-    return _model_of(made, answers(generative))
+    return _make_model(made, answers(generative))
 
 
-def _given(log_density: Any, both: bool) -> str:
+def _forms(log_density: Any, both: bool) -> str:
     return "both" if log_density is not None and both else "none"
 
 
-def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
+def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     """The model of a log density, with its answers beside the score."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
@@ -451,7 +453,7 @@ def _model_of(density: LogDensity, queries: Mapping[str, Any]) -> Model:
 def _no_frame(density: LogDensity) -> Frame:
     """The frame that changes nothing, of the shapes that fit the guide."""
     dtype, dim, count = jnp.result_type(float), density.variables.dim, density.num_directions
-    reference = None if density.hierarchy is None else Reference.of_free(dim)
+    reference = None if density.hierarchy is None else Reference.identity(dim)
     if count:
         along = np.zeros((dim, count), dtype), np.ones(count, dtype)
         return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along, reference)
@@ -463,7 +465,7 @@ def _no_frame(density: LogDensity) -> Frame:
 
 
 # --- checks ---------------------------------------------------------------------------------------
-def _called(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
+def _call(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
     """The scalar that a density returns, checked."""
     with traceable(argument):
         x = density(*given)
@@ -493,7 +495,7 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
     number."""
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
-        jax.eval_shape(lambda x: _called(log_prior, argument, variables.values(x)[0]), x)
+        jax.eval_shape(lambda x: _call(log_prior, argument, variables.values(x)[0]), x)
     except (KeyError, AttributeError) as error:
         _say_what_is_read(argument, variables, error)
 
@@ -516,7 +518,7 @@ def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> 
     )
 
 
-def _check_derived(variables: Variables, derived: Callable | None) -> None:
+def _check_derived_values(variables: Variables, derived: Callable | None) -> None:
     """Raises ValueError where `derived` returns no mapping of other names."""
     if derived is None:
         return

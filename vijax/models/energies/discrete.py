@@ -46,13 +46,13 @@ class Affine(NamedTuple):
     value: Float[Array, ""]  # the function at statistics of zero
     slopes: dict[str, Any]  # its gradient, by name of local
 
-    def at(self, stats: Stats) -> Float[Array, ""]:
+    def evaluate(self, stats: Stats) -> Float[Array, ""]:
         """The value at statistics of the locals."""
         terms = jax.tree.map(jnp.vdot, self.slopes, dict(stats))
         return self.value + sum(jax.tree.leaves(terms))
 
 
-def penalised(template: Any, natural: Any, count: Any) -> Any:
+def penalise(template: Any, natural: Any, count: Any) -> Any:
     """The member of the template's family with natural parameters natural + PENALTY count: the
     gradients of the energy and of the number of impossible events.
 
@@ -61,12 +61,12 @@ def penalised(template: Any, natural: Any, count: Any) -> Any:
     remain, with their own natural parameters, and coordinate ascent goes on towards possible
     values."""
     if isinstance(template, Categorical):
-        count = jax.tree.map(_above_least, count)
+        count = jax.tree.map(_excess_counts, count)
     leaves = zip(jax.tree.leaves(natural), jax.tree.leaves(count), strict=True)
     return template.with_naturals([n + PENALTY * c for n, c in leaves])
 
 
-def _above_least(count: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
+def _excess_counts(count: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
     """Counts less the smallest of them; differences as small as rounding count as zero, because
     times the penalty they would outweigh everything."""
     gap = count - jnp.min(count, axis=-1, keepdims=True)
@@ -114,7 +114,7 @@ def keep_joint(
     def joint_fn(stats: Mapping[str, Any], *rest: Any) -> Float[Array, ""]:
         energy, own = fn, dict(stats)
         for group, values in tables.items():
-            energy = _averaged(energy, known, values, own.pop(joint_name(group)).one_hot)
+            energy = _average(energy, known, values, own.pop(joint_name(group)).one_hot)
         return energy(own, *rest)
 
     def joint_locals(data: PyTree) -> dict[str, Family]:
@@ -125,7 +125,7 @@ def keep_joint(
     return joint_fn, joint_locals
 
 
-def _averaged(
+def _average(
     fn: Callable, families: Mapping[str, Family], values: dict[str, np.ndarray], weights: Array
 ) -> Callable:
     """(stats, *rest) -> sum_a weights_a fn at the statistics of joint value a."""

@@ -41,7 +41,7 @@ from vijax.families.construction import require_proper
 from vijax.inference.estep import Conditionals, OfConditionals, mean_field
 from vijax.inference.guides import Guide, Z, full_rank
 from vijax.models.energies.blind import blind_locals
-from vijax.models.energies.discrete import PENALTY, Affine, keep_joint, penalised
+from vijax.models.energies.discrete import PENALTY, Affine, keep_joint, penalise
 from vijax.models.energies.energy_checks import (
     check_families,
     check_free,
@@ -52,7 +52,13 @@ from vijax.models.energies.energy_checks import (
     readable,
     zeros,
 )
-from vijax.models.energies.examples import check_finite, check_groups, kinds_of, shapes, values_like
+from vijax.models.energies.examples import (
+    array_kinds,
+    check_finite,
+    check_groups,
+    shapes,
+    values_like,
+)
 from vijax.models.energies.free_part import FreePart, split
 from vijax.tree import register, to_device
 from vijax.xla.by_value import NotComparableError, cache_while_used, structure_key
@@ -62,7 +68,7 @@ EnergyFn = Callable[..., Float[Array, ""]]
 Stats = Mapping[str, Any]
 
 
-class Shown(NamedTuple):
+class Shapes(NamedTuple):
     """Shapes for which an energy was checked: of one group, and of the statistics of the
     globals."""
 
@@ -118,7 +124,7 @@ class Energy:
     prior: Callable[[Hyper], Product]
     prior_fn: Callable[[Stats, Hyper], Float[Array, ""]] | None
     locals: Callable[[PyTree], dict[str, Family]]
-    shown: Shown
+    shapes: Shapes
     global_blocks: tuple[tuple[str, ...], ...]
     local_blocks: tuple[tuple[str, ...], ...]
     plates: tuple[str, ...] = ()
@@ -170,15 +176,15 @@ class Energy:
         """The families of these natural parameters, impossible values excluded."""
         if counts is None:
             return {name: q.with_naturals(naturals[name]) for name, q in templates.items()}
-        return {name: penalised(q, naturals[name], counts[name]) for name, q in templates.items()}
+        return {name: penalise(q, naturals[name], counts[name]) for name, q in templates.items()}
 
     def check_groups(self, data: PyTree, hyper: Hyper) -> None:
         """Raises ValueError unless data are groups like the example; only shapes are read: data may
         be traced."""
         at = lambda group: self.fn(
-            {**zeros(self.shown.stats), **zero_stats(self.locals(group))}, group, hyper
+            {**zeros(self.shapes.stats), **zero_stats(self.locals(group))}, group, hyper
         )
-        check_groups(self.shown.example, data, at, self.locals, self.any_size)
+        check_groups(self.shapes.example, data, at, self.locals, self.any_size)
 
     def check_values(self, data: PyTree, hyper: Hyper) -> None:
         """Raises ValueError at data that are not finite where the energy is not finite either."""
@@ -321,7 +327,7 @@ def energy_model(
     local = lambda group: dict(given(group) if callable(given) else given)
     prior, references = _prior(globals, hyper, free is not None)
     fn, count = _with_hyper(energy, "energy", hyper), _with_hyper(impossible, "impossible", hyper)
-    fixed: Callable[[Any], Any] = free.at_random if free is not None else lambda fn: fn
+    fixed: Callable[[Any], Any] = free.bind_random_values if free is not None else lambda fn: fn
 
     values: Hyper = hyper
 
@@ -331,7 +337,7 @@ def energy_model(
             fixed(term)(stats, group, values) for term in (fn, count) if term is not None
         ], start and start(group)
 
-    kinds = kinds_of(example, read)
+    kinds = array_kinds(example, read)
     data, others = (cast(kinds, x) for x in (jax.tree.map(as_array, example), values_like(example)))
     data = jax.tree.map(to_device, data)
     check_families(prior(hyper), local(data))
@@ -344,7 +350,7 @@ def energy_model(
     of_conjugate = (fixed(fn), fixed(count), fixed(prior_fn))
     found_before = _key_of_checks(*of_conjugate, prior(hyper), local(data), data, hyper)
     found_before = (found_before, tuple(order or ()), tuple(plates))
-    alike = _CHECKED.get(found_before) if free is None else None
+    alike = _VERIFIED.get(found_before) if free is None else None
     if alike is not None:
         blocks = alike.global_blocks, alike.local_blocks
     else:
@@ -353,7 +359,7 @@ def energy_model(
         )
     if free is not None:
         fn, count, prior_fn, prior, blocks = _with_free(free, fn, count, prior_fn, prior, blocks)
-    shown = Shown(shapes(data), shapes(zero_stats(prior(hyper))))
+    shown = Shapes(shapes(data), shapes(zero_stats(prior(hyper))))
     if prior_as_point:
         require(
             "prior" not in hyper, "prior_as_point", "no point of yours named prior", sorted(hyper)
@@ -365,8 +371,8 @@ def energy_model(
         spec = dataclasses.replace(
             spec, blind=blind_locals(spec, hyper, others) if known is None else known
         )
-    _CHECKED[found_before] = spec
-    begin = _begins(init or (starts.drawn(spec.blind) if spec.blind else starts.prior()), free)
+    _VERIFIED[found_before] = spec
+    begin = _full_start(init or (starts.drawn(spec.blind) if spec.blind else starts.prior()), free)
     remedy = "Fresh locals of new groups are drawn by it."
     both = sample is None or (sample_locals is None) == (not local(data))
     require(
@@ -407,7 +413,7 @@ def energy_model(
     )
 
 
-_CHECKED: weakref.WeakValueDictionary[Hashable, Energy] = weakref.WeakValueDictionary()
+_VERIFIED: weakref.WeakValueDictionary[Hashable, Energy] = weakref.WeakValueDictionary()
 """Energies whose functions were checked: those of other hyperparameters and priors need no check of
 their own."""
 
@@ -452,7 +458,7 @@ def _with_free(
     return free.reads(fn), free.reads(count), terms, extended, ((*blocks[0], (Z,)), blocks[1])
 
 
-def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
+def _full_start(init: starts.Init, free: FreePart | None) -> starts.Init:
     """The start, including the start of the free coordinates."""
     if free is None:
         return init
@@ -461,7 +467,7 @@ def _begins(init: starts.Init, free: FreePart | None) -> starts.Init:
     )
 
 
-def energy_of(model: Model) -> Energy:
+def model_energy(model: Model) -> Energy:
     """The energy that a model was made from; ValueError where it has a bound of its own."""
     known = "energy" in model.queries
     require(known, "model", "one made by vijax.energy_model", "a model with a bound of its own")
@@ -522,7 +528,7 @@ def _independent_locals(
     inferred = jax.lax.stop_gradient(estep.conditionals(problem, key))
     means = jax.tree.map(lambda t: jnp.mean(t, 0), inferred.states)
     return sum(
-        (PENALTY * c.at(means) for c in count), energy.at(means) + inferred.gap
+        (PENALTY * c.evaluate(means) for c in count), energy.evaluate(means) + inferred.gap
     ), inferred.factors
 
 

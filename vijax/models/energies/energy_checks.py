@@ -192,13 +192,13 @@ def _couplings(
     except ValueError as error:
         if isinstance(error, NowhereFiniteError):
             _refuse_infinite(fn, families, argument, every=True)
-        raise ValueError(_said_of(argument, error)) from error
+        raise ValueError(_message(argument, error)) from error
     if len(finite) > 1 and not finite[list(POSITIVE)].any():
         _refuse_infinite(fn, families, argument, every=False)
     return coupled
 
 
-def _said_of(argument: str, error: ValueError) -> str:
+def _message(argument: str, error: ValueError) -> str:
     """The message of `coupled_variables`, about the function that was given as this argument."""
     return (
         str(error).replace("energy: ", f"{argument}: ", 1)
@@ -300,11 +300,11 @@ def coupled_variables(
     at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[known]
     pairs: set[frozenset[str]] = set()
     for first, second in itertools.combinations_with_replacement(fields, 2):
-        moves: list[tuple] = [(_moved(rng, base, first), _moved(rng, base, second))]
+        moves: list[tuple] = [(_perturbation(rng, base, first), _perturbation(rng, base, second))]
         if first[0] == second[0] and first[0] in plates:
             size = jax.tree.leaves(stats[first[0]])[0].shape[0]
             entries = rng.choice(size, min(size, _ENTRIES), replace=False)
-            moves = [tuple(_at_entry(move, int(i)) for move in moves[0]) for i in entries]
+            moves = [tuple(_restrict_to_entry(move, int(i)) for move in moves[0]) for i in entries]
         gap = any(_is_gap(np.stack([at(a, b), at(a), at(b), at_base[known]])) for a, b in moves)
         if gap and first[0] == second[0]:
             raise ValueError(_nonlinear(stats, first, second))
@@ -346,7 +346,7 @@ def _random(rng: np.random.Generator, tree: Any) -> Any:
     )
 
 
-def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statistics:
+def _perturbation(rng: np.random.Generator, stats: Statistics, field: Field) -> Statistics:
     """A perturbation: random in one field of one variable, zero elsewhere."""
     zeros = jax.tree.map(np.zeros_like, dict(stats))
     name, i = field
@@ -355,7 +355,7 @@ def _moved(rng: np.random.Generator, stats: Statistics, field: Field) -> Statist
     return {**zeros, name: jax.tree.unflatten(structure, leaves)}
 
 
-def _at_entry(move: Statistics, entry: int) -> Statistics:
+def _restrict_to_entry(move: Statistics, entry: int) -> Statistics:
     """The perturbation of one entry of a plate; other variables are left out, because they are not
     moved."""
     return jax.tree.map(

@@ -61,7 +61,7 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     return [np.asarray(value, x.dtype) for value in (x, *others)]
 
 
-def kinds_of(example: PyTree, read: Any) -> list[Kind]:
+def array_kinds(example: PyTree, read: Any) -> list[Kind]:
     """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`,
     a function of a group, uses them as indices."""
     shown = shapes(jax.tree.map(as_array, example))
@@ -98,8 +98,8 @@ def check_groups(
             f"{jax.tree.structure(data)}. {remedy}"
         )
     pairs = list(zip(jax.tree.leaves(example), jax.tree.leaves(data), strict=True))
-    expected = f"groups of {_described([x for x, _ in pairs])}"
-    actual = f"{_described([y for _, y in pairs])} in all"
+    expected = f"groups of {_shape_text([x for x, _ in pairs])}"
+    actual = f"{_shape_text([y for _, y in pairs])} in all"
     fits = (
         all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs)
         and len({np.shape(y)[:1] for _, y in pairs}) == 1
@@ -119,7 +119,7 @@ def check_groups(
         return
     group = jax.tree.map(lambda x, y: jax.ShapeDtypeStruct(np.shape(y)[1:], x.dtype), example, data)
     changed = _changes(example, group)
-    if not any_size and not changed <= _followed(locals_, example, group):
+    if not any_size and not changed <= _local_changes(locals_, example, group):
         sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changed))
         require(
             False,
@@ -142,7 +142,7 @@ def check_groups(
     )
 
 
-def _followed(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:
+def _local_changes(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:
     """Changes of size that the locals follow."""
     try:
         return _changes(*(jax.eval_shape(locals_, x) for x in (example, group)))
@@ -175,7 +175,7 @@ def check_finite(data: PyTree, is_finite: Any) -> None:
             )
 
 
-def _described(leaves: list[Any]) -> str:
+def _shape_text(leaves: list[Any]) -> str:
     return ("shape " if len(leaves) == 1 else "shapes ") + " and ".join(
         str(np.shape(leaf)) for leaf in leaves
     )

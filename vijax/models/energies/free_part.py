@@ -49,7 +49,7 @@ class FreePart(FreeVariables):
         """Statistics of the conjugate variables, and values of the free ones, by name."""
         return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
 
-    def at_random(self, fn: Callable | None) -> Callable | None:
+    def bind_random_values(self, fn: Callable | None) -> Callable | None:
         """A function of statistics and values as one of statistics, at random values: for checks of
         the conjugate variables."""
         if fn is None:

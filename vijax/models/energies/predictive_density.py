@@ -35,13 +35,15 @@ def predictive_density(
     check_finite(data)
     check_lengths(data)
     z = q[Z].sample(key, (NUM_DRAWS,))  # type: ignore[union-attr]
-    program = cached_program(density, "predictive density", lambda of: step_jit(_mixed(of)))
+    program = cached_program(
+        density, "predictive density", lambda of: step_jit(_predictive_program(of))
+    )
     return HeldOut.of(
         np.asarray(program(hyper, z, density.as_read(jax.tree.map(array, data))), np.float64)
     )
 
 
-def _mixed(of: weakref.ref[Any]) -> Callable[..., Float[Array, " groups"]]:
+def _predictive_program(of: weakref.ref[Any]) -> Callable[..., Float[Array, " groups"]]:
     def mixed(
         hyper: Hyper, draws: Float[Array, "draws D"], data: PyTree
     ) -> Float[Array, " groups"]:

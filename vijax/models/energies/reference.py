@@ -36,7 +36,7 @@ class Trends(NamedTuple):
             zeros(dim), zeros(dim), zeros(wide[::-1]), zeros(NUM_DRIVERS), zeros(wide), zeros(wide)
         )
 
-    def given(self, x: Float[Array, " D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+    def evaluate(self, x: Float[Array, " D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
         """h and J of this part; entries of x with a law are not read."""
         times = functools.partial(jnp.matmul, precision="highest")
         t = times(jnp.asarray(self.drivers), x) - self.center
@@ -47,7 +47,7 @@ class Trends(NamedTuple):
         ), factor * self.information
 
 
-class Said(NamedTuple):
+class Information(NamedTuple):
     """The information of data on coordinates x at values of other variables: about h x - J x^2 / 2
     + s J (x - c)^3 / 6, c being the middle."""
 
@@ -55,9 +55,9 @@ class Said(NamedTuple):
     information: Float[Array, " D"]  # J
     skew: Float[Array, " D"]  # s
 
-    def of(self, rows: slice, shape: tuple[int, ...]) -> Said:
+    def part(self, rows: slice, shape: tuple[int, ...]) -> Information:
         """That of some coordinates, in the shape of a variable."""
-        return Said(*(part[rows].reshape(shape) for part in self))
+        return Information(*(part[rows].reshape(shape) for part in self))
 
 
 class Reference(NamedTuple):
@@ -72,7 +72,7 @@ class Reference(NamedTuple):
     trends: Trends
 
     @classmethod
-    def fixed(
+    def constant(
         cls, linear: Float[np.ndarray, " D"], information: Float[np.ndarray, " D"]
     ) -> Reference:
         """One that is the same whatever other variables are."""
@@ -86,23 +86,25 @@ class Reference(NamedTuple):
         )
 
     @classmethod
-    def without_data(cls, dim: int) -> Reference:
+    def no_information(cls, dim: int) -> Reference:
         """That of data which say nothing."""
-        return cls.fixed(np.zeros(dim), np.zeros(dim))
+        return cls.constant(np.zeros(dim), np.zeros(dim))
 
     @classmethod
-    def of_free(cls, dim: int) -> Reference:
+    def identity(cls, dim: int) -> Reference:
         """That of free coordinates: all variables stay as they are."""
-        return cls.fixed(np.zeros(dim), np.full(dim, np.inf))
+        return cls.constant(np.zeros(dim), np.full(dim, np.inf))
 
-    def given(self, x: Float[Array, " D"]) -> Said:
+    def information_at(self, x: Float[Array, " D"]) -> Information:
         """The information of data at values of the variables without a law; other entries of x are
         not read."""
-        linear, information = self.trends.given(x)
+        linear, information = self.trends.evaluate(x)
         fixed = jnp.where(jnp.isinf(self.information), 0.0, self.information)
-        return Said(jnp.asarray(self.linear + linear), fixed + information, jnp.asarray(self.skew))
+        return Information(
+            jnp.asarray(self.linear + linear), fixed + information, jnp.asarray(self.skew)
+        )
 
     @property
-    def is_of_free(self) -> bool:
+    def is_identity(self) -> bool:
         """True where all variables stay as they are."""
         return bool(np.isinf(np.asarray(self.information)).all())

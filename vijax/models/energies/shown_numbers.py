@@ -26,7 +26,7 @@ def shown_numbers(
 ) -> tuple[list[str], Float[np.ndarray, "points M"]]:
     """The numbers by name: those of all variables where nothing is derived that can be told apart
     from rounding."""
-    chosen = _chosen(density)
+    chosen = _small_leaves(density)
     if not chosen:
         return density.variables.numbers(x)
     names = [
@@ -35,7 +35,7 @@ def shown_numbers(
         for i in np.ndindex(shape)
     ]
     wanted = {name for name, _ in chosen}
-    program = cached_program(density, "derived", lambda of: quick_jit(_derived(of, wanted)))
+    program = cached_program(density, "derived", lambda of: quick_jit(_derived_program(of, wanted)))
     padded = np.concatenate([x, np.broadcast_to(x[:1], (-len(x) % BLOCK, x.shape[1]))])
     dtype = jnp.result_type(float)
     parts = [
@@ -58,25 +58,25 @@ def shown_numbers(
     ]
 
 
-def _chosen(density: LogDensity) -> list[tuple[str, tuple[int, ...]]]:
+def _small_leaves(density: LogDensity) -> list[tuple[str, tuple[int, ...]]]:
     """The derived leaves that are not too large, with their shapes."""
     derived = density.derived
     if derived is None:
         return []
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     chosen, total = [], 0
-    for name, leaf in _by_path(jax.eval_shape(lambda x: derived(density.values_at(x)), x)):
+    for name, leaf in _leaves_by_path(jax.eval_shape(lambda x: derived(density.values_at(x)), x)):
         if total + leaf.size <= MOST:
             chosen.append((name, leaf.shape))
             total += leaf.size
     return chosen
 
 
-def _derived(of: Callable[[], Any], wanted: set[str]) -> Callable[..., Any]:
+def _derived_program(of: Callable[[], Any], wanted: set[str]) -> Callable[..., Any]:
     """Returns a program from points to their derived numbers, (points, M)."""
 
     def at(x: Any) -> Any:
-        found = _by_path(of().derived(of().values_at(x)))
+        found = _leaves_by_path(of().derived(of().values_at(x)))
         return jnp.concatenate(
             [jnp.ravel(leaf).astype(x.dtype) for name, leaf in found if name in wanted]
         )
@@ -84,6 +84,6 @@ def _derived(of: Callable[[], Any], wanted: set[str]) -> Callable[..., Any]:
     return jax.vmap(at)
 
 
-def _by_path(values: PyTree) -> list[tuple[str, Any]]:
+def _leaves_by_path(values: PyTree) -> list[tuple[str, Any]]:
     paths, _ = jax.tree_util.tree_flatten_with_path(dict(values))
     return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in paths]

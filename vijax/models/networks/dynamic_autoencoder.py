@@ -35,7 +35,7 @@ from vijax.contract.queries import Generative, Values
 from vijax.contract.room import limit_sizes
 from vijax.families import Product
 from vijax.inference.estep.networks import structured
-from vijax.models.energies.energy import energy_model, energy_of
+from vijax.models.energies.energy import energy_model, model_energy
 from vijax.models.networks.autoencoder import Network, as_network
 from vijax.models.networks.between_networks import BetweenNetworks, between_networks
 from vijax.models.networks.observed import Observed
@@ -148,7 +148,7 @@ def dynamic_svae(
     width = jax.eval_shape(observed.mean, output).shape
     require(len(width) == 1, "decoder", "an output for a vector of observations", f"shape {width}")
     parts = Parts(
-        energy_of(conjugate),
+        model_energy(conjugate),
         "x",
         _encoding(encode, latent_dim, width[0]),
         decode,

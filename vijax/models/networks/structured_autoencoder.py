@@ -31,7 +31,7 @@ from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.inference.estep.networks import structured
-from vijax.models.energies.energy import energy_model, energy_of
+from vijax.models.energies.energy import energy_model, model_energy
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
 from vijax.models.networks.between_networks import BetweenNetworks, between_networks
 from vijax.models.networks.observed import Observed
@@ -157,7 +157,7 @@ def svae(
     conjugate = _surrogate(globals, locals, energy, latent, init)
     like = tuple(tree.parameters(template))
     parts = Parts(
-        energy_of(conjugate),
+        model_energy(conjugate),
         latent,
         lambda params, x: checked_potentials(encode(params, x), like),
         decode,
@@ -202,7 +202,7 @@ def latent_of(
     constant: its conditional is known for every class."""
     energy = parts.surrogate
     nothing = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), energy.shown.example
+        lambda x: jnp.zeros(x.shape, x.dtype), energy.shapes.example
     )  # no potentials
     templates = dict(energy.locals(nothing))
     zero = {
