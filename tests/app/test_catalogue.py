@@ -20,7 +20,7 @@ from vijax.app.plan.assemble import FULL_DATA, load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData
-from vijax.app.settings.user_code import named_at_fit
+from vijax.app.settings.user_code import allow_named_file
 
 FIGURES = True
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
@@ -74,7 +74,7 @@ def short(path, corpus):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_configuration_makes_an_algorithm_for_its_data(path, corpus):
     overrides, data = short(path, corpus)
-    config = named_at_fit(load_config(path, overrides, data))
+    config = allow_named_file(load_config(path, overrides, data))
     plan = Plan(config, load_data(config))
     state = plan.state_like(plan.algorithm)
     assert all(

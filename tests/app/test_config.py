@@ -15,7 +15,7 @@ import vijax as vi
 from vijax.app.catalogue import LISTINGS
 from vijax.app.catalogue.parts.density_algorithm import DensityAlgorithm
 from vijax.app.plan.config import differing_keys, load_config, read_config, schema, settings_text
-from vijax.app.settings.options import Chooser, chosen
+from vijax.app.settings.options import Chooser, make_option
 from vijax.app.settings.toml_source import _leaves
 from vijax.app.settings.typed_toml import ConfigError, Entry, flatten, settings, write_toml
 from vijax.arguments import read_arguments
@@ -506,5 +506,5 @@ def test_each_option_of_a_section_is_made_with_all_that_it_takes(section):
     for name, option in section.OPTIONS.items():
         given = {key: 4.5 if key == "degrees" else value_for(known[key]) for key in option.takes}
         assert (
-            chosen(section(name=name, **given), *BEFORE.get(CHOOSERS[section], ())) is None
+            make_option(section(name=name, **given), *BEFORE.get(CHOOSERS[section], ())) is None
         ) == (name == "default")

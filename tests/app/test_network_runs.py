@@ -21,7 +21,7 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import Plan
 from vijax.app.report.pages import read_run
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 
 BITS = """
 [data]
@@ -168,7 +168,7 @@ def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_contin
     assert found["path"].shape == (400, 2)
     assert found["state"].dtype.kind == "i"
     rows = {row[0]: row[1:] for row in shown["Reconstructions"].rows}
-    x = units_of(table).points(table.x)
+    x = table_units(table).points(table.x)
     trained = np.isin(np.array(found["sequence"], float), [*map(float, table.group_names)])
     error = np.sqrt(np.mean((found["expected"][trained] - x) ** 2, axis=0))
     np.testing.assert_allclose(

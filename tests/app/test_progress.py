@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vijax.app.settings.progress import Printer, announced, elbo_per_datum
+from vijax.app.settings.progress import Printer, announce_if_slow, elbo_per_datum
 
 TRACE = {
     "num_groups": np.full(2, 50.0),
@@ -115,11 +115,11 @@ def test_only_what_takes_long_is_announced():
         said.append(text)
         told.set()
 
-    with announced(say, "slow ...", after_s=0.01):
+    with announce_if_slow(say, "slow ...", after_s=0.01):
         assert told.wait(10)
-    with announced(say, "quick ...", after_s=60):
+    with announce_if_slow(say, "quick ...", after_s=60):
         pass
-    with pytest.raises(KeyError), announced(say, "failing ...", after_s=60):
+    with pytest.raises(KeyError), announce_if_slow(say, "failing ...", after_s=60):
         raise KeyError
     assert said == ["slow ..."]
     assert not [

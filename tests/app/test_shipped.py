@@ -18,7 +18,7 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.initial import initial_text
 from vijax.app.settings.guide import GUIDE
-from vijax.app.settings.toml_source import USUAL, find, shipped
+from vijax.app.settings.toml_source import STAND_INS, find_config, shipped_configs
 from vijax.app.settings.typed_toml import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def test_every_model_is_a_name_from_anywhere(tmp_path, monkeypatch):
     for name in LISTINGS:
         assert load_config(name).model.name == name
     assert load_config("gmm_em").algorithm.name == "em"
-    assert find("configs/hmm.toml") == shipped()["hmm"]  # as in a clone
+    assert find_config("configs/hmm.toml") == shipped_configs()["hmm"]  # as in a clone
 
 
 def test_a_file_of_the_user_comes_first(tmp_path, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_file_of_the_user_comes_first(tmp_path, monkeypatch):
     Path("lda.toml").write_text("[model]\nnum_topics = 3\n")
     assert load_config("lda.toml").model.num_topics == 3
     Path("lda").mkdir()
-    assert find("lda").name == "lda_docstrings.toml"
+    assert find_config("lda").name == "lda_docstrings.toml"
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_the_wheel_has_them():
         "targets"
     ]["wheel"]
     assert wheel["force-include"] == {"configs": "vijax/configs"}
-    assert set(USUAL) <= set(LISTINGS)
-    assert set(USUAL.values()) <= set(shipped())
+    assert set(STAND_INS) <= set(LISTINGS)
+    assert set(STAND_INS.values()) <= set(shipped_configs())
 
 
 def test_help_names_nothing_that_is_not_there(capsys):
@@ -69,10 +69,10 @@ def test_help_names_nothing_that_is_not_there(capsys):
     commands = re.findall(r"vijax (?:fit|init) (\w+)(?= |\n)", GUIDE)
     assert "lda" in commands
     for name in commands:
-        find(name)
+        find_config(name)
     assert main(["configs"]) == 0
     listed = capsys.readouterr().out
-    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in shipped())
+    assert all(re.search(rf"^{name} ", listed, re.MULTILINE) for name in shipped_configs())
 
 
 # --- init -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import vijax
 from vijax.app.cli import main
 from vijax.app.plan.wording import to_command_line_terms
-from vijax.app.settings.banners import without_banners
+from vijax.app.settings.banners import drop_banners
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
@@ -135,13 +135,13 @@ ALARMS = [
 def test_banners_are_left_out_and_errors_stay(alarm):
     error = b"2026-01-01 00:00:01.1: E external/xla/xla/pjrt/client.cc:5] out of memory"
     lines = [b"before", *alarm, error, b"", b"  after"]
-    assert list(without_banners(lines)) == [b"before", error, b"", b"  after"]
+    assert list(drop_banners(lines)) == [b"before", error, b"", b"  after"]
 
 
 NATIVE = """
 import os, sys
-from vijax.app.settings.banners import kept_off
-with kept_off():
+from vijax.app.settings.banners import filter_stderr
+with filter_stderr():
     os.write(2, {banner!r})
     os.write(2, b"native error\\n")
     print("python", file=sys.stderr)

@@ -20,7 +20,7 @@ from vijax.app.catalogue import LISTINGS, ard_regression, factor_analysis, gap_n
 from vijax.app.cli import main
 from vijax.app.rows import by_row
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import Data, FittedRun
 from vijax.data.tables.table import Scaling, Table
 
@@ -257,7 +257,7 @@ def test_a_regression_covers_what_it_predicts():
 
 
 def test_expectations_of_columns_are_in_their_units():
-    units = units_of(
+    units = table_units(
         Table(("a",), np.zeros((1, 1)), scaling=Scaling(np.array([5.0]), np.array([2.0])))
     )
     assert units.points(np.array([[1.0]])).item() == 7.0

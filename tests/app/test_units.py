@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
 from vijax.app.report.pages import read_run
-from vijax.app.settings.units import STANDARDISED, Units, units_of
+from vijax.app.settings.units import STANDARDISED, Units, table_units
 from vijax.data.tables.table import Table
 
 RNG = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def test_coefficients_of_standardised_rows_are_turned_into_those_of_rows():
 
 
 def test_a_table_as_it_is_has_its_own_units():
-    units = units_of(Table(("a", "b"), np.zeros((3, 2))))
+    units = table_units(Table(("a", "b"), np.zeros((3, 2))))
     x = RNG.normal(size=(4, 2))
     assert units.points(x) is x
     assert units.note("So.") == "So."

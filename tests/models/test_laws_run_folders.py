@@ -34,7 +34,7 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.plan import complete_plan
 from vijax.app.runs.run import prepare_config
-from vijax.app.settings.options import settings_taken
+from vijax.app.settings.options import option_settings
 from vijax.app.sources.listing import FittedRun
 
 KEY = jax.random.key(5)
@@ -114,7 +114,7 @@ def fitted_in_memory(config, folder):
         if is_at_once(config):
             method = METHODS[config.algorithm.name]
             fit = method(
-                algorithm.spec.model, plan.training, key=key, **settings_taken(config.algorithm)
+                algorithm.spec.model, plan.training, key=key, **option_settings(config.algorithm)
             )
         else:
             fit = vi.fit(

@@ -577,13 +577,13 @@ def _as_a_program(debug: bool) -> Iterator[None]:
     """Sets up the process of the program: keeps compiled programs, and XLA's banners off the
     screen."""
     from vijax.app.plan.warned import warnings_in_a_line
-    from vijax.app.settings.banners import kept_off
+    from vijax.app.settings.banners import filter_stderr
 
     _keep_compiled_programs()
     if debug:
         yield
         return
-    with kept_off(), warnings_in_a_line():
+    with filter_stderr(), warnings_in_a_line():
         yield
 
 

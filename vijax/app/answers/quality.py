@@ -13,7 +13,7 @@ from vijax.app.folder.restored import reread_plan
 from vijax.app.folder.run_folder import Say
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import by_sequence
 from vijax.data.corpora.corpus import Corpus
@@ -98,7 +98,7 @@ def _of_words(train: Corpus, test: Corpus, score: Any) -> Plain | None:
 
 
 def _in_units(table: Any) -> np.ndarray:
-    return np.asarray(units_of(table).points(table.x), float)
+    return np.asarray(table_units(table).points(table.x), float)
 
 
 def _log_density(known: np.ndarray, x: np.ndarray) -> np.ndarray:

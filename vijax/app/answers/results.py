@@ -23,7 +23,7 @@ from vijax.app.rows.transformed import (
     transformed,
     write_parts,
 )
-from vijax.app.settings.progress import Counter, announced
+from vijax.app.settings.progress import Counter, announce_if_slow
 from vijax.app.settings.typed_toml import ConfigError, check_seed
 from vijax.app.sources.doc_topics import label_again, write_excerpts
 from vijax.app.sources.documents import new_documents
@@ -105,7 +105,7 @@ def said_of(
 def _said(config: Config, run: FittedRun, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
     told = Counter(say, f"rows of {name}", len(new.data))
-    with announced(say, f"Making {name} ... (the program is compiled first)"):
+    with announce_if_slow(say, f"Making {name} ... (the program is compiled first)"):
         return transformed(config, run, new, told)
 
 
@@ -191,7 +191,7 @@ def predict_run(
     check_asked(read_run_config(folder).listing, asked)
     run = open_run(folder, training)
     say_remarks(folder, say)
-    with announced(say, "Drawing ... (the program is compiled first)"):
+    with announce_if_slow(say, "Drawing ... (the program is compiled first)"):
         draws = _drawn(run, asked)
     for note in draws.notes if asked.data is not None else ():
         say(f"Note: {note}")

@@ -10,10 +10,10 @@ from vijax import models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore
-from vijax.app.settings.options import built, model_section
+from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import setting
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources import offsets
 from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, pairs
@@ -58,7 +58,7 @@ def describe(run: FittedRun) -> list[Block]:
     )
     shape, rate = float(q.shape), float(q.rate)
     location = np.asarray(q.location, float)
-    turn = units_of(run.data.train).coefficients(run.settings.intercept)
+    turn = table_units(run.data.train).coefficients(run.settings.intercept)
     mean = turn @ location
     mean[len(run.data.names) :] += offsets.offset_of(run.settings)
     cov = (
@@ -72,7 +72,7 @@ def describe(run: FittedRun) -> list[Block]:
     x, y = pairs(run.data.train, run.settings)
     fitted, by = x @ location, offsets.offset_of(run.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
-    scales = units_of(run.data.train).spread(np.std(run.data.train.x, axis=0))
+    scales = table_units(run.data.train).spread(np.std(run.data.train.x, axis=0))
     return [
         *views.coefficients("Coefficients", columns, mean, np.sqrt(np.diag(cov)), scales),
         Table("Relevance", ["", "prior deviation"], list(zip(columns, prior, strict=True))),
@@ -111,5 +111,7 @@ LISTING = Listing(
     predicts="prediction",
     manner=lambda settings: "each" if settings.intercept else None,
     drawing=TARGETS,
-    build=lambda settings, data: built(settings, data, dim=len(data.names) + settings.intercept),
+    build=lambda settings, data: build_from_section(
+        settings, data, dim=len(data.names) + settings.intercept
+    ),
 )

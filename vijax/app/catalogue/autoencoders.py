@@ -26,9 +26,9 @@ from vijax.app.rows.by_row import (
     sequences,
 )
 from vijax.app.rows.forecasts import forecasts
-from vijax.app.settings.options import built, model_section
+from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.typed_toml import setting
-from vijax.app.settings.units import log_scales, units_of
+from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence
 from vijax.arguments import POSITIVE, integer
@@ -47,7 +47,7 @@ def build(settings: Any, data: Data) -> Any:
     """The model."""
     networks.check_rows(settings, data)
     encoder, decoder, observed = networks.networks(settings, len(data.names), mean_and_log_sd)
-    return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
+    return build_from_section(settings, data, encoder=encoder, decoder=decoder, observed=observed)
 
 
 def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
@@ -166,7 +166,7 @@ def structured_describe(run: FittedRun) -> list[Block]:
             )
         )
     if x.shape[1] >= 2:
-        points = units_of(run.data.train).points(x)
+        points = table_units(run.data.train).points(x)
         shown.append(
             views.scatter(
                 "Clusters", points, run.data.names, labels, note="Rows by their component."
@@ -227,7 +227,7 @@ def dynamic_build(settings: Any, data: Data) -> Any:
     """The model."""
     networks.check_rows(settings, data)
     encoder, decoder, observed = networks.networks(settings, len(data.names), potentials)
-    return built(settings, data, encoder=encoder, decoder=decoder, observed=observed)
+    return build_from_section(settings, data, encoder=encoder, decoder=decoder, observed=observed)
 
 
 def dynamic_score(run: FittedRun) -> RowScore:
@@ -304,7 +304,7 @@ def _rebuilt_steps(
         float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])
     ]
     spread = [float(np.std(y[..., d][known[..., d]])) for d in range(y.shape[2])]
-    units = units_of(run.data.train).spread
+    units = table_units(run.data.train).spread
     rows = [
         [name, *row] for name, *row in zip(run.data.names, units(spread), units(error), strict=True)
     ]
@@ -334,7 +334,7 @@ def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
 
     data = checked(run, networks.arrange_sequences(table, run.settings))
     found = in_blocks_of_sequences(read, table, data, tell)
-    in_units = units_of(table).points if networks.is_scaled(run.settings) else np.asarray
+    in_units = table_units(table).points if networks.is_scaled(run.settings) else np.asarray
     return found | {"expected": in_units(found["expected"])}
 
 

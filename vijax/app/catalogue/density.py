@@ -16,8 +16,8 @@ from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlg
 from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.drawing.cuts import first_of
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.app.settings.units import units_of
-from vijax.app.settings.user_code import executed, telling_where
+from vijax.app.settings.units import table_units
+from vijax.app.settings.user_code import execute_file, locate_errors
 from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, load_table, target, values
 from vijax.arguments import integer
@@ -105,13 +105,13 @@ SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 def build(settings: Settings, data: Data) -> Model:
     """The model that the file's function `model` makes of the training data."""
     path = str(settings.file)
-    make = getattr(executed(path, settings.sha256, "model.file"), "model", None)
+    make = getattr(execute_file(path, settings.sha256, "model.file"), "model", None)
     if not callable(make):
         raise ConfigError(
             f"{path}: expected a function model(data) that returns a vijax.density, got none"
         )
     rows = arrange(data.train, settings)
-    with telling_where(path):
+    with locate_errors(path):
         model = make(rows)
         density = model.log_density if isinstance(model, Model) else None
         if density is not None:
@@ -145,7 +145,7 @@ def describe(run: FittedRun) -> list[Block]:
     columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
     about = f"Of {run.settings.num_draws:,} draws of q."
-    note = units_of(run.data.train).note(
+    note = table_units(run.data.train).note(
         first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
     )
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)

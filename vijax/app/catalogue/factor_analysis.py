@@ -16,7 +16,7 @@ from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import ROWS, RowScore, of_local
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
-from vijax.app.settings.units import log_scales, units_of
+from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import FittedRun, Listing
 from vijax.app.sources.tables import TABLES, held_out_entries, values
 from vijax.data.tables.table import Manner
@@ -75,7 +75,7 @@ def _score_entries(run: FittedRun) -> RowScore:
     mean, variance = predicted(run)
     rows, columns = np.nonzero(np.isfinite(run.data.test.x))
     y, m, v = run.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
-    deviation = units_of(run.data.test).deviation[columns]
+    deviation = table_units(run.data.test).deviation[columns]
     each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
     error = np.sqrt(np.mean((deviation * (y - m)) ** 2))
     return RowScore.of(each, "entry", f"root mean square error {error:.4g}")
@@ -102,7 +102,7 @@ def describe(run: FittedRun) -> list[Block]:
         [names[i], float(strength[k]), 100 * strength[k] / total] for i, k in enumerate(order)
     ]
     rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
-    units = units_of(run.data.train)
+    units = table_units(run.data.train)
     each = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
     blocks: list[Block] = [
         Table("What factors explain", ["", "variance", "per cent"], rows, units.note()),

@@ -16,8 +16,8 @@ from scipy import special
 from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm
 from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
-from vijax.app.settings.options import given, model_section
-from vijax.app.settings.sections import dialect_of
+from vijax.app.settings.options import model_section, section_arguments
+from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, Found, Listing, New, Tell
 from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
@@ -114,7 +114,7 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
     family = config.model.family
     roles = formula.column_roles(parsed, family is not None and bool(LAWS[family].categories))
     read = functools.partial(
-        read_columns, path, own.synthetic_seed, rows, dialect_of(own), digest, notes=notes
+        read_columns, path, own.synthetic_seed, rows, read_dialect(own), digest, notes=notes
     )
     # What the formula does not read as numbers is exact text; where it reads both there is the text
     # beside the number.
@@ -365,7 +365,7 @@ def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
             of.frame.table,
             weights=settings.weights,
             priors=priors,
-            **given(settings),
+            **section_arguments(settings),
         )
     except ValueError as error:
         if not str(error).startswith("priors: "):

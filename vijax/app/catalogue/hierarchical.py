@@ -14,10 +14,10 @@ from vijax.app.catalogue.predictors import PREDICTED, predictions
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, in_blocks
-from vijax.app.settings.options import chooser, chosen, given, model_section
+from vijax.app.settings.options import chooser, make_option, model_section, section_arguments
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
-from vijax.app.settings.units import covariance_of, units_of
+from vijax.app.settings.units import table_units, to_covariance
 from vijax.app.sources import offsets
 from vijax.app.sources.listing import Drawing, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, grouped
@@ -65,7 +65,7 @@ def describe(run: FittedRun) -> list[Block]:
     """The population of coefficients, and those of each group with their deviations."""
     train = run.data.train
     columns = list(run.data.names) + ["intercept"] * run.settings.intercept
-    turn = units_of(train).coefficients(run.settings.intercept)
+    turn = table_units(train).coefficients(run.settings.intercept)
     centre, cov = _law_of_groups(run)
     mean, deviation = turn @ centre, _deviations(turn, cov)
     mean[len(run.data.names) :] += offsets.offset_of(run.settings)
@@ -102,7 +102,7 @@ def _law_of_groups(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
     point = run.point("population")
     precision = np.asarray(point.precision, float)
     cov = (
-        covariance_of(precision)
+        to_covariance(precision)
         if precision.ndim == 2
         else np.diag(1 / np.maximum(precision, 1e-30))
     )
@@ -202,7 +202,7 @@ LISTING = Listing(
     predicts="prediction",
     drawing=Drawing(draw, of_target=True),
     needs_rows=True,
-    build=lambda settings, data: chosen(
-        settings.response, len(data.names) + settings.intercept, **given(settings)
+    build=lambda settings, data: make_option(
+        settings.response, len(data.names) + settings.intercept, **section_arguments(settings)
     ),
 )

@@ -24,10 +24,10 @@ from vijax.app.rows.by_row import (
 )
 from vijax.app.rows.forecasts import forecasts, longest_of_first
 from vijax.app.rows.times import times_of
-from vijax.app.settings.options import built, model_section
+from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
-from vijax.app.settings.units import log_scales, units_of
+from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 from vijax.arguments import integer
@@ -51,7 +51,7 @@ Settings = model_section(
 
 def build(settings: Any, data: Data) -> Any:
     """The model."""
-    return built(
+    return build_from_section(
         settings,
         data,
         emission=emissions.make(settings.emission, settings.num_states, len(data.names)),
@@ -117,7 +117,7 @@ def course(
     name = (run.data.train.group_names or ("all",))[chosen]
     columns, values = (
         run.data.names[:MOST_COLUMNS],
-        units_of(run.data.train).points(y[chosen, :steps]),
+        table_units(run.data.train).points(y[chosen, :steps]),
     )
     note = (
         "The path is behind the columns; below, the probability of each state given the whole "
@@ -200,7 +200,7 @@ def factorial_describe(run: FittedRun) -> list[Block]:
         settings.num_chains, settings.num_states, len(columns)
     )
     transition = np.asarray(run.point("transition"), float)
-    units = units_of(run.data.train)
+    units = table_units(run.data.train)
     noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
     y, mask = padded_sequences(run.data.train)
     paths = run.fit.locals((y, mask), key=run.key)

@@ -12,7 +12,7 @@ import optax
 from vijax import models
 from vijax.app.drawing.blocks import Block, Table
 from vijax.app.drawing.views import thinned
-from vijax.app.settings.options import built, chooser, model_section
+from vijax.app.settings.options import build_from_section, chooser, model_section
 from vijax.app.settings.sections import row_section
 from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell, key_of_scores
 from vijax.app.sources.ratings import RATINGS
@@ -50,7 +50,7 @@ def build(settings: Any, data: Data) -> Any:
     """The model, which reads what is known of users and items."""
     users, items = (getattr(data.train, name, None) for name in ("users", "items"))
     known = {"features": items.x[: len(data.names)]} if items is not None else {}
-    return built(
+    return build_from_section(
         settings, data, num_covariates=len(users.columns) if users is not None else 0, **known
     )
 

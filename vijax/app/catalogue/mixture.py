@@ -12,7 +12,7 @@ from vijax.app.catalogue.parts.emissions import EmissionConfig, InitConfig
 from vijax.app.catalogue.parts.widened import deviations_of_rows
 from vijax.app.drawing.blocks import Block, Table
 from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
-from vijax.app.settings.options import built, chosen, model_section
+from vijax.app.settings.options import build_from_section, make_option, model_section
 from vijax.app.settings.sections import EnergyAlgorithm, grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
@@ -36,7 +36,7 @@ Settings = model_section(
 def build(settings: Any, data: Data) -> Any:
     """The model."""
     emission = emissions.make(settings.emission, settings.num_components, len(data.names))
-    return built(settings, data, emission=emission, init=chosen(settings.init))
+    return build_from_section(settings, data, emission=emission, init=make_option(settings.init))
 
 
 def score(run: FittedRun) -> RowScore:

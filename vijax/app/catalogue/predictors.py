@@ -12,10 +12,10 @@ from vijax import models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Lines, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore, in_blocks
-from vijax.app.settings.options import built, chooser, chosen, model_section
+from vijax.app.settings.options import build_from_section, chooser, make_option, model_section
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.settings.typed_toml import section, setting
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources import offsets
 from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
 from vijax.app.sources.tables import TABLES, design, pairs, sites, target
@@ -168,9 +168,9 @@ GpSettings = model_section(
 def build_gp(settings: Any, data: Data) -> Any:
     """The model, of the training rows."""
     length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
-    (x, y), law = pairs(data.train, settings), chosen(settings.likelihood)
+    (x, y), law = pairs(data.train, settings), make_option(settings.likelihood)
     hyper = {"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)}
-    return built(settings, data, x=x, y=y, likelihood=law, hyper=hyper)
+    return build_from_section(settings, data, x=x, y=y, likelihood=law, hyper=hyper)
 
 
 def describe_gp(run: FittedRun) -> list[Block]:
@@ -188,7 +188,7 @@ def describe_gp(run: FittedRun) -> list[Block]:
 def _hyper_table(run: FittedRun) -> Table:
     """Hyperparameters, lengths in the units of the columns where each has its own, or there is
     one."""
-    units, shown = units_of(run.data.train), hyper_table(run)
+    units, shown = table_units(run.data.train), hyper_table(run)
     if run.settings.ard or len(run.data.names) == 1:
         _, hyper = settled(run)
         lengths = units.spread(np.asarray(hyper["length"], float))
@@ -227,7 +227,7 @@ def _curve(run: FittedRun) -> Lines:
     note = views.thinned_note(
         "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
     )
-    units = units_of(run.data.train)
+    units = table_units(run.data.train)
     grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
     return Lines(
         "Response",
@@ -246,7 +246,7 @@ def _curve(run: FittedRun) -> Lines:
 def _plane(run: FittedRun) -> Scatter:
     """Training rows by class; of two columns also the border between classes."""
     x, labels = design(run.data.train, run.settings), (target(run.data.train) > 0).astype(int)
-    units = units_of(run.data.train)
+    units = table_units(run.data.train)
     note, names = (
         "Training rows by class.",
         (*(run.data.train.classes or ("0", "1")), "both as likely"),
@@ -291,19 +291,21 @@ LogisticSettings = model_section(
 def build_linear(settings: Any, data: Data) -> Any:
     """The model, of the training rows."""
     x, y = pairs(data.train, settings)
-    law = {"likelihood": chosen(settings.likelihood)} if hasattr(settings, "likelihood") else {}
-    return built(settings, data, x=x, y=y, **law)
+    law = (
+        {"likelihood": make_option(settings.likelihood)} if hasattr(settings, "likelihood") else {}
+    )
+    return build_from_section(settings, data, x=x, y=y, **law)
 
 
 def describe_linear(run: FittedRun) -> list[Block]:
     """Weights with their deviations, errors of classes, hyperparameters."""
     found, _ = settled(run)
     names = list(run.data.names) + ["intercept"] * run.settings.intercept
-    rows = units_of(run.data.train).coefficients(run.settings.intercept)
+    rows = table_units(run.data.train).coefficients(run.settings.intercept)
     mean, variance = run.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
     law, train = run.model.law(found).name, run.data.train
     name = (train.classes or ("", train.target))[1]
-    scales = units_of(train).spread(np.std(train.x, axis=0))
+    scales = table_units(train).spread(np.std(train.x, axis=0))
     of = views.modelled(law, train.target, train.classes)
     mean = np.array(mean, float)
     mean[len(run.data.names) :] += offsets.offset_of(run.settings)

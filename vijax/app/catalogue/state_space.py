@@ -14,7 +14,7 @@ from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_seq
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.rows.times import times_of
 from vijax.app.settings.options import model_section
-from vijax.app.settings.units import log_scales, units_of
+from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
 
@@ -60,7 +60,7 @@ def describe(run: FittedRun) -> list[Block]:
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     states = [f"state {k + 1}" for k in range(size)]
-    units = units_of(run.data.train)
+    units = table_units(run.data.train)
     rows = list(zip(columns, units.points(loadings[:, -1]), units.spread(noise), strict=True))
     note = units.note("Of each column on each state: up to a linear map.")
     modes = _modes(np.asarray(dynamics.coefficients, float))
@@ -90,7 +90,7 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
     y, mask = (part[:1] for part in padded_sequences(run.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(run.fit.locals((y, mask), key=run.key)["x"]))
-    times, units = times_of(run.data.train, 0), units_of(run.data.train)
+    times, units = times_of(run.data.train, 0), table_units(run.data.train)
     time = times.at
     note = "Smoothed, with two standard deviations of an observation."
     note = first_of(note, 1, run.data.train.group_names or ("all",), "sequences", "transformed.csv")
@@ -124,7 +124,7 @@ def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         return {"expected": expected, "sd": sd, "state": state, "state_sd": state_sd}
 
     found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
-    units = units_of(table)
+    units = table_units(table)
     return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
 
 

@@ -20,7 +20,7 @@ from vijax.app.catalogue.topics import (
 )
 from vijax.app.drawing import blocks
 from vijax.app.drawing.blocks import Block, Curves, Intervals, Table
-from vijax.app.settings.options import given, model_section
+from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.progress import Counter
 from vijax.app.settings.sections import DescribedData
 from vijax.app.settings.typed_toml import setting
@@ -180,7 +180,10 @@ def of_corpus(settings: Any, corpus: Described) -> Stm:
 @functools.lru_cache(maxsize=2)
 def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
     make: Any = lambda settings, data: stm(
-        corpus=corpus, table=corpus.beside, prevalence=settings.prevalence, **given(settings)
+        corpus=corpus,
+        table=corpus.beside,
+        prevalence=settings.prevalence,
+        **section_arguments(settings),
     )
     return build_seeded(settings, Data(corpus, None), make)
 

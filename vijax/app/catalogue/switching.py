@@ -19,9 +19,9 @@ from vijax.app.rows.by_row import (
     sequences,
 )
 from vijax.app.rows.forecasts import forecasts
-from vijax.app.settings.options import built, model_section
+from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.app.settings.units import covariance_of, units_of
+from vijax.app.settings.units import table_units, to_covariance
 from vijax.app.sources.listing import Data, FittedRun, Found, Tell
 from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
 
@@ -43,14 +43,16 @@ def dim_of(settings: Any, columns: Any) -> int:
 
 def build(settings: Any, data: Data) -> Any:
     """The model."""
-    return built(settings, data, dim=dim_of(settings, data.names))
+    return build_from_section(settings, data, dim=dim_of(settings, data.names))
 
 
 def score(run: FittedRun) -> RowScore:
     """Log probability of sequences, per step that the dynamics explain, in the units of the
     data."""
     found = run.fit.score(padded_sequences(run.data.test), key=run.key)
-    logs = np.log(units_of(run.data.test).deviation[: dim_of(run.settings, run.data.names)]).sum()
+    logs = np.log(
+        table_units(run.data.test).deviation[: dim_of(run.settings, run.data.names)]
+    ).sum()
     totals = found.log_probs - logs * found.num_tokens
     return RowScore.of(totals, "step", sequences(len(totals)), found.num_tokens)
 
@@ -72,12 +74,12 @@ def motion_blocks(
     dynamics."""
     real = paths[paths >= 0]
     share = np.bincount(real, minlength=run.settings.num_states) / max(len(real), 1)
-    point, units = run.point("dynamics"), units_of(run.data.train)
+    point, units = run.point("dynamics"), table_units(run.data.train)
     coefficients = np.array(point.coefficients, float)
     if coefficients.shape[1] > len(names):
         coefficients[:, : len(names)] += run.settings.persistence * np.eye(len(names))
     noise = np.sqrt(
-        np.maximum(np.diagonal(covariance_of(point.precision), axis1=-2, axis2=-1), 0.0)
+        np.maximum(np.diagonal(to_covariance(point.precision), axis1=-2, axis2=-1), 0.0)
     )
     noise = noise * units.deviation[: noise.shape[-1]] if scaled and units.scaled else noise
     known = "transition" in run.posterior
@@ -177,7 +179,7 @@ def slds_score(run: FittedRun) -> RowScore:
     table, dim = run.data.test, dim_of(run.settings, run.data.names)
     y, mask = padded_sequences(table)
     logs = np.where(
-        np.isfinite(table.x[:, :dim]), np.log(units_of(table).deviation[:dim]), 0.0
+        np.isfinite(table.x[:, :dim]), np.log(table_units(table).deviation[:dim]), 0.0
     ).sum(axis=1)
     found = bounds(run.fit, (y, mask), run.key) - by_sequence(table, logs)
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
@@ -190,7 +192,7 @@ def slds_describe(run: FittedRun) -> list[Block]:
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
-    observation, units = run.point("observation"), units_of(run.data.train)
+    observation, units = run.point("observation"), table_units(run.data.train)
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     axes = [f"path {q + 1}" for q in range(size)]
@@ -234,7 +236,7 @@ def slds_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
     found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
-    units, dim = units_of(table), dim_of(run.settings, run.data.names)
+    units, dim = table_units(table), dim_of(run.settings, run.data.names)
     if units.scaled:
         found["expected"] = found["expected"] * units.deviation[:dim] + units.mean[:dim]
         found["sd"] = found["sd"] * units.deviation[:dim]

@@ -15,9 +15,14 @@ from vijax import algorithms, models
 from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics
 from vijax.app.drawing.views import thinned
 from vijax.app.rows.by_row import RowScore
-from vijax.app.settings.options import built, chooser, model_section, settings_in
+from vijax.app.settings.options import (
+    build_from_section,
+    chooser,
+    constructor_settings,
+    model_section,
+)
 from vijax.app.settings.sections import DocumentAlgorithm, grow, lazy, row_section
-from vijax.app.settings.units import covariance_of
+from vijax.app.settings.units import to_covariance
 from vijax.app.sources.doc_topics import commonest_words
 from vijax.app.sources.documents import DOCUMENTS
 from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
@@ -167,7 +172,7 @@ def _by(
     def made(covariance: Any = covariance, **given: Any) -> Any:
         return estep.proximal_gradient(make(), covariance, **given)
 
-    taken = settings_in(estep.proximal_gradient, ("refine",))
+    taken = constructor_settings(estep.proximal_gradient, ("refine",))
     return made, {**taken, "covariance": taken["covariance"]._replace(default=covariance)}
 
 
@@ -182,7 +187,10 @@ CtmEstep = chooser(
     "[algorithm.estep]: how q(z) of a document, a Gaussian, is found.",
     "proximal_gradient",
     "by draws, or by an approximation of the expectation",
-    proximal_gradient=(_sampled, {"num_samples": DRAWS, **settings_in(estep.proximal_gradient)}),
+    proximal_gradient=(
+        _sampled,
+        {"num_samples": DRAWS, **constructor_settings(estep.proximal_gradient)},
+    ),
     laplace=_by(expectation.laplace),
     delta_method=_by(expectation.delta_method),
     blei_lafferty=_by(expectation.blei_lafferty, "diagonal"),
@@ -258,7 +266,7 @@ def _correlation_of_logits(precision: np.ndarray) -> np.ndarray:
     """The correlations of the logits. These are known up to a common constant, which is taken out
     first."""
     centring = np.eye(len(precision)) - 1 / len(precision)
-    cov = centring @ covariance_of(precision) @ centring
+    cov = centring @ to_covariance(precision) @ centring
     deviation = np.sqrt(np.maximum(np.diag(cov), 1e-300))
     return cov / np.outer(deviation, deviation)
 
@@ -371,7 +379,9 @@ PLSA = Listing(
     describe_plsa,
     lambda corpus, settings: models.plsa_entries(corpus),
     score_plsa,
-    lambda settings, data: built(settings, data, num_documents=data.train.num_documents),
+    lambda settings, data: build_from_section(
+        settings, data, num_documents=data.train.num_documents
+    ),
     unit="pair",
     per="pair",
     transform=transform_plsa,

@@ -20,7 +20,7 @@ from jaxtyping import PRNGKeyArray
 from vijax.app.catalogue.parts.density_algorithm import METHODS, is_at_once
 from vijax.app.folder.run_folder import latest_checkpoint, noted_settings, read_json, write_json
 from vijax.app.plan.plan import Plan
-from vijax.app.settings.options import settings_taken
+from vijax.app.settings.options import option_settings
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.automatic.as_fits import of_mixture
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
@@ -50,7 +50,7 @@ def fit_at_once(
     state counts the steps of the trace.
     """
     config, data, model = plan.config, plan.training, plan.algorithm.spec.model
-    options = settings_taken(config.algorithm)
+    options = option_settings(config.algorithm)
     if config.fit.batch_size is not None:
         options["batch_size"] = config.fit.batch_size
     start_time = time.perf_counter()
@@ -107,7 +107,7 @@ def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | 
     is_auto = config.algorithm.name == "auto"
     starts = NUM_STARTS
     if is_auto:
-        starts = settings_taken(config.algorithm).get("num_starts") or NUM_STARTS
+        starts = option_settings(config.algorithm).get("num_starts") or NUM_STARTS
     is_placed = free.hierarchy is not None
     like = stage_like(dim, starts, is_auto and dim <= MOST_FULL, is_placed)
     newest = latest_checkpoint(folder, config, like, say, STAGE)

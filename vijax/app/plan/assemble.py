@@ -12,7 +12,7 @@ from vijax.app.catalogue.parts import networks
 from vijax.app.catalogue.parts.density_algorithm import DensityAlgorithm
 from vijax.app.catalogue.parts.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.plan.config import Config
-from vijax.app.settings.options import chosen
+from vijax.app.settings.options import make_option
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.sources.listing import Data
 from vijax.inference import learning, step_size
@@ -32,7 +32,7 @@ def load_data(config: Config) -> Data:
 
 def _compose(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     optional: dict[str, Any] = {
-        "step_size": chosen(config.step_size),
+        "step_size": make_option(config.step_size),
         "points": getattr(config, "points", ()) or None,
         "warm_starts": config.warm_starts or None,
         "lazy": _lazy(config),
@@ -41,7 +41,7 @@ def _compose(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         "damping": config.damping,
     }
     arguments = {name: value for name, value in optional.items() if value is not None}
-    arguments["estep"] = chosen(config.estep)
+    arguments["estep"] = make_option(config.estep)
     arguments["learn"] = learn
     if config.ramp is not None and config.name == "ssvi":
         arguments["sweeps_of_ramp"] = config.ramp
@@ -61,7 +61,7 @@ def _lazy(config: Any) -> bool | None:
 def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     return algorithms.pg_svi(
         model,
-        step_size=chosen(config.step_size),
+        step_size=make_option(config.step_size),
         memory=config.memory,
         inner_steps=config.inner_steps,
         mean=config.mean,
@@ -72,7 +72,7 @@ def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
 
 MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {
     ProximalAlgorithm: _proximal,
-    DensityAlgorithm: lambda model, config, learn: chosen(config, model),
+    DensityAlgorithm: lambda model, config, learn: make_option(config, model),
     AmortisedAlgorithm: networks.algorithm,
     StructuredAlgorithm: networks.algorithm,
 }

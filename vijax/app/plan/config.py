@@ -17,13 +17,13 @@ from vijax.app.settings.options import check_options
 from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
 from vijax.app.settings.suited_settings import check_suited_settings
 from vijax.app.settings.toml_source import (
-    USUAL,
-    find,
+    STAND_INS,
+    find_config,
     full_key,
     override_value,
     read_overrides,
     read_toml,
-    shipped,
+    shipped_configs,
 )
 from vijax.app.settings.typed_toml import (
     ConfigError,
@@ -121,7 +121,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     A configuration without a name is named after `data`, or after the file. Columns that a
     configuration of vijax names are left out for other data.
     """
-    path = find(path)
+    path = find_config(path)
     entries = read_toml(path)
     overrides = list(overrides)
     model = _model_name(entries, overrides)
@@ -131,7 +131,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     other_data = overriding.get("data.path")
     own_data = entries.get("data.path")
     has_other_data = other_data and own_data and other_data.value != own_data.value
-    if other_data and has_other_data and path in shipped().values():
+    if other_data and has_other_data and path in shipped_configs().values():
         for key in ("data.columns", "data.standardise"):  # those of its own data
             entries.pop(key, None)
         if LISTINGS[model].in_time and not _has_group(entries, overriding, other_data.value):
@@ -164,8 +164,7 @@ def _has_group(entries: Mapping[str, Entry], overriding: Mapping[str, Entry], so
 
 
 def _resolve_model_file(path: str | Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries, with the path of a Python file relative to its configuration (not one from
-    --set)."""
+    """The entries, with a Python file of the configuration relative to the configuration."""
     entry = entries.get("model.file")
     if entry is None or entry.origin.startswith("--") or not isinstance(entry.value, str):
         return dict(entries)
@@ -174,7 +173,7 @@ def _resolve_model_file(path: str | Path, entries: Mapping[str, Entry]) -> dict[
 
 def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
     """A key with its sections, in full, for the model that a configuration names."""
-    return full_key(key, schema(_model_name(read_toml(find(path)), overrides)))
+    return full_key(key, schema(_model_name(read_toml(find_config(path)), overrides)))
 
 
 def absolute_path(path: str) -> str:
@@ -301,7 +300,7 @@ def settings_text(model: str | None = None) -> str:
 
 def configs_text() -> str:
     """The configurations that come with vijax, one per line: name, model, algorithm, data."""
-    configs = {name: load_config(path) for name, path in shipped().items()}
+    configs = {name: load_config(path) for name, path in shipped_configs().items()}
     rows = [("NAME", "model", "algorithm", "tried on")]
     rows += [(name, c.listing.title, c.algorithm.name, c.data.path) for name, c in configs.items()]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
@@ -309,7 +308,7 @@ def configs_text() -> str:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         lines.append("  ".join([*cells, row[3]]))
-    stand_ins = ", ".join(f"{model} for {name}" for model, name in USUAL.items())
+    stand_ins = ", ".join(f"{model} for {name}" for model, name in STAND_INS.items())
     note = f"The name of a model stands for one of them: {stand_ins}."
     return "\n".join(["vijax fit NAME", "", *lines, "", note])
 

@@ -26,7 +26,7 @@ from vijax.app.plan.look import (
 )
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
-from vijax.app.settings.toml_source import find, read_overrides, read_toml
+from vijax.app.settings.toml_source import find_config, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
 from vijax.data.tables.table import rows_of
 from vijax.files import write_text
@@ -86,7 +86,7 @@ def _check(path: Path) -> None:
 
 def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
     """The text of the configuration."""
-    entries = read_toml(find(model))
+    entries = read_toml(find_config(model))
     base = {key: entry.value for key, entry in entries.items() if not key.startswith("data.")}
     name = check_model_name(base.get("model.name", "lda"))
     base = {"model.name": name, **base}
@@ -104,7 +104,7 @@ def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
     }.items():
         if key in user_settings:
             raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
-    config = load_config(find(model), overrides, data)
+    config = load_config(find_config(model), overrides, data)
     look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], config, user_settings)
     proposed = {"data.path": absolute_path(data)} | {
         key: value for key, value in base.items() if key not in look.without

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.plan.assemble import FULL_DATA
-from vijax.app.settings.sections import dialect_of
+from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.app.sources.documents import load_documents
 from vijax.app.sources.rating_tables import has_ratings, liked
@@ -180,7 +180,7 @@ def _are_whole(values: np.ndarray) -> np.ndarray:
 def _read_table(data: str, config: Any) -> tuple[Columns, list[str]]:
     """The columns of a table, in their order, and remarks on the way it is written."""
     notes = Notes()
-    columns = read_columns(data, dialect=dialect_of(config.data), notes=notes)
+    columns = read_columns(data, dialect=read_dialect(config.data), notes=notes)
     missing = [said_missing(columns, name) for name in columns]
     return columns, [*notes.texts(), *filter(None, missing)]
 
@@ -549,8 +549,7 @@ def _likeness(column: Column, table: list[Column]) -> float:
 
 
 def _group(columns: list[Column], is_named: bool) -> Column | None:
-    """The column that the user has named; or one with recurring values: text, else whole
-    numbers."""
+    """The column that the user has named; or one with recurring values: text, or whole numbers."""
     if is_named:
         return columns[0]
     repeated = [c for c in columns if 2 <= c.distinct <= c.number / 2 and not c.missing]
@@ -715,7 +714,7 @@ def _text_column(data: str, section: Any) -> str | None:
     kind = guess_format(path) if section.format == "auto" else section.format
     if kind not in RECORDS:
         return None
-    rows = RECORDS[kind](path, dialect_of(section)).rows(None)
+    rows = RECORDS[kind](path, read_dialect(section)).rows(None)
     records = [row for *_, row in itertools.islice(rows, MOST_READ)]
     if not records:
         return None

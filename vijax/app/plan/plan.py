@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from vijax.app.catalogue.parts.density_algorithm import read_by
 from vijax.app.plan.assemble import FULL_DATA, UNIT_STEPS, make_algorithm
 from vijax.app.plan.config import Config
-from vijax.app.settings.options import chosen
+from vijax.app.settings.options import make_option
 from vijax.app.sources.listing import Data
 from vijax.app.sources.offsets import with_offset
 from vijax.app.sources.sampled import Sampled
@@ -182,7 +182,7 @@ def _check_decreasing(config: Config, size: int, total: int) -> None:
     name = config.algorithm.name
     if size == total or name not in UNIT_STEPS:
         return
-    schedule = chosen(config.algorithm.step_size) or step_size.constant()
+    schedule = make_option(config.algorithm.step_size) or step_size.constant()
     if schedule(jnp.int32(1_000_000)) >= 1:
         raise ValueError(
             f"fit.batch_size: expected all of the {total} training {config.listing.unit}s for "

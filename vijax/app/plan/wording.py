@@ -50,9 +50,9 @@ def to_command_line_terms(
       has_settings: False leaves out those parts of a remedy that name a setting, for commands that
         take none.
 
-    >>> in_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
+    >>> to_command_line_terms("a.csv: expected a column 'text', got none. To mend it: pass column=...; known: 'body'.")
     "a.csv: expected a column 'text', got none. To mend it: --set data.column=COLUMN; known: 'body'."
-    >>> in_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
+    >>> to_command_line_terms("format: got 'x'. To mend it: rename the file, or pass format=.", ["format"])
     "format: got 'x'. To mend it: rename the file, or --format FORMAT."
     """
     for phrase, instead in ANYWHERE_PHRASES.items():
@@ -70,9 +70,9 @@ def to_command_line_terms(
 def drop_settings(remedy: str) -> str:
     """The parts of a remedy, divided by semicolons, that need no setting.
 
-    >>> without_settings("correct the cells; or take rows as they lie: --set data.order=none.")
+    >>> drop_settings("correct the cells; or take rows as they lie: --set data.order=none.")
     'correct the cells.'
-    >>> without_settings("--set data.encoding=cp1252 if that reads well.")
+    >>> drop_settings("--set data.encoding=cp1252 if that reads well.")
     'write the data as those of training were written.'
     """
     if SETTING.search(remedy) is None:

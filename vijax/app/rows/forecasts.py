@@ -9,7 +9,7 @@ import numpy as np
 from vijax.app.drawing.blocks import Block, Curves
 from vijax.app.drawing.cuts import first_of
 from vijax.app.rows.times import times_of
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import padded_sequences
 
@@ -47,7 +47,7 @@ def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[
     ends = np.quantile(draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     before = np.asarray(y[chosen, max(0, steps - PAST) : steps], float)
     unknown = np.full(before.shape, np.nan)
-    in_units = units_of(run.data.train).points if is_scaled else np.asarray
+    in_units = table_units(run.data.train).points if is_scaled else np.asarray
     parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
     mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
     name = (run.data.train.group_names or ("all",))[chosen]

@@ -13,7 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 from vijax.app.rows.by_row import new_rows, rows_ahead
 from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.app.settings.units import units_of
+from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun, New
 from vijax.app.sources.offsets import offset_of
 from vijax.checks import require
@@ -161,7 +161,7 @@ def _draws(
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
     scaled = drawing.is_scaled(run.settings)
     return Draws(
-        units_of(train).points(values) if scaled else values,
+        table_units(train).points(values) if scaled else values,
         train.columns,
         beside,
         None,

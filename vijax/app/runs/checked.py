@@ -16,7 +16,7 @@ from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import Say, read_json, read_run_config, write_json
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.report.pages import write_pages
-from vijax.app.settings.progress import announced
+from vijax.app.settings.progress import announce_if_slow
 from vijax.app.settings.typed_toml import check_seed
 from vijax.evaluate import metrics
 from vijax.trust.check import Check, Verdict, check
@@ -41,7 +41,7 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
                 "reads all of them at once"
             )
         run = restore(folder, plan)
-        with announced(say, "Checking ... (it takes about a minute)"):
+        with announce_if_slow(say, "Checking ... (it takes about a minute)"):
             fit = run.fit._replace(trace=_trace(folder, config, plan.batch_size))
             verdict = check(fit, plan.training, key=jax.random.key(seed))
             verdict = _with_run_facts(verdict, config, end)

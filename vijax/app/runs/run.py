@@ -44,10 +44,10 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError, absolute_path
 from vijax.app.plan.plan import Plan, complete_plan
 from vijax.app.report.pages import write_pages
-from vijax.app.settings.progress import Printer, announced, say_to_stderr
+from vijax.app.settings.progress import Printer, announce_if_slow, say_to_stderr
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.app.settings.user_code import named_at_fit
+from vijax.app.settings.user_code import allow_named_file
 from vijax.app.sources.documents import with_own_stop_words
 from vijax.app.sources.listing import Data, FittedRun, key_of_scores
 from vijax.app.sources.tables import held_out_entries
@@ -109,7 +109,7 @@ def begin(
     """As `start`, for a configuration from `prepare_config`; `data` may be read already."""
     with claim_folder(folder, config.name) as folder, _explain_stop(folder), config.in_precision():
         plan = complete_plan(config, read(config, say) if data is None else data)
-        with announced(say, MAKING):
+        with announce_if_slow(say, MAKING):
             _check_beforehand(plan, team)
         if plan.data.test is not None and not config.listing.has_score(plan.algorithm.spec.model):
             say(
@@ -194,7 +194,7 @@ def follow(config: Config, team: Alone) -> Status:
 def _newest(folder: Path, plan: Plan, say: Say) -> checkpoint.Checkpoint | None:
     """The newest checkpoint; None without one, or if it is damaged and the run can do without."""
     try:
-        with announced(say, MAKING):
+        with announce_if_slow(say, MAKING):
             like = plan.state_like(kept_algorithm(folder, plan))
         return latest_checkpoint(folder, plan.config, like, say)
     except (DamagedError, checkpoint.CheckpointError) as error:
@@ -288,7 +288,7 @@ def prepare_config(config: Config) -> Config:
         sections[table] = dataclasses.replace(section, **resolved_paths)
     if isinstance(config.data, DocumentData):
         sections["data"] = with_own_stop_words(sections["data"])
-    return named_at_fit(dataclasses.replace(config, **sections))
+    return allow_named_file(dataclasses.replace(config, **sections))
 
 
 PATHS = {"data": ("path", "vocabulary", "user_features", "item_features"), "model": ("file",)}
@@ -391,7 +391,7 @@ def _fit_and_record(session: Session, recorder: Recorder) -> Fit:
     config = plan.config
     if is_at_once(config):
         text = f"Fitting ... ({config.algorithm.name} stops by itself, and shows no steps)"
-        with announced(say, text):
+        with announce_if_slow(say, text):
             stage = read_stage(folder, plan, say)
             key = jax.random.key(config.fit.seed)
             result = fit_at_once(plan, key, (mixture_writer(folder), recorder), stage)

@@ -1,9 +1,10 @@
-"""Keeps XLA's banners about slow compilation off the screen, and nothing else of what it prints.
+"""Keeps XLA's banners about slow compilation off the screen, and nothing else that it prints.
 
-They are written to the process's standard error by native code, at a level that cannot be switched
-off without real errors. So in the program `vijax` native code writes into a pipe, and this file,
-run as a program of its own, copies the pipe to the screen without them. It is a process of its own
-so that the last words of a crash get through too."""
+Native code writes them to standard error, at a level that cannot be switched off without losing
+real errors. So in the program `vijax` native code writes into a pipe, and this file, run as a
+program of its own, copies the pipe to the screen without them. As a separate process it also passes
+on the last words of a crash.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +24,25 @@ CONTINUES = re.compile(
 )
 
 
-def without_banners(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that are not of such a banner.
+def drop_banners(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines that do not belong to a banner.
 
     >>> alarm = [b"E xla/service/slow_operation_alarm.cc:73] ", b"*****", b"[Compiling m] Very slow compile?", b"***"]
-    >>> list(without_banners([b"one", *alarm, b"two"]))
+    >>> list(drop_banners([b"one", *alarm, b"two"]))
     [b'one', b'two']
     """
-    inside = False
+    is_banner = False
     for line in lines:
-        inside = bool(BEGINS.search(line)) or (
-            inside and bool(CONTINUES.search(line.rstrip(b"\r\n")))
-        )
-        if not inside:
+        begins = bool(BEGINS.search(line))
+        continues = is_banner and bool(CONTINUES.search(line.rstrip(b"\r\n")))
+        is_banner = begins or continues
+        if not is_banner:
             yield line
 
 
 @contextlib.contextmanager
-def kept_off() -> Iterator[None]:
-    """Sends what native code prints through the filter; what Python prints goes to the screen as
-    before."""
+def filter_stderr() -> Iterator[None]:
+    """Sends what native code prints through the filter; what Python prints goes to the screen."""
     try:
         screen = os.dup(2)
         reader, writer = os.pipe()
@@ -54,8 +54,8 @@ def kept_off() -> Iterator[None]:
         command, stdin=reader, stderr=screen, stdout=screen, start_new_session=True
     )
     os.close(reader)
-    before = sys.stderr
-    sys.stderr = os.fdopen(screen, "w", buffering=1, encoding=before.encoding, errors=before.errors)
+    stderr = sys.stderr
+    sys.stderr = os.fdopen(screen, "w", buffering=1, encoding=stderr.encoding, errors=stderr.errors)
     os.dup2(writer, 2)
     os.close(writer)
     try:
@@ -66,10 +66,10 @@ def kept_off() -> Iterator[None]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=5)
         sys.stderr.close()
-        sys.stderr = before
+        sys.stderr = stderr
 
 
 if __name__ == "__main__":
-    for kept in without_banners(sys.stdin.buffer):
-        sys.stdout.buffer.write(kept)
+    for line in drop_banners(sys.stdin.buffer):
+        sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()

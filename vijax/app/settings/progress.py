@@ -1,5 +1,5 @@
-"""Lines on the screen while something runs: documents per second, ELBO per word, held-out score,
-time to go; and what is said before a silence."""
+"""Lines on the screen during a run: documents per second, ELBO per word, held-out score, time to
+go; and what is said before a silence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from vijax.terminal import printable
 
 COMPILING = "compiling ... (the steps follow when that is done)"
 AFTER_S = 2.0
-"""Seconds of silence after which a reader asks why."""
+"""Seconds of silence after which a line explains it."""
 
 
 class Mark(NamedTuple):
-    """A moment of a run: steps and documents done, the time, and the seconds that were not spent on
-    training."""
+    """A moment of a run: steps and documents done, the time, and the seconds not spent on steps."""
 
     step: int
     documents: float
@@ -36,14 +35,14 @@ class Printer:
 
     Args:
       every_s: seconds between lines (a bar is redrawn up to five times as often).
-      score: gives the latest held-out score (anything with `mean` and `standard_error`), or None.
-      outside: seconds spent so far on scores and checkpoints, which do not count against documents
-          per second.
+      score: returns the latest held-out score (with `mean` and `standard_error`), or None.
+      outside: returns the seconds spent on scores and checkpoints, which do not count in documents
+        per second.
       stream: the stream to print to; standard error by default.
-      clock: gives the time in seconds.
-      unit: the data that are read, in short: docs, rows, sequences.
+      clock: returns the time in seconds.
+      unit: a short name of the data: docs, rows, sequences.
       per: the unit of the bound: word, or the name of a datum.
-      more: gives what else to say, or an empty text.
+      more: returns further text, or "".
     """
 
     def __init__(
@@ -69,15 +68,15 @@ class Printer:
 
     @contextlib.contextmanager
     def announcing(self, after_s: float = AFTER_S) -> Iterator[None]:
-        """Says that XLA compiles, if the fit within makes no report for so long."""
-        with announced(self._print, COMPILING, after_s) as self._announcement:
+        """Says that XLA compiles, if the fit inside reports nothing for `after_s` seconds."""
+        with announce_if_slow(self._print, COMPILING, after_s) as self._announcement:
             yield
 
     def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
     def __call__(self, progress: Any) -> None:
-        """Reports, if it is time to."""
+        """Reports, if it is time."""
         if self._announcement is not None:
             self._announcement.cancel()
         now = self._clock()
@@ -87,9 +86,8 @@ class Printer:
         mark = Mark(progress.step, progress.num_groups_seen, now, self._outside())
         text = self._text(progress, mark)
         if first:
-            self._first = (
-                mark  # the time before it includes compilation, which says nothing about time to go
-            )
+            # The time before it includes compilation, which tells nothing about the time to go.
+            self._first = mark
         self._last = mark
         if self._terminal:
             self._draw(progress, text)
@@ -103,8 +101,7 @@ class Printer:
             f"pass {progress.step / progress.steps_per_epoch:.1f}",
             f"{rate:,.0f} {self._unit}/s",
         ]
-        # Of one pass: on full data the last step, as in the tables; older steps would pull the mean
-        # down.
+        # One pass, which is one step on full data, as in the tables; older steps would lower the mean.
         last_pass = elbo_per_datum(progress)[-max(1, int(progress.steps_per_epoch)) :]
         parts.append(f"ELBO/{self._per} {np.mean(last_pass):.3f}")
         if progress.gain is not None and np.isfinite(progress.gain):
@@ -115,16 +112,15 @@ class Printer:
         if self._more():
             parts.append(self._more())
         if not progress.stopping and self._first is not None and mark.step > self._first.step:
-            each = (mark.seconds - self._first.seconds) / (mark.step - self._first.step)
-            parts.append(f"to go {clock_time((progress.num_steps - mark.step) * each)}")
+            seconds_per_step = (mark.seconds - self._first.seconds) / (mark.step - self._first.step)
+            parts.append(f"to go {clock_time((progress.num_steps - mark.step) * seconds_per_step)}")
         return "   ".join(parts)
 
     def _draw(self, progress: Any, text: str) -> None:
         if self._bar is None:
             form = "{percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt}  {desc}"
             tqdm = require_extra("tqdm").tqdm
-            # Some terminals (in containers, say) do not know their size; tqdm would then show
-            # nothing.
+            # Some terminals (as in containers) do not know their size; tqdm would show nothing.
             size = shutil.get_terminal_size()
             self._bar = tqdm(
                 total=progress.num_steps,
@@ -144,9 +140,10 @@ def elbo_per_datum(progress: Any) -> np.ndarray:
     """The bound of each step since the last call, per word of documents, else per group of the
     data.
 
-    The documents' part is divided by the words of its own batch, the penalty by those of the whole
-    data set. So a batch of longer documents is not a better one, and a ramp (N_t < N) leaves the
-    curve of one objective."""
+    The documents' part is divided by the words of its own batch, the penalty by the words of the
+    whole data set. So a batch of longer documents does not look better, and a ramp (N_t < N) leaves
+    the curve of one objective.
+    """
     if not progress.num_words or "num_words" not in progress.trace:
         return progress.trace["elbo"] / progress.num_groups
     words = np.maximum(progress.trace["num_words"], 1.0)
@@ -170,10 +167,10 @@ def say_to_stderr(message: str) -> None:
 
 # --- before a silence -----------------------------------------------------------------------------
 class Counter:
-    """Says how many are done, once in some seconds.
+    """Says how many are done, at most every `every_s` seconds.
 
-    >>> told = Counter(print, "rows read", 1000, every_s=0.0)
-    >>> told(250)
+    >>> counter = Counter(print, "rows read", 1000, every_s=0.0)
+    >>> counter(250)
     250 of 1,000 rows read
     """
 
@@ -182,7 +179,7 @@ class Counter:
         self.said = time.perf_counter()
 
     def __call__(self, done: int, total: int = 0) -> None:
-        """So many are done, of `total` where that was not known before."""
+        """`done` are done; `total` if it was not known before."""
         now = time.perf_counter()
         if now - self.said >= self.every_s:
             self.said = now
@@ -190,12 +187,12 @@ class Counter:
 
 
 @contextlib.contextmanager
-def announced(
+def announce_if_slow(
     say: Callable[[str], None], text: str, after_s: float = AFTER_S
 ) -> Iterator[threading.Timer]:
-    """Says `text` once, if the body takes longer than so many seconds.
+    """Says `text` once, if the body takes longer than `after_s` seconds.
 
-    >>> with announced(print, "making the model ..."):
+    >>> with announce_if_slow(print, "making the model ..."):
     ...     pass
     """
     timer = threading.Timer(after_s, say, [text])

@@ -1,9 +1,9 @@
 # ruff: noqa: RUF009  (setting() and section() are field specifiers: they return dataclasses.field)
-"""The sections [data], [algorithm], [fit] and [page]: settings with their defaults, meanings and
-limits.
+"""The sections [data], [algorithm], [fit] and [page]: settings with defaults, meanings and limits.
 
 Models of documents, of tables and of Gaussian predictors differ in [data] and [algorithm]. The
-listing of a model in `vijax.app.catalogue` names its sections, and has its own, [model]."""
+listing of a model in `vijax.app.catalogue` names its sections, and holds [model].
+"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any, Literal
 
 from vijax.algorithms import pg_svi
-from vijax.app.settings.options import chooser, section_class, setting_of
+from vijax.app.settings.options import argument_setting, chooser, section_class
 from vijax.app.settings.typed_toml import section, setting
 from vijax.arguments import POSITIVE, Limit, integer, interval, minimum
 from vijax.data.tables.formats import Decimal, Dialect, Separator
@@ -50,11 +50,10 @@ Format = Literal[
 ]
 
 
-def dialect_of(section: Any) -> Dialect:
-    """The way in which the file of a section [data] is written."""
-    return Dialect(
-        **{name: getattr(section, name) for name in Dialect._fields if hasattr(section, name)}
-    )
+def read_dialect(section: Any) -> Dialect:
+    """The way the file of a section [data] is written."""
+    names = [name for name in Dialect._fields if hasattr(section, name)]
+    return Dialect(**{name: getattr(section, name) for name in names})
 
 
 # --- [data] ---------------------------------------------------------------------------------------
@@ -97,38 +96,39 @@ class DocumentData:
     encoding: str = setting("utf-8", ENCODING)
     separator: Separator | None = setting(None, SEPARATOR)
     sheet: str | None = setting(None, SHEET)
-    lowercase: bool = setting_of(TextSettings, "lowercase")
-    token_pattern: str | None = setting_of(
+    lowercase: bool = argument_setting(TextSettings, "lowercase")
+    token_pattern: str | None = argument_setting(
         TextSettings,
         "token_pattern",
-        more="; unset: words of three letters or more of any script, without HTML, web and e-mail "
+        suffix="; unset: words of three letters or more of any script, without HTML, web and e-mail "
         "addresses",
     )
-    language: str | None = setting_of(TextSettings, "language", more="; unset: found by these")
+    language: str | None = argument_setting(
+        TextSettings, "language", suffix="; unset: found by these"
+    )
     stop_words: str | tuple[str, ...] = setting(
         "auto",
         'words to drop: "auto" (of the language), "german" say, "none", a file with a word on '
         "each line, a list",
     )
-    ngrams: int = setting_of(TextSettings, "ngrams")
-    min_df: int | float | None = setting_of(
-        TextSettings, "min_df", more="; unset: 5, or 1 % of the documents if that is fewer"
+    ngrams: int = argument_setting(TextSettings, "ngrams")
+    min_df: int | float | None = argument_setting(
+        TextSettings, "min_df", suffix="; unset: 5, or 1 % of the documents if that is fewer"
     )
-    max_df: int | float = setting_of(TextSettings, "max_df")
-    max_vocabulary: int = setting_of(TextSettings, "max_vocabulary")
+    max_df: int | float = argument_setting(TextSettings, "max_df")
+    max_vocabulary: int = argument_setting(TextSettings, "max_vocabulary")
 
 
 @dataclasses.dataclass(frozen=True)
 class DescribedData(DocumentData):
-    """[data]: documents with columns beside their text that a model reads."""
+    """[data]: documents with other columns that a model reads."""
 
     missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class RatingData(DocumentData):
-    """[data]: who took what, as documents and their words, and what is known of users and of
-    items."""
+    """[data]: who took what, as documents and their words, and features of users and items."""
 
     missing_words: tuple[str, ...] | None = setting(None, MISSING_WORDS)
     vocabulary: str | None = setting(None, "file of items, one per line: those to keep")
@@ -170,7 +170,7 @@ class RatingData(DocumentData):
 
 @dataclasses.dataclass(frozen=True)
 class TableData:
-    """[data]: a table of numbers, and which of its columns are what."""
+    """[data]: a table of numbers, and the roles of its columns."""
 
     path: str = setting("synthetic:clusters", f"file: {KNOWN}")
     columns: tuple[str, ...] | None = setting(
@@ -309,10 +309,10 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
     the literature.
 
     Args:
-      default: the row that is taken if none is named.
+      default: the row if none is named.
       meaning: the meaning of the setting `name`.
       estep: the section of E-steps.
-      **more: settings of these models alone, as of `section_class`.
+      **more: settings of these models alone, as for `section_class`.
     """
     ramp = setting(
         None, "passes over the data until the full data size counts; 0: at once", minimum(0)
@@ -324,7 +324,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
             setting(default, meaning),
         ),
         ramp=(float | None, ramp),
-        damping=(float | None, setting_of(estimator.ssvi, "damping", None, "ssvi: ")),
+        damping=(float | None, argument_setting(estimator.ssvi, "damping", None, "ssvi: ")),
         warm_starts=setting(
             False, "begin the E-step of each document (row, sequence) where its last one ended"
         ),
@@ -344,7 +344,7 @@ def grow(things: str, most: str) -> Any:
 
 
 def lazy() -> tuple[Any, Any]:
-    """The setting of steps of a few words, as of `row_section`."""
+    """The setting of steps of a few words, for `row_section`."""
     unset = "; unset: where a batch holds less than half of all"
     return bool | None, setting(
         None, f"svi, ssvi_a: steps that cost what the words of their batch do{unset}"
@@ -387,9 +387,9 @@ EnergyAlgorithm = row_section(
 ProximalAlgorithm = section_class(
     "[algorithm]: proximal-gradient steps on models of Gaussian predictors.",
     name=(Literal["pg_svi"], setting("pg_svi", "the algorithm")),
-    memory=setting_of(pg_svi, "memory"),
-    inner_steps=setting_of(pg_svi, "inner_steps"),
-    mean=(Literal["current", "exact"], setting_of(pg_svi, "mean")),
+    memory=argument_setting(pg_svi, "memory"),
+    inner_steps=argument_setting(pg_svi, "inner_steps"),
+    mean=(Literal["current", "exact"], argument_setting(pg_svi, "mean")),
     average_after=(
         int | None,
         setting(None, "keep the mean of the sites from this step on", integer(0)),
@@ -404,23 +404,23 @@ ProximalAlgorithm = section_class(
 class FitConfig:
     """[fit]: how long, how often, and from which seed."""
 
-    num_epochs: int | float = setting_of(fit, "num_epochs", 10)
-    batch_size: int | None = setting_of(
+    num_epochs: int | float = argument_setting(fit, "num_epochs", 10)
+    batch_size: int | None = argument_setting(
         fit,
         "batch_size",
-        more=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 "
+        suffix=", which are documents, rows or sequences; unset: 256; documents by svi: 65,536 "
         "words, at most half of them, at least 256; all of them for em, map, cavi, pg_svi",
     )
     seed: int = setting(0, "seed of everything random: start, batches, draws", integer(0))
     precision: Literal["float32", "float64"] = setting(
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
-    restarts: int = setting_of(fit, "restarts", more=", of which the best is kept")
+    restarts: int = argument_setting(fit, "restarts", suffix=", of which the best is kept")
     devices: int | None = setting(
         None, "devices over which each batch is split; unset: one", integer()
     )
-    convergence: float | None = setting_of(
-        fit, "tol", more=": 1e-6 or more on all data, 1e-3 on minibatches"
+    convergence: float | None = argument_setting(
+        fit, "tol", suffix=": 1e-6 or more on all data, 1e-3 on minibatches"
     )
     evaluate_every: int | None = setting(
         None, "steps between held-out scores; 0: only the last; unset: about six", integer(0)

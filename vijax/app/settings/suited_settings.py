@@ -1,5 +1,4 @@
-"""Settings of [data] that the data of a run do not have are refused, with their place and what they
-are for."""
+"""Refuses settings of [data] that do not apply to the data of a run."""
 
 from __future__ import annotations
 
@@ -20,37 +19,39 @@ from vijax.data.reading.store import is_address
 from vijax.data.reading.suited import PURPOSES, Formats, said_unsuited
 from vijax.data.tables.table_files import is_parquet
 
-OF_TABLES = {
+TABLE_FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys(SHEETS, "sheet"),
     ".parquet": "parquet",
     ".npy": "arrays",
     ".npz": "arrays",
 }
-"""Formats of tables by the endings of files."""
+"""Formats of tables by the ending of the file."""
 
 
 def check_suited_settings(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on a setting that says how another kind of data is written."""
+    """Raises a `ConfigError` on a setting that describes another kind of data."""
     section = config.data
     usual = {field.name: field.default for field in dataclasses.fields(section)}
-    given = [
+    names = [
         name
         for name in PURPOSES
         if f"data.{name}" in entries and getattr(section, name) != usual[name]
     ]
-    formats = formats_of(section) if given else None
-    for name in given if formats is not None else ():
-        assert formats is not None
+    formats = data_formats(section) if names else None
+    if formats is None:
+        return
+    for name in names:
         if not formats.have(name):
             origin = entries[f"data.{name}"].origin
             raise ConfigError(f"{origin}: data.{name} {said_unsuited(name, formats, section.path)}")
 
 
-def formats_of(section: Any) -> Formats | None:
-    """The formats of the data that a section names; None where they are not known before the data
-    are read."""
-    return _of_documents(section) if isinstance(section, DocumentData) else _of_table(section.path)
+def data_formats(section: Any) -> Formats | None:
+    """The formats of the data that a section names; None if only reading them would tell."""
+    if isinstance(section, DocumentData):
+        return _document_formats(section)
+    return _table_formats(section.path)
 
 
 def _ending(path: str) -> str:
@@ -58,29 +59,29 @@ def _ending(path: str) -> str:
     return Path(name.lower().removesuffix(".gz")).suffix
 
 
-def _of_table(path: str) -> Formats | None:
+def _table_formats(path: str) -> Formats | None:
     kind = path.partition(":")[0]
     if kind not in ("synthetic", "sklearn"):
-        kind = "parquet" if is_parquet(path) else OF_TABLES.get(_ending(path), "")
+        kind = "parquet" if is_parquet(path) else TABLE_FORMATS.get(_ending(path), "")
     return Formats(kind, kind, is_url(path)) if kind else None
 
 
-def _of_documents(section: DocumentData) -> Formats | None:
+def _document_formats(section: DocumentData) -> Formats | None:
     path, format = section.path, section.format
     if path == "docstrings":
-        return None  # its own check names all settings that it does not have
+        return None  # its own check names the settings that do not apply
     if format == "auto":
         try:
-            format = _guessed(path, section.column)
+            format = _guess_format(path, section.column)
         except (DataError, OSError, ImportError):
             return None  # its reader says so
     if not format:
         return None
-    of_file = OF_TABLES.get(_ending(path), "parquet") if format == "ratings" else format
-    return Formats(of_file, format, is_url(path))
+    file_kind = TABLE_FORMATS.get(_ending(path), "parquet") if format == "ratings" else format
+    return Formats(file_kind, format, is_url(path))
 
 
-def _guessed(path: str, column: str | None) -> Any:
+def _guess_format(path: str, column: str | None) -> Any:
     if is_address(path):
         return "shards"
     if is_url(path):

@@ -1,5 +1,5 @@
-"""The sources of settings: TOML files, those that come with vijax among them, and `key=value`
-strings. Each value has the place that an error names."""
+"""The sources of settings: TOML files, among them those that come with vijax, and `key=value`
+strings. Each value keeps its place for errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, settings
 
 
 class NotTomlError(ConfigError):
-    """A file that is no TOML at all."""
+    """A file that is not TOML."""
 
 
 def read_toml(path: str | Path) -> dict[str, Entry]:
     """The entries of a TOML file."""
-    _check_is_no_data(Path(path))
+    _check_is_config_file(Path(path))
     try:
         text = Path(path).read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -28,7 +28,7 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
         raise ConfigError(f"{path}: there is no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise NotTomlError(f"{path}: expected a TOML file in UTF-8, got {error}") from error
-    except RecursionError as error:  # lists nested as deep
+    except RecursionError as error:  # deeply nested lists
         raise _too_deep(path, text) from error
     except ValueError as error:  # also numbers of thousands of digits
         raise NotTomlError(f"{path}: not valid TOML: {error}") from error
@@ -38,8 +38,8 @@ def read_toml(path: str | Path) -> dict[str, Entry]:
     return {key: Entry(value, _place(path, key, lines)) for key, value in _leaves(tables).items()}
 
 
-def _check_is_no_data(path: Path) -> None:
-    """Raises a `ConfigError` on data in the place of a configuration; it says where data go."""
+def _check_is_config_file(path: Path) -> None:
+    """Raises a `ConfigError` on data in the place of a configuration, and says where data go."""
     from vijax.data.read import ENDINGS
 
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -79,7 +79,7 @@ def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
 
 
 def override_value(text: str) -> Any:
-    """A TOML value, or else the bare word itself, so that a shell needs no quotes within quotes."""
+    """A TOML value, or else the bare word, so that a shell needs no quotes within quotes."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:
@@ -92,9 +92,12 @@ def override_value(text: str) -> Any:
 
 
 def full_key(key: str, schema: type) -> str:
-    """A key with its sections, where no other key of the schema has its last name; else as it
-    is."""
-    matches = [known for known in settings(schema) if known == key or known.endswith("." + key)]
+    """A key with its sections, if no other key of the schema has its last name; else unchanged."""
+    matches = [
+        full_name
+        for full_name in settings(schema)
+        if full_name == key or full_name.endswith("." + key)
+    ]
     return matches[0] if len(matches) == 1 else key
 
 
@@ -106,40 +109,42 @@ TOO_DEEP = (
 
 
 def _too_deep(path: str | Path, text: str) -> NotTomlError:
-    deep = (
+    deep_lines = (
         n
         for n, line in enumerate(text.splitlines(), 1)
         if max(line.count("."), line.count("[")) > DEEPEST
     )
-    number = next(deep, None)
+    number = next(deep_lines, None)
     return NotTomlError(f"{path}{f', line {number}' if number else ''}: {TOO_DEEP}")
 
 
 def _is_shallow(value: Any) -> bool:
-    """True where no table or list is nested deeper than any setting is: their readers call
-    themselves for each level."""
+    """True if no table or list is nested deeper than any setting: their readers recurse."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        items = (
-            x.values() if isinstance(x, dict) else x if isinstance(x, list) else () for x in level
-        )
-        level = [item for found in items for item in found]
+        level = [item for value in level for item in _items(value)]
     return not level
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """The values in a table or list; none in other values."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in table.items():
-        flat |= (
-            _leaves(value, f"{prefix}{name}.")
-            if isinstance(value, dict)
-            else {prefix + name: value}
-        )
+        if isinstance(value, dict):
+            flat |= _leaves(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
     return flat
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each key (or table) of a TOML text; good enough for messages, not a parser."""
+    """The line of each key (or table) of a TOML text; for messages, no full parser."""
     lines, table = {}, ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
@@ -157,7 +162,7 @@ def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
 
 
 # --- configurations that come with vijax ----------------------------------------------------------
-USUAL: Mapping[str, str] = {
+STAND_INS: Mapping[str, str] = {
     "lda": "lda_docstrings",
     "plsa": "plsa_2",
     "mixture": "gmm_full",
@@ -167,13 +172,12 @@ USUAL: Mapping[str, str] = {
     "hierarchical_regression": "hierarchical_linear",
     "gp": "gp_classification",
 }
-"""The configuration that stands for a model, where none has the model's name."""
+"""The configuration that stands for a model, if none has its name."""
 
 
 @functools.cache
-def shipped() -> dict[str, Path]:
-    """The configurations that come with vijax, by name: in the installed package, or beside it in a
-    clone."""
+def shipped_configs() -> dict[str, Path]:
+    """The configurations that come with vijax, by name: in the package, or beside it in a clone."""
     package = Path(__file__).resolve().parents[2]
     folders = [
         folder for folder in (package / "configs", package.parent / "configs") if folder.is_dir()
@@ -185,26 +189,27 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folders[0].glob("*.toml"))}
 
 
-def find(given: str | Path) -> Path:
+def find_config(name_or_path: str | Path) -> Path:
     """The configuration that a user names: a file, or one that comes with vijax, by its own name or
     its model's.
 
-    >>> find("lda").name
+    >>> find_config("lda").name
     'lda_docstrings.toml'
     """
-    path = Path(given)
+    path = Path(name_or_path)
     if path.is_file():
         return path
-    known, name = shipped(), path.stem
+    configs = shipped_configs()
+    name = path.stem
     if path.suffix in ("", ".toml") and str(path.parent) in (".", "configs"):
-        name = USUAL.get(name, name)
-        if name in known:
-            return known[name]
+        name = STAND_INS.get(name, name)
+        if name in configs:
+            return configs[name]
     if path.suffix not in ("", ".toml") or path.is_dir():
         return path  # its reader says what is wrong with it
-    close = difflib.get_close_matches(path.stem, [*known, *USUAL], n=1, cutoff=0.6)
+    close = difflib.get_close_matches(path.stem, [*configs, *STAND_INS], n=1, cutoff=0.6)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ConfigError(
-        f"{given}: there is no such file, and no configuration of that name comes with "
+        f"{name_or_path}: there is no such file, and no configuration of that name comes with "
         f"vijax{hint}. `vijax configs` lists those that do"
     )

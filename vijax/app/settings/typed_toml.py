@@ -2,8 +2,9 @@
 remedy.
 
 While it is read (`vijax.app.settings.toml_source`) a configuration is flat, `{"model.num_topics":
-Entry(50, "lda.toml, line 4")}`. So one dictionary update merges a file, `--set` overrides and the
-defaults, and each value keeps its origin for the error that it may turn out to be."""
+Entry(50, "lda.toml, line 4")}`. One dictionary update then merges a file, `--set` overrides and
+defaults, and each value keeps its origin for an error.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,12 @@ T = TypeVar("T")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the key and its place, and says what
-    to write."""
+    """A configuration that cannot be used; the message names the key, its place, and a remedy."""
 
 
 class DamagedError(ConfigError):
     """A file of a run that is lost or cannot be read; `fault` names the file and the reason, the
-    message the remedy too."""
+    message also the remedy."""
 
     def __init__(self, fault: str, remedy: str):
         super().__init__(f"{fault}; {remedy}")
@@ -69,8 +69,7 @@ def _hints(schema: Any) -> dict[str, Any]:
 
 
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
-    """Every leaf of a tree of dataclasses by its dotted key, in the order of the file it would
-    make."""
+    """Every leaf of a tree of dataclasses by its dotted key, in the order of the file."""
     flat: dict[str, Setting] = {}
     hints = _hints(schema)
     for field in dataclasses.fields(schema):
@@ -86,11 +85,11 @@ def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
 
 def build(schema: type[T], entries: Mapping[str, Entry]) -> T:
     """The dataclass that `entries` describe; settings that they leave out keep their defaults."""
-    known = settings(schema)
+    schema_settings = settings(schema)
     for key, entry in entries.items():
-        if key not in known:
-            raise ConfigError(_unknown_key(key, entry.origin, known))
-    values = {key: _checked(key, entry, known[key]) for key, entry in entries.items()}
+        if key not in schema_settings:
+            raise ConfigError(_unknown_key(key, entry.origin, schema_settings))
+    values = {key: _check_value(key, entry, schema_settings[key]) for key, entry in entries.items()}
     return _nest(schema, values)
 
 
@@ -119,19 +118,19 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 # --- checking -------------------------------------------------------------------------------------
-def _checked(key: str, entry: Entry, known: Setting) -> Any:
+def _check_value(key: str, entry: Entry, setting: Setting) -> Any:
     try:
-        value = _cast(entry.value, known.type)
+        value = _cast(entry.value, setting.type)
     except _WrongType as wrong:
         raise ConfigError(
-            f"{entry.origin}: {key}: expected {_describe(known.type)}, got "
+            f"{entry.origin}: {key}: expected {_describe(setting.type)}, got "
             f"{toml_value(entry.value)}{wrong.hint}"
         ) from None
     for item in value if isinstance(value, tuple) else (value,):
-        _check_kept(item, f"{entry.origin}: {key}")
-    if known.check is not None and value is not None and not known.check.test(value):
+        _check_storable(item, f"{entry.origin}: {key}")
+    if setting.check is not None and value is not None and not setting.check.test(value):
         raise ConfigError(
-            f"{entry.origin}: {key}: expected {known.check.expected}, got {toml_value(entry.value)}"
+            f"{entry.origin}: {key}: expected {setting.check.expected}, got {toml_value(entry.value)}"
         )
     return value
 
@@ -139,7 +138,7 @@ def _checked(key: str, entry: Entry, known: Setting) -> Any:
 LARGEST = 2**63 - 1
 
 
-def _check_kept(value: Any, where: str) -> None:
+def _check_storable(value: Any, where: str) -> None:
     """Raises a `ConfigError` on values that config.toml could not give back: numbers that are not
     finite or too large, text that is not Unicode."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -156,7 +155,7 @@ def _check_kept(value: Any, where: str) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Raises a `ConfigError` on a seed of a command that is out of range."""
+    """Raises a `ConfigError` if the seed of a command is out of range."""
     if not 0 <= seed <= LARGEST:
         raise ConfigError(f"--seed: expected an integer from 0 to 2^63 - 1, got {seed}")
 
@@ -167,8 +166,7 @@ class _WrongType(Exception):
 
 
 def _cast(value: Any, hint: Any) -> Any:
-    """The value as the type `hint`, by lossless conversions only (an int where a float is wanted, a
-    list for a tuple)."""
+    """The value as the type `hint`, by lossless conversions only (int to float, list to tuple)."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _cast_union(value, arguments)
@@ -227,51 +225,52 @@ def _describe(hint: Any) -> str:
 
 def _unknown_key(key: str, origin: str, known: Mapping[str, Setting]) -> str:
     message = f"{origin}: unknown key {key!r}"
-    inside = [name for name in known if name.startswith(key + ".")]
-    if inside:
-        return f"{message}: it is a section; write its settings, such as {inside[0]}"
+    settings_inside = [name for name in known if name.startswith(key + ".")]
+    if settings_inside:
+        return f"{message}: it is a section; write its settings, such as {settings_inside[0]}"
     same_name = [name for name in known if name.endswith("." + key)]
     if len(same_name) > 1:
         return f"{message}: it could be {' or '.join(same_name)}"
     nearest = _nearest(key, list(known))
-    return (
-        f"{message}; did you mean {nearest}?"
-        if nearest
-        else f"{message}; `vijax settings` lists those there are"
-    )
+    if nearest:
+        return f"{message}; did you mean {nearest}?"
+    return f"{message}; `vijax settings` lists those there are"
 
 
-def _nearest(key: str, known: list[str]) -> str | None:
-    """The known key closest to `key`, by its full name or, for one put in the wrong section, by its
-    last name."""
-    full = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-    last = {name.rpartition(".")[2]: name for name in reversed(known)}
+def _nearest(key: str, keys: list[str]) -> str | None:
+    """The key closest to `key`, by its full name, or by its last name if the section is wrong."""
+    full = difflib.get_close_matches(key, keys, n=1, cutoff=0.75)
+    last = {name.rpartition(".")[2]: name for name in reversed(keys)}
     short = difflib.get_close_matches(key.rpartition(".")[2], list(last), n=1, cutoff=0.7)
-    return full[0] if full else last[short[0]] if short else None
+    if full:
+        return full[0]
+    return last[short[0]] if short else None
 
 
 # --- writing --------------------------------------------------------------------------------------
 def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        if math.isnan(value):
+            return "nan"
+        return "inf" if value > 0 else "-inf"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
-    # JSON's strings and numbers are TOML's too, but for one letter: JSON lets a DEL stand as it is.
+    # JSON's strings and numbers are TOML's too, except that JSON does not escape DEL.
     text = json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
     return text.encode(errors="backslashreplace").decode()
 
 
 def write_toml(config: Any, comments: bool = True) -> str:
-    """A configuration as TOML, each setting under a comment with its meaning; unset ones are
-    commented out."""
-    known, values = settings(type(config)), flatten(config)
+    """A configuration as TOML, each setting under its meaning; unset ones are comments."""
+    schema_settings = settings(type(config))
     tables: dict[str, list[str]] = {}
-    for key, value in values.items():
+    for key, value in flatten(config).items():
         table, _, name = key.rpartition(".")
+        if table not in tables:
+            tables[table] = [f"[{table}]"] if table else []
+        if comments:
+            tables[table].append(f"# {schema_settings[key].help}")
         line = f"# {name} = (unset)" if value is None else f"{name} = {toml_value(value)}"
-        tables.setdefault(table, []).extend([f"# {known[key].help}", line] if comments else [line])
-    blocks = [
-        "\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items()
-    ]
-    return "\n\n".join(blocks) + "\n"
+        tables[table].append(line)
+    return "\n\n".join("\n".join(lines) for lines in tables.values()) + "\n"

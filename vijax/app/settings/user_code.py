@@ -1,12 +1,12 @@
 """Python files that a configuration names: the only input that is executed.
 
-A file runs where its user has named it in a `vijax fit` on this machine, and as long as it has not
-changed since:
+A file is executed if its user has named it in a `vijax fit` on this machine, and only while it is
+unchanged:
 
-- `vijax fit` notes the checksum of the file in the run's config.toml, and in a list in the user's
-  own cache folder;
-- later commands execute the file only if it still has the checksum of the run, and the list has it.
-  So the code in a run folder of somebody else is never executed.
+- `vijax fit` records the checksum of the file in the run's config.toml, and in a list in the user's
+  cache folder;
+- later commands execute the file only if it still has the run's checksum, and the list has it. So
+  code in a run folder of somebody else is never executed.
 
 The bytes that are executed are those that were checked. Files that it imports are not checked.
 """
@@ -30,11 +30,11 @@ from vijax.data.reading.cache import cache_folder
 from vijax.terminal import printable
 
 ALLOW = "VIJAX_ALLOW_CODE"
-"""The variable of the environment by which a user allows a checksum that is not on the list."""
+"""The environment variable by which a user allows a checksum that is not on the list."""
 
 
 class Code(NamedTuple):
-    """A file as it was read."""
+    """A file that was read."""
 
     path: str
     text: bytes
@@ -46,7 +46,7 @@ class Code(NamedTuple):
 
 
 def read_code(path: str, setting: str) -> Code:
-    """A file, not yet executed."""
+    """A file, not executed."""
     try:
         return Code(path, Path(path).read_bytes())
     except OSError as error:
@@ -56,33 +56,33 @@ def read_code(path: str, setting: str) -> Code:
         ) from error
 
 
-def named_at_fit(config: Any) -> Any:
-    """The configuration of a new run with the checksum of the Python file that it names, which is
-    put on the list: for `vijax fit` alone. One that names none stays as it is."""
+def allow_named_file(config: Any) -> Any:
+    """The configuration of a new run, with the checksum of the Python file that it names; the
+    checksum is put on the list. For `vijax fit` alone. A configuration without a file is
+    unchanged."""
     model = config.model
     if getattr(model, "file", None) is None:
         return config
     digest = read_code(model.file, "model.file").sha256
     if model.sha256 not in (None, digest):
-        return config  # `executed` refuses it
-    with contextlib.suppress(
-        OSError
-    ):  # where none can be written, later commands say how to allow the code
-        _listed(digest).parent.mkdir(parents=True, exist_ok=True)
-        _listed(digest).touch()
+        return config  # `execute_file` refuses it
+    # If the list cannot be written, later commands say how to allow the code.
+    with contextlib.suppress(OSError):
+        _list_entry(digest).parent.mkdir(parents=True, exist_ok=True)
+        _list_entry(digest).touch()
     return dataclasses.replace(config, model=dataclasses.replace(model, sha256=digest))
 
 
-def executed(path: str, sha256: str | None, setting: str) -> ModuleType:
-    """The file as a module, executed in this process once and announced on the standard error."""
+def execute_file(path: str, sha256: str | None, setting: str) -> ModuleType:
+    """The file as a module, executed once in this process and announced on standard error."""
     code = read_code(path, setting)
     if sha256 != code.sha256:
-        before, now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
+        then, sum_now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
         raise ConfigError(
-            f"{setting}: {path} has changed since the run began (sha256 {before} then, {now} now), "
+            f"{setting}: {path} has changed since the run began (sha256 {then} then, {sum_now} now), "
             "and is not executed; put it back as it was, or start again: vijax fit"
         )
-    if os.environ.get(ALLOW) != code.sha256 and not _listed(code.sha256).is_file():
+    if os.environ.get(ALLOW) != code.sha256 and not _list_entry(code.sha256).is_file():
         raise ConfigError(
             f"{setting}: {path} is Python code that you have not named in a `vijax fit` on this "
             "machine, and it is not "
@@ -96,41 +96,34 @@ def _module(code: Code) -> ModuleType:
     print(printable(f"Code: executing {code.path}"), file=sys.stderr, flush=True)
     module = ModuleType(Path(code.path).stem)
     module.__file__ = code.path
-    with telling_where(code.path):
-        exec(
-            compile(code.text, code.path, "exec"), module.__dict__
-        )  # its user has named it (see above)
+    with locate_errors(code.path):
+        # Its user has named it (see above).
+        exec(compile(code.text, code.path, "exec"), module.__dict__)
     return module
 
 
 @contextlib.contextmanager
-def telling_where(path: str) -> Iterator[None]:
-    """Turns an error in a user's file into one that names its line, so that it does not seem a
-    fault of vijax."""
+def locate_errors(path: str) -> Iterator[None]:
+    """Turns an error in a user's file into one that names its line, so that vijax is not blamed."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
-        line = (
-            error.lineno
-            if isinstance(error, SyntaxError) and error.filename == path
-            else _line_in(path, error)
-        )
-        where = path if line is None else f"{path}, line {line}"
+        line = _error_line_number(path, error)
+        if isinstance(error, SyntaxError) and error.filename == path:
+            line = error.lineno
+        place = path if line is None else f"{path}, line {line}"
         message = error.msg if isinstance(error, SyntaxError) else error
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ConfigError(f"{where}: {kind}{message}") from error
+        raise ConfigError(f"{place}: {kind}{message}") from error
 
 
-def _line_in(path: str, error: BaseException | None) -> int | None:
+def _error_line_number(path: str, error: BaseException | None) -> int | None:
     """The last line of a file in the traceback of an error, or of its causes; None without one."""
     while error is not None:
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == path
-        ]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path]
         if lines:
             return lines[-1]
         error = error.__cause__
@@ -138,6 +131,6 @@ def _line_in(path: str, error: BaseException | None) -> int | None:
 
 
 # --- the list -------------------------------------------------------------------------------------
-def _listed(sha256: str) -> Path:
-    """The empty file by which a checksum is on the list."""
+def _list_entry(sha256: str) -> Path:
+    """The empty file that stands for a checksum on the list."""
     return cache_folder() / "code" / sha256

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, dialect_of
-from vijax.app.settings.suited_settings import formats_of
+from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, read_dialect
+from vijax.app.settings.suited_settings import data_formats
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
 from vijax.app.sources.doc_topics import excerpts_of
 from vijax.app.sources.listing import Data, New, Source
@@ -67,7 +67,7 @@ def columns_of(
     if isinstance(section, RatingData) and has_ratings(section, source):
         return {}
     format = None if section.format == "auto" else section.format
-    return read_side_columns(path, section.column, format, dialect_of(section))
+    return read_side_columns(path, section.column, format, read_dialect(section))
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
@@ -102,7 +102,7 @@ def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
     arguments = {"text": text, **{name: getattr(config, name) for name in names}}
     is_path = source is None or isinstance(source, str | Path)
     of_source = config if source is None else dataclasses.replace(config, path=str(source))
-    formats = formats_of(of_source) if is_path else None
+    formats = data_formats(of_source) if is_path else None
     return {
         name: value for name, value in arguments.items() if formats is None or formats.have(name)
     }

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.settings.sections import GraphData, dialect_of
+from vijax.app.settings.sections import GraphData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.app.sources.listing import Data, New, Source
 from vijax.app.sources.tables import check_no_column
@@ -42,7 +42,7 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
         path,
         given.synthetic_seed,
         given.num_rows if own else None,
-        dialect_of(given),
+        read_dialect(given),
         given.sha256 if own else None,
         (given.source, given.target),
         notes,

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.app.settings.options import built
+from vijax.app.settings.options import build_from_section
 from vijax.data.tables.table import Manner, TargetKind, rows_of
 from vijax.fitting.result import Fit
 
@@ -195,7 +195,7 @@ class Listing:
     describe: Callable[[FittedRun], Sequence[Any]]
     arrange: Callable[[Any, Any], Any] = as_read
     score: Callable[[FittedRun], Any] | None = None
-    build: Callable[[Any, Data], Any] = built
+    build: Callable[[Any, Data], Any] = build_from_section
     unit: str = "row"
     per: str = "row"
     score_unit: str = ""

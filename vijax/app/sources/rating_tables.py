@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.settings.sections import DocumentData, RatingData, dialect_of
+from vijax.app.settings.sections import DocumentData, RatingData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import (
@@ -46,7 +46,10 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
     path = fetch(table, section.sha256) if is_url(table) else table
     try:
         return ratings(
-            path, vocabulary=section.vocabulary, dialect=dialect_of(section), **named_roles(section)
+            path,
+            vocabulary=section.vocabulary,
+            dialect=read_dialect(section),
+            **named_roles(section),
         )
     except DataError as error:
         problem, _, remedy = str(error).partition(REMEDY)
@@ -151,7 +154,7 @@ def liked(section: RatingData) -> Liked | None:
         return None
     path = fetch(section.path, section.sha256) if is_url(section.path) else section.path
     values = as_numbers(
-        read_columns(str(path), dialect=dialect_of(section))[found[0]],
+        read_columns(str(path), dialect=read_dialect(section))[found[0]],
         f"{path}, column {found[0]!r}",
     )
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -170,4 +173,4 @@ def _columns(section: DocumentData, source: Any) -> list[str]:
         return []
     with naming(path):
         format = guess_format(path) if section.format == "auto" else section.format
-    return read_names(path, dialect_of(section)) if format in TABLES else []
+    return read_names(path, read_dialect(section)) if format in TABLES else []

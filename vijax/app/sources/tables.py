@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.settings.sections import EnergyAlgorithm, TableData, dialect_of
+from vijax.app.settings.sections import EnergyAlgorithm, TableData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.app.sources.listing import Data, Listing, New, Source
 from vijax.app.sources.offsets import offset_of
@@ -269,7 +269,7 @@ def _read(config: Any) -> Table:
         choice_of(config, None),
         seed=given.synthetic_seed,
         num_rows=given.num_rows,
-        dialect=dialect_of(given),
+        dialect=read_dialect(given),
         sha256=given.sha256,
     )
 
@@ -278,7 +278,7 @@ def _dialect(given: TableData, like: Table | None) -> Dialect:
     """The way in which a file is written: of new rows, with the decimal sign that the training rows
     had."""
     before: Any = None if like is None else like.decimal
-    return dialect_of(given)._replace(decimal_before=before)
+    return read_dialect(given)._replace(decimal_before=before)
 
 
 def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.app.drawing.blocks import Block, Table, Topics
-from vijax.app.settings.options import built, setting_of
+from vijax.app.settings.options import argument_setting, build_from_section
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, Found
 from vijax.topics import seeded
@@ -25,12 +25,14 @@ SEEDED: dict[str, Any] = {
             'actor"]',
         ),
     ),
-    "seed_weight": setting_of(seeded, "weight"),
+    "seed_weight": argument_setting(seeded, "weight"),
 }
 """The settings of seed words, for a section [model] whose `eta` may differ between topics."""
 
 
-def build_seeded(settings: Any, data: Data, make: Callable[[Any, Data], Any] = built) -> Any:
+def build_seeded(
+    settings: Any, data: Data, make: Callable[[Any, Data], Any] = build_from_section
+) -> Any:
     """The model, whose topics have the seed words; where words are in small letters, these are too.
     `make` is the function of settings and data that makes it."""
     if not settings.seed_words:

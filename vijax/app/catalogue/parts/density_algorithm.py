@@ -9,7 +9,7 @@ from typing import Any, Literal
 import optax
 
 from vijax import free_algorithms
-from vijax.app.settings.options import chooser, settings_in, unset
+from vijax.app.settings.options import chooser, constructor_settings, unset
 from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.arguments import POSITIVE, Argument, read_arguments
 from vijax.automatic.auto import MOST_FULL, auto
@@ -34,10 +34,10 @@ BLOCKS = Argument(
 GUIDES: dict[str, tuple[Callable[..., Guide], dict[str, Argument]]] = {
     "mean_field": (guides.mean_field, {}),
     "full_rank": (guides.full_rank, {}),
-    "low_rank": (guides.low_rank, settings_in(guides.low_rank)),
+    "low_rank": (guides.low_rank, constructor_settings(guides.low_rank)),
     "block": (lambda blocks=(): guides.block(blocks), {"blocks": BLOCKS}),
-    "mixture": (guides.mixture, settings_in(guides.mixture)),
-    "flow": (guides.flow, settings_in(guides.flow)),
+    "mixture": (guides.mixture, constructor_settings(guides.mixture)),
+    "flow": (guides.flow, constructor_settings(guides.flow)),
 }
 """Families of q: the constructor and the settings of each."""
 SHAPES = {
@@ -115,15 +115,15 @@ ORDER = read_arguments(renyi)["alpha"]._replace(default=None)
 
 def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:
     """The settings of a row of free variables: its guide's, its own, and `more`."""
-    return {"guide": GUIDE, **SHAPES, **settings_in(row), **more}
+    return {"guide": GUIDE, **SHAPES, **constructor_settings(row), **more}
 
 
 DensityAlgorithm = chooser(
     "[algorithm]: one row of the table of algorithms of free variables.",
     "auto",
     "auto chooses all and stops by itself, as dadvi does; the others take fit.num_epochs passes",
-    auto=(_ends_full, settings_in(auto, ("batch_size",))),
-    dadvi=(_ends_diagonal, settings_in(dadvi)),
+    auto=(_ends_full, constructor_settings(auto, ("batch_size",))),
+    dadvi=(_ends_diagonal, constructor_settings(dadvi)),
     ngvi=(_ngvi, _row(free_algorithms.ngvi)),
     advi=(_by_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
     bbvi=(_by_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),

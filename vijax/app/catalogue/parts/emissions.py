@@ -12,8 +12,8 @@ from jaxtyping import Float
 from vijax.app.catalogue.parts.widened import note_on_widened
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Heat, Table
-from vijax.app.settings.options import chooser, chosen
-from vijax.app.settings.units import covariance_of, units_of
+from vijax.app.settings.options import chooser, make_option
+from vijax.app.settings.units import table_units, to_covariance
 from vijax.app.sources.listing import FittedRun
 from vijax.contract import init
 from vijax.data.tables.table import Manner
@@ -57,7 +57,7 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
             f"model.emission.degrees: expected more than the {dim} columns less 1, got "
             f"{config.degrees}. Leave it unset for columns + 2."
         )
-    return chosen(config, num_components, dim)
+    return make_option(config, num_components, dim)
 
 
 def manner(settings: Any) -> Manner | None:
@@ -91,17 +91,17 @@ def gaussians(name: str, run: FittedRun) -> list[tuple[np.ndarray, np.ndarray]]:
     else none."""
     if not name.endswith("gaussian"):
         return []
-    point, means, units = run.point("components"), _means(name, run), units_of(run.data.train)
+    point, means, units = run.point("components"), _means(name, run), table_units(run.data.train)
     size, means = means.shape[1], means if name == "unit_gaussian" else means.astype(float)
     if name == "unit_gaussian":
         covs = [np.eye(size)] * len(means)
     elif name == "tied_gaussian":
-        covs = [covariance_of(np.asarray(point.precision, float))] * len(means)
+        covs = [to_covariance(np.asarray(point.precision, float))] * len(means)
     else:
         of_one = {
             "spherical_gaussian": lambda p: np.eye(size) / max(p[0, 0], 1e-30),
             "diagonal_gaussian": lambda p: np.diag(1 / np.maximum(p, 1e-30)),
-        }.get(name, covariance_of)
+        }.get(name, to_covariance)
         covs = [*map(of_one, np.asarray(point.precision, float))]
     return [(units.points(mean), units.cov(cov)) for mean, cov in zip(means, covs, strict=True)]
 
@@ -131,7 +131,7 @@ def table_of_components(
     columns `leading` (the first of them sizes), then means; and a map of all means where there are
     many columns. `rows` are the expected rows of each component, `within` the deviations of these
     rows as they were fitted."""
-    means = units_of(run.data.train).points(_means(name, run))
+    means = table_units(run.data.train).points(_means(name, run))
     sizes = np.asarray(next(iter(leading.values())), float)
     order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
     spreads = (
@@ -156,7 +156,7 @@ def table_of_components(
     if empty := len(sizes) - len(order):
         notes.append(f"{empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out.")
     if within is not None and len(spreads) and len(order):
-        units = units_of(run.data.train)
+        units = table_units(run.data.train)
         whole = units.deviation if units.scaled else np.nanstd(run.data.train.x, axis=0)
         found = (
             np.array(spreads)[: len(rows)],
@@ -167,7 +167,7 @@ def table_of_components(
         Table(title, header, [row(k) for k in order], " ".join(filter(None, notes)))
     ]
     if len(columns) > most:
-        note = units_of(
+        note = table_units(
             run.data.train
         ).note()  # columns of one scale make colours that can be compared
         named, fitted = [str(k) for k in order], _means(name, run)[order]
@@ -186,7 +186,7 @@ def picture(
 ) -> Block:
     """Rows by component in the plane, with outlines of Gaussians; for a single column the
     density."""
-    x, found = units_of(run.data.train).points(x), gaussians(name, run)
+    x, found = table_units(run.data.train).points(x), gaussians(name, run)
     if x.shape[1] == 1 and found:
 
         def density(grid: np.ndarray) -> np.ndarray:

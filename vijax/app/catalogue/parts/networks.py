@@ -17,9 +17,15 @@ from vijax import free_algorithms, models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Images, Scatter, Table
 from vijax.app.rows.by_row import RowScore, of_rows, of_sequences
-from vijax.app.settings.options import chooser, chosen, section_class, setting_of, settings_in
+from vijax.app.settings.options import (
+    argument_setting,
+    chooser,
+    constructor_settings,
+    make_option,
+    section_class,
+)
 from vijax.app.settings.typed_toml import ConfigError, Entry, section, setting
-from vijax.app.settings.units import log_scales, units_of
+from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import Data, FittedRun, Listing
 from vijax.app.sources.tables import TABLES, padded_sequences, values
 from vijax.arguments import Argument, Limit, integer, read_arguments
@@ -112,7 +118,7 @@ def networks(
     """Encoder, decoder and likelihood, as the settings [model] say. `read` interprets the encoder's
     two halves, each of length `latent_dim`."""
     given = settings.networks
-    net, law = Perceptron(given.activation), chosen(settings.observed)
+    net, law = Perceptron(given.activation), make_option(settings.observed)
     down = layers_of([num_columns, *given.hidden, 2 * settings.latent_dim], (given.seed, 0))
     up: Any = layers_of([settings.latent_dim, *given.hidden[::-1], num_columns], (given.seed, 1))
     decode: Callable[..., Any] = net
@@ -291,7 +297,7 @@ def of_order(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Ar
     def made(alpha: float | None = None, **settings: Any) -> Any:
         return make(objective=None if alpha is None else objective.renyi(alpha), **settings)
 
-    return made, {**settings_in(make), "alpha": ORDER}
+    return made, {**constructor_settings(make), "alpha": ORDER}
 
 
 AmortisedEstep = chooser(
@@ -310,8 +316,8 @@ StructuredEstep = chooser(
 
 def _aevb(doc: str, meaning: str, estep: Any) -> Any:
     name = (Literal["aevb"], setting("aevb", meaning))
-    rate = setting_of(
-        free_algorithms.aevb, "learning_rate", before="rate ", more=", for the networks"
+    rate = argument_setting(
+        free_algorithms.aevb, "learning_rate", prefix="rate ", suffix=", for the networks"
     )
     return section_class(doc, name=name, learning_rate=rate, estep=section(estep))
 
@@ -323,7 +329,7 @@ StructuredAlgorithm = _aevb("[algorithm] of `svae`.", GLOBALS_TOO, StructuredEst
 
 def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     """The algorithm that [algorithm] describes."""
-    estep = chosen(config.estep)
+    estep = make_option(config.estep)
     if getattr(model.estep, "num_sweeps", None) == 1:  # locals that are not coupled need no more
         estep = dataclasses.replace(estep, num_sweeps=1)
     return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=estep)
@@ -377,7 +383,7 @@ def rebuilt(run: FittedRun, x: np.ndarray) -> Block:
     error = np.sqrt(
         np.mean((np.asarray(run.model.reconstruct(run.fit, x), float) - x) ** 2, axis=0)
     )
-    spreads = map(units_of(run.data.train).spread, (x.std(0), error))
+    spreads = map(table_units(run.data.train).spread, (x.std(0), error))
     columns = [
         [name, float(sd), float(miss)]
         for name, sd, miss in zip(run.data.names, *spreads, strict=True)
