@@ -18,28 +18,28 @@ from vijax.data.reading.checks import Notes, check_num_documents, check_vocab_si
 
 class CorpusBuilder:
     """A corpus in the making: documents are added in order, in blocks; `finish` returns the corpus.
-    As a context it closes its files where an error ends it.
+    As a context it closes its files if an error ends it.
 
     Args:
       folder: folder in which the corpus grows as files, so that it may exceed memory; None keeps it
-          in memory.
+        in memory.
       kind: the class of the corpus.
     """
 
     def __init__(self, folder: Path | None = None, kind: type[Corpus] = Corpus):
-        self._folder, self._kind = folder, kind
+        self._folder = folder
+        self._kind = kind
+        # Lists in memory, files on disk: both have `append` and `extend`.
+        self._indices: Any = []
+        self._counts: Any = []
         if folder is not None:
             storage.clear(folder)
-        # Lists in memory, files on disk: both have `append` and `extend`.
-        self._indices: Any = (
-            [] if folder is None else storage.ArrayWriter(folder / "indices.npy", np.int32)
-        )
-        self._counts: Any = (
-            [] if folder is None else storage.ArrayWriter(folder / "counts.npy", np.int32)
-        )
+            self._indices = storage.ArrayWriter(folder / "indices.npy", np.int32)
+            self._counts = storage.ArrayWriter(folder / "counts.npy", np.int32)
         self._strings: dict[str, Any] = {}
         self._lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
-        self._num_documents, self._largest = 0, -1
+        self._num_documents = 0
+        self._largest = -1
         self._pending: list[np.ndarray] = [np.zeros(0, np.int64)] * 3
         self.notes = Notes()
         self.language = ""
@@ -70,24 +70,23 @@ class CorpusBuilder:
         indices: Int[np.ndarray, " pairs"],
         counts: Int[np.ndarray, " pairs"],
     ) -> None:
-        """Appends pairs sorted by document; the last document may go on in the next call, documents
-        not named are empty."""
-        pairs = [
-            np.concatenate(both)
-            for both in zip(self._pending, (documents, indices, counts), strict=True)
-        ]
+        """Appends pairs sorted by document. The next call may continue the last document; documents
+        without pairs are empty."""
+        parts = zip(self._pending, (documents, indices, counts), strict=True)
+        pairs = [np.concatenate(part) for part in parts]
         if len(pairs[0]):
             last = int(pairs[0][-1])
-            whole = int(np.searchsorted(pairs[0], last))
-            self._append(last - self._num_documents, *(part[:whole] for part in pairs))
-            self._pending = [part[whole:] for part in pairs]
+            stop = int(np.searchsorted(pairs[0], last))
+            self._append(last - self._num_documents, *(part[:stop] for part in pairs))
+            self._pending = [part[stop:] for part in pairs]
 
     def add_strings(self, name: str, strings: Iterable[str]) -> None:
         """Appends a string per document to `titles` or `texts`."""
         if name not in self._strings:
-            self._strings[name] = (
-                [] if self._folder is None else storage.LinesWriter(self._folder / f"{name}.txt")
-            )
+            if self._folder is None:
+                self._strings[name] = []
+            else:
+                self._strings[name] = storage.LinesWriter(self._folder / f"{name}.txt")
         self._strings[name].extend(strings)
 
     def finish(
@@ -96,7 +95,7 @@ class CorpusBuilder:
         vocab_size: int | None = None,
         num_documents: int = 0,
     ) -> Corpus:
-        """The corpus; documents up to `num_documents` that never came are empty."""
+        """The corpus; documents up to `num_documents` that were never added are empty."""
         last = int(self._pending[0][-1]) + 1 if len(self._pending[0]) else 0
         check_num_documents(max(last, num_documents), "corpus")
         if (number := max(last, num_documents) - self._num_documents) > 0:
@@ -107,12 +106,10 @@ class CorpusBuilder:
         notes = self.notes.texts()
         language = self.language
         if self._folder is None:
-            indices, counts = (
-                np.concatenate([np.zeros(0, np.int32), *part])
-                for part in (self._indices, self._counts)
-            )
-            more = {**self._strings, "notes": notes, "language": language}
-            return self._kind(indptr, indices, counts, vocabulary, vocab_size, **more)
+            indices = np.concatenate([np.zeros(0, np.int32), *self._indices])
+            counts = np.concatenate([np.zeros(0, np.int32), *self._counts])
+            fields = {**self._strings, "notes": notes, "language": language}
+            return self._kind(indptr, indices, counts, vocabulary, vocab_size, **fields)
         for file in (self._indices, self._counts, *self._strings.values()):
             file.close()
         np.save(self._folder / "indptr.npy", indptr)
@@ -122,7 +119,7 @@ class CorpusBuilder:
     def _append(
         self, number: int, rows: np.ndarray, indices: np.ndarray, counts: np.ndarray
     ) -> None:
-        """Appends `number` documents, numbered after those that are there."""
+        """Appends `number` documents; their numbers `rows` follow the documents so far."""
         self._largest = max(self._largest, int(indices.max(initial=-1)))
         check_vocab_size(self._largest + 1, "word ids")
         counts = integer_counts(counts, "counts")

@@ -1,4 +1,4 @@
-"""A corpus: documents as bags of words, in memory or memory-mapped, alike."""
+"""A corpus: documents as bags of words, in memory or memory-mapped."""
 
 from __future__ import annotations
 
@@ -33,29 +33,30 @@ class Corpus:
     """Documents as sparse rows of word counts.
 
     Document d holds the words `indices[indptr[d]:indptr[d+1]]`, unique and sorted, as often as
-    `counts` says. The arrays may be memory maps, for a corpus larger than memory: `Corpus.open`
-    checks them, here they are trusted.
+    `counts` says. The arrays may be memory maps, for a corpus larger than memory: their values are
+    checked by `Corpus.open`, not here.
 
     Attributes:
       indptr: place at which each document starts; the last entry is the number of (document, word)
-          pairs.
+        pairs.
       indices: word ids from 0.
       counts: how often each word occurs, 1 or more.
-      vocabulary: the words, or None when only their ids are known.
+      vocabulary: the words, or None if only their ids are known.
       vocab_size: V; by default (-1) the length of the vocabulary, or one more than the largest word
-          id.
+        id.
       titles: a name per document, for reports.
       texts: a short snippet per document, for reports.
       notes: remarks for the user, such as the number of empty documents.
-      language: language whose stop words were left out; empty where it was neither said nor found.
-      covariates: numbers of each document that a model reads beside its words, as `vijax.stm` makes
-          them.
-      described_by: the mark of the formula and the training rows that made them; "" where none did.
-      index: the index of the table of pandas that the documents were read from, by which other
-        tables are held against them; None of other documents, and once they lie in files.
+      language: language whose stop words were left out; "" if unknown.
+      covariates: numbers of each document that a model reads besides its words, as `vijax.stm`
+        makes them.
+      described_by: the mark of the formula and the training rows that made the covariates; "" if
+        none did.
+      index: the index of the pandas table that the documents were read from, by which the rows of
+        other tables are matched; None for other documents, and for saved ones.
 
     Raises:
-      ValueError: the arrays do not make a corpus; the message says which, and what to do.
+      ValueError: the arrays do not make a corpus; the message says which one, and what to do.
 
     >>> corpus = Corpus.from_counts([[2, 0, 1], [0, 0, 3]], vocabulary=["a", "b", "c"])
     >>> corpus
@@ -89,20 +90,17 @@ class Corpus:
             set_field("indices", whole_numbers(self.indices, np.int32, "indices"))
         for name in ("vocabulary", *storage.STRINGS):
             strings = getattr(self, name)
-            if isinstance(strings, list | np.ndarray) or (
-                name == "vocabulary" and strings is not None
-            ):
+            is_words = name == "vocabulary" and strings is not None
+            if is_words or isinstance(strings, list | np.ndarray):
                 set_field(name, check_whole_letters(tuple(strings), name))
         if self.vocab_size < 0:
-            implied = (
-                int(self.indices.max(initial=-1)) + 1
-                if self.vocabulary is None
-                else len(self.vocabulary)
-            )
-            set_field("vocab_size", implied)
+            if self.vocabulary is not None:
+                set_field("vocab_size", len(self.vocabulary))
+            else:
+                set_field("vocab_size", int(self.indices.max(initial=-1)) + 1)
         set_field("vocab_size", int(self.vocab_size))
         if self.covariates is not None:
-            set_field("covariates", _checked_covariates(self.covariates, self.num_documents))
+            set_field("covariates", _check_covariates(self.covariates, self.num_documents))
         _check(self)
         set_field("notes", _with_note_of_empty_rows(self.notes, self.indptr, self.wording))
 
@@ -111,20 +109,16 @@ class Corpus:
     def from_counts(
         cls, counts: Any, vocabulary: Sequence[str] | None = None, where: str = "counts", **fields
     ) -> Corpus:
-        """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse; `where` names
-        it in errors."""
+        """A corpus from a (documents, words) matrix of counts, dense or SciPy sparse, which errors
+        call `where`."""
         import scipy.sparse
 
         is_sparse = scipy.sparse.issparse(counts)
         if not is_sparse:
             counts = np.asarray(counts)
         if len(counts.shape) != 2:
-            raise fail(
-                where,
-                "a matrix (documents, words)",
-                f"shape {counts.shape}",
-                "pass one row per document",
-            )
+            expected = "a matrix (documents, words)"
+            raise fail(where, expected, f"shape {counts.shape}", "pass one row per document")
         if not is_sparse:  # checked now, since a missing value would be stored
             counts = scipy.sparse.coo_matrix(integer_counts(counts, where))
         num_documents, vocab_size = counts.shape
@@ -146,7 +140,7 @@ class Corpus:
 
     @property
     def mapped(self) -> bool:
-        """True where the documents are on disk, mapped into memory."""
+        """True if the documents are on disk, mapped into memory."""
         return _is_mapped(self.indices)
 
     def __len__(self) -> int:
@@ -171,13 +165,12 @@ class Corpus:
         """Occurrences of each word of the vocabulary in the corpus."""
         total = np.zeros(self.vocab_size, np.int64)
         for _, indices, counts in self.blocks():
-            total += np.bincount(indices, weights=counts, minlength=self.vocab_size).astype(
-                np.int64
-            )
+            block_total = np.bincount(indices, weights=counts, minlength=self.vocab_size)
+            total += block_total.astype(np.int64)
         return total
 
     def blocks(self):
-        """Consecutive parts of the corpus in memory, (indptr from 0, indices, counts), of some
+        """Consecutive parts of the corpus in memory, (indptr from 0, indices, counts), of about
         260,000 pairs each."""
         for rows in row_blocks(self.indptr):
             edges = np.asarray(self.indptr[rows.start : rows.stop + 1])
@@ -185,18 +178,18 @@ class Corpus:
             yield edges - edges[0], np.asarray(self.indices[pairs]), np.asarray(self.counts[pairs])
 
     def __repr__(self) -> str:
-        called = self.wording
+        wording = self.wording
         sizes = (
-            (self.num_documents, called.rows),
-            (self.vocab_size, called.columns),
-            (self.num_tokens, called.counted),
+            f"{self.num_documents:,} {wording.rows}",
+            f"{self.vocab_size:,} {wording.columns}",
+            f"{self.num_tokens:,} {wording.counted}",
         )
-        return f"{type(self).__name__}({', '.join(f'{size:,} {name}' for size, name in sizes)})"
+        return f"{type(self).__name__}({', '.join(sizes)})"
 
     # --- parts ------------------------------------------------------------------------------------
     @property
     def plain_kind(self) -> type[Corpus]:
-        """The class of rows made from these, without the fields that a subclass adds."""
+        """The class of a corpus made from these rows, without the fields that a subclass adds."""
         return Corpus
 
     def __getitem__(self, rows: Any) -> Corpus:
@@ -219,8 +212,7 @@ class Corpus:
         )
 
     def split(self, held_out: float | int = 0.1, seed: int = 0) -> tuple[Corpus, Corpus]:
-        """Two corpora with the same vocabulary: a random part for training, and the `held_out`
-        rest.
+        """Two corpora with the same vocabulary: a random part for training, and the held-out rest.
 
         Args:
           held_out: a fraction between 0 and 1, or a number of documents.
@@ -249,12 +241,12 @@ class Corpus:
     def open(cls, folder: str | Path) -> Corpus:
         """The corpus that `save` wrote, memory-mapped.
 
-        The first time, and whenever a file has changed, all of it is read once to check its word
-        ids and counts; checked.json, beside the files, then says that they are right.
+        The first time, and whenever a file has changed, it reads all word ids and counts once to
+        check them; the file checked.json in the folder then records that they are right.
 
         Raises:
-          DataError: the folder is no corpus, or a file of it is missing, damaged or does not belong
-              to it.
+          DataError: the folder is no corpus, or one of its files is missing, damaged or does not
+            belong to it.
         """
         with naming(Path(folder)):
             return cls(**storage.load(folder))
@@ -263,8 +255,8 @@ class Corpus:
 def split_ids(
     num_documents: int, held_out: float | int, seed: int, called: str = OF_DOCUMENTS.rows
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " test"]]:
-    """The ids of the documents (`called` so) of both parts of `Corpus.split`, ascending; DataError
-    where a part would be empty."""
+    """The ascending ids of the documents of both parts of `Corpus.split`. Errors call the documents
+    `called`. Raises DataError if a part would be empty."""
     size = held_out if isinstance(held_out, int) else round(held_out * num_documents)
     if not 0 < size < num_documents:
         expected = f"a part of {num_documents} {called} that leaves some on both sides"
@@ -278,8 +270,8 @@ def split_ids(
 
 
 def join_parts(train: Corpus, test: Corpus, held_out: float | int, seed: int) -> Corpus:
-    """The corpus, in memory, whose parts `Corpus.split` gave: its documents are in their order
-    again.
+    """The corpus, in memory, that `Corpus.split` split into these parts: its documents are in their
+    original order.
 
     >>> corpus = Corpus.from_counts(np.arange(1, 13).reshape(6, 2))
     >>> bool((join_parts(*corpus.split(2, 5), 2, 5).to_scipy() != corpus.to_scipy()).nnz)
@@ -292,8 +284,10 @@ def join_parts(train: Corpus, test: Corpus, held_out: float | int, seed: int) ->
     both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
 
     def strings(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
-        both = None if first is None or second is None else [*first, *second]
-        return None if both is None else [both[i] for i in order.tolist()]
+        if first is None or second is None:
+            return None
+        in_parts = [*first, *second]
+        return [in_parts[i] for i in order.tolist()]
 
     titles = strings(train.titles, test.titles)
     texts = strings(train.texts, test.texts)
@@ -306,18 +300,19 @@ def _is_mapped(array: np.ndarray) -> bool:
     return isinstance(array, np.memmap)
 
 
-def _checked_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "docs P"]:
-    """The numbers as float32, or a DataError."""
-    found = np.asarray(values, np.float32)
-    if found.ndim != 2 or len(found) != num_documents or not np.isfinite(found).all():
-        got = f"shape {found.shape}" if found.ndim != 2 or len(found) != num_documents else "others"
-        raise fail(
-            "covariates",
-            f"a row of finite numbers for each of {num_documents} documents",
-            got,
-            "see vijax.stm",
-        )
-    return found
+def _check_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "docs P"]:
+    """The covariates as float32.
+
+    Raises:
+      DataError: they are not a row of finite numbers for each document.
+    """
+    covariates = np.asarray(values, np.float32)
+    has_shape = covariates.ndim == 2 and len(covariates) == num_documents
+    if not has_shape or not np.isfinite(covariates).all():
+        expected = f"a row of finite numbers for each of {num_documents} documents"
+        got = "others" if has_shape else f"shape {covariates.shape}"
+        raise fail("covariates", expected, got, "see vijax.stm")
+    return covariates
 
 
 def _check(corpus: Corpus) -> None:
@@ -327,24 +322,15 @@ def _check(corpus: Corpus) -> None:
     check_num_documents(corpus.num_documents, "corpus")
     check_vocab_size(corpus.vocab_size, "corpus")
     if indptr[-1] != pairs:
-        raise fail(
-            "indptr",
-            f"offsets that end at {pairs}, the number of word ids",
-            f"{indptr[-1]}",
-            "pass CSR arrays",
-        )
+        expected = f"offsets that end at {pairs}, the number of word ids"
+        raise fail("indptr", expected, f"{indptr[-1]}", "pass CSR arrays")
     if len(corpus.counts) != pairs:
-        raise fail(
-            "counts",
-            f"{pairs} of them, as many as word ids",
-            str(len(corpus.counts)),
-            "pass CSR arrays",
-        )
+        expected = f"{pairs} of them, as many as word ids"
+        raise fail("counts", expected, str(len(corpus.counts)), "pass CSR arrays")
     if pairs == 0 and not corpus.may_be_empty:
+        got = f"{corpus.num_documents} empty documents"
         remedy = "lower min_df, raise max_df, check the stop words and the column"
-        raise fail(
-            "corpus", "documents with words", f"{corpus.num_documents} empty documents", remedy
-        )
+        raise fail("corpus", "documents with words", got, remedy)
     if corpus.vocabulary is not None:
         check_vocabulary(corpus.vocabulary, corpus.vocab_size, "vocabulary")
     if not _is_mapped(corpus.indices):
@@ -352,7 +338,7 @@ def _check(corpus: Corpus) -> None:
 
 
 def lasting_notes(corpus: Corpus) -> tuple[str, ...]:
-    """The notes of a corpus that are true of a part of it, too."""
+    """The notes of a corpus that are also true of a part of it."""
     return tuple(note for note in corpus.notes if not note.endswith(corpus.wording.empty))
 
 

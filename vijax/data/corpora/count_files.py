@@ -33,8 +33,8 @@ Vocabulary = str | Path | Sequence[str] | None
 def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> Corpus:
     """A SciPy sparse .npz, or one with the arrays `indptr`, `indices` and `counts`.
 
-    The vocabulary is the array `vocabulary` of the file, or NAME.vocab.txt beside NAME.npz, unless
-    another is given."""
+    The vocabulary is by default the array `vocabulary` of the file, or NAME.vocab.txt beside
+    NAME.npz."""
     arrays = load_arrays(path)
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
     if vocabulary is None and "vocabulary" in arrays:
@@ -44,16 +44,12 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     if {"format", "shape", "data"} <= set(arrays):
         return _from_scipy_npz(path, arrays, words)
     expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
-    raise fail(
-        path,
-        expected,
-        f"the arrays {', '.join(arrays)}",
-        "save the counts by scipy.sparse.save_npz",
-    )
+    got = f"the arrays {', '.join(arrays)}"
+    raise fail(path, expected, got, "save the counts by scipy.sparse.save_npz")
 
 
 def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The words in a file of counts; a list beside it must have the same."""
+    """The words in a file of counts; a list of words beside it must be equal."""
     where = f"{path}, vocabulary"
     remedy = "save it as an array of strings, one a column of the counts, in order"
     if array.ndim != 1 or array.dtype.kind not in "US":
@@ -66,30 +62,27 @@ def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) ->
         raise fail(where, "words in UTF-8", str(error), remedy) from error
     if beside not in (None, words):
         got = f"others in {path.with_suffix('.vocab.txt')}"
-        raise fail(
-            where, "the same words as beside it", got, "remove one of the two, or pass vocabulary="
-        )
+        remedy = "remove one of the two, or pass vocabulary="
+        raise fail(where, "the same words as beside it", got, remedy)
     return words
 
 
 def _from_scipy_npz(
     path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] | None
 ) -> Corpus:
-    """SciPy checks its index arrays only when it is asked to; wrong ones can end the process."""
+    """SciPy checks its index arrays only on request; wrong ones can end the process."""
     import scipy.sparse
 
     for name in {"indices", "indptr", "row", "col", "offsets"} & set(arrays):
         whole_numbers(arrays[name], np.int64, f"{path}, {name}")
     shape = whole_numbers(arrays["shape"], np.int64, f"{path}, shape").tolist()
     if len(shape) != 2:
-        raise fail(
-            path, "a matrix (documents, words)", f"shape {shape}", "save one row per document"
-        )
+        expected = "a matrix (documents, words)"
+        raise fail(path, expected, f"shape {shape}", "save one row per document")
     check_num_documents(shape[0], path, arrays["data"].size)
     check_vocab_size(shape[1], path)
-    with parsing(
-        path, "a matrix saved by scipy.sparse.save_npz", "save it again by scipy.sparse.save_npz"
-    ):
+    expected = "a matrix saved by scipy.sparse.save_npz"
+    with parsing(path, expected, "save it again by scipy.sparse.save_npz"):
         matrix = scipy.sparse.load_npz(path)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
@@ -133,15 +126,15 @@ def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -
 def _lda_c_block(
     path: Path, first: int, lines: list[bytes]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths, word ids and counts of the documents of some lines. Only where one is wrong is its
-    line looked for."""
+    """Lengths, word ids and counts of the documents of some lines. It searches for a wrong line
+    only if some number is wrong."""
     pairs = np.array([line.count(b":") for line in lines])
     numbers = _numbers(b" ".join(lines).replace(b":", b" "), np.int64)
     heads = np.concatenate([[0], np.cumsum(1 + 2 * pairs)])
-    whole = (
+    is_right = (
         len(numbers) == heads[-1] and (numbers[heads[:-1]] == pairs).all() and (numbers >= 0).all()
     )
-    if not whole or (numbers > INT32_MAX).any():
+    if not is_right or (numbers > INT32_MAX).any():
         expected = f"M word:count ... with M pairs of whole numbers from 0 to {INT32_MAX}"
         remedy = "correct the line; if many are like it, this is another format: pass format="
         raise _wrong_line(path, enumerate(lines, first), _is_lda_c, expected, remedy)
@@ -152,8 +145,8 @@ def _lda_c_block(
 def _is_lda_c(line: bytes) -> bool:
     head, *pairs = line.split() or [b""]
     parts = [pair.split(b":") for pair in pairs]
-    right = all(len(p) == 2 and all(map(_is_int32, p)) for p in parts)
-    return _is_int32(head) and int(head) == len(pairs) and right
+    are_pairs = all(len(p) == 2 and all(map(_is_int32, p)) for p in parts)
+    return _is_int32(head) and int(head) == len(pairs) and are_pairs
 
 
 # --- UCI ------------------------------------------------------------------------------------------
@@ -161,33 +154,26 @@ def read_uci(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     """UCI "bag of words": three lines D, W, NNZ, then `document word count` per line, from 1,
     sorted by document.
 
-    The vocabulary of docword.NAME.txt(.gz) is vocab.NAME.txt beside it unless another is given.
+    By default the vocabulary of docword.NAME.txt(.gz) is vocab.NAME.txt beside it.
     """
-    beside = path.with_name(path.name.removesuffix(".gz").replace("docword", "vocab", 1))
-    words = read_vocabulary(
-        vocabulary, *[b for b in [beside] if b.name != path.name.removesuffix(".gz")]
-    )
+    plain_name = path.name.removesuffix(".gz")
+    beside = path.with_name(plain_name.replace("docword", "vocab", 1))
+    words = read_vocabulary(vocabulary, *([] if beside.name == plain_name else [beside]))
     builder = CorpusBuilder(folder)
     blocks = line_blocks(path)
-    _, beginning = next(blocks, (1, []))
-    documents, vocab_size, entries = _uci_header(path, beginning[:3])
+    _, first_lines = next(blocks, (1, []))
+    documents, vocab_size, num_entries = _uci_header(path, first_lines[:3])
     if words is not None:
         check_vocabulary(words, vocab_size, f"{path}, vocabulary")
-    done = 0
-    for line, lines in itertools.chain([(4, beginning[3:])], blocks):
+    num_read = 0
+    for line, lines in itertools.chain([(4, first_lines[3:])], blocks):
         triples = _uci_block(path, line, lines, documents, vocab_size)
-        check_num_documents(
-            int(triples[:, 0].max(initial=0)), f"{path}, document", done + len(triples)
-        )
+        num_read += len(triples)
+        check_num_documents(int(triples[:, 0].max(initial=0)), f"{path}, document", num_read)
         builder.add_pairs(triples[:, 0] - 1, triples[:, 1] - 1, triples[:, 2])
-        done += len(triples)
-    if done != entries:
-        raise fail(
-            path,
-            f"{entries} entries, as line 3 says",
-            f"{done}",
-            "the file is cut short: fetch it again",
-        )
+    if num_read != num_entries:
+        expected = f"{num_entries} entries, as line 3 says"
+        raise fail(path, expected, f"{num_read}", "the file is cut short: fetch it again")
     return builder.finish(words, vocab_size, documents)
 
 
@@ -204,43 +190,37 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
 def _uci_block(
     path: Path, line: int, lines: list[bytes], documents: int, vocab_size: int
 ) -> np.ndarray:
-    """The triples of some lines, checked. Only where one is wrong is its line looked for."""
+    """The triples of some lines, checked. It searches for a wrong line only if some number is
+    wrong."""
     numbers = _numbers(b" ".join(lines), np.int64)
     triples = numbers[: len(numbers) // 3 * 3].reshape(-1, 3)
     document, word, count = triples.T
-    whole = (
+    is_right = (
         len(numbers) == 3 * len(lines) and (document >= 1).all() and (document <= documents).all()
     )
-    whole = whole and (word >= 1).all() and (word <= vocab_size).all()
-    whole = whole and (count >= 0).all() and (count <= INT32_MAX).all()
-    if not whole:
+    is_right = is_right and (word >= 1).all() and (word <= vocab_size).all()
+    is_right = is_right and (count >= 0).all() and (count <= INT32_MAX).all()
+    if not is_right:
         limits = (range(1, documents + 1), range(1, vocab_size + 1), range(1 << 31))
         expected = (
             f"'document word count' with document 1..{documents}, word 1..{vocab_size}, whole "
             "count of 0 or more"
         )
-        raise _wrong_line(
-            path,
-            enumerate(lines, line),
-            lambda at: _is_uci(at, limits),
-            expected,
-            "correct the line",
-        )
+        check = lambda text: _is_uci(text, limits)
+        raise _wrong_line(path, enumerate(lines, line), check, expected, "correct the line")
     if (backwards := np.diff(document) < 0).any():
         where = f"{path}:{line + 1 + int(np.argmax(backwards))}"
-        raise fail(
-            where,
-            "lines sorted by document",
-            "an earlier document",
-            f"sort them: sort -s -n -k1,1 {path}",
-        )
+        remedy = f"sort them: sort -s -n -k1,1 {path}"
+        raise fail(where, "lines sorted by document", "an earlier document", remedy)
     return triples
 
 
 def _is_uci(line: bytes, limits: tuple[range, ...]) -> bool:
     parts = line.split()
-    numbers = len(parts) == 3 and all(map(_is_int32, parts))
-    return numbers and all(int(part) in limit for part, limit in zip(parts, limits, strict=True))
+    are_numbers = len(parts) == 3 and all(map(_is_int32, parts))
+    return are_numbers and all(
+        int(part) in limit for part, limit in zip(parts, limits, strict=True)
+    )
 
 
 # --- MatrixMarket ---------------------------------------------------------------------------------
@@ -258,28 +238,24 @@ def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None =
 
     words = read_vocabulary(vocabulary, path.with_suffix(".vocab.txt"))
     lines = _numbered_lines(path)
-    dense, width = _banner(path, *next(lines, (1, b"")))
+    is_dense, width = _banner(path, *next(lines, (1, b"")))
     number, line = next(lines, (2, b""))
-    shape = _sizes(path, number, line, 2 if dense else 3)
-    entries = shape[0] * shape[1] if dense else shape[2]
+    shape = _sizes(path, number, line, 2 if is_dense else 3)
+    entries = shape[0] * shape[1] if is_dense else shape[2]
     blocks = iter(lambda: list(itertools.islice(lines, BLOCK_LINES)), [])
-    numbers = np.concatenate(
-        [np.zeros((0, width)), *(_read_entries(path, block, width) for block in blocks)]
-    )
+    parts = [np.zeros((0, width)), *(_read_entries(path, block, width) for block in blocks)]
+    numbers = np.concatenate(parts)
     if len(numbers) != entries:
         got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
         raise fail(path, WHOLE, got, "fetch the file again")
     check_num_documents(shape[0], f"{path}:{number}", entries)
-    if dense:
+    if is_dense:
         return Corpus.from_counts(numbers.reshape(shape[1], shape[0]).T, words, where=str(path))
-    rows, columns = (
-        _places(path, numbers[:, axis], shape[axis], what)
-        for axis, what in enumerate(("row", "column"))
-    )
+    rows = _places(path, numbers[:, 0], shape[0], "row")
+    columns = _places(path, numbers[:, 1], shape[1], "column")
     values = numbers[:, 2] if width == 3 else np.ones(entries)
-    return Corpus.from_counts(
-        scipy.sparse.coo_matrix((values, (rows, columns)), shape[:2]), words, where=str(path)
-    )
+    matrix = scipy.sparse.coo_matrix((values, (rows, columns)), shape[:2])
+    return Corpus.from_counts(matrix, words, where=str(path))
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -291,20 +267,13 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _banner(path: Path, number: int, line: bytes) -> tuple[bool, int]:
-    """Returns whether the matrix is dense, column by column, and how many numbers a line has."""
+    """True if the matrix is dense, column by column; and the number of numbers in a line."""
     start, kind, layout, field, symmetry = [*line.lower().split(), b"", b"", b"", b"", b""][:5]
-    right = (start, kind, symmetry) == (b"%%matrixmarket", b"matrix", b"general")
-    if (
-        not right
-        or layout not in (b"coordinate", b"array")
-        or field not in (b"integer", b"real", b"pattern")
-    ):
-        raise fail(
-            f"{path}:{number}",
-            BANNER,
-            quoted(line),
-            "save the counts by scipy.io.mmwrite(symmetry='general')",
-        )
+    is_general = (start, kind, symmetry) == (b"%%matrixmarket", b"matrix", b"general")
+    is_layout = layout in (b"coordinate", b"array")
+    if not is_general or not is_layout or field not in (b"integer", b"real", b"pattern"):
+        remedy = "save the counts by scipy.io.mmwrite(symmetry='general')"
+        raise fail(f"{path}:{number}", BANNER, quoted(line), remedy)
     if layout == b"array":
         return True, 1
     return False, 2 if field == b"pattern" else 3
@@ -314,48 +283,42 @@ def _sizes(path: Path, number: int, line: bytes, length: int) -> list[int]:
     parts = line.split()
     if len(parts) != length or not all(part.isdigit() and len(part) <= 18 for part in parts):
         names = "rows, columns" + (", entries" if length == 3 else "")
-        raise fail(
-            f"{path}:{number}", f"{length} whole numbers: {names}", quoted(line), "correct the line"
-        )
+        expected = f"{length} whole numbers: {names}"
+        raise fail(f"{path}:{number}", expected, quoted(line), "correct the line")
     sizes = [int(part) for part in parts]
     check_num_documents(sizes[0], f"{path}:{number}")
     check_vocab_size(sizes[1], f"{path}:{number}")
     return sizes
 
 
-def _read_entries(path: Path, kept: list[tuple[int, bytes]], width: int) -> np.ndarray:
-    """The entries of some lines. Only where one is wrong is its line looked for."""
-    numbers = _numbers(b" ".join(line for _, line in kept), np.float64)
-    if len(numbers) != width * len(kept):
-        right = lambda line: len(_numbers(line, np.float64)) == width
-        raise _wrong_line(
-            path, kept, right, f"{WHOLE}, with {width} numbers in a line", "correct the line"
-        )
+def _read_entries(path: Path, lines: list[tuple[int, bytes]], width: int) -> np.ndarray:
+    """The entries of some numbered lines. It searches for a wrong line only if one is wrong."""
+    numbers = _numbers(b" ".join(line for _, line in lines), np.float64)
+    if len(numbers) != width * len(lines):
+        check = lambda line: len(_numbers(line, np.float64)) == width
+        expected = f"{WHOLE}, with {width} numbers in a line"
+        raise _wrong_line(path, lines, check, expected, "correct the line")
     return numbers.reshape(-1, width)
 
 
-def _places(path: Path, numbers: np.ndarray, most: int, what: str) -> np.ndarray:
-    places = whole_numbers(numbers, np.int64, f"{path}, {what}s")
-    outside = (places < 1) | (places > most)
-    if outside.any():
-        raise fail(
-            path,
-            f"{what}s from 1 to {most}",
-            str(places[outside][0]),
-            "correct the entry or the sizes",
-        )
+def _places(path: Path, numbers: np.ndarray, most: int, noun: str) -> np.ndarray:
+    places = whole_numbers(numbers, np.int64, f"{path}, {noun}s")
+    is_outside = (places < 1) | (places > most)
+    if is_outside.any():
+        got = str(places[is_outside][0])
+        raise fail(path, f"{noun}s from 1 to {most}", got, "correct the entry or the sizes")
     return places - 1
 
 
 # --- lines and numbers ----------------------------------------------------------------------------
 def _is_int32(text: bytes) -> bool:
-    """Tells whether digits are a number from 0 to 2^31 - 1; Python reads a few thousand of them at
+    """True for the digits of a number from 0 to 2^31 - 1; Python reads a few thousand digits at
     most."""
     return text.isdigit() and len(text) < 100 and int(text) <= INT32_MAX
 
 
 def _numbers(text: bytes, dtype: Any) -> np.ndarray:
-    """The numbers in a text; none where one part of it is no such number."""
+    """The numbers in a text; none if one part of it is no number of this type."""
     try:
         return np.array(text.split(), dtype="S").astype(dtype)
     except (ValueError, OverflowError):
@@ -365,11 +328,11 @@ def _numbers(text: bytes, dtype: Any) -> np.ndarray:
 def _wrong_line(
     path: Path,
     lines: Iterable[tuple[int, bytes]],
-    right: Callable[[bytes], bool],
+    is_right: Callable[[bytes], bool],
     expected: str,
     remedy: str,
 ) -> DataError:
-    """The error for the first of some numbered lines that is not right."""
+    """The error for the first of some numbered lines that is wrong."""
     lines = list(lines)
-    number, line = next(((number, line) for number, line in lines if not right(line)), lines[0])
+    number, line = next(((number, line) for number, line in lines if not is_right(line)), lines[0])
     return fail(f"{path}:{number}", expected, quoted(line), remedy)

@@ -1,4 +1,4 @@
-"""Tables of counts in memory: a row for each document, a column for each word, by its name."""
+"""Tables of counts in memory: a row for each document, and a column for each word, named by it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NUMBERS = (
     "sparse[float",
     "sparse[bool",
 )
-"""How the names of types of numbers begin, in pandas, polars and Arrow, in small letters."""
+"""Beginnings of the names of number types in pandas, polars and Arrow, in lower case."""
 
 FEWEST_NUMBERED = 5
-"""Rows from which on a column that counts them is no column of counts."""
+"""Least number of rows from which on a column that numbers them is refused."""
 
 
 def are_counts(source: Any) -> bool:
-    """True of a table of pandas, polars or Arrow of two columns or more, all of numbers, that lists
-    no ratings: it holds no text.
+    """True for a table of pandas, polars or Arrow with two columns or more, all of numbers, that
+    are no ratings.
 
     >>> import pandas
     >>> are_counts(pandas.DataFrame({"cat": [1, 0], "dog": [0, 2]})), are_counts(pandas.DataFrame({"text": ["a cat"]}))
@@ -48,19 +48,19 @@ def are_counts(source: Any) -> bool:
 
 
 def check_no_counts(source: Any) -> None:
-    """Raises a DataError for a table that looks like one of counts beside columns of something
-    else, and has no column of texts."""
+    """Raises a DataError for a table with columns of counts and other columns, but none of
+    texts."""
     names = column_names(source) or []
     are_numbers = _are_numbers(source)
     if DEFAULT_COLUMN in names or sum(are_numbers) < 2 or all(are_numbers):
         return
-    others = [name for name, of_numbers in zip(names, are_numbers, strict=True) if not of_numbers]
+    texts = [name for name, is_numeric in zip(names, are_numbers, strict=True) if not is_numeric]
     expected = f"a column {DEFAULT_COLUMN!r}, or a column of numbers for each word"
     remedy = (
-        f"pass column=... for that of the texts, known: {listed(others)}; for counts leave these "
+        f"pass column=... for that of the texts, known: {listed(texts)}; for counts leave these "
         "columns out"
     )
-    raise fail("source", expected, f"something else in {listed(others)}", remedy)
+    raise fail("source", expected, f"something else in {listed(texts)}", remedy)
 
 
 def _are_numbers(source: Any) -> list[bool]:
@@ -74,14 +74,14 @@ def corpus_of_counts(
     where: str = "source",
     words: Sequence[str] | None = None,
 ) -> Corpus:
-    """The documents of a table of counts. Its columns are the words; columns that pandas only
+    """The documents of a table of counts. Its column names are the words; columns that pandas only
     numbers have none.
 
     Args:
       source: the table.
       kind: the class of the corpus.
-      where: what the table is called in messages.
-      words: those of columns that are only numbered.
+      where: name of the table in messages.
+      words: words of columns that are only numbered.
 
     Raises:
       DataError: counts that are negative, missing or no whole numbers; two columns of one name; a
@@ -92,9 +92,8 @@ def corpus_of_counts(
     ('cat', 'dog')
     """
     names = column_names(source) or []
-    sparse = (
-        getattr(source, "sparse", None) if hasattr(source, "iloc") else None
-    )  # of pandas, where all columns are
+    # Only a table of pandas with sparse columns alone has the attribute `sparse`.
+    sparse = getattr(source, "sparse", None) if hasattr(source, "iloc") else None
     counts = array_of_numbers(where, source) if sparse is None else sparse.to_coo()
     if sparse is None and not are_places(names):
         _check_no_numbering(np.asarray(counts), names, where)
@@ -102,17 +101,13 @@ def corpus_of_counts(
 
 
 def _check_no_numbering(counts: np.ndarray, names: Sequence[str], where: str) -> None:
-    """Raises a DataError where a column counts the rows, as an id does: it would be the most
-    frequent word."""
+    """Raises a DataError if a column numbers the rows, as an id does: it would be the most frequent
+    word."""
     if len(counts) < FEWEST_NUMBERED:
         return
     steps = np.diff(counts, axis=0)
     numbering = [name for name, step in zip(names, steps.T, strict=True) if np.all(step == 1)]
     if numbering:
         got = f"{listed(numbering)}, which numbers the rows"
-        raise fail(
-            where,
-            "a column of counts for each word",
-            got,
-            "leave it out, such as table.drop(columns=...)",
-        )
+        remedy = "leave it out, such as table.drop(columns=...)"
+        raise fail(where, "a column of counts for each word", got, remedy)

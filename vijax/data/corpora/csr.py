@@ -15,7 +15,7 @@ BLOCK_ENTRIES = 1 << 18
 
 
 class Bags(NamedTuple):
-    """Some documents as rows of word counts, as those of a `vijax.data.Corpus`."""
+    """Some documents as rows of word counts, with the fields of a `vijax.data.Corpus`."""
 
     indptr: Int[np.ndarray, " docs_plus_1"]
     indices: Int[np.ndarray, " pairs"]
@@ -24,7 +24,7 @@ class Bags(NamedTuple):
 
 
 def bags(lengths: Int[np.ndarray, " docs"], indices: np.ndarray, counts: np.ndarray) -> Bags:
-    """Documents of so many pairs each.
+    """Documents with `lengths` pairs each.
 
     >>> bags(np.array([1, 0]), np.array([3]), np.array([2])).indptr
     array([0, 1, 1])
@@ -35,15 +35,15 @@ def bags(lengths: Int[np.ndarray, " docs"], indices: np.ndarray, counts: np.ndar
 def is_canonical(
     lengths: Int[np.ndarray, " rows"], columns: np.ndarray, counts: np.ndarray
 ) -> bool:
-    """True where the columns of each row ascend, and no count is 0.
+    """True if the columns of each row ascend, and no count is 0.
 
     >>> is_canonical(np.array([2, 1]), np.array([1, 4, 0]), np.ones(3))
     True
     """
-    inside = np.ones(max(0, len(columns) - 1), bool)
+    is_inside = np.ones(max(0, len(columns) - 1), bool)
     ends = np.cumsum(lengths)
-    inside[ends[(ends > 0) & (ends < len(columns))] - 1] = False
-    return bool((np.diff(columns)[inside] > 0).all() and (counts > 0).all())
+    is_inside[ends[(ends > 0) & (ends < len(columns))] - 1] = False
+    return bool((np.diff(columns)[is_inside] > 0).all() and (counts > 0).all())
 
 
 def row_entries(
@@ -57,16 +57,15 @@ def row_entries(
     starts = indptr[rows]
     lengths = indptr[rows + 1] - starts
     ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(
-        ends[-1] if len(ends) else 0
-    ), lengths
+    places = np.repeat(starts - (ends - lengths), lengths)
+    return places + np.arange(ends[-1] if len(ends) else 0), lengths
 
 
 def row_blocks(
     indptr: Int[np.ndarray, " rows_plus_1"], entries: int = BLOCK_ENTRIES
 ) -> Iterator[slice]:
-    """Consecutive ranges of rows with about `entries` entries each, one row at least, so that each
-    fits in memory.
+    """Consecutive ranges of rows with about `entries` entries each, and at least one row, so that
+    each fits in memory.
 
     >>> list(row_blocks(np.array([0, 2, 4, 9]), entries=4))
     [slice(0, 2, None), slice(2, 3, None)]
@@ -83,7 +82,7 @@ def row_blocks(
 def row_sums(
     indptr: Int[np.ndarray, " rows_plus_1"], values: Int[np.ndarray, " entries"]
 ) -> Int[np.ndarray, " rows"]:
-    """Sum of the values of each row, 0 where a row is empty, in bounded memory.
+    """Sum of the values of each row, 0 for an empty row, in bounded memory.
 
     >>> row_sums(np.array([0, 2, 2, 3]), np.array([1, 2, 5]))
     array([3, 0, 5])
@@ -107,9 +106,8 @@ def canonical(
     """
     import scipy.sparse
 
-    matrix = scipy.sparse.csr_matrix(
-        (counts.astype(np.int64), (rows, columns)), shape
-    )  # sums repeats
+    # The conversion sums repeats.
+    matrix = scipy.sparse.csr_matrix((counts.astype(np.int64), (rows, columns)), shape)
     if matrix.data.max(initial=0) > INT32_MAX:
         got = f"{matrix.data.max()}, summed over entries of one word in one document"
         raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")

@@ -1,4 +1,4 @@
-"""Which column of a table of ratings is what: users, items, how often, how liked, and when."""
+"""Roles of the columns in a table of ratings: users, items, counts, ratings and times."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 
 NONE = "none"
-"""In the place of a column of counts: each row counts once."""
+"""Instead of the name of a column of counts: each row counts once."""
 GIVE = "give vijax.data.ratings"
-"""The beginning of remedies that name an argument; the command line leaves it out."""
+"""The beginning of remedies that name an argument; the command line removes it."""
 
 OF_USERS = ("user", "customer", "member", "reader", "listener", "viewer", "visitor", "reviewer")
 OF_ITEMS = (
@@ -56,7 +56,7 @@ RATINGS = (
     "vote",
 )
 RATED = ("rating", "ratings", "stars", "star", "score", "scores")
-"""Words that say in a longer header that the column is of ratings."""
+"""Words in a longer header by which a column is one of ratings."""
 WORDS_OF_HEADERS = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+")
 TIMES = ("timestamp", "time", "date", "datetime", "when", "unixreviewtime")
 TEXTS: tuple[str, ...] = (
@@ -72,7 +72,7 @@ TEXTS: tuple[str, ...] = (
     "description",
 )
 TEXTS += ("message", "abstract", "tweet", "sentence", "document", "headline")
-"""Headers of columns of texts: a table that has one is of documents."""
+"""Headers of columns of texts: a table with one is a table of documents."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +80,10 @@ class RoleNames:
     """The columns that the user has named.
 
     Attributes:
-      user: the column of users; None finds it by its name, as the others.
-      item: that of items.
-      count: that of how often an item was taken; "none" where each row counts once.
-      time: that of the time of each row.
+      user: the column of users; None finds it by its header, and so for the others.
+      item: the column of items.
+      count: the column of how often an item was taken; "none" if each row counts once.
+      time: the column of times.
       least: the least rating that counts as taken.
     """
 
@@ -96,14 +96,14 @@ class RoleNames:
 
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """The column of each role; empty where a table has none.
+    """The column of each role; "" if a table has none.
 
     Attributes:
       user: the column of users.
-      item: that of items.
-      count: that of counts, or of ratings.
-      time: that of times.
-      unread: all others.
+      item: the column of items.
+      count: the column of counts, or of ratings.
+      time: the column of times.
+      unread: all other columns.
     """
 
     user: str
@@ -114,57 +114,46 @@ class Roles:
 
 
 def find_roles(names: Sequence[str], named: RoleNames, where: object, notes: Notes) -> Roles:
-    """The roles of the columns of a table, with notes of what was decided.
+    """The roles of the columns of a table; notes tell which columns were taken.
 
     Raises:
-      DataError: a column that is named and not there; no columns of users and items, or several
-        that may be; ratings of which nobody said how they count.
+      DataError: a named column is missing; no columns of users and items, or several that may be;
+        ratings without `least` or `count`.
     """
-    user = _named_column(named.user, "user", names, where) or _find_only(
-        names, _is_user, "user", where
-    )
-    item = _named_column(named.item, "item", names, where) or _find_only(
-        names, _is_item, "item", where
-    )
+    user = _named_column(named.user, "user", names, where)
+    user = user or _find_only(names, _is_user, "user", where)
+    item = _named_column(named.item, "item", names, where)
+    item = item or _find_only(names, _is_item, "item", where)
     if user == item:
-        raise fail(
-            where,
-            "two columns, of users and of items",
-            f"{user!r} for both",
-            f"{GIVE} user=... and item=...",
-        )
-    if named.least is not None and not (
-        isinstance(named.least, int | float | np.number) and named.least == named.least
-    ):
-        raise fail(
-            "least",
-            "a number",
-            repr(named.least),
-            "give the lowest rating that counts as taken, such as 4",
-        )
+        expected = "two columns, of users and of items"
+        raise fail(where, expected, f"{user!r} for both", f"{GIVE} user=... and item=...")
+    _check_least(named.least)
     count = "" if named.count == NONE else _named_column(named.count, "count", names, where)
-    taken = {user, item, count}
-    left = [name for name in names if name and name not in taken]
+    others = [name for name in names if name and name not in {user, item, count}]
     if not count and named.count is None:
-        count = _find_count_column(left, named, where)
-    time = _named_column(named.time, "time", names, where) or next(iter(_spelt(left, TIMES)), "")
+        count = _find_count_column(others, named, where)
+    time = _named_column(named.time, "time", names, where)
+    time = time or next(iter(_spelt(others, TIMES)), "")
     if named.least is not None and not count:
         expected = "a column of ratings or counts to compare with it"
-        raise fail(
-            where,
-            expected,
-            f"none, among {listed(names)}",
-            f"{GIVE} count=... to name it, or leave least out, or add a column rating",
-        )
+        remedy = f"{GIVE} count=... to name it, or leave least out, or add a column rating"
+        raise fail(where, expected, f"none, among {listed(names)}", remedy)
     if (user, item) not in (("user", "item"), (named.user, named.item)):
         notes.add(f"Users are read from the column {user!r}, items from {item!r}.")
-    roles = Roles(user, item, count, time, ())
-    unread = tuple(name for name in left if name not in (count, time))
-    return dataclasses.replace(roles, unread=unread)
+    unread = tuple(name for name in others if name not in (count, time))
+    return Roles(user, item, count, time, unread)
+
+
+def _check_least(least: float | None) -> None:
+    if least is None:
+        return
+    if not (isinstance(least, int | float | np.number) and least == least):
+        remedy = "give the lowest rating that counts as taken, such as 4"
+        raise fail("least", "a number", repr(least), remedy)
 
 
 def looks_like_ratings(names: Iterable[str]) -> bool:
-    """True where columns have the names of users and of items, and none that of texts.
+    """True if some column has a name for users, one has a name for items, and none for texts.
 
     >>> looks_like_ratings(["userId", "movieId", "rating"]), looks_like_ratings(["user", "item", "text"])
     (True, False)
@@ -174,14 +163,15 @@ def looks_like_ratings(names: Iterable[str]) -> bool:
 
 
 def find_rating_columns(names: Iterable[str]) -> list[str]:
-    """The columns whose names are those of ratings, or have such a word in them.
+    """The columns whose names are names for ratings, or have such a word in them.
 
     >>> find_rating_columns(["user", "star_rating", "Book-Rating", "ratingDate", "rating"])
     ['rating', 'star_rating', 'Book-Rating']
     """
     names = list(names)
     exact = _spelt(names, RATINGS)
-    return [*exact, *(name for name in names if name not in exact and _speaks_of_ratings(name))]
+    longer = [name for name in names if name not in exact and _speaks_of_ratings(name)]
+    return [*exact, *longer]
 
 
 def _speaks_of_ratings(name: str) -> bool:
@@ -190,7 +180,7 @@ def _speaks_of_ratings(name: str) -> bool:
 
 
 def find_count_columns(names: Iterable[str]) -> list[str]:
-    """The columns whose names are those of counts."""
+    """The columns whose names are names for counts."""
     return _spelt(names, COUNTS)
 
 
@@ -200,25 +190,25 @@ def find_role_column(role: str, names: Sequence[str], where: object) -> str:
     >>> find_role_column("user", ["age", "userId"], "users.csv")
     'userId'
     """
-    is_one = {"user": _is_user, "item": _is_item}[role]
-    found = [role] if role in names else [name for name in names if is_one(name)]
-    if len(found) == 1:
-        return found[0]
-    got = f"{listed(found)} that may be it" if found else f"the columns {', '.join(names)}"
+    has_role = {"user": _is_user, "item": _is_item}[role]
+    columns = [role] if role in names else [name for name in names if has_role(name)]
+    if len(columns) == 1:
+        return columns[0]
+    got = f"{listed(columns)} that may be it" if columns else f"the columns {', '.join(names)}"
     raise fail(where, f"the column {role}", got, "name it so in the first line")
 
 
 # --- names ----------------------------------------------------------------------------------------
 def _letters(name: str) -> str:
-    """The letters and digits of a name, in small letters."""
+    """The letters and digits of a name, in lower case."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())
 
 
-def _spelt(names: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The names that are known, in the order of what is known."""
+def _spelt(names: Iterable[str], headers: Sequence[str]) -> list[str]:
+    """The names that are among the headers, in the order of the headers."""
     return sorted(
-        (name for name in names if _letters(name) in known),
-        key=lambda name: known.index(_letters(name)),
+        (name for name in names if _letters(name) in headers),
+        key=lambda name: headers.index(_letters(name)),
     )
 
 
@@ -235,36 +225,31 @@ def _forms(words: Sequence[str], more: Sequence[str]) -> set[str]:
 
 
 def _named_column(name: str | None, role: str, names: Sequence[str], where: object) -> str:
-    """The column that the user has named; empty without one."""
+    """The column that the user has named; "" without one."""
     if name is None:
         return ""
     if name not in names:
-        raise fail(
-            where,
-            f"the column {name!r} ({role})",
-            "none",
-            f"{GIVE} {role}=...; {nearest(name, names)}",
-        )
+        remedy = f"{GIVE} {role}=...; {nearest(name, names)}"
+        raise fail(where, f"the column {name!r} ({role})", "none", remedy)
     return name
 
 
 def _find_only(
-    names: Sequence[str], is_one: Callable[[str], bool], role: str, where: object
+    names: Sequence[str], has_role: Callable[[str], bool], role: str, where: object
 ) -> str:
-    """The one column that may be this one; the exact name goes before others."""
+    """The one column that may have a role; the exact name goes before others."""
     if role in names:
         return role
-    found = [name for name in names if is_one(name)]
-    if len(found) == 1:
-        return found[0]
-    got = f"{listed(found)} for {role}" if found else f"the columns {', '.join(names)}"
+    columns = [name for name in names if has_role(name)]
+    if len(columns) == 1:
+        return columns[0]
+    got = f"{listed(columns)} for {role}" if columns else f"the columns {', '.join(names)}"
     remedy = f"{GIVE} {role}=... to name it, one of {listed(names, 30)}"
     raise fail(where, "the columns user and item", got, remedy)
 
 
 def _find_count_column(names: Sequence[str], named: RoleNames, where: object) -> str:
-    """The column of counts, or of ratings under a least one; empty where a row is a thing that was
-    taken."""
+    """The column of counts, or with `least` of ratings; "" if a row is an item that was taken."""
     counts = _spelt(names, COUNTS)
     ratings = find_rating_columns(names)
     if named.least is not None and ratings:

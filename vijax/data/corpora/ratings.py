@@ -59,7 +59,7 @@ def ratings(
     """Who took what, from a table with a row for each user and item: users are the documents, by
     `titles`, and items their words.
 
-    Rows of one user and item add up; a row of count 0 names a user who took nothing, or an item
+    Rows of one user and item add up. A row of count 0 names a user who took nothing, or an item
     that nobody took.
 
     Args:
@@ -69,18 +69,17 @@ def ratings(
       item: the column of items; None finds item, movieId, product_id and the like.
       count: the column of how often an item was taken; None finds one called count, plays, quantity
         and the like. "none": each row counts once.
-      time: the column of the time of each row. It is read where a user has rated an item twice: the
-          last rating counts.
-      least: the rating from which an item counts as taken, once; what is rated lower is as if not
-          taken.
-      vocabulary: the items in the order in which a fit knows them, or a file of them; others are
-          left out.
+      time: the column of the time of each row. It is read if a user has rated an item twice: the
+        last rating counts.
+      least: the rating from which an item counts as taken, once; items rated lower count as not
+        taken.
+      vocabulary: the items in the order of a fit, or a file of them; others are left out.
       folder: folder to write the corpus to as memory-mapped files.
-      dialect: the way in which the file is written.
+      dialect: how the file is written.
 
     Raises:
-      ValueError: columns that are missing or may be several, names or numbers that are missing,
-        counts that are no whole numbers, ratings of which nobody said how they count.
+      ValueError: columns that are missing or ambiguous, names or numbers that are missing, counts
+        that are no whole numbers, ratings without `least` or `count`.
 
     >>> table = {"userId": ["ann", "ann", "bob"], "movieId": [7, 8, 7], "rating": [5.0, 1.5, 4.0]}
     >>> liked = ratings(table, least=4)
@@ -93,10 +92,9 @@ def ratings(
         path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
         with naming(path):
             return read_ratings(path, vocabulary, folder, named, dialect)
-    found = _memory_columns(source, named)
-    return ratings_from_columns(
-        found, named, "source", read_vocabulary(vocabulary), folder, Notes()
-    )
+    columns = _memory_columns(source, named)
+    items = read_vocabulary(vocabulary)
+    return ratings_from_columns(columns, named, "source", items, folder, Notes())
 
 
 def _memory_columns(source: Any, named: RoleNames) -> Columns:
@@ -107,24 +105,23 @@ def _memory_columns(source: Any, named: RoleNames) -> Columns:
         raise fail("source", expected, type(source).__name__, "convert it to one of these")
     roles = find_roles(list(map(str, names)), named, "source", Notes())
     in_roles = [name for name in (roles.user, roles.item, roles.count, roles.time) if name]
-    read = columns_of(
+    typed = columns_of(
         {name: source[name] for name in names if str(name) in in_roles},
         exact=(roles.user, roles.item),
     )
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for name in names:
-        column = read.get(str(name))
-        found[str(name)] = _as_objects(source[name]) if column is None else column
-    lengths = {name: len(values) for name, values in found.items()}
+        column = typed.get(str(name))
+        columns[str(name)] = _as_objects(source[name]) if column is None else column
+    lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise fail(
-            "source", "columns of one length", str(lengths), "give every column as many rows"
-        )
-    return NamedColumns(found, row_names_of(source, next(iter(lengths.values()), 0)))
+        remedy = "give every column as many rows"
+        raise fail("source", "columns of one length", str(lengths), remedy)
+    return NamedColumns(columns, row_names_of(source, next(iter(lengths.values()), 0)))
 
 
 def _as_objects(column: Any) -> np.ndarray:
-    """A column that is carried along as it is."""
+    """A column of objects, unchanged."""
     values = column_values(column) if in_a_library(column) else list(column)
     array = np.empty(len(values), object)
     array[:] = values
@@ -143,24 +140,22 @@ def read_ratings(
     names = read_names(path, dialect)
     roles = find_roles(names, named, path, Notes()) if names else None
     exact = () if roles is None else (roles.user, roles.item)
-    found = read_columns(str(path), dialect=dialect, exact=exact, notes=notes)
-    return ratings_from_columns(found, named, str(path), read_vocabulary(vocabulary), folder, notes)
+    columns = read_columns(str(path), dialect=dialect, exact=exact, notes=notes)
+    items = read_vocabulary(vocabulary)
+    return ratings_from_columns(columns, named, str(path), items, folder, notes)
 
 
 def read_names(path: Path, dialect: Dialect = USUAL) -> list[str]:
-    """The names of the columns of a table in a file; none of other files, or of one that cannot be
+    """The column names of a table in a file; empty for other files, and for one that cannot be
     read."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    kind = (
-        "parquet"
-        if path.is_dir()
-        else {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}.get(ending, "sheet")
-    )
+    kinds = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+    kind = "parquet" if path.is_dir() else kinds.get(ending, "sheet")
     if kind == "sheet" and ending not in (".xlsx", ".xls", ".ods"):
         return []
     try:
         return [name for name in RECORDS[kind](path, dialect).names if name]
-    except (DataError, ImportError, OSError):  # its reader says so
+    except (DataError, ImportError, OSError):  # the reader of the file reports it
         return []
 
 
@@ -192,19 +187,19 @@ def ratings_from_columns(
     users, rows = _number_names(found, roles.user, where, at, notes)
     names, columns = _number_names(found, roles.item, where, at, notes)
     counts = np.ones(len(rows))
+    where_counts = f"{where}, column {roles.count!r}"
     if roles.count:
-        where_counts = f"{where}, column {roles.count!r}"
         counts = as_numbers(found[roles.count], where_counts, at)
-        what = "a count" if named.least is None else "a rating"
-        check_present(counts, f"{what} in every row", where_counts, at)
+        value = "a count" if named.least is None else "a rating"
+        check_present(counts, f"{value} in every row", where_counts, at)
     if named.least is not None:
-        counts = np.asarray(counts >= named.least, float)
-        last = _last_of_each(rows, columns, found, roles, where, at)
-        _note_least(counts[last], int((~last).sum()), named.least, roles, notes)
-        counts = counts * last
+        is_taken = np.asarray(counts >= named.least, float)
+        is_last = _last_of_each(rows, columns, found, roles, where, at)
+        _note_least(is_taken[is_last], int((~is_last).sum()), named.least, roles, notes)
+        counts = is_taken * is_last
     elif roles.count:
-        _check_whole(counts, f"{where}, column {roles.count!r}", at)
-    counts = integer_counts(counts, f"{where}, column {roles.count!r}")
+        _check_whole(counts, where_counts, at)
+    counts = integer_counts(counts, where_counts)
     if items is not None:
         rows, columns, counts, names = _select_items(items, names, rows, columns, counts, notes)
     matrix = scipy.sparse.coo_matrix((counts, (rows, columns)), (len(users), len(names)))
@@ -218,47 +213,51 @@ def ratings_from_columns(
 def _number_names(
     found: Columns, column: str, where: str, at: RowName, notes: Notes
 ) -> tuple[list[str], Int[np.ndarray, " rows"]]:
-    """The different names of a column in the order in which they come, and the number of each value
-    among them."""
+    """The different names of a column in the order of their first rows, and the number of the name
+    of each row."""
     values = found[column]
     where = f"{where}, column {column!r}"
     check_present(values, "a name in every row", where, at, words=said_missing(found, column))
-    named = [name_of(value) for value in values.tolist()]
-    if any("\n" in name or "\r" in name for name in named):
-        named = _join_lines(named, where, notes)
-    place = {name: i for i, name in enumerate(dict.fromkeys(named))}
-    return list(place), np.fromiter((place[name] for name in named), int, len(named))
+    names = [name_of(value) for value in values.tolist()]
+    if any("\n" in name or "\r" in name for name in names):
+        names = _join_lines(names, where, notes)
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return list(place), np.fromiter((place[name] for name in names), int, len(names))
 
 
-def _join_lines(named: list[str], where: str, notes: Notes) -> list[str]:
-    """The names with blanks in the place of line breaks, which files of names cannot have.
-    DataError where two names become one."""
-    changed = {name: " ".join(name.splitlines()) for name in dict.fromkeys(named)}
-    broken = [name for name, changed_to in changed.items() if name != changed_to]
-    if len(set(changed.values())) < len(changed):
+def _join_lines(names: list[str], where: str, notes: Notes) -> list[str]:
+    """The names with blanks instead of line breaks, which files of names cannot have.
+
+    Raises:
+      DataError: two names become one.
+    """
+    new_names = {name: " ".join(name.splitlines()) for name in dict.fromkeys(names)}
+    broken = [name for name, new_name in new_names.items() if name != new_name]
+    if len(set(new_names.values())) < len(new_names):
         remedy = "write these names without line breaks"
         raise fail(where, "names that differ in more than line breaks", f"{broken[0]!r}", remedy)
     notes.add(f"Line breaks in names are read as blanks, as in {broken[0]!r}.")
-    return [changed[name] for name in named]
+    return [new_names[name] for name in names]
 
 
 def _select_items(
     items, names, rows, columns, counts, notes: Notes
 ) -> tuple[Any, Any, Any, list[str]]:
-    """The rows whose items are among these, numbered by them."""
+    """The rows whose items are among `items`, with their numbers in these."""
     place = {name: i for i, name in enumerate(items)}
-    to = np.array([place.get(name, -1) for name in names], int)[columns]
-    if lost := int(((to < 0) & (counts > 0)).sum()):
+    new_columns = np.array([place.get(name, -1) for name in names], int)[columns]
+    if lost := int(((new_columns < 0) & (counts > 0)).sum()):
         notes.add(
             f"{lost:,} of {int((counts > 0).sum()):,} rows are of items that the fit does not "
             "know: left out."
         )
-    return rows[to >= 0], to[to >= 0], counts[to >= 0], list(items)
+    is_in = new_columns >= 0
+    return rows[is_in], new_columns[is_in], counts[is_in], list(items)
 
 
 # --- counts and ratings ---------------------------------------------------------------------------
 def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) -> None:
-    """DataError at a fraction: a rating such as 3.5, or a weight."""
+    """Raises a DataError at a fraction: a rating such as 3.5, or a weight."""
     broken = np.isfinite(counts) & (counts != np.floor(counts))
     if not broken.any():
         return
@@ -287,18 +286,17 @@ def _last_of_each(
         return np.ones(len(pairs), bool)
     order = np.arange(len(pairs))
     if roles.time:
-        order = np.argsort(
-            _times(found[roles.time], f"{where}, column {roles.time!r}", at), kind="stable"
-        )
+        times = _times(found[roles.time], f"{where}, column {roles.time!r}", at)
+        order = np.argsort(times, kind="stable")
     backwards = order[::-1]
     _, first = np.unique(pairs[backwards], return_index=True)
-    last = np.zeros(len(pairs), bool)
-    last[backwards[first]] = True
-    return last
+    is_last = np.zeros(len(pairs), bool)
+    is_last[backwards[first]] = True
+    return is_last
 
 
 def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
-    """Numbers, or dates as numbers."""
+    """Times as numbers, from numbers or dates."""
     check_present(values, "a time in every row", where, at)
     try:
         return as_numbers(values)
@@ -313,8 +311,8 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
         got = f"{cells[row]!r} in {at(row)}, where most cells are not written so"
         raise fail(where, "numbers, or dates such as 2024-01-31, all written alike", got, remedy)
     by_format = [dates.read_dates(cells, form) for form in formats]
-    # Of dates as 5/6/2024 nobody can tell the day from the month; where both readings agree, it
-    # does not matter.
+    # Nobody can tell the day from the month in dates such as 5/6/2024. If both readings give one
+    # order, it does not matter.
     orders = [np.unique(numbers, return_inverse=True)[1] for numbers in by_format]
     if not all(np.array_equal(order, orders[0]) for order in orders):
         got = f"dates whose day nobody can tell from the month, {cells[0]!r} in {at(0)}"
@@ -329,21 +327,22 @@ def _note_unread(roles: Roles, named: RoleNames, notes: Notes) -> None:
         notes.add(
             f"The ratings in {listed(liked)} are not read: a row counts the same whatever they say."
         )
-    if others := [name for name in unread if name not in liked]:
-        notes.add(
-            f"Not read: {'the column' if len(others) == 1 else 'the columns'} {listed(others)}."
-        )
+    if ignored := [name for name in unread if name not in liked]:
+        noun = "the column" if len(ignored) == 1 else "the columns"
+        notes.add(f"Not read: {noun} {listed(ignored)}.")
 
 
-def _note_least(taken: np.ndarray, repeated: int, least: float, roles: Roles, notes: Notes) -> None:
-    number = int(taken.sum())
+def _note_least(
+    is_taken: np.ndarray, repeated: int, least: float, roles: Roles, notes: Notes
+) -> None:
+    number = int(is_taken.sum())
     notes.add(
-        f"{number:,} of {len(taken):,} items that users rated have {least:g} or more in "
+        f"{number:,} of {len(is_taken):,} items that users rated have {least:g} or more in "
         f"{roles.count!r}, and count as taken; the others as not taken, and may be recommended."
     )
     if repeated:
-        by = f"by {roles.time!r}" if roles.time else "in the table"
+        order = f"by {roles.time!r}" if roles.time else "in the table"
         notes.add(
             f"{repeated:,} rows are of an item that the user rated again: the last rating counts, "
-            f"{by}."
+            f"{order}."
         )

@@ -1,5 +1,5 @@
-"""Parts of a corpus: over some of its words, over another vocabulary, or divided over the words of
-one part."""
+"""Parts of a corpus: over some of its words, over another vocabulary, or split so that both parts
+have the words of one."""
 
 from __future__ import annotations
 
@@ -35,20 +35,15 @@ def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
     words = np.asarray(words)
     new_id = np.full(corpus.vocab_size, -1, np.int32)
     new_id[words] = np.arange(len(words), dtype=np.int32)
-    vocabulary = (
-        None
-        if corpus.vocabulary is None
-        else tuple(corpus.vocabulary[word] for word in words.tolist())
-    )
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(
-        vocabulary, len(words)
-    )
-    return _with_strings(changed, corpus)
+    vocabulary = None
+    if corpus.vocabulary is not None:
+        vocabulary = tuple(corpus.vocabulary[word] for word in words.tolist())
+    builder = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind))
+    return _with_strings(builder.finish(vocabulary, len(words)), corpus)
 
 
 def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
-    """The corpus over another vocabulary: words that are not in it are dropped, and counted in the
-    notes.
+    """The corpus over another vocabulary: words outside it are dropped, and counted in the notes.
 
     Raises:
       ValueError: the corpus has no vocabulary, or shares no word with the new one.
@@ -59,16 +54,13 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     """
     if corpus.vocabulary is None:
         raise fail("corpus.vocabulary", "words", "None", "read the corpus with its vocabulary")
-    new_id = vocabulary_ids(
-        corpus.vocabulary, vocabulary, corpus.wording, may_share_none=corpus.num_tokens == 0
-    )
-    changed = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind)).finish(
-        tuple(vocabulary)
-    )
-    changed = _with_strings(changed, corpus)
-    lost = corpus.num_tokens - changed.num_tokens
+    may_share_none = corpus.num_tokens == 0
+    new_id = vocabulary_ids(corpus.vocabulary, vocabulary, corpus.wording, may_share_none)
+    builder = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind))
+    relabelled = _with_strings(builder.finish(tuple(vocabulary)), corpus)
+    lost = corpus.num_tokens - relabelled.num_tokens
     note = f"{lost:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
-    return dataclasses.replace(changed, notes=(*changed.notes, note)) if lost else changed
+    return dataclasses.replace(relabelled, notes=(*relabelled.notes, note)) if lost else relabelled
 
 
 def vocabulary_ids(
@@ -77,10 +69,10 @@ def vocabulary_ids(
     wording: Wording = OF_DOCUMENTS,
     may_share_none: bool = False,
 ) -> Int[np.ndarray, " words"]:
-    """The id of each word in `vocabulary`, -1 for words that are not in it; accents in either form
-    are the same. Raises ValueError: none of them is, and that may not be."""
+    """The id of each word in `vocabulary`, -1 for words outside it; accents in either form are the
+    same. Raises ValueError if all words are outside, unless `may_share_none`."""
     ids = {normalised(word): i for i, word in enumerate(vocabulary)}
-    ids |= {word: i for i, word in enumerate(vocabulary)}  # exact ones go before
+    ids |= {word: i for i, word in enumerate(vocabulary)}  # exact words go before
     new_id = np.array([ids.get(word, ids.get(normalised(word), -1)) for word in words], np.int32)
     if (new_id < 0).all() and not may_share_none:
         got = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
@@ -92,48 +84,46 @@ def vocabulary_ids(
 def relabel(
     corpus: Corpus, new_id: Int[np.ndarray, " words"], builder: CorpusBuilder
 ) -> CorpusBuilder:
-    """Adds the documents to a builder, with the id new_id[w] for word w; words of a negative id are
-    dropped."""
+    """Adds the documents to a builder, with the id new_id[w] for word w; words with a negative id
+    are dropped."""
     for indptr, indices, counts in corpus.blocks():
         words = new_id[indices]
-        keep = words >= 0
-        kept_before = np.concatenate([[0], np.cumsum(keep)])
-        builder.add(np.diff(kept_before[indptr]), words[keep], counts[keep])
+        is_in = words >= 0
+        num_before = np.concatenate([[0], np.cumsum(is_in)])
+        builder.add(np.diff(num_before[indptr]), words[is_in], counts[is_in])
     return builder
 
 
 def _with_strings(changed: Corpus, corpus: Corpus) -> Corpus:
     notes = (*lasting_notes(corpus), *changed.notes)
-    kept = {
-        name: getattr(corpus, name)
-        for name in ("titles", "texts", "language", "covariates", "described_by", "index")
-    }
-    return dataclasses.replace(changed, notes=notes, **kept)
+    names = ("titles", "texts", "language", "covariates", "described_by", "index")
+    fields = {name: getattr(corpus, name) for name in names}
+    return dataclasses.replace(changed, notes=notes, **fields)
 
 
 def split_over_seen_words(
     corpus: Corpus, held_out: float | int, seed: int
 ) -> tuple[Corpus, Corpus]:
-    """Training and held-out documents, over the words that training documents have: no score of
-    other words could mean anything. A memory-mapped corpus is split into temporary files, removed
-    with the training corpus. Raises ValueError: see `Corpus.split`."""
+    """Training and held-out documents, over the words of the training documents: a score of other
+    words would mean nothing. A memory-mapped corpus is split into temporary files, which are
+    removed with the training corpus. Raises ValueError: see `Corpus.split`."""
     train_rows, test_rows = split_ids(corpus.num_documents, held_out, seed, corpus.wording.rows)
     test = corpus[test_rows]
-    seen = corpus.word_counts() > test.word_counts()
-    over_seen = lambda part: part if seen.all() else select_words(part, np.flatnonzero(seen))
-    train = (
-        _write_temporary(corpus, train_rows, seen)
-        if corpus.mapped
-        else over_seen(corpus[train_rows])
-    )
-    return train, over_seen(test)
+    in_train = corpus.word_counts() > test.word_counts()
+
+    def over_train_words(part: Corpus) -> Corpus:
+        return part if in_train.all() else select_words(part, np.flatnonzero(in_train))
+
+    if corpus.mapped:
+        return _write_temporary(corpus, train_rows, in_train), over_train_words(test)
+    return over_train_words(corpus[train_rows]), over_train_words(test)
 
 
-def _write_temporary(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
-    """The documents `rows` in temporary files, removed with the corpus."""
+def _write_temporary(corpus: Corpus, rows: np.ndarray, in_train: np.ndarray) -> Corpus:
+    """The documents `rows` in temporary files, which are removed with the corpus."""
     folder = working_folder("vijax-train-")
     try:
-        train = _write_rows(Path(folder.name), corpus, rows, seen)
+        train = _write_rows(Path(folder.name), corpus, rows, in_train)
     except BaseException:
         folder.cleanup()
         raise
@@ -141,25 +131,23 @@ def _write_temporary(corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corp
     return train
 
 
-def _write_rows(folder: Path, corpus: Corpus, rows: np.ndarray, seen: np.ndarray) -> Corpus:
-    """Writes the documents `rows`, some hundred thousand pairs at a time, with their words numbered
-    again."""
+def _write_rows(folder: Path, corpus: Corpus, rows: np.ndarray, in_train: np.ndarray) -> Corpus:
+    """Writes the documents `rows`, over the words of a mask, some hundred thousand pairs at a
+    time."""
     builder = CorpusBuilder(folder, corpus.plain_kind)
-    number = np.cumsum(seen) - 1
+    number = np.cumsum(in_train) - 1
     builder.language = corpus.language
     for note in lasting_notes(corpus):
         builder.notes.add(note)
-    kept = np.zeros(corpus.num_documents, bool)
-    kept[rows] = True
+    is_row = np.zeros(corpus.num_documents, bool)
+    is_row[rows] = True
     for block in row_blocks(corpus.indptr):
-        part = corpus[block.start + np.flatnonzero(kept[block])]
+        part = corpus[block.start + np.flatnonzero(is_row[block])]
         builder.add(part.lengths, number[part.indices], part.counts)
         for name in ("titles", "texts"):
             if getattr(part, name) is not None:
                 builder.add_strings(name, getattr(part, name))
-    words = (
-        None
-        if corpus.vocabulary is None
-        else [corpus.vocabulary[i] for i in np.flatnonzero(seen).tolist()]
-    )
-    return builder.finish(words, vocab_size=int(seen.sum()))
+    words = None
+    if corpus.vocabulary is not None:
+        words = [corpus.vocabulary[i] for i in np.flatnonzero(in_train).tolist()]
+    return builder.finish(words, vocab_size=int(in_train.sum()))

@@ -1,13 +1,13 @@
 """A corpus as a folder of memory-mappable files.
 
-indptr.npy indices.npy counts.npy   the documents
-vocabulary.txt                      one word per line, line i (from 0) is word i
-titles.txt texts.txt                one line per document, with where each line starts in *.offsets.npy
-meta.json                           sizes and notes; written last, so that where it is the rest is whole
-checked.json                        sizes and times of the files that were read through and found right
+indptr.npy indices.npy counts.npy   the documents vocabulary.txt                      one word per
+line, line i (from 0) is word i titles.txt texts.txt                one line per document, with
+where each line starts in *.offsets.npy meta.json                           sizes and notes; written
+last, so a folder with it is complete checked.json                        sizes and times of the
+files whose values were found right
 
 The values are checked once, when the corpus is first opened, and again when a file changes: a word
-id beyond the vocabulary would be looked up all the same, and give numbers that mean nothing."""
+id beyond the vocabulary would be looked up all the same, and give wrong numbers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ SETTLED_SECONDS = 1.0  # a file younger than this may change and keep its time
 
 
 class Lines(Sequence):
-    """The lines of a memory-mapped text file, as a sequence of strings that are read when they are
-    asked for.
+    """The lines of a memory-mapped text file, as a sequence of strings, each read when it is used.
 
     Args:
       path: a UTF-8 file; `path` with the ending .offsets.npy holds the byte at which each line
-          starts, and the size.
+        starts, and the size.
     """
 
     def __init__(self, path: Path):
@@ -57,18 +56,16 @@ class Lines(Sequence):
         if isinstance(line, slice):
             return tuple(self[i] for i in range(*line.indices(len(self))))
         line = range(len(self))[line]
-        return (
-            self._bytes[self._offsets[line] : self._offsets[line + 1] - 1]
-            .tobytes()
-            .decode(errors="replace")
-        )
+        line_bytes = self._bytes[self._offsets[line] : self._offsets[line + 1] - 1]
+        return line_bytes.tobytes().decode(errors="replace")
 
 
 class LinesWriter:
     """Writes the two files that `Lines` reads; a line break within a line becomes a space."""
 
     def __init__(self, path: Path):
-        self._path, self._file = path, path.open("wb")
+        self._path = path
+        self._file = path.open("wb")
         self._lengths: list[np.ndarray] = [np.zeros(1, np.int64)]
 
     def extend(self, lines: Iterable[str]) -> None:
@@ -84,22 +81,23 @@ class LinesWriter:
 
 
 class ArrayWriter:
-    """A one-dimensional .npy file that grows block by block; `close` writes its size into its
-    header."""
+    """A one-dimensional .npy file that grows block by block; `close` writes its final header."""
 
     def __init__(self, path: Path, dtype: Any):
-        self._file, self._dtype, self._size = path.open("wb"), np.dtype(dtype), 0
+        self._file = path.open("wb")
+        self._dtype = np.dtype(dtype)
+        self._size = 0
         self._write_header()
 
     def _write_header(self) -> None:
-        # numpy pads headers so that one of more elements fits in the place of one of fewer.
-        shape = {
+        # NumPy pads headers, so that the header of a longer array fits in the same place.
+        header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
             "fortran_order": False,
             "shape": (self._size,),
         }
         self._file.seek(0)
-        np.lib.format.write_array_header_1_0(self._file, shape)
+        np.lib.format.write_array_header_1_0(self._file, header)
 
     def append(self, block: np.ndarray) -> None:
         """Appends the elements of `block`."""
@@ -123,20 +121,14 @@ def save(corpus: Any, folder: str | Path) -> Path:
             writer = LinesWriter(folder / f"{name}.txt")
             writer.extend(getattr(corpus, name))
             writer.close()
-    finish(
-        folder,
-        corpus.num_documents,
-        corpus.vocab_size,
-        corpus.vocabulary,
-        corpus.notes,
-        corpus.language,
-    )
+    sizes = corpus.num_documents, corpus.vocab_size
+    finish(folder, *sizes, corpus.vocabulary, corpus.notes, corpus.language)
     return folder
 
 
 def clear(folder: Path) -> None:
-    """Makes the folder, or takes an older corpus out of it: meta.json first, so that half a corpus
-    is never one."""
+    """Makes the folder, or removes an older corpus from it: meta.json first, so that an incomplete
+    corpus is never taken for one."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = [f"{name}{ending}" for name in STRINGS for ending in (".txt", ".offsets.npy")]
     for name in ("meta.json", STAMP, "vocabulary.txt", *texts):
@@ -151,44 +143,39 @@ def finish(
     notes: tuple,
     language: str = "",
 ) -> None:
-    """Writes the vocabulary and, last of all, meta.json."""
+    """Writes the vocabulary and, last, meta.json."""
     if vocabulary is not None:
         if broken := next((word for word in vocabulary if "\n" in word), None):
             raise fail("vocabulary", "words without line breaks", repr(broken), "rename the word")
-        (folder / "vocabulary.txt").write_text(
-            "".join(f"{word}\n" for word in vocabulary), encoding="utf-8"
-        )
+        text = "".join(f"{word}\n" for word in vocabulary)
+        (folder / "vocabulary.txt").write_text(text, encoding="utf-8")
     meta = {
         "format": "vijax corpus",
         "version": 1,
         "num_documents": num_documents,
         "vocab_size": vocab_size,
+        "notes": list(notes),
+        "language": language,
     }
-    meta |= {"notes": list(notes), "language": language}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 def is_corpus_folder(folder: Path) -> bool:
-    """Tells whether a folder holds a whole corpus."""
+    """True for a folder with a complete corpus."""
     return (folder / "meta.json").is_file() and (folder / "indptr.npy").is_file()
 
 
 def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
-    """The fields of a corpus, arrays memory-mapped and strings left on disk.
+    """The fields of a corpus, with memory-mapped arrays and strings on disk.
 
     Args:
       folder: the folder that `save` wrote.
-      trusted: whether to leave out the check of its values, for a corpus just written from values
-          that were checked.
+      trusted: True leaves out the check of the values, for a corpus just written from checked ones.
     """
     folder = Path(folder)
     if not is_corpus_folder(folder):
-        raise fail(
-            folder,
-            "a folder with meta.json, as Corpus.save writes it",
-            "none",
-            "check the path, or save again",
-        )
+        expected = "a folder with meta.json, as Corpus.save writes it"
+        raise fail(folder, expected, "none", "check the path, or save again")
     meta = _read_meta(folder / "meta.json")
     arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
     lines = {
@@ -199,12 +186,13 @@ def load(folder: str | Path, trusted: bool = False) -> dict[str, Any]:
         check_once(folder, arrays, meta["vocab_size"])
     words = folder / "vocabulary.txt"
     vocabulary = tuple(read_text(words).split("\n")[:-1]) if words.exists() else None
-    more = {
+    fields = {
+        "vocabulary": vocabulary,
         "vocab_size": meta["vocab_size"],
         "notes": tuple(meta["notes"]),
         "language": meta.get("language", ""),
     }
-    return {**arrays, **lines, "vocabulary": vocabulary, **more}
+    return {**arrays, **lines, **fields}
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -224,14 +212,13 @@ def _read_meta(path: Path) -> dict[str, Any]:
     with parsing(path, "the JSON that Corpus.save writes", REMEDY):
         meta = json.loads(read_text(path))
     kinds = {"num_documents": int, "vocab_size": int, "notes": list}
-    right = isinstance(meta, dict) and all(
+    is_right = isinstance(meta, dict) and all(
         isinstance(meta.get(name), kind) for name, kind in kinds.items()
     )
-    if (
-        not right
-        or meta["vocab_size"] < 0
-        or not all(isinstance(text, str) for text in (*meta["notes"], meta.get("language", "")))
-    ):
+    if is_right:
+        texts = (*meta["notes"], meta.get("language", ""))
+        is_right = meta["vocab_size"] >= 0 and all(isinstance(text, str) for text in texts)
+    if not is_right:
         raise fail(path, f"numbers and notes: {', '.join(kinds)}", repr(meta)[:80], REMEDY)
     return meta
 
@@ -247,45 +234,46 @@ def _check_sizes(
         "counts": pairs,
         **dict.fromkeys(lines, documents),
     }
-    got = {name: len(array) for name, array in arrays.items()} | {
-        name: len(text) for name, text in lines.items()
-    }
+    got = {name: len(array) for name, array in arrays.items()}
+    got |= {name: len(text) for name, text in lines.items()}
     if expected != got:
         raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)
 
 
 # --- values ---------------------------------------------------------------------------------------
 def check_once(folder: Path, arrays: Mapping[str, np.ndarray], vocab_size: int) -> None:
-    """Reads the arrays through, unless checked.json says that these very files were found right.
-    Raises DataError, naming the file: offsets that fall, a word id outside the vocabulary, a count
-    below 1."""
+    """Checks the values of the arrays, unless checked.json says that these files were found right.
+
+    Raises:
+      DataError: offsets that fall, a word id outside the vocabulary, or a count below 1; the
+        message names the file.
+    """
     # Sizes, times of data and of status, and inode numbers: one of them changes when a file does.
     status = {name: (folder / f"{name}.npy").stat() for name in arrays}
     files = {
         name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for name, s in status.items()
     }
-    now: dict[str, Any] = {"vocab_size": vocab_size, "files": files}
-    if _read_stamp(folder) == now:
+    stamp: dict[str, Any] = {"vocab_size": vocab_size, "files": files}
+    if _read_stamp(folder) == stamp:
         return
     check_offsets(arrays["indptr"], folder / "indptr.npy")
     _check_range(arrays["indices"], 0, vocab_size - 1, "word ids", folder / "indices.npy")
     _check_range(arrays["counts"], 1, 2**31 - 1, "counts", folder / "counts.npy")
-    newest = max(times[1] for times in now["files"].values())
+    newest = max(s.st_mtime_ns for s in status.values())
     if time.time_ns() - newest > SETTLED_SECONDS * 1e9:
-        with contextlib.suppress(
-            OSError
-        ):  # a folder that cannot be written to is read through every time
-            write_text(folder / STAMP, json.dumps(now))
+        # A folder that cannot be written to is checked every time.
+        with contextlib.suppress(OSError):
+            write_text(folder / STAMP, json.dumps(stamp))
 
 
-def _check_range(values: np.ndarray, low: int, high: int, what: str, where: Path) -> None:
-    """Checks some hundred thousand values at a time, so that memory stays bounded."""
+def _check_range(values: np.ndarray, low: int, high: int, noun: str, where: Path) -> None:
+    """Checks some hundred thousand values at a time, in bounded memory."""
     for start in range(0, len(values), BLOCK_ENTRIES):
         block = values[start : start + BLOCK_ENTRIES]
         if block.min() < low or block.max() > high:
             place = int(np.argmax((block < low) | (block > high)))
             got = f"{block[place]} at place {start + place}"
-            raise fail(where, f"{what} from {low} to {high}", got, REMEDY)
+            raise fail(where, f"{noun} from {low} to {high}", got, REMEDY)
 
 
 def _read_stamp(folder: Path) -> Any:

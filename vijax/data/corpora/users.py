@@ -17,8 +17,8 @@ from vijax.data.corpora.wording import OF_USERS, Wording
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Users(Corpus):
-    """Users by items. Unlike documents, users may all be empty: what is known of them beside what
-    they took, and what is expected of anybody, say what to recommend.
+    """Users by items. Unlike documents, users may all be empty: a model can still say what to
+    recommend, from what it knows about them besides, or from what it expects of anybody.
 
     >>> Users.from_counts([[0, 0], [2, 1]], titles=["ann", "bob"])
     Users(2 users, 2 items, 3 counts)
@@ -31,12 +31,12 @@ class Users(Corpus):
 
     @property
     def plain_kind(self) -> type[Corpus]:
-        """`Users`, of whom all may be empty."""
+        """`Users`, which may all be empty."""
         return Users
 
 
 def to_users(users: Any) -> Any:
-    """Rows of counts, dense or sparse, as `Users`; anything else as it is."""
+    """Rows of counts, dense or sparse, as `Users`; anything else unchanged."""
     if isinstance(users, list):
         users = np.asarray(users)
     is_array = (

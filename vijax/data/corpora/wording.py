@@ -1,5 +1,4 @@
-"""The names that messages have for the rows and columns of counts: documents and words, or users
-and items."""
+"""Names for the rows and columns of counts in messages: documents and words, or users and items."""
 
 from __future__ import annotations
 
@@ -7,15 +6,15 @@ from typing import NamedTuple
 
 
 class Wording(NamedTuple):
-    """The names of a kind of rows.
+    """Names for a kind of rows.
 
     Attributes:
       rows: the rows, in the plural.
       columns: their columns.
       counted: the sum of all counts, in the plural.
-      empty: the end of the note of rows without any count.
-      left_out: the end of the note of counts of columns that a fit does not know.
-      shared: the argument, and the expectation, of an error of columns none of which a fit knows.
+      empty: the end of the note about rows without any count.
+      left_out: the end of the note about counts of columns that a fit does not know.
+      shared: the argument, and the expectation, of the error if a fit knows none of the columns.
       to_share: its remedy.
     """
 
