@@ -10,7 +10,7 @@ import vijax as vi
 numpyro = pytest.importorskip("numpyro")
 from numpyro import distributions as dist  # noqa: E402
 
-from vijax.adapters.numpyro_laws import LAWS, law_of  # noqa: E402
+from vijax.adapters.numpyro_laws import LAWS, read_law  # noqa: E402
 
 SCALARS = {
     "Normal": dist.Normal(1.0, 2.0),
@@ -46,7 +46,7 @@ def test_mean_and_sd_are_those_of_the_free_coordinates(name):
         x = np.log(x / (1 - x))
     elif fn.support is not dist.constraints.real:
         x = np.log(x)
-    law = law_of(fn, ())
+    law = read_law(fn, ())
     assert float(law.loc) == pytest.approx(x.mean(), abs=0.03 * x.std())
     assert float(law.scale) == pytest.approx(x.std(), rel=0.04)
 
@@ -55,7 +55,7 @@ def test_mean_and_sd_are_those_of_the_free_coordinates(name):
 def test_factors_are_those_of_the_covariance(name):
     fn = FULL[name]
     x = np.asarray(fn.sample(jax.random.key(0), (50_000,)), float)
-    law = law_of(fn, fn.event_shape)
+    law = read_law(fn, fn.event_shape)
     scale = np.asarray(law.scale, float)
     np.testing.assert_allclose(np.asarray(law.loc), x.mean(0), atol=0.03)
     np.testing.assert_allclose(scale @ scale.T, np.cov(x.T), atol=0.06)

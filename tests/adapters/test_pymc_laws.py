@@ -12,8 +12,8 @@ pymc = pytest.importorskip("pymc", reason="needs PyMC: pip install pymc")
 
 from pymc.distributions import transforms  # noqa: E402
 
-from vijax.adapters.pymc_laws import ENTRIES, VECTORS, hierarchy_of  # noqa: E402
-from vijax.adapters.pymc_programs import program_of  # noqa: E402
+from vijax.adapters.pymc_laws import ENTRIES, VECTORS, read_hierarchy  # noqa: E402
+from vijax.adapters.pymc_programs import compile_graph  # noqa: E402
 from vijax.models.energies.reference import Reference  # noqa: E402
 
 GRID = np.linspace(-60.0, 60.0, 12_001)
@@ -63,7 +63,7 @@ def law_at(build, u=1.0):
         build(pymc.Exponential("u", 1.0))
     with jax.enable_x64(True):
         inputs, start = model.value_vars, model.initial_point(0)
-        walk, levels = hierarchy_of(model, inputs, start)
+        walk, levels = read_hierarchy(model, inputs, start)
         laws, values = {}, {**start, "u_log__": np.log(u)}
 
         def visit(name, law):
@@ -73,7 +73,7 @@ def law_at(build, u=1.0):
         walk(visit)
         name = model.rvs_to_values[model["x"]].name
         assert levels == ((name,),)
-        program = program_of(inputs, model.logp(vars=[model["x"]], sum=False))
+        program = compile_graph(inputs, model.logp(vars=[model["x"]], sum=False))
 
         def log_density(x):
             with jax.enable_x64(True):
@@ -155,7 +155,7 @@ def test_what_has_no_law_stays_as_it_is(build):
     variable is none."""
     with pymc.Model() as model:
         build(pymc.Exponential("u", 1.0))
-    assert hierarchy_of(model, model.value_vars, model.initial_point(0))[1] == ()
+    assert read_hierarchy(model, model.value_vars, model.initial_point(0))[1] == ()
 
 
 def regions():

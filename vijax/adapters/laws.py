@@ -1,8 +1,8 @@
-"""Mean and standard deviation, or the factor of the covariance, of free coordinates by
-distribution.
+"""Mean, and standard deviation or factor of the covariance, of the free coordinates of a variable,
+by distribution.
 
-The free coordinates of a positive variable are its logarithms, those of a variable in (0, 1) its
-log odds."""
+The free coordinate of a positive variable is its logarithm, of a variable in (0, 1) its log
+odds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EULER = float(np.euler_gamma)
 LOG_HALF_NORMAL = -0.5 * (EULER + float(np.log(2))), float(np.pi / np.sqrt(8))
 """Mean and standard deviation of the logarithm of |z|, z normal."""
 HEAVY = 2.0
-"""Standard deviations taken for a law of scale 1 that has none."""
+"""The standard deviation assumed for a law of scale 1 that has none."""
 
 
 # --- real -----------------------------------------------------------------------------------------
@@ -30,10 +30,10 @@ def normal(loc: Any, scale: Any) -> Law:
 
 def student(df: Any, loc: Any, scale: Any) -> Law:
     """Student's t; `scale` may be a factor of a matrix."""
-    return Law(loc, jnp.asarray(scale) * _sd_of_student(df))
+    return Law(loc, jnp.asarray(scale) * _student_sd(df))
 
 
-def _sd_of_student(df: Any) -> Any:
+def _student_sd(df: Any) -> Any:
     df = jnp.asarray(df)
     has_sd = df > 2.5
     return jnp.where(has_sd, jnp.sqrt(df / jnp.where(has_sd, df - 2, 1.0)), HEAVY)
@@ -55,11 +55,11 @@ def cauchy(loc: Any, scale: Any) -> Law:
 
 
 def gumbel(loc: Any, scale: Any) -> Law:
-    """Gumbel's law, of the largest."""
+    """Gumbel's law, for maxima."""
     return Law(loc + EULER * scale, np.pi / np.sqrt(6) * scale)
 
 
-# --- positive: of the logarithm -------------------------------------------------------------------
+# --- positive: laws of the logarithm --------------------------------------------------------------
 def half_normal(scale: Any) -> Law:
     """The absolute value of a normal."""
     return Law(jnp.log(scale) + LOG_HALF_NORMAL[0], LOG_HALF_NORMAL[1])
@@ -71,8 +71,7 @@ def half_cauchy(scale: Any) -> Law:
 
 
 def half_student(df: Any, scale: Any) -> Law:
-    """The absolute value of Student's t: a ratio of a half normal and the root of a gamma
-    variable."""
+    """The absolute value of Student's t: a half normal over the root of a gamma variable."""
     df = jnp.asarray(df)
     loc = jnp.log(scale) + LOG_HALF_NORMAL[0] + 0.5 * (jnp.log(df / 2) - digamma(df / 2))
     return Law(loc, jnp.sqrt(LOG_HALF_NORMAL[1] ** 2 + 0.25 * polygamma(1, df / 2)))
@@ -98,7 +97,7 @@ def weibull(concentration: Any, scale: Any) -> Law:
     return Law(jnp.log(scale) - EULER / concentration, np.pi / (np.sqrt(6) * concentration))
 
 
-# --- between 0 and 1: of the log odds -------------------------------------------------------------
+# --- between 0 and 1: laws of the log odds --------------------------------------------------------
 def beta(a: Any, b: Any) -> Law:
     """The beta law of mean a / (a + b)."""
     return Law(digamma(a) - digamma(b), jnp.sqrt(polygamma(1, a) + polygamma(1, b)))
@@ -106,44 +105,39 @@ def beta(a: Any, b: Any) -> Law:
 
 # --- vectors --------------------------------------------------------------------------------------
 def multivariate_student(df: Any, loc: Any, factor: Any) -> Law:
-    """Student's t of vectors, of a lower factor of its scale matrix."""
-    return Law(loc, jnp.asarray(factor) * _sd_of_student(df)[..., None, None])
+    """Student's t of vectors, with a lower factor of its scale matrix."""
+    return Law(loc, jnp.asarray(factor) * _student_sd(df)[..., None, None])
 
 
 def sums(steps: Law) -> Law:
-    """A walk: sums over the last axis of independent steps, of which mean and standard deviation
+    """A walk: sums over the last axis of independent steps, whose means and standard deviations
     have one shape."""
     count = jnp.shape(steps.scale)[-1]
-    return Law(
-        jnp.cumsum(steps.loc, -1), jnp.tril(jnp.ones((count, count))) * steps.scale[..., None, :]
-    )
+    loc = jnp.cumsum(steps.loc, -1)
+    return Law(loc, jnp.tril(jnp.ones((count, count))) * steps.scale[..., None, :])
 
 
 def autoregression(weights: Any, noise: Law) -> Law:
-    """Values on those before them, x[t] = weights[0] x[t - 1] + weights[1] x[t - 2] + ... +
-    noise[t].
+    """An autoregression, x[t] = weights[0] x[t - 1] + weights[1] x[t - 2] + ... + noise[t].
 
     Args:
-      weights: one for each lag, along the last axis; the values at the start, as many, have noise
+      weights: one for each lag, along the last axis. The first values, one for each lag, have noise
           alone.
       noise: means and standard deviations, of one shape.
     """
-    count, lags = jnp.shape(noise.scale)[-1], jnp.shape(weights)[-1]
-    ready = jnp.arange(count)[:, None] >= lags
-    moves = sum(
-        (
-            jnp.where(ready, jnp.eye(count, k=-1 - lag), 0.0) * weights[..., lag, None, None]
-            for lag in range(lags)
-        ),
-        jnp.zeros((count, count)),
-    )
-    unit = jnp.broadcast_to(jnp.eye(count) - moves, (*jnp.shape(noise.scale), count))
+    count = jnp.shape(noise.scale)[-1]
+    lags = jnp.shape(weights)[-1]
+    has_past = jnp.arange(count)[:, None] >= lags
+    regression = jnp.zeros((count, count))
+    for lag in range(lags):
+        lag_matrix = jnp.where(has_past, jnp.eye(count, k=-1 - lag), 0.0)
+        regression = regression + lag_matrix * weights[..., lag, None, None]
+    matrix = jnp.broadcast_to(jnp.eye(count) - regression, (*jnp.shape(noise.scale), count))
     solve = lambda right: jax.scipy.linalg.solve_triangular(
-        unit, right, lower=True, unit_diagonal=True
+        matrix, right, lower=True, unit_diagonal=True
     )
-    return Law(
-        solve(noise.loc[..., None])[..., 0], solve(jnp.eye(count) * noise.scale[..., None, :])
-    )
+    loc = solve(noise.loc[..., None])[..., 0]
+    return Law(loc, solve(jnp.eye(count) * noise.scale[..., None, :]))
 
 
 def field(loc: Any, adjacency: Any, correlation: Any, precision: Any) -> Law:
@@ -159,14 +153,13 @@ def intrinsic_field(adjacency: Any, scale: Any, sd_of_mean: Any) -> Law:
     differences = jnp.diag(adjacency.sum(-1)) - adjacency
     count = adjacency.shape[-1]
     mean = jnp.ones((count, count)) / (count * jnp.asarray(sd_of_mean)[..., None, None]) ** 2
-    return Law(
-        0.0, _factor_of_inverse(differences / jnp.asarray(scale)[..., None, None] ** 2 + mean)
-    )
+    precision = differences / jnp.asarray(scale)[..., None, None] ** 2 + mean
+    return Law(0.0, _factor_of_inverse(precision))
 
 
 def _factor_of_inverse(precision: Any) -> Any:
-    """The lower factor of the inverse of a precision. That of the precision in the opposite order
-    is used: a covariance that was rounded need not have a factor."""
+    """The lower factor of the inverse of a precision, from the factor of the precision in the
+    opposite order: a rounded covariance need not have a factor."""
     upper = jnp.linalg.cholesky(precision[..., ::-1, ::-1])[..., ::-1, ::-1]
     unit = jnp.broadcast_to(jnp.eye(precision.shape[-1], dtype=precision.dtype), precision.shape)
     return jax.scipy.linalg.solve_triangular(upper, unit, trans=1, lower=False)

@@ -1,5 +1,5 @@
-"""The data of a NumPyro model, looked at before it is fitted: missing values and impossible ones
-are named by site."""
+"""Checks of the data of a NumPyro model before it is fitted: errors name the site of missing or
+impossible values."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ Site = Mapping[str, Any]
 REMEDY = (
     "Leave these rows out, in all arguments; or leave them out of the density alone, by "
     "numpyro.handlers.mask(mask=...) around the site; or make the missing values unknowns, in a "
-    "numpyro.sample of "
-    "their own."
+    "numpyro.sample of their own."
 )
 
 
-def check_observed(runs: Sequence[Mapping[str, Site]], missing: Sequence[str]) -> None:
-    """Raises ValueError naming an observed site that has no density in any of several runs: of
-    missing data, of data outside of its support, of parameters that are not numbers.
+def check_observations(runs: Sequence[Mapping[str, Site]], missing: Sequence[str]) -> None:
+    """Raises ValueError naming an observed site that has no density in any of several runs: data
+    are missing or outside of its support, or parameters are not numbers.
 
     Args:
       runs: the sites of each run.
-      missing: arguments of the model that hold missing values, in words.
+      missing: sentences on arguments with missing values (`missing_arguments`).
     """
     for name, site in runs[0].items():
         if site["type"] == "sample" and site["is_observed"]:
@@ -37,12 +36,12 @@ def check_observed(runs: Sequence[Mapping[str, Site]], missing: Sequence[str]) -
 
 def check_missing_as_unknown(sites: Mapping[str, Site]) -> None:
     """Raises ValueError at a site with `obs_mask`: NumPyro makes an unknown of every row, and gives
-    a density to those that are missing alone. The density of all is improper."""
+    a density only to missing rows. The density of all is improper."""
     for name in sites:
-        whole = name.removesuffix("_unobserved")
+        base_name = name.removesuffix("_unobserved")
         require(
-            whole == name or f"{whole}_observed" not in sites,
-            f"model: site {whole!r}",
+            base_name == name or f"{base_name}_observed" not in sites,
+            f"model: site {base_name!r}",
             "no obs_mask, which leaves unknowns without a density in all rows that are not missing",
             "one",
             "Sample the rows that are there with obs=y[mask]; and the missing ones, if you want "
@@ -50,74 +49,62 @@ def check_missing_as_unknown(sites: Mapping[str, Site]) -> None:
         )
 
 
-def missing_in(
+def missing_arguments(
     model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[str]:
-    """The arguments of a model that hold values that are not numbers, and where, in words."""
+    """A sentence on each array with missing values (NaN) in the arguments of a model."""
     try:
-        names = list(inspect.signature(model).parameters)
+        parameters = list(inspect.signature(model).parameters)
     except (TypeError, ValueError):
-        names = []
-    called = [names[i] if i < len(names) else f"number {i}" for i in range(len(args))]
-    found = []
-    for name, value in [*zip(called, args, strict=True), *kwargs.items()]:
+        parameters = []
+    names = parameters[: len(args)]
+    names += [f"number {i}" for i in range(len(names), len(args))]
+    sentences = []
+    for name, value in [*zip(names, args, strict=True), *kwargs.items()]:
         for leaf in jax.tree.leaves(value):
             x = np.asarray(leaf)
             if x.dtype.kind == "f" and np.isnan(x).any():
-                found.append(f"argument {name!r} has missing values in {_rows(np.isnan(x))}")
-    return found
+                sentences.append(f"argument {name!r} has missing values in {_rows(np.isnan(x))}")
+    return sentences
 
 
 def require_run(error: Exception, missing: Sequence[str]) -> None:
-    """Raises ValueError where a model cannot be run, for its data have missing values."""
+    """Raises ValueError if missing values in the data explain why a model did not run."""
     if missing:
-        said = f"model: expected data without missing values, got: {'; '.join(missing)}. {REMEDY}"
-        raise ValueError(f"{said} (NumPyro: {error})") from error
+        text = f"model: expected data without missing values, got: {'; '.join(missing)}. {REMEDY}"
+        raise ValueError(f"{text} (NumPyro: {error})") from error
 
 
 def _check_site(name: str, runs: Sequence[Site], missing: Sequence[str]) -> None:
-    value = np.asarray(runs[0]["value"])
-    places = [_undefined(site) for site in runs]
-    nowhere = np.logical_and.reduce(places) if len({x.shape for x in places}) == 1 else np.zeros(())
+    """Raises ValueError at places of a site without a density in all runs, by their cause."""
     argument = f"model: observed site {name!r}"
-    lost = (
-        nowhere & _of_rows(np.isnan(value), nowhere)
-        if value.dtype.kind == "f"
-        else np.zeros_like(nowhere)
-    )
-    require(not lost.any(), argument, "numbers", f"missing values in {_rows(lost)}", REMEDY)
-    outside = np.logical_and.reduce([_outside(site, nowhere) for site in runs])
-    support = (
-        f"values in the support of {type(_base(runs[0]['fn'])).__name__}, {runs[0]['fn'].support}"
-    )
-    got = f"{_first(value, outside)} in {_rows(outside)}"
-    require(
-        not outside.any(),
-        argument,
-        support,
-        got,
-        "Correct these values, or choose another distribution.",
-    )
-    why = f"none ({'; '.join(missing)})" if missing else f"none in {_rows(nowhere)}"
-    remedy = (
-        REMEDY
-        if missing
-        else "Its parameters are not finite there: look at the arguments of the model."
-    )
-    is_number = not nowhere.any() or not all(
-        np.isnan(np.asarray(_log_prob(site))).any() for site in runs
-    )
-    require(
-        is_number,
-        argument,
-        "a log density that is a number at some of three random starts",
-        why,
-        remedy,
-    )
+    value = np.asarray(runs[0]["value"])
+    undefined = [_undefined_places(site) for site in runs]
+    has_one_shape = len({x.shape for x in undefined}) == 1
+    without_density = np.logical_and.reduce(undefined) if has_one_shape else np.zeros(())
+    without_value = np.zeros_like(without_density)
+    if value.dtype.kind == "f":
+        without_value = without_density & _any_of_event(np.isnan(value), without_density)
+    actual = f"missing values in {_rows(without_value)}"
+    require(not without_value.any(), argument, "numbers", actual, REMEDY)
+    outliers = np.logical_and.reduce([_places_off_support(site, without_density) for site in runs])
+    fn = runs[0]["fn"]
+    support = f"values in the support of {type(_base(fn)).__name__}, {fn.support}"
+    actual = f"{_first(value, outliers)} in {_rows(outliers)}"
+    remedy = "Correct these values, or choose another distribution."
+    require(not outliers.any(), argument, support, actual, remedy)
+    if not without_density.any():
+        return
+    is_number = not all(np.isnan(np.asarray(_log_prob(site))).any() for site in runs)
+    expected = "a log density that is a number at some of three random starts"
+    if missing:
+        require(is_number, argument, expected, f"none ({'; '.join(missing)})", REMEDY)
+    remedy = "Its parameters are not finite there: look at the arguments of the model."
+    require(is_number, argument, expected, f"none in {_rows(without_density)}", remedy)
 
 
-def _undefined(site: Site) -> np.ndarray:
-    """The places where the log density of a site is not finite."""
+def _undefined_places(site: Site) -> np.ndarray:
+    """True where the log density of a site is not finite."""
     return ~np.isfinite(np.asarray(_log_prob(site)))
 
 
@@ -127,39 +114,44 @@ def _log_prob(site: Site) -> Any:
         return site["fn"].log_prob(site["value"])
 
 
-def _outside(site: Site, nowhere: np.ndarray) -> np.ndarray:
-    """The places, among those without a density, whose values are outside of the support."""
-    if not nowhere.any():
-        return np.zeros_like(nowhere)
+def _places_off_support(site: Site, without_density: np.ndarray) -> np.ndarray:
+    """True at places without a density whose values are outside of the support."""
+    if not without_density.any():
+        return np.zeros_like(without_density)
     try:
-        inside = np.asarray(site["fn"].support(site["value"]))
-    except (NotImplementedError, TypeError, ValueError):  # a support that cannot be asked
-        return np.zeros_like(nowhere)
-    return nowhere & _of_rows(~inside, nowhere)
+        is_supported = np.asarray(site["fn"].support(site["value"]))
+    except (NotImplementedError, TypeError, ValueError):  # a support that cannot be evaluated
+        return np.zeros_like(without_density)
+    return without_density & _any_of_event(~is_supported, without_density)
 
 
-def _of_rows(x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """True where any of an event's numbers is: of the shape of log densities."""
-    of_event = tuple(range(like.ndim, x.ndim))
-    return np.broadcast_to(np.any(x, axis=of_event) if of_event else x, like.shape)
+def _any_of_event(x: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """True where any number of an event is, in the shape of the log densities `like`."""
+    event_axes = tuple(range(like.ndim, x.ndim))
+    return np.broadcast_to(np.any(x, axis=event_axes) if event_axes else x, like.shape)
 
 
 def _base(fn: Any) -> Any:
+    """The distribution inside all wrappers."""
     while hasattr(fn, "base_dist"):
         fn = fn.base_dist
     return fn
 
 
 def _first(value: np.ndarray, places: np.ndarray) -> Any:
+    """The value at the first place; all values where the places have more axes."""
     if not places.any() or value.ndim < places.ndim:
         return value
     return value[tuple(np.argwhere(places)[0])]
 
 
-def _rows(places: np.ndarray, most: int = 5) -> str:
-    """The first rows of some places, counted from 0, and their number."""
+def _rows(places: np.ndarray, limit: int = 5) -> str:
+    """The first rows that have a place, counted from 0, and the number of places, in words."""
     if places.ndim == 0:
         return "its only row"
     rows = np.unique(np.argwhere(places)[:, 0]).tolist()
-    listed = ", ".join(map(str, rows[:most])) + (", ..." if len(rows) > most else "")
-    return f"row{'s' if len(rows) > 1 else ''} {listed}, counted from 0 ({int(places.sum())} such)"
+    listing = ", ".join(map(str, rows[:limit]))
+    if len(rows) > limit:
+        listing += ", ..."
+    plural = "s" if len(rows) > 1 else ""
+    return f"row{plural} {listing}, counted from 0 ({int(places.sum())} such)"

@@ -11,15 +11,15 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax import constrain
-from vijax.adapters.found import Found, free_variables, interval_of
-from vijax.adapters.made_again import once
 from vijax.adapters.numpyro_data import (
     check_missing_as_unknown,
-    check_observed,
-    missing_in,
+    check_observations,
+    missing_arguments,
     require_run,
 )
-from vijax.adapters.numpyro_laws import levels_of, walk_of
+from vijax.adapters.numpyro_laws import find_levels, make_walk
+from vijax.adapters.reuse import reuse_model
+from vijax.adapters.variables import VariableFacts, free_variables, interval_constraint
 from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.contract.model import Model
@@ -40,7 +40,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     discrete sites; each axis of their batches must then be a plate, and they are not among the
     draws of `fit.sample`. Sites of `numpyro.deterministic` are among these draws, and so are the
     variables that a reparameterisation replaced, except in models with discrete sites.
-    `vijax.auto(model, key=key)` fits it: the model holds the data, always read whole.
+    `vijax.auto(model, key=key)` fits it: the model holds the data, and reads all of them at every
+    step.
 
     Args:
       model: a function that calls `numpyro.sample`, or a handler around one.
@@ -72,8 +73,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
     model = snapshot(model)
-    bound = _in_each_precision(model, args, kwargs)
-    missing = missing_in(model, args, kwargs)
+    bound = _bind(model, args, kwargs)
+    missing = missing_arguments(model, args, kwargs)
     try:
         runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
     except ValueError as error:
@@ -82,64 +83,56 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     for sites in runs:
         check_kinds(sites)
         check_missing_as_unknown(sites)
-    check_observed(runs, missing)
+    check_observations(runs, missing)
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
     values = {name: runs[0][name]["value"] for name in variables}
-    # Of two ways of writing one density each has its own levels.
-    facts = (
-        variables,
-        [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()],
-    )
+    # Two models of one density may differ in their sites, and so in their levels.
+    kinds = [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
+    facts = (variables, kinds)
     if discrete(runs[0]):
         check_enumerable(runs[0])
-        summed = _summed(bound, runs[0])
-        return once(summed, [], values, facts, lambda: density(variables, summed))
-    joint, derived, prior = (
-        _plain(bound),
-        _derived(bound, deterministic(runs[0])),
-        _prior(bound, list(variables)),
-    )
+        marginal = _marginal_density(bound, runs[0])
+        return reuse_model(marginal, [], values, facts, lambda: density(variables, marginal))
+    joint = _joint_density(bound)
+    derived = _deterministic_values(bound, deterministic(runs[0]))
+    prior = _prior_density(bound, list(variables))
 
     def make() -> Model:
-        made = with_prior(density(variables, joint, derived=derived), prior)
-        levels = levels_of(
-            lambda moved: _sites_at(bound, {**values, **moved}), runs, list(latent(runs[0]))
-        )
-        return with_hierarchy(made, walk_of(bound, levels), levels) if levels else made
+        model = with_prior(density(variables, joint, derived=derived), prior)
+        sites_at = lambda changes: _substitute_and_run(bound, {**values, **changes})
+        levels = find_levels(sites_at, runs, list(latent(runs[0])))
+        return with_hierarchy(model, make_walk(bound, levels), levels) if levels else model
 
-    return once(joint, [prior, derived], values, facts, make)
+    return reuse_model(joint, [prior, derived], values, facts, make)
 
 
-def _in_each_precision(
-    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]
-) -> Callable[[], Any]:
-    """The model with its arguments; in each precision with arrays of its own, for JAX takes an
-    array of NumPy that it has read in float32 for one of float32 ever after."""
-    first = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    given = {first: (args, kwargs)}
+def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """The model with its arguments, copied for each precision: if JAX has read a NumPy array in
+    float32, it takes the array for float32 ever after."""
+    first_x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    arguments = {first_x64: (args, kwargs)}
 
     def bound() -> Any:
-        now = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        if now not in given:
-            given[now] = jax.tree.map(
+        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        if x64 not in arguments:
+            arguments[x64] = jax.tree.map(
                 lambda x: x.copy() if isinstance(x, np.ndarray) else x, (args, kwargs)
             )
-        own_args, own_kwargs = given[now]
-        return model(*own_args, **own_kwargs)
+        x64_args, x64_kwargs = arguments[x64]
+        return model(*x64_args, **x64_kwargs)
 
     return bound
 
 
-def _sites_at(model: Callable[[], Any], values: Values) -> Sites:
-    """All sites at values of the unknown ones."""
+def _substitute_and_run(model: Callable[[], Any], values: Values) -> Sites:
+    """All sites at these values of the unknown ones."""
     handlers = require_extra("numpyro.handlers", "numpyro")
     return handlers.trace(handlers.substitute(model, data=dict(values))).get_trace()
 
 
 def _check_some_continuous(sites: Sites) -> None:
-    """Raises ValueError where all that is unknown is discrete: once that is summed out, there is
-    nothing to fit."""
+    """Raises ValueError where all unknowns are discrete: summed out, they leave nothing to fit."""
     require(
         bool(continuous(sites)) or not discrete(sites),
         "model",
@@ -151,14 +144,14 @@ def _check_some_continuous(sites: Sites) -> None:
     )
 
 
-def _plain(model: Callable[[], Any]) -> Callable[[Values], Any]:
-    """The log density of a model without discrete unknowns. There is no random key: a site left out
-    raises an error."""
+def _joint_density(model: Callable[[], Any]) -> Callable[[Values], Any]:
+    """The log density of a model without discrete unknowns. There is no random key: a site without
+    a value raises an error."""
     log_density = require_extra("numpyro.infer.util", "numpyro").log_density
     return lambda values: jnp.asarray(log_density(model, (), {}, dict(values))[0], float)
 
 
-def _prior(model: Callable[[], Any], names: list[str]) -> Callable[[Values], Any]:
+def _prior_density(model: Callable[[], Any], names: list[str]) -> Callable[[Values], Any]:
     """The log density of the unknown sites alone."""
     util = require_extra("numpyro.infer.util", "numpyro")
 
@@ -169,27 +162,26 @@ def _prior(model: Callable[[], Any], names: list[str]) -> Callable[[Values], Any
     return log_prior
 
 
-def _summed(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
+def _marginal_density(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
     """The log density with discrete unknowns summed out (Obermeyer et al. 2019)."""
     require_extra("funsor", "numpyro")
-    theirs = require_extra("numpyro.contrib.funsor", "numpyro")
-    each = theirs.enum(theirs.config_enumerate(model), first_axis(sites))
-    return lambda values: jnp.asarray(theirs.log_density(each, (), {}, dict(values))[0], float)
+    funsor = require_extra("numpyro.contrib.funsor", "numpyro")
+    model = funsor.enum(funsor.config_enumerate(model), first_axis(sites))
+    return lambda values: jnp.asarray(funsor.log_density(model, (), {}, dict(values))[0], float)
 
 
-def _derived(
+def _deterministic_values(
     model: Callable[[], Any], names: list[str]
 ) -> Callable[[Values], dict[str, Any]] | None:
     """The deterministic sites, as functions of the values."""
     if not names:
         return None
-    handlers = require_extra("numpyro.handlers", "numpyro")
 
-    def derived(values: Values) -> dict[str, Any]:
-        sites = handlers.trace(handlers.substitute(model, data=dict(values))).get_trace()
+    def evaluate(values: Values) -> dict[str, Any]:
+        sites = _substitute_and_run(model, values)
         return {name: jnp.asarray(sites[name]["value"]) for name in names}
 
-    return derived
+    return evaluate
 
 
 Sites = Mapping[str, Mapping[str, Any]]
@@ -197,18 +189,17 @@ MOST_VALUES = 1000
 """Values of a discrete site that are summed over."""
 NO_SUBSAMPLE = (
     "Give the full plate, with all the data. For minibatches write the model by "
-    "vijax.density(log_prior=, log_lik=), "
-    "which scales the likelihood of a batch and not the prior."
+    "vijax.density(log_prior=, log_lik=), which scales the likelihood of a batch and not the prior."
 )
 
 
 def run(model: Callable[[], Any], key: PRNGKeyArray) -> Sites:
-    """All sites of one run, unknown ones at random values of their support: improper priors have no
-    draws."""
+    """All sites of one run, with unknowns at random values of their support. They are not drawn
+    from the prior, which may be improper."""
     handlers = require_extra("numpyro.handlers", "numpyro")
     initial = require_extra("numpyro.infer", "numpyro").init_to_uniform
-    placed = handlers.substitute(handlers.seed(model, key), substitute_fn=initial)
-    return handlers.trace(placed).get_trace()
+    model = handlers.substitute(handlers.seed(model, key), substitute_fn=initial)
+    return handlers.trace(model).get_trace()
 
 
 def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
@@ -220,10 +211,10 @@ def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def continuous(sites: Sites) -> dict[str, Found]:
+def continuous(sites: Sites) -> dict[str, VariableFacts]:
     """The facts that a run shows of the continuous unknowns."""
     return {
-        name: _found(site)
+        name: _site_facts(site)
         for name, site in latent(sites).items()
         if not site["fn"].support.is_discrete
     }
@@ -242,38 +233,27 @@ def deterministic(sites: Sites) -> list[str]:
 def check_kinds(sites: Sites) -> None:
     """Raises ValueError naming a site that cannot be in a density of free variables."""
     for name, site in sites.items():
-        kind, argument = site["type"], f"model: {site['type']} {name!r}"
+        kind = site["type"]
+        argument = f"model: {kind} {name!r}"
+        has_prior = kind not in ("param", "mutable")
         remedy = "Give it a prior: numpyro.sample in place of numpyro.param."
-        require(
-            kind not in ("param", "mutable"),
-            argument,
-            "a variable with a prior",
-            f"a {kind}",
-            remedy,
-        )
+        require(has_prior, argument, "a variable with a prior", f"a {kind}", remedy)
         if kind == "plate":
-            size, drawn = site["args"]
-            require(
-                drawn in (None, size),
-                argument,
-                f"all of {size}",
-                f"a subsample of {drawn}",
-                NO_SUBSAMPLE,
-            )
+            size, sample_size = site["args"]
+            is_full = sample_size in (None, size)
+            actual = f"a subsample of {sample_size}"
+            require(is_full, argument, f"all of {size}", actual, NO_SUBSAMPLE)
 
 
 def check_enumerable(sites: Sites) -> None:
     """Raises ValueError naming a site that keeps the discrete unknowns from being summed out."""
     for name in discrete(sites):
-        fn, argument = sites[name]["fn"], f"model: discrete site {name!r}"
+        fn = sites[name]["fn"]
+        argument = f"model: discrete site {name!r}"
+        is_finite = fn.has_enumerate_support
+        actual = f"those of {type(fn).__name__}"
         remedy = "Sum it out by hand, and add the result by numpyro.factor."
-        require(
-            fn.has_enumerate_support,
-            argument,
-            "finitely many values",
-            f"those of {type(fn).__name__}",
-            remedy,
-        )
+        require(is_finite, argument, "finitely many values", actual, remedy)
         count = len(fn.enumerate_support(expand=False))
         require(count <= MOST_VALUES, argument, f"at most {MOST_VALUES} values", count, remedy)
     for name, site in sites.items():
@@ -282,45 +262,42 @@ def check_enumerable(sites: Sites) -> None:
 
 
 def _check_plates(name: str, site: Mapping[str, Any]) -> None:
-    """Checks that plates declare every axis of a batch: values of other axes would be summed out
-    together."""
+    """Raises ValueError where plates do not declare every axis of a batch: values of other axes
+    would be summed out together."""
     shape = site["fn"].batch_shape
-    declared = {frame.dim for frame in site["cond_indep_stack"]}
-    if (
-        "_scan_current_index" in site["infer"]
-    ):  # numpyro.contrib.control_flow.scan puts the steps first
-        declared.add(-len(shape))
-    free = [axis for axis in range(-len(shape), 0) if shape[axis] > 1 and axis not in declared]
+    plate_axes = {frame.dim for frame in site["cond_indep_stack"]}
+    if "_scan_current_index" in site["infer"]:
+        plate_axes.add(-len(shape))  # numpyro.contrib.control_flow.scan puts the steps first
+    has_plates = all(shape[axis] <= 1 or axis in plate_axes for axis in range(-len(shape), 0))
+    argument = f"model: site {name!r}"
+    actual = f"a batch of shape {shape} without"
     remedy = (
         "To sum out discrete sites, put it into numpyro.plate, or make its axes one event by "
         ".to_event()."
     )
-    require(
-        not free,
-        f"model: site {name!r}",
-        "plates for its batch",
-        f"a batch of shape {shape} without",
-        remedy,
-    )
+    require(has_plates, argument, "plates for its batch", actual, remedy)
 
 
-def _found(site: Mapping[str, Any]) -> Found:
-    of = site["fn"].support
+def _site_facts(site: Mapping[str, Any]) -> VariableFacts:
+    constraint = site["fn"].support
     kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
-    return Found(
-        jnp.shape(site["value"]), jnp.result_type(site["value"]), support(of), f"{of} of {kind}"
+    return VariableFacts(
+        shape=jnp.shape(site["value"]),
+        dtype=jnp.result_type(site["value"]),
+        support=support(constraint),
+        support_text=f"{constraint} of {kind}",
     )
 
 
 def first_axis(sites: Sites) -> int:
-    """The axis left of all plates, for values that are summed over."""
+    """The axis before those of all plates, for the values of a discrete site."""
     ranks = [len(site["fn"].batch_shape) for site in sites.values() if site["type"] == "sample"]
     dims = [-frame.dim for site in sites.values() for frame in site.get("cond_indep_stack", ())]
     return -1 - max([*ranks, *dims], default=0)
 
 
-def support(of: Any) -> Constraint | None:
-    """The constraint of equal set, boundaries apart; None where there is none.
+def support(constraint: Any) -> Constraint | None:
+    """Our constraint with the same set up to its boundary; None if there is none.
 
     >>> import pytest
     >>> constraints = pytest.importorskip("numpyro.distributions").constraints
@@ -328,20 +305,22 @@ def support(of: Any) -> Constraint | None:
     below(high=2.0)
     """
     constraints = require_extra("numpyro.distributions", "numpyro").constraints
-    while isinstance(of, constraints.independent):
-        of = of.base_constraint
-    without_numbers: list[tuple[Any, Constraint]] = [
+    while isinstance(constraint, constraints.independent):
+        constraint = constraint.base_constraint
+    fixed: list[tuple[Any, Constraint]] = [
         (constraints.real, constrain.real()),
         (constraints.simplex, constrain.simplex()),
         (constraints.ordered_vector, constrain.ordered()),
         (constraints.positive_definite, constrain.positive_definite()),
         (constraints.corr_cholesky, constrain.correlation_cholesky()),
     ]
-    for theirs, ours in without_numbers:
-        if type(of) is type(theirs):
+    for theirs, ours in fixed:
+        if type(constraint) is type(theirs):
             return ours
-    if isinstance(of, constraints.interval):
-        return interval_of(of.lower_bound, of.upper_bound)
-    if isinstance(of, constraints.greater_than):
-        return interval_of(of.lower_bound)
-    return interval_of(high=of.upper_bound) if isinstance(of, constraints.less_than) else None
+    if isinstance(constraint, constraints.interval):
+        return interval_constraint(constraint.lower_bound, constraint.upper_bound)
+    if isinstance(constraint, constraints.greater_than):
+        return interval_constraint(constraint.lower_bound)
+    if isinstance(constraint, constraints.less_than):
+        return interval_constraint(high=constraint.upper_bound)
+    return None

@@ -1,8 +1,8 @@
-"""The laws of the variables of a PyMC model given others, from which `vijax.auto` takes its
-coordinates.
+"""The conditional laws of the variables of a PyMC model given other variables; `vijax.auto` chooses
+its coordinates by them.
 
-Laws are of value variables, which PyMC's own transforms make real: a variable with another
-transform than its distribution brings has none here."""
+They are laws of value variables, which PyMC's transforms make real. A variable whose transform is
+not the one of its distribution has no law here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.adapters import laws
-from vijax.adapters.pymc_programs import minibatches, program_of
+from vijax.adapters.pymc_programs import compile_graph, minibatches
 from vijax.contract.variables import Law
 from vijax.extras import require_extra
 from vijax.models.energies.coordinates import Visit, Walk
@@ -32,7 +32,7 @@ REAL: dict[str, Callable[..., Law]] = {
 POSITIVE: dict[str, Callable[..., Law]] = {
     "LogNormalRV": laws.normal,
     "HalfNormalRV": lambda zero, scale: laws.half_normal(scale),
-    "HalfCauchyRV": lambda *given: laws.half_cauchy(given[-1]),  # before PyMC 6 with a zero as well
+    "HalfCauchyRV": lambda *values: laws.half_cauchy(values[-1]),  # before PyMC 6 also a zero
     "HalfStudentTRV": laws.half_student,
     "ExponentialRV": laws.exponential,
     "GammaRV": laws.gamma,
@@ -43,228 +43,236 @@ UNIT: dict[str, Callable[..., Law]] = {"BetaRV": laws.beta, "BetaClippedRV": law
 ZERO_SUM: dict[str, Callable[..., Law]] = {
     "ZeroSumNormalRV": lambda scale, shape: laws.normal(0.0, scale)
 }
-"""The coordinates of a normal with sum zero are a rotation of it: independent, and of the same
-scale."""
+"""The coordinates of a normal with sum zero are its rotation: independent, with the same scale."""
 ENTRIES = {
     "NoneType": REAL,
     "LogTransform": POSITIVE,
     "LogOddsTransform": UNIT,
     "ZeroSumTransform": ZERO_SUM,
 }
-"""Laws of entries that do not depend on each other, by PyMC's transform."""
+"""Laws of independent entries, by PyMC's transform."""
 
 
-class Parts(NamedTuple):
-    """The law of a variable: graphs of parameters, and the law as a function of the variable's
-    shape and of their values."""
+class LawGraph(NamedTuple):
+    """The law of a variable.
+
+    Attributes:
+      parameters: PyTensor graphs of its parameters.
+      law: the law as a function of the variable's shape and the values of the parameters.
+    """
 
     parameters: list[Any]
     law: Callable[..., Law]
 
 
-class Read(NamedTuple):
-    """The law of a variable that depends on others.
+class Child(NamedTuple):
+    """A variable whose law depends on other variables.
 
     Attributes:
-      name: of the value variable.
+      name: name of the value variable.
       shape: its shape.
-      parts: its law.
-      parents: names of the value variables that it reads.
+      graph: its law.
+      parents: names of the value variables that its law reads.
     """
 
     name: str
     shape: Shape
-    parts: Parts
+    graph: LawGraph
     parents: frozenset[str]
 
 
 class Level:
-    """Variables whose laws depend on those of lower levels alone."""
+    """Variables whose laws depend only on variables of lower levels."""
 
-    def __init__(self, reads: Sequence[Read], inputs: Sequence[Any]):
-        parents = frozenset().union(*(one.parents for one in reads))
-        read = [one for one in inputs if one.name in parents]
-        self.names = tuple(one.name for one in reads)
-        self._reads = reads
-        self._parents = [one.name for one in read]
-        self._program = program_of(read, [x for one in reads for x in one.parts.parameters])
+    def __init__(self, children: Sequence[Child], inputs: Sequence[Any]):
+        parent_names = frozenset().union(*(child.parents for child in children))
+        parents = [variable for variable in inputs if variable.name in parent_names]
+        parameters = [x for child in children for x in child.graph.parameters]
+        self.names = tuple(child.name for child in children)
+        self._children = children
+        self._parents = [variable.name for variable in parents]
+        self._program = compile_graph(parents, parameters)
 
     def laws(self, values: Mapping[str, Any]) -> dict[str, Law]:
         """The laws at values of other variables."""
         parameters = iter(self._program(*(values[name] for name in self._parents)))
-        given = [[next(parameters) for _ in one.parts.parameters] for one in self._reads]
-        return {
-            one.name: one.parts.law(one.shape, *own)
-            for one, own in zip(self._reads, given, strict=True)
-        }
+        laws = {}
+        for child in self._children:
+            child_parameters = [next(parameters) for _ in child.graph.parameters]
+            laws[child.name] = child.graph.law(child.shape, *child_parameters)
+        return laws
 
 
-def hierarchy_of(
+def read_hierarchy(
     model: Any, inputs: Sequence[Any], start: Mapping[str, Any]
 ) -> tuple[Walk, tuple[tuple[str, ...], ...]]:
-    """A walk through the variables, and the names of those whose law depends on others, by depth.
+    """A walk through the variables, and the names of variables whose law depends on others, by
+    depth.
 
     Args:
       model: a PyMC model.
       inputs: its value variables.
       start: values of them, for their shapes.
     """
-    levels = _levels(_reads(model, start), inputs)
+    levels = _levels(_children(model, start), inputs)
     with_law = {name for level in levels for name in level.names}
-    without = [one.name for one in inputs if one.name not in with_law]
+    without_law = [variable.name for variable in inputs if variable.name not in with_law]
 
     def walk(visit: Visit) -> None:
-        values = {name: visit(name, None) for name in without}
+        values = {name: visit(name, None) for name in without_law}
         for level in levels:
             values |= {name: visit(name, law) for name, law in level.laws(values).items()}
 
     return walk, tuple(level.names for level in levels)
 
 
-def _levels(reads: Sequence[Read], inputs: Sequence[Any]) -> list[Level]:
+def _levels(children: Sequence[Child], inputs: Sequence[Any]) -> list[Level]:
+    """The children in levels, each after the levels of its parents."""
     levels = []
-    left = list(reads)
-    while left:
-        waiting = {one.name for one in left}
-        levels.append(Level([one for one in left if not one.parents & waiting], inputs))
-        left = [one for one in left if one.parents & waiting]
+    while children:
+        names = {child.name for child in children}
+        levels.append(Level([child for child in children if not child.parents & names], inputs))
+        children = [child for child in children if child.parents & names]
     return levels
 
 
-def _reads(model: Any, start: Mapping[str, Any]) -> list[Read]:
-    """The laws that depend on other variables."""
+def _children(model: Any, start: Mapping[str, Any]) -> list[Child]:
+    """The variables whose laws are known and depend on other variables."""
     ancestors = require_extra("pytensor.graph.traversal", "pymc").ancestors
     names = {value: value.name for value in model.value_vars}
-    reads = []
+    children = []
     for variable in model.free_RVs:
-        parts = parts_of(variable, model.rvs_to_transforms[variable])
-        if parts is None:
+        graph = read_law(variable, model.rvs_to_transforms[variable])
+        if graph is None:
             continue
-        parameters = model.replace_rvs_by_values(parts.parameters)
+        parameters = model.replace_rvs_by_values(graph.parameters)
         parents = frozenset(names[x] for x in ancestors(parameters) if x in names)
         if parents and not minibatches(parameters):
             name = names[model.rvs_to_values[variable]]
-            reads.append(Read(name, np.shape(start[name]), Parts(parameters, parts.law), parents))
-    return reads
+            graph = LawGraph(parameters, graph.law)
+            children.append(Child(name, np.shape(start[name]), graph, parents))
+    return children
 
 
-def parts_of(variable: Any, transform: Any) -> Parts | None:
-    """The law of the values of a random variable under a transform; None where it is not known."""
+def read_law(variable: Any, transform: Any) -> LawGraph | None:
+    """The law of the values of a random variable under a transform; None if it is not known."""
     node = variable.owner
-    kind, by_kind = type(node.op).__name__, ENTRIES.get(type(transform).__name__, {})
-    if kind in by_kind:
-        law = by_kind[kind]
-        return Parts(_parameters(node), lambda shape, *given: _of_shape(law(*given), shape))
-    of_vectors = VECTORS.get(kind) if transform is None else None
-    return None if of_vectors is None else of_vectors(node)
+    kind = type(node.op).__name__
+    entry_laws = ENTRIES.get(type(transform).__name__, {})
+    if kind in entry_laws:
+        law = entry_laws[kind]
+        return LawGraph(_parameters(node), lambda shape, *values: _entries(law(*values), shape))
+    if transform is None and kind in VECTORS:
+        return VECTORS[kind](node)
+    return None
 
 
 def _parameters(node: Any) -> list[Any]:
     return list(node.op.dist_params(node))
 
 
-def _of_shape(law: Law, shape: Shape) -> Law:
-    """The law of entries of this shape."""
+def _entries(law: Law, shape: Shape) -> Law:
+    """The law of independent entries of this shape."""
     return Law(jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, shape))
 
 
-def _of_vectors(law: Law, shape: Shape) -> Law:
+def _vectors(law: Law, shape: Shape) -> Law:
     """The law of vectors along the last axis of this shape."""
     return Law(jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, (*shape, shape[-1])))
 
 
 # --- vectors --------------------------------------------------------------------------------------
-def _normal(node: Any) -> Parts:
+def _vector_graph(parameters: list[Any], law: Callable[..., Law]) -> LawGraph:
+    """The law of vectors, from a law of the parameters' values."""
+    return LawGraph(parameters, lambda shape, *values: _vectors(law(*values), shape))
+
+
+def _normal(node: Any) -> LawGraph:
     loc, covariance = _parameters(node)
-    return Parts(
-        [loc, _factor(covariance)], lambda shape, *given: _of_vectors(laws.normal(*given), shape)
-    )
+    return _vector_graph([loc, _factor(covariance)], laws.normal)
 
 
-def _student(node: Any) -> Parts:
+def _student(node: Any) -> LawGraph:
     df, loc, matrix = _parameters(node)
-    law = laws.multivariate_student
-    return Parts([df, loc, _factor(matrix)], lambda shape, *given: _of_vectors(law(*given), shape))
+    return _vector_graph([df, loc, _factor(matrix)], laws.multivariate_student)
 
 
 def _factor(matrix: Any) -> Any:
-    """The lower factor, which PyTensor finds where the matrix was made of one."""
+    """The lower factor; PyTensor recovers the one that the matrix was made of."""
     return require_extra("pytensor.tensor", "pymc").linalg.cholesky(matrix)
 
 
-def _walk(node: Any) -> Parts | None:
-    """A random walk, whose first value and steps have laws of their own; they have time before
-    other axes."""
-    first, steps = (_steps(x) for x in node.inputs[:2])
+def _walk(node: Any) -> LawGraph | None:
+    """A random walk: its first value and its steps have laws with time as the first axis."""
+    first, steps = (_independent_law(variable) for variable in node.inputs[:2])
     if first is None or steps is None:
         return None
-    count = len(first.parameters)
+    num_first = len(first.parameters)
 
-    def law(shape: Shape, *given: Any) -> Law:
+    def law(shape: Shape, *values: Any) -> Law:
         *batch, length = shape
-        one = first.law((1, *batch), *given[:count])
-        others = steps.law((length - 1, *batch), *given[count:])
-        both = [
-            jnp.moveaxis(jnp.concatenate(parts), 0, -1) for parts in zip(one, others, strict=True)
-        ]
-        return _of_vectors(laws.sums(Law(*both)), shape)
+        first_law = first.law((1, *batch), *values[:num_first])
+        steps_law = steps.law((length - 1, *batch), *values[num_first:])
+        join = lambda a, b: jnp.moveaxis(jnp.concatenate([a, b]), 0, -1)
+        loc = join(first_law.loc, steps_law.loc)
+        scale = join(first_law.scale, steps_law.scale)
+        return _vectors(laws.sums(Law(loc, scale)), shape)
 
-    return Parts([*first.parameters, *steps.parameters], law)
+    return LawGraph([*first.parameters, *steps.parameters], law)
 
 
-def _steps(variable: Any) -> Parts | None:
-    """The law of steps that are independent and real."""
+def _independent_law(variable: Any) -> LawGraph | None:
+    """The law of a real variable with independent entries; None if it is not known."""
     is_known = variable.owner is not None and type(variable.owner.op).__name__ in REAL
-    return parts_of(variable, None) if is_known else None
+    return read_law(variable, None) if is_known else None
 
 
-def _autoregression(node: Any) -> Parts | None:
+def _autoregression(node: Any) -> LawGraph | None:
     weights, scale, start = node.inputs[:3]
-    first = _steps(start)
+    first = _independent_law(start)
     if first is None:
         return None
-    lags, has_constant = node.op.ar_order, node.op.constant_term
+    lags = node.op.ar_order
+    has_constant = node.op.constant_term
 
-    def law(shape: Shape, weights: Any, scale: Any, *given: Any) -> Law:
+    def law(shape: Shape, weights: Any, scale: Any, *values: Any) -> Law:
         *batch, length = shape
-        begin = first.law((*batch, lags), *given)
-        constant, own = (weights[..., :1], weights[..., 1:]) if has_constant else (0.0, weights)
-        later = (*batch, length - lags)
-        noise = Law(
-            jnp.broadcast_to(constant, later),
-            jnp.broadcast_to(jnp.asarray(scale)[..., None], later),
-        )
-        both = [jnp.concatenate(parts, -1) for parts in zip(begin, noise, strict=True)]
-        return _of_vectors(
-            laws.autoregression(jnp.broadcast_to(own, (*batch, lags)), Law(*both)), shape
-        )
+        first_law = first.law((*batch, lags), *values)
+        constant = weights[..., :1] if has_constant else 0.0
+        lag_weights = weights[..., 1:] if has_constant else weights
+        noise_shape = (*batch, length - lags)
+        noise_loc = jnp.broadcast_to(constant, noise_shape)
+        noise_scale = jnp.broadcast_to(jnp.asarray(scale)[..., None], noise_shape)
+        loc = jnp.concatenate([first_law.loc, noise_loc], -1)
+        scales = jnp.concatenate([first_law.scale, noise_scale], -1)
+        lag_weights = jnp.broadcast_to(lag_weights, (*batch, lags))
+        return _vectors(laws.autoregression(lag_weights, Law(loc, scales)), shape)
 
-    return Parts([weights, scale, *first.parameters], law)
+    return LawGraph([weights, scale, *first.parameters], law)
 
 
-def _field(node: Any) -> Parts | None:
+def _field(node: Any) -> LawGraph | None:
     loc, adjacency, correlation, precision, *_ = _parameters(node)
-    is_sparse = not isinstance(
-        adjacency.type, require_extra("pytensor.tensor.type", "pymc").TensorType
-    )
+    dense = require_extra("pytensor.tensor.type", "pymc").TensorType
+    is_sparse = not isinstance(adjacency.type, dense)
     if is_sparse and not hasattr(adjacency, "data"):
         return None
     if is_sparse:
         adjacency = require_extra("pytensor.tensor", "pymc").constant(adjacency.data.toarray())
 
-    def law(shape: Shape, loc: Any, adjacency: Any, *given: Any) -> Law:
+    def law(shape: Shape, loc: Any, adjacency: Any, *values: Any) -> Law:
         square = jnp.reshape(adjacency, adjacency.shape[-2:])
-        return _of_vectors(laws.field(loc, square, *(jnp.reshape(x, ()) for x in given)), shape)
+        scalars = [jnp.reshape(x, ()) for x in values]
+        return _vectors(laws.field(loc, square, *scalars), shape)
 
-    return Parts([loc, adjacency, correlation, precision], law)
-
-
-def _intrinsic_field(node: Any) -> Parts:
-    law = laws.intrinsic_field
-    return Parts(_parameters(node), lambda shape, *given: _of_vectors(law(*given), shape))
+    return LawGraph([loc, adjacency, correlation, precision], law)
 
 
-VECTORS: dict[str, Callable[[Any], Parts | None]] = {
+def _intrinsic_field(node: Any) -> LawGraph:
+    return _vector_graph(_parameters(node), laws.intrinsic_field)
+
+
+VECTORS: dict[str, Callable[[Any], LawGraph | None]] = {
     "MvNormalRV": _normal,
     "MvStudentTRV": _student,
     "RandomWalkRV": _walk,

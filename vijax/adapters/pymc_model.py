@@ -1,4 +1,4 @@
-"""PyMC models as log densities of free variables, and draws as PyMC's InferenceData."""
+"""PyMC models as log densities of free variables, and draws in PyMC's form of inference data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.adapters.made_again import once
-from vijax.adapters.pymc_laws import hierarchy_of
-from vijax.adapters.pymc_programs import minibatches, program_of
+from vijax.adapters.pymc_laws import read_hierarchy
+from vijax.adapters.pymc_programs import compile_graph, minibatches
+from vijax.adapters.reuse import reuse_model
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.variables import free
@@ -27,10 +27,10 @@ def from_pymc(model: Any) -> Model:
     """A model from a PyMC model.
 
     Its variables are PyMC's value variables, unconstrained and by PyMC's names: `sigma_log__` is
-    the logarithm of `sigma`, `p_simplex__` the coordinates of `p`. `fit.sample` returns them, and
-    beside them the variables in their supports and what `pymc.Deterministic` names. The data are in
-    the model: `vijax.auto(model, key=key)`. Where they are `pymc.Minibatch`,
-    `vijax.fit(vijax.advi(model), key=key, num_epochs=50, batch_size=100)` deals batches itself.
+    the logarithm of `sigma`, `p_simplex__` the coordinates of `p`. `fit.sample` returns them, the
+    variables in their supports, and all `pymc.Deterministic`. The data are in the model:
+    `vijax.auto(model, key=key)`. If they are a `pymc.Minibatch`,
+    `vijax.fit(vijax.advi(model), key=key, num_epochs=50, batch_size=100)` deals batches of them.
 
     Args:
       model: a `pymc.Model`.
@@ -58,104 +58,92 @@ def from_pymc(model: Any) -> Model:
     require(isinstance(model, pymc.Model), "model", "a pymc.Model", type(model).__name__)
     inputs = list(model.value_vars)
     start = model.initial_point(0)
-    require(
-        bool(inputs),
-        "model",
-        "unknown variables",
-        "none",
-        "Everything is observed: nothing is left to infer.",
-    )
-    for one in inputs:
+    remedy = "Everything is observed: nothing is left to infer."
+    require(bool(inputs), "model", "unknown variables", "none", remedy)
+    for variable in inputs:
+        is_real = np.issubdtype(start[variable.name].dtype, np.floating)
+        argument = f"model: variable {variable.name!r}"
         remedy = "Sum it out: pymc_extras.marginalize, or pymc.Mixture for classes of rows."
-        is_real = np.issubdtype(start[one.name].dtype, np.floating)
-        require(
-            is_real,
-            f"model: variable {one.name!r}",
-            "a continuous variable",
-            "a discrete one",
-            remedy,
-        )
-    variables = {one.name: free(np.shape(start[one.name])) for one in inputs}
+        require(is_real, argument, "a continuous variable", "a discrete one", remedy)
+    variables = {variable.name: free(np.shape(start[variable.name])) for variable in inputs}
     batched = [y for y in model.observed_RVs if minibatches([model.rvs_to_values[y]])]
-    whole = [y for y in model.basic_RVs if y not in batched]
-    joint = program_of(inputs, [model.logp(vars=[*whole, *model.potentials])])
-    log_joint = lambda values: joint(*_in_order(inputs, values))[0]
-    prior = program_of(inputs, [model.logp(vars=model.free_RVs)])
-    log_prior = lambda values: prior(*_in_order(inputs, values))[0]
+    unbatched = [y for y in model.basic_RVs if y not in batched]
+    joint = compile_graph(inputs, [model.logp(vars=[*unbatched, *model.potentials])])
+    log_joint = lambda values: joint(*_to_list(inputs, values))[0]
+    prior = compile_graph(inputs, [model.logp(vars=model.free_RVs)])
+    log_prior = lambda values: prior(*_to_list(inputs, values))[0]
     if batched:
-        log_lik, data = _by_row(model, inputs, batched)
-        made = density(
-            variables, log_prior=log_joint, log_lik=log_lik, derived=_derived(model, inputs)
-        )
-        return dataclasses.replace(made, form=dataclasses.replace(made.form, given=data))
-    derived = _derived(model, inputs)
+        log_lik, data = _row_likelihood(model, inputs, batched)
+        derived = _derived_values(model, inputs)
+        batch_model = density(variables, log_prior=log_joint, log_lik=log_lik, derived=derived)
+        form = dataclasses.replace(batch_model.form, given=data)
+        return dataclasses.replace(batch_model, form=form)
+    derived = _derived_values(model, inputs)
 
     def make() -> Model:
-        made = with_prior(density(variables, log_joint, derived=derived), log_prior)
-        walk, levels = hierarchy_of(model, inputs, start)
-        return with_hierarchy(made, walk, levels) if levels else made
+        plain_model = with_prior(density(variables, log_joint, derived=derived), log_prior)
+        walk, levels = read_hierarchy(model, inputs, start)
+        return with_hierarchy(plain_model, walk, levels) if levels else plain_model
 
-    # Of two ways of writing one density each has its own levels.
+    # Two models of one density may differ in their variables, and so in their levels.
     facts = variables, [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs]
-    values = {one.name: start[one.name] for one in inputs}
-    return once(log_joint, [log_prior, derived], values, facts, make)
+    values = {variable.name: start[variable.name] for variable in inputs}
+    return reuse_model(log_joint, [log_prior, derived], values, facts, make)
 
 
 def to_inference_data(fit: Fit, model: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Any:
-    """Draws of a fit of `from_pymc(model)` as PyMC returns its own: the variables in their
-    supports, with its dimensions and coordinates."""
-    draws, arviz = fit.sample(key, num_draws), require_extra("arviz", "arviz")
-    posterior = {
-        x.name: np.asarray(draws[x.name])[None] for x in model.unobserved_RVs if x.name in draws
-    }
+    """Draws of a fit of `from_pymc(model)` in the form of PyMC's draws: the variables in their
+    supports, with PyMC's dimensions and coordinates."""
+    draws = fit.sample(key, num_draws)
+    arviz = require_extra("arviz", "arviz")
+    names = [variable.name for variable in model.unobserved_RVs if variable.name in draws]
+    posterior = {name: np.asarray(draws[name])[None] for name in names}
+    variable_dims = model.named_vars_to_dims.items()
+    dims = {name: list(axes) for name, axes in variable_dims if name in posterior}
     sizes = {name: int(model.dim_lengths[name].eval()) for name in model.coords}
-    more = {
-        "dims": {
-            name: list(dims) for name, dims in model.named_vars_to_dims.items() if name in posterior
-        },
-        "coords": {
-            name: np.arange(sizes[name]) if x is None else list(x)
-            for name, x in model.coords.items()
-        },
+    coords = {
+        name: np.arange(sizes[name]) if labels is None else list(labels)
+        for name, labels in model.coords.items()
     }
-    is_tree = int(arviz.__version__.partition(".")[0]) >= 1
-    return (
-        arviz.from_dict({"posterior": posterior}, **more)
-        if is_tree
-        else arviz.from_dict(posterior, **more)
-    )
+    has_trees = int(arviz.__version__.partition(".")[0]) >= 1
+    groups = {"posterior": posterior} if has_trees else posterior
+    return arviz.from_dict(groups, dims=dims, coords=coords)
 
 
-def _in_order(inputs: Sequence[Any], values: Values) -> list[Any]:
-    return [values[one.name] for one in inputs]
+def _to_list(inputs: Sequence[Any], values: Values) -> list[Any]:
+    """The values in the order of the inputs."""
+    return [values[variable.name] for variable in inputs]
 
 
-def _derived(model: Any, inputs: Sequence[Any]) -> Callable[[Values], dict[str, Any]] | None:
-    """The variables in their supports, and deterministic ones, that do not depend on a batch."""
-    names = {one.name for one in inputs}
+def _derived_values(model: Any, inputs: Sequence[Any]) -> Callable[[Values], dict[str, Any]] | None:
+    """A function from values to the variables in their supports and the deterministic variables,
+    of those that do not depend on a batch."""
+    names = {variable.name for variable in inputs}
     outputs = [
-        x for x in model.unobserved_value_vars if x.name not in names and not minibatches([x])
+        variable
+        for variable in model.unobserved_value_vars
+        if variable.name not in names and not minibatches([variable])
     ]
     if not outputs:
         return None
-    program = program_of(inputs, outputs)
-    return lambda values: dict(
-        zip([x.name for x in outputs], program(*_in_order(inputs, values)), strict=True)
-    )
+    program = compile_graph(inputs, outputs)
+    output_names = [variable.name for variable in outputs]
+    return lambda values: dict(zip(output_names, program(*_to_list(inputs, values)), strict=True))
 
 
 # --- batches --------------------------------------------------------------------------------------
-def _by_row(
+def _row_likelihood(
     model: Any, inputs: Sequence[Any], batched: Sequence[Any]
 ) -> tuple[Callable[[Values, Any], Any], Any]:
-    """(values, row) -> the log likelihood of a row, not scaled; and all rows."""
-    pymc, tensor = require_extra("pymc", "pymc"), require_extra("pytensor.tensor", "pymc")
+    """The log likelihood of a row (not scaled) as a function of values and row; and all rows."""
+    pymc = require_extra("pymc", "pymc")
+    tensor = require_extra("pytensor.tensor", "pymc")
     replace = require_extra("pytensor.graph.replace", "pymc").clone_replace
     scaled = require_extra("pymc.variational.minibatch_rv", "pymc").MinibatchRandomVariable
-    inner = [y.owner.inputs[0] if isinstance(y.owner.op, scaled) else y for y in batched]
-    terms = [
-        pymc.logp(y, model.rvs_to_values[own]).sum() for y, own in zip(inner, batched, strict=True)
-    ]
+    terms = []
+    for y in batched:
+        variable = y.owner.inputs[0] if isinstance(y.owner.op, scaled) else y
+        terms.append(pymc.logp(variable, model.rvs_to_values[y]).sum())
     terms = model.replace_rvs_by_values(terms)
     nodes = minibatches(terms)
     remedy = "Give all data to one: x, y = pymc.Minibatch(x, y, batch_size=100)."
@@ -165,9 +153,10 @@ def _by_row(
     data = tuple(x.eval() for x in node.inputs[: len(batches)])
     rows = [tensor.tensor(dtype=x.type.dtype, shape=(1, *x.type.shape[1:])) for x in batches]
     terms = replace(terms, dict(zip(batches, rows, strict=True)), rebuild_strict=False)
-    program = program_of([*inputs, *rows], terms)
+    program = compile_graph([*inputs, *rows], terms)
 
     def log_lik(values: Values, row: Any) -> Any:
-        return sum(program(*_in_order(inputs, values), *(jnp.asarray(x)[None] for x in row)))
+        batch = [jnp.asarray(x)[None] for x in row]
+        return sum(program(*_to_list(inputs, values), *batch))
 
     return log_lik, data

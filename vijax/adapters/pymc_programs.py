@@ -14,27 +14,30 @@ from vijax.extras import require_extra
 
 
 def minibatches(outputs: Sequence[Any]) -> set[Any]:
-    """The nodes of `pymc.Minibatch` that these read."""
-    is_one = require_extra("pymc.data", "pymc").MinibatchOp
+    """The nodes of `pymc.Minibatch` that the outputs read."""
+    minibatch = require_extra("pymc.data", "pymc").MinibatchOp
     ancestors = require_extra("pytensor.graph.traversal", "pymc").ancestors(outputs)
-    return {x.owner for x in ancestors if x.owner is not None and isinstance(x.owner.op, is_one)}
+    nodes = {variable.owner for variable in ancestors if variable.owner is not None}
+    return {node for node in nodes if isinstance(node.op, minibatch)}
 
 
-def program_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """PyTensor's graph as a function of JAX arrays. Checks of parameters, which JAX cannot raise,
-    are left out."""
-    graph, checks = (require_extra(f"pytensor.{name}", "pymc") for name in ("graph.fg", "raise_op"))
-    fgraph = graph.FunctionGraph(inputs=list(inputs), outputs=_with_constants(outputs), clone=True)
+def compile_graph(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """PyTensor's graph as a function of JAX arrays, without checks of parameters, which JAX cannot
+    raise."""
+    graph = require_extra("pytensor.graph.fg", "pymc")
+    checks = require_extra("pytensor.raise_op", "pymc")
+    outputs = _with_constants(outputs)
+    fgraph = graph.FunctionGraph(inputs=list(inputs), outputs=outputs, clone=True)
     for node in fgraph.toposort():
         if isinstance(node.op, checks.CheckAndRaise):
             fgraph.replace(node.outputs[0], node.inputs[0], import_missing=True)
     require_extra("pytensor.compile.mode", "pymc").JAX.optimizer.rewrite(fgraph)
-    theirs = _funcify()(fgraph)
+    jax_program = _load_funcify()(fgraph)
 
     def program(*values: Any) -> list[Any]:
         with warnings.catch_warnings():  # constants are doubles, which JAX makes floats without x64
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            return [jnp.asarray(x, jnp.result_type(float)) for x in theirs(*values)]
+            return [jnp.asarray(x, jnp.result_type(float)) for x in jax_program(*values)]
 
     return program
 
@@ -49,19 +52,19 @@ def _with_constants(outputs: Sequence[Any]) -> list[Any]:
     return require_extra("pytensor.graph.replace", "pymc").clone_replace(list(outputs), constants)
 
 
-def _funcify() -> Callable[..., Any]:
-    """PyTensor's translation to JAX. Its first import sets JAX's precision for the whole process,
-    which is put back; in a thread of its own, where no `enable_x64` of the caller's holds."""
-    loaded: list[Callable[..., Any]] = []
+def _load_funcify() -> Callable[..., Any]:
+    """PyTensor's translation to JAX. Its first import sets JAX's precision for the process; this
+    restores it, in a new thread, where the caller's `enable_x64` does not hold."""
+    functions: list[Callable[..., Any]] = []
 
     def load() -> None:
-        was = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        loaded.append(require_extra("pytensor.link.jax.dispatch", "pymc").jax_funcify)
-        jax.config.update("jax_enable_x64", was)
+        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        functions.append(require_extra("pytensor.link.jax.dispatch", "pymc").jax_funcify)
+        jax.config.update("jax_enable_x64", x64)
 
     thread = threading.Thread(target=load)
     thread.start()
     thread.join()
-    if not loaded:
-        require_extra("pytensor.link.jax.dispatch", "pymc")  # raises the error here
-    return loaded[0]
+    if not functions:
+        require_extra("pytensor.link.jax.dispatch", "pymc")  # raises the error in this thread
+    return functions[0]

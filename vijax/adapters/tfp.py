@@ -1,10 +1,10 @@
-"""TensorFlow Probability: the one module that imports it, and conversions to and from its
+"""TensorFlow Probability: the only module that imports it, and conversions to and from its
 distributions.
 
 The wheel that works with current JAX is `tfp-nightly`. It shares the namespace
-`tensorflow_probability` with the stable wheel `tensorflow-probability`, which does not import with
-this JAX and shadows or corrupts it when both are installed: importing this module then raises an
-ImportError that says how to mend it."""
+`tensorflow_probability` with the stable wheel `tensorflow-probability`. The stable wheel does not
+import with this JAX, and shadows or corrupts the nightly wheel if both are installed: importing
+this module then raises an ImportError with the remedy."""
 
 from __future__ import annotations
 
@@ -43,24 +43,21 @@ def load() -> ModuleType:
 
     Raises:
       ImportError: it is not installed, the stable wheel is installed beside the nightly one, or it
-        does not import with this JAX; the message holds the command that mends it.
+        does not import with this JAX; the message has the command that mends it.
     """
-    stable, nightly = _version("tensorflow-probability"), _version("tfp-nightly")
+    stable = _version("tensorflow-probability")
+    nightly = _version("tfp-nightly")
     if stable and nightly:
-        found = (
-            f"tensorflow-probability {stable} and tfp-nightly {nightly} are both installed, in "
-            "one namespace"
-        )
         raise ImportError(
-            f"{found}, so that parts of the one overwrite the other. To mend it: {REPAIR}"
+            f"tensorflow-probability {stable} and tfp-nightly {nightly} are both installed, in one "
+            f"namespace, so that parts of the one overwrite the other. To mend it: {REPAIR}"
         )
     if not stable and not nightly:
         raise ImportError(missing("TensorFlow Probability", "tfp-nightly", "tfp"))
     try:
         return require_extra("tensorflow_probability.substrates.jax", "tfp")
-    except (
-        Exception
-    ) as error:  # an incompatible wheel fails with AttributeError as often as with ImportError
+    except Exception as error:
+        # An incompatible wheel fails with AttributeError as often as with ImportError.
         wheel = f"tensorflow-probability {stable}" if stable else f"tfp-nightly {nightly}"
         raise ImportError(
             f"{wheel} does not import with this JAX ({error}). To mend it: {REPAIR}"
@@ -84,7 +81,7 @@ def to_tfp(q: Family) -> Any:
     for family, _, forward, _ in _TABLE:
         if isinstance(q, family):
             return forward(q)
-    raise ValueError(f"q: expected {_known(0)}, got {type(q).__name__}.")
+    raise ValueError(f"q: expected {_type_names(0)}, got {type(q).__name__}.")
 
 
 def from_tfp(distribution: Any) -> Family:
@@ -101,10 +98,12 @@ def from_tfp(distribution: Any) -> Family:
     for _, type_, _, backward in _TABLE:
         if isinstance(distribution, type_):
             return backward(distribution)
-    raise ValueError(f"distribution: expected {_known(1)}, got {type(distribution).__name__}.")
+    expected = _type_names(1)
+    raise ValueError(f"distribution: expected {expected}, got {type(distribution).__name__}.")
 
 
-def _known(column: int) -> str:
+def _type_names(column: int) -> str:
+    """The types that can be converted, in words: families (column 0) or distributions (1)."""
     return "one of " + ", ".join(row[column].__name__ for row in _TABLE)
 
 
@@ -112,8 +111,8 @@ def _to_joint(q: Product) -> Any:
     """A joint distribution; batch axes that a product sums over become event axes."""
 
     def part(factor: Family) -> Any:
-        summed = len(factor.batch_shape) - q.batch_ndim
-        return tfd.Independent(to_tfp(factor), summed) if summed else to_tfp(factor)
+        event_ndim = len(factor.batch_shape) - q.batch_ndim
+        return tfd.Independent(to_tfp(factor), event_ndim) if event_ndim else to_tfp(factor)
 
     return tfd.JointDistributionNamed({name: part(q[name]) for name in q}, batch_ndims=q.batch_ndim)
 
@@ -125,12 +124,15 @@ def _from_joint(joint: Any) -> Product:
         raise ValueError(
             f"distribution: expected independent parts, got functions of others for {dependent}."
         )
-    plain = {
-        name: p.distribution if isinstance(p, tfd.Independent) else p for name, p in parts.items()
-    }
-    return Product(
-        {name: from_tfp(p) for name, p in plain.items()}, batch_ndim=len(joint.batch_shape)
-    )
+    factors = {}
+    for name, part in parts.items():
+        is_wrapper = isinstance(part, tfd.Independent)
+        factors[name] = from_tfp(part.distribution if is_wrapper else part)
+    return Product(factors, batch_ndim=len(joint.batch_shape))
+
+
+def _rate(gamma: Any) -> Any:
+    return jnp.exp(gamma.log_rate) if gamma.rate is None else gamma.rate
 
 
 Row = tuple[type[Family], type, Callable[[Any], Any], Callable[[Any], Any]]
@@ -140,9 +142,7 @@ _TABLE: tuple[Row, ...] = (
         Gamma,
         tfd.Gamma,
         lambda q: tfd.Gamma(concentration=q.shape, rate=q.rate),
-        lambda d: Gamma.from_shape_rate(
-            d.concentration, jnp.exp(d.log_rate) if d.rate is None else d.rate
-        ),
+        lambda d: Gamma.from_shape_rate(d.concentration, _rate(d)),
     ),
     (
         Beta,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from vijax import constrain
-from vijax.adapters.found import Found, free_variables, interval_of
+from vijax.adapters.variables import VariableFacts, free_variables, interval_constraint
 from vijax.checks import require
 from vijax.constrain import Constraint
 from vijax.constrain.scalars import HalfLine
@@ -26,28 +26,28 @@ RUNS = 3
 def from_tfp(
     joint: Any, observed: Mapping[str, Any] | None = None, *, guide: Guide | None = None
 ) -> Model:
-    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts not
-    observed are unknown.
+    """A model from a joint distribution of TensorFlow Probability's JAX substrate: parts without
+    observed values are unknown.
 
-    TFP's event space bijectors tell the supports of the unknown parts.
-    (`vijax.adapters.tfp.from_tfp` is something else: the family of one distribution.)
+    The supports of the unknown parts come from TFP's event space bijectors.
+    (`vijax.adapters.tfp.from_tfp` does something else: it returns the family of one distribution.)
 
     Args:
       joint: `JointDistributionNamed`, `JointDistributionSequential` or
-        `JointDistributionCoroutine`, also the `AutoBatched` ones; its parts are known by their
-        names. Its log density must be one number: `Independent` or `Sample` around a part that is
-        an array, or an `AutoBatched` joint.
+        `JointDistributionCoroutine`, also the `AutoBatched` ones, whose parts have names. Its log
+        density must be one number: put `Independent` or `Sample` around a part that is an array, or
+        take an `AutoBatched` joint.
       observed: values by name.
       guide: family of q (`vijax.guides`); None is `full_rank()`.
 
     Returns:
-      A density of the other parts, for `vijax.auto` and every algorithm that fits densities. It has
-      its data: `vijax.auto(model, key=key)`.
+      A density of the unknown parts, for `vijax.auto` and every algorithm that fits densities. It
+      has its data: `vijax.auto(model, key=key)`.
 
     Raises:
-      ValueError: `joint` is no joint; `observed` names an unknown part, or all parts; the log
-        density is an array; a part is discrete, or a joint itself, or its support is none of
-        vijax's or changes with other parts.
+      ValueError: `joint` is no joint; `observed` has a name that is no part, or all parts; the log
+        density is an array; a part is discrete, or a joint itself, or has a support that vijax
+        lacks or that changes with other parts.
       ImportError: TensorFlow Probability is not installed.
 
     A normal mean and four observations (Dillon et al. 2017 describe the library):
@@ -64,165 +64,173 @@ def from_tfp(
     from vijax.adapters.tfp import tfd
 
     is_joint = isinstance(joint, tfd.JointDistribution)
-    require(
-        is_joint, "joint", "a joint distribution of TensorFlow Probability", type(joint).__name__
-    )
+    expected = "a joint distribution of TensorFlow Probability"
+    require(is_joint, "joint", expected, type(joint).__name__)
     dtypes = _parts(joint, joint.dtype)
-    unknown = [name for name in observed or {} if name not in dtypes]
+    observed = observed or {}
+    unknown = [name for name in observed if name not in dtypes]
     require(not unknown, "observed", f"names among {list(dtypes)}", unknown)
-    seen = {name: _typed(name, value, dtypes[name]) for name, value in (observed or {}).items()}
-    variables = free_variables("joint", [_run(joint, seen, jax.random.key(i)) for i in range(RUNS)])
+    data = {name: _cast(name, value, dtypes[name]) for name, value in observed.items()}
+    runs = [_run(joint, data, jax.random.key(i)) for i in range(RUNS)]
+    variables = free_variables("joint", runs)
+
+    def cast(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: jnp.asarray(value, dtypes[name]) for name, value in values.items()}
 
     def log_density(values: Mapping[str, Any]) -> Any:
-        typed = {name: jnp.asarray(value, dtypes[name]) for name, value in values.items()}
-        total = joint.log_prob(**typed, **seen)
+        total = joint.log_prob(**cast(values), **data)
+        is_number = jnp.shape(total) == ()
+        actual = f"an array of shape {jnp.shape(total)}"
         remedy = (
             "Put tfd.Independent or tfd.Sample around parts that are arrays, or take an "
             "AutoBatched joint."
         )
-        got = f"an array of shape {jnp.shape(total)}"
-        require(jnp.shape(total) == (), "joint", "a log density that is one number", got, remedy)
+        require(is_number, "joint", "a log density that is one number", actual, remedy)
         return jnp.asarray(total, jnp.result_type(float))
 
     def log_prior(values: Mapping[str, Any]) -> Any:
-        typed = {name: jnp.asarray(value, dtypes[name]) for name, value in values.items()}
-        terms = _parts(joint, joint.log_prob_parts(**typed, **seen))
+        terms = _parts(joint, joint.log_prob_parts(**cast(values), **data))
         return jnp.asarray(sum(jnp.sum(terms[name]) for name in values), jnp.result_type(float))
 
     return with_prior(density(variables, log_density, guide=guide), log_prior)
 
 
 def _parts(joint: Any, structure: Any) -> dict[str, Any]:
-    """The results of a joint's method for each of its parts, by name."""
+    """The results of a joint's method, by name of the part."""
     if isinstance(structure, Mapping):
         return dict(structure)
     names = getattr(structure, "_fields", None) or [name for name, _ in joint.resolve_graph()]
     return dict(zip(names, structure, strict=True))
 
 
-def _typed(name: str, value: Any, dtype: Any) -> Array:
-    """An observed value in its distribution's type; raises ValueError where this would change
-    it."""
-    given = np.asarray(value)
-    typed = given.astype(dtype)
-    same = np.issubdtype(typed.dtype, np.floating) or np.array_equal(typed, given)
-    require(same, f"observed: {name!r}", f"values of {typed.dtype}", given)
-    return jnp.asarray(typed)
+def _cast(name: str, value: Any, dtype: Any) -> Array:
+    """An observed value in its distribution's type. Raises ValueError if this changes the value."""
+    array = np.asarray(value)
+    cast = array.astype(dtype)
+    is_same = np.issubdtype(cast.dtype, np.floating) or np.array_equal(cast, array)
+    require(is_same, f"observed: {name!r}", f"values of {cast.dtype}", array)
+    return jnp.asarray(cast)
 
 
-def _run(joint: Any, seen: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, Found]:
-    """The facts that a draw shows of the parts that are not observed."""
+def _run(joint: Any, data: Mapping[str, Array], key: PRNGKeyArray) -> dict[str, VariableFacts]:
+    """The facts that a draw shows of the unknown parts."""
     from vijax.adapters.tfp import tfd
 
-    distributions, values = (_parts(joint, x) for x in joint.sample_distributions(seed=key, **seen))
+    distributions, values = (_parts(joint, x) for x in joint.sample_distributions(seed=key, **data))
     for name, part in distributions.items():
-        nested = isinstance(part, tfd.JointDistribution)
+        is_single = not isinstance(part, tfd.JointDistribution)
+        argument = f"joint: {name!r}"
         remedy = "Name its parts in the joint itself."
-        require(
-            not nested,
-            f"joint: {name!r}",
-            "a distribution of one array",
-            type(part).__name__,
-            remedy,
-        )
-    return {
-        name: _found(distributions[name], value)
-        for name, value in values.items()
-        if name not in seen
-    }
+        require(is_single, argument, "a distribution of one array", type(part).__name__, remedy)
+    unknown = [name for name in values if name not in data]
+    return {name: _part_facts(distributions[name], values[name]) for name in unknown}
 
 
-def _found(part: Any, value: Array) -> Found:
+def _part_facts(part: Any, value: Array) -> VariableFacts:
     bijector = part.experimental_default_event_space_bijector()
-    said = f"that of {part.name}, by the bijector {getattr(bijector, 'name', None)}"
-    return Found(value.shape, value.dtype, support(bijector), said)
+    text = f"that of {part.name}, by the bijector {getattr(bijector, 'name', None)}"
+    return VariableFacts(value.shape, value.dtype, support(bijector), text)
 
 
 FACTOR = "lower triangles of positive diagonal"
-"""A set on the way to the positive definite matrices, which is no constraint of ours."""
+"""An intermediate set of bijectors onto the positive definite matrices; no constraint of vijax."""
 Set = Constraint | str | None
 
 
 def support(bijector: Any) -> Constraint | None:
-    """The constraint whose set the bijector maps all real numbers onto; None where there is none.
+    """The constraint whose set is the image of all real numbers under the bijector, or None.
 
     >>> import pytest
     >>> tfb = pytest.importorskip("vijax.adapters.tfp").tfp.bijectors
     >>> support(tfb.Chain([tfb.Shift(2.0), tfb.Scale(-3.0), tfb.Exp()]))
     below(high=2.0)
     """
-    found = _image(bijector, constrain.real())
-    return found if isinstance(found, Constraint) else None
+    image = _image(bijector, constrain.real())
+    return image if isinstance(image, Constraint) else None
 
 
-def _image(bijector: Any, of: Set) -> Set:
-    """The image of a set under a bijector; None where not known."""
+def _image(bijector: Any, domain: Set) -> Set:
+    """The image of a set under a bijector; None if it is not known."""
     rule = _RULES.get(type(bijector).__name__)
-    return None if rule is None or of is None else rule(bijector, of)
+    return None if rule is None or domain is None else rule(bijector, domain)
 
 
-def _chain(chain: Any, of: Set) -> Set:
+Rule = Callable[[Any, Set], Set]
+"""A function from a bijector and a set to the image of the set."""
+
+
+def _chain_image(chain: Any, domain: Set) -> Set:
     for part in reversed(chain.bijectors):
-        of = _image(part, of)
-    return of
+        domain = _image(part, domain)
+    return domain
 
 
-def _onto(made: Callable[[Any], Set], needed: Set = constrain.real()) -> Callable[[Any, Set], Set]:  # noqa: B008
-    """The rule of a bijector for one set only."""
-    return lambda bijector, of: made(bijector) if of == needed else None
+def _rule(image: Callable[[Any], Set], needed: Set = constrain.real()) -> Rule:  # noqa: B008
+    """The rule of a bijector for one domain: `image` of the bijector there, None elsewhere."""
+    return lambda bijector, domain: image(bijector) if domain == needed else None
 
 
-def _moved(of: Set, shift: Any, scale: Any) -> Set:
-    """shift + scale x."""
+def _affine_image(domain: Set, shift: Any, scale: Any) -> Set:
+    """The image under x -> shift + scale x."""
     scales = np.asarray(scale, float)
-    if isinstance(of, constrain.real):
-        return of if np.all(scales != 0) else None
+    if isinstance(domain, constrain.real):
+        return domain if np.all(scales != 0) else None
     if not (np.all(scales > 0) or np.all(scales < 0)):
         return None
-    down = bool(np.all(scales < 0))
-    if isinstance(of, HalfLine):
-        end = shift + scales * of.end
-        return interval_of(low=end) if (of.sign > 0) != down else interval_of(high=end)
-    if isinstance(of, constrain.interval):
-        ends = shift + scales * of.low, shift + scales * of.high
-        return interval_of(*(ends[::-1] if down else ends))
+    is_reversed = bool(np.all(scales < 0))
+    if isinstance(domain, HalfLine):
+        end = shift + scales * domain.end
+        is_above = (domain.sign > 0) != is_reversed
+        return interval_constraint(low=end) if is_above else interval_constraint(high=end)
+    if isinstance(domain, constrain.interval):
+        ends = shift + scales * domain.low, shift + scales * domain.high
+        return interval_constraint(*(ends[::-1] if is_reversed else ends))
     return None
 
 
-def _inverted(invert: Any, of: Set) -> Set:
-    """Inverses of known bijectors: logarithms, logits, and `Ordered`, which maps to real
-    numbers."""
+def _scale_image(bijector: Any, domain: Set) -> Set:
+    scale = bijector.scale
+    if scale is None:
+        scale = np.exp(np.asarray(bijector.log_scale, float))
+    return _affine_image(domain, 0.0, scale)
+
+
+def _softplus_image(bijector: Any) -> Set:
+    return interval_constraint(0.0 if bijector.low is None else bijector.low)
+
+
+def _sigmoid_image(bijector: Any) -> Set:
+    low = 0.0 if bijector.low is None else bijector.low
+    high = 1.0 if bijector.high is None else bijector.high
+    return interval_constraint(low, high)
+
+
+def _inverse_image(invert: Any, domain: Set) -> Set:
+    """The image under the inverse of a known bijector: logarithms, logits, and `Ordered`, which
+    maps to real numbers."""
     inner = invert.bijector
     if type(inner).__name__ == "Ordered":
-        return constrain.ordered() if of == constrain.real() else None
-    return constrain.real() if _image(inner, constrain.real()) == of else None
+        return constrain.ordered() if domain == constrain.real() else None
+    return constrain.real() if _image(inner, constrain.real()) == domain else None
 
 
-_RULES: dict[str, Callable[[Any, Set], Set]] = {
-    "Identity": lambda bijector, of: of,
-    "Chain": _chain,
-    "_DefaultSampleBijector": lambda bijector, of: _image(bijector.bijector, of),
-    "Invert": _inverted,
-    "Shift": lambda bijector, of: _moved(of, np.asarray(bijector.shift, float), 1.0),
-    "Scale": lambda bijector, of: _moved(
-        of,
-        0.0,
-        bijector.scale
-        if bijector.scale is not None
-        else np.exp(np.asarray(bijector.log_scale, float)),
-    ),
-    "Exp": _onto(lambda bijector: constrain.positive()),
-    "Softplus": _onto(lambda bijector: interval_of(0.0 if bijector.low is None else bijector.low)),
-    "Reciprocal": _onto(lambda bijector: constrain.positive(), constrain.positive()),
-    "Sigmoid": _onto(
-        lambda b: interval_of(0.0 if b.low is None else b.low, 1.0 if b.high is None else b.high)
-    ),
-    "SoftmaxCentered": _onto(lambda bijector: constrain.simplex()),
-    "IteratedSigmoidCentered": _onto(lambda bijector: constrain.simplex()),
-    "Ascending": _onto(lambda bijector: constrain.ordered()),
-    "CorrelationCholesky": _onto(lambda bijector: constrain.correlation_cholesky()),
-    "FillScaleTriL": _onto(lambda bijector: FACTOR),
-    "TransformDiagonal": _onto(lambda bijector: FACTOR, FACTOR),
-    "CholeskyOuterProduct": _onto(lambda bijector: constrain.positive_definite(), FACTOR),
+_RULES: dict[str, Rule] = {
+    "Identity": lambda bijector, domain: domain,
+    "Chain": _chain_image,
+    "_DefaultSampleBijector": lambda bijector, domain: _image(bijector.bijector, domain),
+    "Invert": _inverse_image,
+    "Shift": lambda bijector, domain: _affine_image(domain, np.asarray(bijector.shift, float), 1.0),
+    "Scale": _scale_image,
+    "Exp": _rule(lambda bijector: constrain.positive()),
+    "Softplus": _rule(_softplus_image),
+    "Reciprocal": _rule(lambda bijector: constrain.positive(), constrain.positive()),
+    "Sigmoid": _rule(_sigmoid_image),
+    "SoftmaxCentered": _rule(lambda bijector: constrain.simplex()),
+    "IteratedSigmoidCentered": _rule(lambda bijector: constrain.simplex()),
+    "Ascending": _rule(lambda bijector: constrain.ordered()),
+    "CorrelationCholesky": _rule(lambda bijector: constrain.correlation_cholesky()),
+    "FillScaleTriL": _rule(lambda bijector: FACTOR),
+    "TransformDiagonal": _rule(lambda bijector: FACTOR, FACTOR),
+    "CholeskyOuterProduct": _rule(lambda bijector: constrain.positive_definite(), FACTOR),
 }
-"""The rules, by the bijector's type."""
+"""The rules, by type of the bijector."""

@@ -1,9 +1,9 @@
-"""One model for equal programs: a model of another library that is made again, in a loop or a
-notebook, compiles nothing again.
+"""One model for equal programs: a loop or a notebook that converts the same model of another
+library again compiles nothing again.
 
-Programs are compiled for a model, and other libraries give new functions at every call. Whether two
-of them are one can only be said by what they compute: by their programs, derivatives and data among
-them. A function that reads a variable which has changed meanwhile has another program."""
+Programs are compiled for a model, and other libraries give new functions at every call. Two of them
+are equal if they compute the same: their programs are compared, with derivatives and data. A
+function that reads a variable which has changed meanwhile has another program."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from vijax.xla.by_value import NotComparableError, structure_key
 
 Values = Mapping[str, Any]
 MOST_NUMBERS = 1 << 22
-"""Models with more numbers of data than this are made anew: to write them out would take
-seconds."""
+"""Models with more numbers of data are never reused: writing the numbers out would take seconds."""
 _in_use: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
-_last: list[Model] = []  # the model that was asked for last, alive while nobody else holds it
+_last: list[Model] = []  # keeps the last model alive when nobody else holds it
 
 
-def once(
+def reuse_model(
     log_density: Callable,
-    others: Sequence[Callable | None],
+    functions: Sequence[Callable | None],
     values: Values,
     facts: Any,
     make: Callable[[], Model],
 ) -> Model:
-    """The model that was made before of functions with these programs, if somebody still holds it
-    or it was the last; else that which `make` makes now.
+    """An earlier model with the same programs, if somebody still holds it or it was the last one;
+    else a new model by `make`.
 
     Args:
-      log_density: of the values of the variables; its derivatives count too.
-      others: functions of the values; None for one that the model does not have.
+      log_density: the log density of the values of the variables; its derivatives count too.
+      functions: other functions of the values; None for one that the model does not have.
       values: values of the variables, by name, for their shapes and types.
       facts: all else that the model is made of, comparable by `vijax.xla.by_value.structure_key`.
       make: makes the model.
@@ -46,17 +45,18 @@ def once(
     try:
         programs = [
             _program(jax.value_and_grad(log_density), values),
-            *(_program(function, values) for function in others),
+            *(_program(function, values) for function in functions),
         ]
         key = jax.config.jax_enable_x64, tuple(programs), structure_key(facts)  # type: ignore[attr-defined]
-    # it has no derivative, say, or cannot be compared: then the model or its fit says what is wrong
     except Exception:
+        # It has no derivative, for example, or cannot be compared: the model or its fit says so.
         return make()
-    made = _in_use.get(key)
-    if made is None:
-        made = _in_use[key] = make()
-    _last[:] = [made]
-    return made
+    model = _in_use.get(key)
+    if model is None:
+        model = make()
+        _in_use[key] = model
+    _last[:] = [model]
+    return model
 
 
 def _program(function: Callable | None, values: Values) -> str:
