@@ -25,7 +25,7 @@ import numpy as np
 import vijax as vi
 from vijax.data import synthetic
 from vijax.growing import laps
-from vijax.growing.slots import axes_of
+from vijax.growing.slots import slot_axes
 from vijax.inference.compose import initial_state
 from vijax.models import emission
 
@@ -103,7 +103,7 @@ def in_slots(make: Make, train: Any, fit: vi.Fit, number: int) -> vi.Fit:
     old, new = (m.prior({name: jnp.asarray(x) for name, x in m.hyper.items()}) for m in priors)
     alg = vi.cavi(make(number))
     if number != num_slots:
-        q = laps.changed(axes_of(old, new), q, old, jnp.eye(number, num_slots), new)
+        q = laps.map_slots(slot_axes(old, new), q, old, jnp.eye(number, num_slots), new)
     hyper = {name: jnp.asarray(x) for name, x in alg.spec.model.hyper.items()}
     state = initial_state(alg.spec, hyper, q)
     return vi.fit(alg, train, state=state, num_steps=500, tol=1e-7, key=jax.random.key(0))

@@ -4,7 +4,7 @@ there.
 The meaning stands under `Args:` in the docstring. Default, choices (a `Literal`) and limit stand in
 the signature:
 
-    @checked
+    @check_arguments
     def lda(num_topics: Size, vocab_size: Size, alpha: Positives = 0.1) -> Model: ...
 
 The decorator checks every call. `read_arguments(lda)` reads all of it back: settings of the command
@@ -106,7 +106,7 @@ def check_arguments(make: Make) -> Make:
     and the choices of the signature. None passes where the signature allows it, and so does a
     function.
 
-    >>> @checked
+    >>> @check_arguments
     ... def grid(size: Size, form: Literal["open", "closed"] = "open"): ...
     >>> grid(2, "close")
     Traceback (most recent call last):

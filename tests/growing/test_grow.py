@@ -1,5 +1,6 @@
 """Births, merges and deletes: small cases by hand in float64, and what a run must keep."""
 
+import dataclasses
 import signal
 from typing import Any
 
@@ -13,9 +14,12 @@ import vijax as vi
 from tests import programs
 from vijax import tree
 from vijax.growing import laps
-from vijax.growing.grow import _Growth
+from vijax.growing.moves import try_entries
+from vijax.growing.present import begin, settle
 from vijax.growing.proposals import merge_gains
-from vijax.growing.slots import axes_of
+from vijax.growing.slots import slot_axes
+from vijax.growing.task import prepare
+from vijax.growing.trials import Record, try_candidate
 from vijax.inference.compose import build_algorithm, initial_state
 from vijax.models.emission import bernoulli, unit_gaussian
 from vijax.xla.precision import enable_x64
@@ -92,12 +96,12 @@ def test_laps_alone_are_no_gain() -> None:
     """The present fit itself as a candidate, before it has settled: equally many laps take both to
     the same bound."""
     y = np.random.default_rng(1).normal(size=(90, 1)) + np.repeat([-1.0, 0.0, 1.0], 30)[:, None]
-    growth = _Growth(line, vi.cavi, y, 6, 6, 3, ())
-    growth.begin(jax.random.key(0), 3)
-    before = growth.elbo
-    assert not growth._try("sort", (), growth.q, np.eye(6))
-    assert growth.elbo > before + 1e-3  # the laps did climb
-    assert growth.proposals[-1].gain == 0
+    growth = begin(*prepare(line, vi.cavi, y, 6, 6, 3), jax.random.key(0), 3)
+    record = Record()
+    after, accepted = try_candidate(growth, record, "sort", (), growth.posterior, np.eye(6))
+    assert not accepted
+    assert after.elbo > growth.elbo + 1e-3  # the laps did climb
+    assert record.proposals[-1].gain == 0
 
 
 def test_a_run_is_determined_by_its_key_and_compiles_once(grown: vi.Fit) -> None:
@@ -193,9 +197,9 @@ def test_a_merge_is_that_of_the_responsibilities() -> None:
         model, small = (vi.models.dp_mixture(bernoulli(k, 4), concentration=alpha) for k in (3, 2))
         alg = build_algorithm(vi.cavi(model).spec)
         prior, other = (m.prior({"concentration": alpha}) for m in (model, small))
-        axes, q = axes_of(prior, other), naturals_of(resp, y, alpha)
+        axes, q = slot_axes(prior, other), naturals_of(resp, y, alpha)
         change = jnp.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
-        found = laps.changed(axes, q, prior, change, prior)
+        found = laps.map_slots(axes, q, prior, change, prior)
         for x, z in zip(
             jax.tree.leaves(found), jax.tree.leaves(naturals_of(merged, y, alpha)), strict=True
         ):
@@ -222,7 +226,7 @@ def test_room_is_made_without_a_change() -> None:
     old, new = (
         vi.models.dp_mixture(bernoulli(k, 4)).prior({"concentration": jnp.ones(())}) for k in (2, 4)
     )
-    found = laps.changed(axes_of(old, new), q, old, jnp.eye(4, 2), new)
+    found = laps.map_slots(slot_axes(old, new), q, old, jnp.eye(4, 2), new)
     np.testing.assert_allclose(
         parameters(found, "components")[0][:2], parameters(q, "components")[0]
     )
@@ -274,7 +278,7 @@ def test_states_merge_as_the_paths_do() -> None:
     """Transitions along both axes; the observations of a state are the transitions into it and the
     starts in it."""
     prior, other = (vi.models.hmm(unit_gaussian(k, dim=1)).prior({}) for k in (3, 2))
-    axes = axes_of(prior, other)
+    axes = slot_axes(prior, other)
 
     def of_path(path: np.ndarray) -> vi.Product:
         first, pairs = np.eye(3)[path[:, 0]].sum(0), np.zeros((3, 3))
@@ -287,11 +291,11 @@ def test_states_merge_as_the_paths_do() -> None:
 
     merged = np.where(paths() == 2, 0, paths())
     change = jnp.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]])
-    found = laps.changed(axes, of_path(paths()), prior, change, prior)
+    found = laps.map_slots(axes, of_path(paths()), prior, change, prior)
     for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(of_path(merged)), strict=True):
         np.testing.assert_allclose(x, z, rtol=1e-6)
     np.testing.assert_allclose(
-        laps.counted(axes, found, prior), np.bincount(merged.ravel(), minlength=3)
+        laps.count(axes, found, prior), np.bincount(merged.ravel(), minlength=3)
     )
 
 
@@ -316,22 +320,22 @@ def test_a_transition_that_no_path_has_is_brought_back() -> None:
     make = lambda k: vi.models.hmm(
         unit_gaussian(k, dim=1), transition_concentration=1e-3, stickiness=2.0
     )
-    growth = _Growth(make, vi.cavi, sequences(), 6, 6, 100, ())
-    growth.begin(jax.random.key(0), 3)
-    best, q = growth.elbo, growth.q
-    low, _, high = np.argsort(growth.q["components"].mean()[:3, 0])
-    none = jnp.asarray(growth.q["transition"].concentration).at[high, low].set(1e-3)
-    growth.q, growth.elbo = vi.Product({**q, "transition": vi.Dirichlet(none)}), -np.inf
-    growth._settle()
+    growth = begin(*prepare(make, vi.cavi, sequences(), 6, 6, 100), jax.random.key(0), 3)
+    best, q = growth.elbo, growth.posterior
+    low, _, high = np.argsort(q["components"].mean()[:3, 0])
+    none = jnp.asarray(q["transition"].concentration).at[high, low].set(1e-3)
+    posterior = vi.Product({**q, "transition": vi.Dirichlet(none)})
+    growth = settle(dataclasses.replace(growth, posterior=posterior, elbo=-np.inf))
     assert growth.elbo < best - 20
-    assert growth.q["transition"].concentration[high, low] < 0.01
-    growth.entries()
-    assert [x.accepted for x in growth.proposals] == [True, True, False]
+    assert growth.posterior["transition"].concentration[high, low] < 0.01
+    record = Record()
+    growth = try_entries(growth, record)
+    assert [x.accepted for x in record.proposals] == [True, False]
     np.testing.assert_allclose(growth.elbo, best, atol=1e-2)
-    assert growth.q["transition"].concentration[high, low] > 1.9
-    assert str(growth.proposals[1]).startswith("entries: accepted, +")
+    assert growth.posterior["transition"].concentration[high, low] > 1.9
+    assert str(record.proposals[0]).startswith("entries: accepted, +")
     assert (
-        growth.q["transition"].concentration[3:, :].max() < 2.01
+        growth.posterior["transition"].concentration[3:, :].max() < 2.01
     )  # of states not in use nothing but the prior
 
 

@@ -8,7 +8,8 @@ from scipy.special import digamma, gammaln
 import vijax as vi
 from tests import programs
 from vijax.growing import documents, laps
-from vijax.growing.grow import _Growth
+from vijax.growing.present import Present, begin
+from vijax.growing.task import prepare
 
 
 def make(k: int) -> vi.Model:
@@ -27,31 +28,29 @@ def bars(seed: int, num: int = 60) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def growth() -> _Growth:
+def growth() -> Present:
     """Three topics of eight slots, after a few laps."""
-    found = _Growth(make, vi.cavi, bars(0), 8, 8, 5, ())
-    found.begin(jax.random.key(0), 3)
-    return found
+    return begin(*prepare(make, vi.cavi, bars(0), 8, 8, 5), jax.random.key(0), 3)
 
 
-def words_of(growth: _Growth) -> tuple[np.ndarray, np.ndarray]:
+def words_of(growth: Present) -> tuple[np.ndarray, np.ndarray]:
     """log x, and the expected number of words of each topic in each document; as laps keep them."""
-    a, b = (np.asarray(x, np.float64) for x in jax.tree.leaves(growth.q["sticks"]))
+    a, b = (np.asarray(x, np.float64) for x in jax.tree.leaves(growth.posterior["sticks"]))
     left = np.cumsum(digamma(b) - digamma(a + b))
     log_x = digamma(a) - digamma(a + b) + np.append(0, left[:-1])
     words = np.concatenate([np.asarray(n[0], np.float64) for n in growth.local])
-    weights = np.concatenate([np.asarray(docs.weights[0]) for docs in growth.batches.data])
+    weights = np.concatenate([np.asarray(docs.weights[0]) for docs in growth.task.batches.data])
     return log_x, words[weights > 0]
 
 
-def test_documents_gain_by_a_merge_what_their_terms_gain(growth: _Growth) -> None:
+def test_documents_gain_by_a_merge_what_their_terms_gain(growth: Present) -> None:
     log_x, n = words_of(growth)
 
     def total(log_x: float, n: np.ndarray) -> float:
         many = gammaln(np.exp(log_x) + n) - gammaln(np.exp(log_x))
         return float(np.where(n < 1, n * log_x, many).sum())
 
-    found = np.asarray(documents.merge_terms(growth.alg, growth.q, growth._data))
+    found = np.asarray(documents.merge_terms(growth.setting.alg, growth.posterior, growth.data))
     for i, j in [(0, 1), (2, 0), (1, 5)]:
         alone = total(log_x[i], n[:, i]) + total(log_x[j], n[:, j])
         wanted = total(float(np.logaddexp(log_x[i], log_x[j])), n[:, i] + n[:, j]) - alone
@@ -59,29 +58,29 @@ def test_documents_gain_by_a_merge_what_their_terms_gain(growth: _Growth) -> Non
 
 
 @pytest.mark.parametrize(("number", "alone"), [(1, False), (1, True), (2, False)])
-def test_a_birth_divides_the_words_of_topics(growth: _Growth, number: int, alone: bool) -> None:
+def test_a_birth_divides_the_words_of_topics(growth: Present, number: int, alone: bool) -> None:
     """The topics of the small model hold as many words as documents have of these topics."""
     slots = growth.used[:number]
-    small = growth._small(2)
+    small = growth.task.small(2)
     given = (
-        growth.axes,
-        growth.q,
-        growth._data,
+        growth.task.axes,
+        growth.posterior,
+        growth.data,
         jax.random.key(1),
         np.isin(np.arange(8), slots),
         alone,
         5,
     )
-    q, sizes = documents.divided(growth.alg, small, *given)
+    q, sizes = documents.divide_topics(growth.setting.alg, small, *given)
     words = np.asarray(jax.tree.leaves(q["topics"])[0], np.float64) - 0.1
     assert words.sum() == pytest.approx(words_of(growth)[1][:, slots].sum(), rel=0.1)
     assert np.all(np.asarray(sizes) > 0)
 
 
-def test_topics_are_near_that_documents_have_together(growth: _Growth) -> None:
+def test_topics_are_near_that_documents_have_together(growth: Present) -> None:
     n = words_of(growth)[1]
     n = n[:, n.sum(0) > 1e-3]
-    found = np.asarray(documents.nearness(growth._data))[: n.shape[1], : n.shape[1]]
+    found = np.asarray(documents.nearness(growth.data))[: n.shape[1], : n.shape[1]]
     np.testing.assert_allclose(
         found, n.T @ n / np.outer(*2 * [np.linalg.norm(n, axis=0)]), rtol=1e-4
     )
@@ -90,15 +89,15 @@ def test_topics_are_near_that_documents_have_together(growth: _Growth) -> None:
 def test_memoized_laps_report_the_bound_of_cavi() -> None:
     """At their end, at their globals and words of each topic: a lap of `cavi` finds next to no
     more."""
-    parts = _Growth(make, lambda model: vi.memoized(model, num_parts=3), bars(0), 8, 8, 200, ())
-    parts.begin(jax.random.key(0), 3)
+    memoized = lambda model: vi.memoized(model, num_parts=3)
+    parts = begin(*prepare(make, memoized, bars(0), 8, 8, 200), jax.random.key(0), 3)
     flat = lambda x: x.reshape(1, -1, *x.shape[2:])
-    whole = _Growth(make, vi.cavi, bars(0), 8, 8, 1, ())
-    batches = documents.merged_into_one(parts.batches)
+    _, setting = prepare(make, vi.cavi, bars(0), 8, 8, 1)
+    batches = documents.merge_batches(parts.task.batches)
     batches = jax.tree.map(lambda x: x[None], batches)._replace(
         local=jax.tree.map(flat, parts.local)
     )
-    again = laps.climb(whole.alg, parts.q, batches, jax.random.key(0), -np.inf, 1, 1)
+    again = laps.climb(setting.alg, parts.posterior, batches, jax.random.key(0), -np.inf, 1, 1)
     np.testing.assert_allclose(parts.elbo, again.elbo, rtol=2e-5)
 
 

@@ -12,7 +12,8 @@ from scipy.special import digamma, gammaln
 import vijax as vi
 from tests.growing.test_grow_topics import bars, make
 from vijax.growing import laps, restarts
-from vijax.growing.grow import _Growth
+from vijax.growing.present import begin, climb
+from vijax.growing.task import prepare
 from vijax.xla.precision import enable_x64
 
 ALPHA, ROUNDS = 0.8, 300
@@ -53,9 +54,8 @@ def test_the_best_of_all_starts_is_found() -> None:
                 "sticks": vi.Beta(jnp.array([6.0, 4, 3, 2]), jnp.array([9.0, 5, 3, 2])),
             }
         )
-        batches = _Growth(
-            lambda k: vi.models.hdp(k, vocab, alpha=ALPHA, eta=0.5), vi.cavi, counts, 4, 4, 1, ()
-        ).batches
+        make = lambda k: vi.models.hdp(k, vocab, alpha=ALPHA, eta=0.5)
+        batches = prepare(make, vi.cavi, counts, 4, 4, 1)[0].batches
         batch = jax.tree.map(
             lambda x: x[0], batches._replace(local=restarts.first_words(model, batches))
         )
@@ -69,7 +69,7 @@ def test_the_best_of_all_starts_is_found() -> None:
         )
         for turn in range(2 * num_topics):
             found = turned(batch, turn)
-            batch = batch._replace(local=restarts.words_of(found.local, x))
+            batch = batch._replace(local=restarts.topic_words(found.local, x))
     phi, log_x = np.exp(np.asarray(stats["topics"].log)), np.log(np.asarray(x))
     in_order = lambda said, docs: np.concatenate(
         [np.asarray(b)[np.asarray(d.weights) > 0] for b, d in zip(said, docs, strict=True)]
@@ -99,14 +99,13 @@ def _rows(docs: Any, vocab: int) -> np.ndarray:
 # --- laps -----------------------------------------------------------------------------------------
 def test_no_lap_lowers_the_bound() -> None:
     """Lap after lap, where the steps of the algorithm, whose documents begin anew, do lower it."""
-    growth = _Growth(make, vi.cavi, bars(0), 8, 8, 5, ())
-    growth.begin(jax.random.key(0), 3)
-    q, local, bounds = growth.q, growth.local, []
+    growth = begin(*prepare(make, vi.cavi, bars(0), 8, 8, 5), jax.random.key(0), 3)
+    q, local, bounds = growth.posterior, growth.local, []
     for _ in range(30):
-        lap = growth._climb(q, local, -np.inf, 1)
+        lap = climb(growth, q, local, -np.inf, 1)
         q, local = lap.posterior, lap.local
         bounds.append(float(lap.elbo))
-    assert np.all(np.diff(bounds) >= -laps.settled(bounds[-1]))
+    assert np.all(np.diff(bounds) >= -laps.least_gain(bounds[-1]))
     assert bounds[-1] > bounds[0] + 10
 
 
@@ -114,8 +113,8 @@ def test_topics_are_left_out_by_turns() -> None:
     words = jnp.array([[7.0, 0.1, 3.0], [0.0, 9.0, 0.0], [0.0, 0.0, 0.0]])
     wanted = [[7, 0.1, 0], [0, 0, 0], [0, 0, 0]], [[0, 0.1, 3], [0, 0, 0], [0, 0, 0]]
     for turn, left in enumerate(wanted):
-        np.testing.assert_allclose(restarts.without_one(words, turn), left)
-        np.testing.assert_allclose(restarts.without_one(words, turn + 2), left)
+        np.testing.assert_allclose(restarts.drop_topic(words, turn), left)
+        np.testing.assert_allclose(restarts.drop_topic(words, turn + 2), left)
 
 
 def test_words_follow_the_slots() -> None:
@@ -123,9 +122,11 @@ def test_words_follow_the_slots() -> None:
     from vijax.growing import documents
 
     words = (jnp.array([[4.0, 1.0, 2.0]]),)
-    merged = documents.moved(words, np.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]]))
+    merged = documents.map_words(words, np.array([[1.0, 0, 1], [0, 1, 0], [0, 0, 0]]))
     np.testing.assert_allclose(merged[0], [[6, 1, 0]])
-    divided = documents.moved(words, np.array([[0.75, 0, 0], [0, 1, 0], [0, 0, 1], [0.25, 0, 0]]))
+    divided = documents.map_words(
+        words, np.array([[0.75, 0, 0], [0, 1, 0], [0, 0, 1], [0.25, 0, 0]])
+    )
     np.testing.assert_allclose(divided[0], [[3, 1, 2, 1]])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import vijax as vi
 from vijax import tree
-from vijax.growing.slots import STICKS, axes_of, counts_of, joined
+from vijax.growing.slots import STICKS, add_messages, count_observations, slot_axes
 from vijax.models.emission import tied_gaussian
 
 
@@ -20,7 +20,7 @@ def test_what_slots_share_is_counted_once():
     """A tied covariance has the rows of all slots already, when the rows of a new slot are added to
     the means."""
     prior, other = priors(lambda k: vi.models.dp_mixture(tied_gaussian(k, dim=2)))
-    axes = axes_of(prior, other)
+    axes = slot_axes(prior, other)
     rng = np.random.default_rng(0)
 
     def with_message(seed):
@@ -36,7 +36,7 @@ def test_what_slots_share_is_counted_once():
         return prior.replace({STICKS: sticks, "components": tree.add(prior["components"], message)})
 
     a, b = with_message(1), with_message(2)
-    both = joined(axes, a, b, prior)
+    both = add_messages(axes, a, b, prior)
     shared = 0
     (where,) = (along for name, along in axes if name == "components")
     each = (tree.parameters(q["components"]) for q in (both, a, b, prior))
@@ -54,7 +54,7 @@ def test_a_state_that_its_stick_leaves_out_counts_no_more_than_that():
     """Of a chain with a stick worth .3 of a step, whose transitions still hold 7; of the others
     transitions count."""
     prior, other = priors(lambda k: vi.models.hdp_hmm(vi.models.emission.unit_gaussian(k, dim=1)))
-    axes = axes_of(prior, other)
+    axes = slot_axes(prior, other)
     counts = np.array([30.0, 0.3, 12.0])
     after = np.cumsum(counts[:0:-1])[::-1]
     sticks = type(prior[STICKS])(prior[STICKS].alpha + counts[:-1], prior[STICKS].beta + after)
@@ -62,6 +62,6 @@ def test_a_state_that_its_stick_leaves_out_counts_no_more_than_that():
     for name, q in prior.items():
         if isinstance(q, vi.Dirichlet):
             moved[name] = type(q)(q.concentration + 7.0)
-    counted = np.asarray(counts_of(axes, prior.replace({STICKS: sticks, **moved}), prior))
+    counted = np.asarray(count_observations(axes, prior.replace({STICKS: sticks, **moved}), prior))
     np.testing.assert_allclose(counted[1], 0.3, rtol=1e-4)
     assert np.all(counted[[0, 2]] > 7)

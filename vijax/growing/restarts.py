@@ -1,10 +1,10 @@
-"""Laps of topics whose documents keep the words that they have of each topic, and are begun anew
-where that is better (after Hughes, Kim and Sudderth 2015, section 3.3).
+"""Laps of topics in which documents start from their words of each topic (after Hughes, Kim and
+Sudderth 2015, section 3.3).
 
 The bound of a document has many optima. So a lap evaluates each document from three starts, at the
-same globals: from where it was; from an even start; and from where it was without one of its
-topics, which takes turns lap after lap. It keeps the one whose bound is highest. The first is never
-below the document's bound of the lap before. So no lap lowers the bound."""
+same globals: its present words of each topic; an even start; and its present words without one of
+its topics, which changes lap after lap. It keeps the start whose bound is highest. The first start
+never ends below the document's bound of the lap before. So no lap lowers the bound."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ from vijax.inference.state import Info, State
 from vijax.models.documents.hdp import Shared
 
 EVERY = 4
-"""Laps from one even start of documents to the next."""
+"""Laps between even starts of documents."""
 FEWEST = 0.5
 """Words of a topic from which a document is tried without it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Onward(MixedMembership):
-    """Begins at the given locals as they are: the model's own coordinate ascent goes on from
-    there."""
+    """Gives the start itself: the model's own coordinate ascent goes on from it."""
 
     is_ascent: ClassVar[bool] = True
     goes_on: ClassVar[bool] = True
@@ -42,7 +41,7 @@ class Onward(MixedMembership):
 
     @property
     def max_iters(self) -> int:
-        """Most rounds of a document."""
+        """Rounds of a document, at most."""
         return self.usual.max_iters
 
     @property
@@ -71,75 +70,77 @@ class Onward(MixedMembership):
 def step_from(
     step: Any, key: PRNGKeyArray, turn: Int[Array, ""], state: State, batch: Minibatch
 ) -> tuple[State, tuple[Info, Any]]:
-    """A step whose documents begin from the best of three starts; the words of each topic after it.
+    """A step whose documents begin from the best of three starts, with its info and their words of
+    each topic after it.
 
     Args:
       step: the step of an algorithm of topics.
       key: random key.
-      turn: number of the lap, which says what topic a document is tried without.
+      turn: number of the lap; it chooses the topic that a document is tried without.
       state: the state; it remembers no locals.
-      batch: documents; its `local` are the words that each has of each topic.
+      batch: documents; `local` has their words of each topic.
     """
-    spec, stats = step.spec, step.spec.point(state.posterior)
+    spec = step.spec
+    stats = spec.point(state.posterior)
     best = best_of_starts(spec, state.hyper, stats, batch, key, turn)
     onward = build_algorithm(spec._replace(estep=Onward(spec.estep))).step
     after, info = onward(key, state._replace(local=best.local), batch)
-    return after._replace(local=None), (
-        info,
-        words_of(after.local, Shared.of(state.hyper, stats).x),
-    )
+    words = topic_words(after.local, Shared.of(state.hyper, stats).x)
+    return after._replace(local=None), (info, words)
 
 
 def best_of_starts(
     spec: Any, hyper: Any, stats: Any, batch: Minibatch, key: PRNGKeyArray, turn: Any
 ) -> LocalElbo:
     """The bounds and locals of documents, each from the best of its starts; see `step_from`."""
-    x, onward = Shared.of(hyper, stats).x, Onward(spec.estep)
+    x = Shared.of(hyper, stats).x
+    onward = Onward(spec.estep)
 
-    def found(words: Any, estep: Any) -> LocalElbo:
+    def evaluate(words: Any, estep: Any) -> LocalElbo:
         start = None if words is None else tuple(x + n for n in words)
         return spec.model.local_elbo(hyper, stats, batch._replace(local=start), key, estep)
 
-    now = found(batch.local, onward)
-    fewer = tuple(without_one(n, turn) for n in words_of(now.local, x))
-    best = better(now, found(fewer, onward))
-    # By far the dearest of the starts
+    present = evaluate(batch.local, onward)
+    fewer = tuple(drop_topic(n, turn) for n in topic_words(present.local, x))
+    best = pick_better(present, evaluate(fewer, onward))
+    # The even start is by far the dearest
     return jax.lax.cond(
-        turn % EVERY == 0, lambda: better(best, found(None, spec.estep)), lambda: best
+        turn % EVERY == 0, lambda: pick_better(best, evaluate(None, spec.estep)), lambda: best
     )
 
 
-def words_of(local: Any, x: Float[Array, " K"]) -> Any:
-    """The words of each topic, of the locals gamma."""
+def topic_words(local: Any, x: Float[Array, " K"]) -> Any:
+    """The words of each topic, from the locals gamma."""
     return tuple(jnp.maximum(gamma - x, 0.0) for gamma in local)
 
 
-def better(one: LocalElbo, other: LocalElbo) -> LocalElbo:
-    """Each document's bound and locals where its bound is higher."""
-    wins = tuple(b > a for a, b in zip(one.per_group, other.per_group, strict=True))
-    pick = lambda a, b: tuple(
-        jnp.where(jnp.expand_dims(w, range(1, x.ndim)), y, x)
-        for w, x, y in zip(wins, a, b, strict=True)
-    )
-    return one._replace(
-        per_group=pick(one.per_group, other.per_group), local=pick(one.local, other.local)
-    )
+def pick_better(a: LocalElbo, b: LocalElbo) -> LocalElbo:
+    """The bounds and locals of b for documents whose bound is higher there, else those of a."""
+    wins = tuple(y > x for x, y in zip(a.per_group, b.per_group, strict=True))
+
+    def pick(xs: Any, ys: Any) -> Any:
+        return tuple(
+            jnp.where(jnp.expand_dims(win, range(1, x.ndim)), y, x)
+            for win, x, y in zip(wins, xs, ys, strict=True)
+        )
+
+    return a._replace(per_group=pick(a.per_group, b.per_group), local=pick(a.local, b.local))
 
 
-def without_one(words: Float[Array, "D K"], turn: Any) -> Float[Array, "D K"]:
-    """The words of each topic but for one that each document has words of: the smallest first, by
-    turns.
+def drop_topic(words: Float[Array, "D K"], turn: Any) -> Float[Array, "D K"]:
+    """The words of each topic without one of the topics that each document has; with the turn, the
+    smallest first.
 
-    >>> without_one(jnp.array([[7.0, 0.1, 3.0], [0.0, 9.0, 0.0]]), 1).tolist()
+    >>> drop_topic(jnp.array([[7.0, 0.1, 3.0], [0.0, 9.0, 0.0]]), 1).tolist()
     [[0.0, 0.10000000149011612, 3.0], [0.0, 0.0, 0.0]]
     """
-    held = words >= FEWEST
-    order = jnp.argsort(jnp.argsort(jnp.where(held, words, jnp.inf), axis=1), axis=1)
-    chosen = turn % jnp.maximum(jnp.sum(held, axis=1, keepdims=True), 1)
-    return jnp.where(order == chosen, 0.0, words)
+    has_topic = words >= FEWEST
+    rank = jnp.argsort(jnp.argsort(jnp.where(has_topic, words, jnp.inf), axis=1), axis=1)
+    dropped = turn % jnp.maximum(jnp.sum(has_topic, axis=1, keepdims=True), 1)
+    return jnp.where(rank == dropped, 0.0, words)
 
 
 def first_words(model: Any, batches: Minibatch) -> Any:
-    """The words of each topic of documents that have not been seen: an even share."""
+    """The words of each topic of documents before the first lap: an even share."""
     hyper = tree.as_arrays(model.hyper)
     return jax.vmap(lambda data: model.locals.start(hyper, Minibatch(data, None)))(batches.data)
