@@ -1,7 +1,7 @@
-"""Estimators of the message grad_mu E_q[l] of a global, one class each.
+"""Estimators of the message grad_mu E_q[l] of a global: one class each.
 
-An estimator says where the global stands and how the message is had there. What is done with the
-message is in `update`."""
+An estimator chooses the statistics at which the bound is evaluated, and makes the message from its
+gradient there. The use of the message is in `update`."""
 
 from vijax.inference.estimator.base import Estimator as Estimator
 from vijax.inference.estimator.base import Reads as Reads

@@ -1,8 +1,8 @@
-"""Estimators of the message, grad_mu E_q[l] as a natural-parameter direction: their contract, and
+"""The contract of estimators of the message, grad_mu E_q[l] as a natural-parameter direction; and
 the messages of all globals.
 
-The bound is evaluated once a draw for all globals together, each placed by an estimator of its own;
-no estimator knows any model's algebra."""
+Each global is placed by its own estimator, and the bound is evaluated once a draw for all globals
+together. No estimator depends on the algebra of a model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from vijax.contract.batch import Minibatch
 from vijax.families import Family, Product
 from vijax.families.numeric import draws as quasi
 
-Placed = tuple[PyTree, Callable[[Any], PyTree]]
-"""Statistics at which the bound is evaluated, and (gradient there) -> what this draw contributes to
-the message."""
+Placement = tuple[PyTree, Callable[[Any], PyTree]]
+"""The statistics at which the bound is evaluated; and a function: gradient of the bound there ->
+contribution of this draw to the message."""
 
 
 class Reads(NamedTuple):
-    """The entries of a global that a batch reads (`vijax.Model.by_entry`), with weights, 1 or 0 in
-    padding, and the scale N / S."""
+    """The entries of a global that a batch reads (`vijax.Model.by_entry`), their weights (1, or 0
+    in padding), and the scale N / S."""
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
@@ -36,8 +36,8 @@ class Reads(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Entries of a global with weights, 1 or 0 in padding. `ByEntry.reads` may give them in the
-    place of the entries alone, whose weights are those of the batch."""
+    """Entries of a global with weights, 1 or 0 in padding. `ByEntry.reads` may return them instead
+    of entries alone, which get the weights of the batch."""
 
     rows: Int[Array, " entries"]
     weights: Float[Array, " entries"]
@@ -53,66 +53,69 @@ def as_entries(entries: Entries | Array, batch: Minibatch) -> Entries:
 
 
 class Estimator(abc.ABC):
-    """One way of estimating the message of a global. It says where the global stands (its mean
+    """A way to estimate the message of a global: it chooses statistics of the global (the mean
     statistics, a draw), and turns the gradient of the bound there into a message."""
 
-    # Draws of the globals that a step takes. Where the globals of a model ask for different
-    # numbers, it takes the largest for all of them
+    # Number of draws of the globals in a step. If the globals ask for different numbers, the step
+    # takes the largest for all
     num_samples: int = 1
-    # True where its draws are quasi-random: evenly spread over a step
+    # True if its draws are quasi-random: evenly spread over a step
     # (`vijax.families.numeric.draws`)
     quasi: bool = False
-    # True where the gradient of the bound is read; otherwise the bound need have none
+    # True if it reads the gradient of the bound; otherwise the bound need have none
     differentiates: ClassVar[bool] = True
-    draws: ClassVar[bool] = True  # True where the bound is evaluated at draws, and so is noisy
-    for_points: ClassVar[bool] = (
-        False  # True where it moves points; others give way to `at_point` there
-    )
+    # True if the bound is evaluated at draws, and so is noisy
+    draws: ClassVar[bool] = True
+    # True if it may be used where a point is sought (a posterior draw counts as a point); any other
+    # estimator is replaced by `at_point` there
+    for_points: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require(isinstance(self.quasi, bool), "quasi", "True or False", repr(self.quasi))
 
     @abc.abstractmethod
-    def place(self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]) -> Placed:
-        """Statistics at which the bound is evaluated, and what becomes of its gradient there.
+    def place(
+        self, key: PRNGKeyArray, q: Family, prior: Family, rho: Float[Array, ""]
+    ) -> Placement:
+        """The statistics at which the bound is evaluated, and the use of its gradient there.
 
         Args:
           key: random key of the draw.
           q: the global's posterior.
-          prior: the prior, towards which the step pulls.
+          prior: the prior that the step pulls towards.
           rho: size of the step, at most 1.
         """
 
-    def place_at(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placed:
-        """As `place`, at the draw that this noise makes; for estimators that take quasi-random
+    def place_noise(self, noise: Float[Array, " noise"], q: Family, prior: Family) -> Placement:
+        """As `place`, at the draw that is made from this noise; for estimators with quasi-random
         draws."""
         raise NotImplementedError(f"{type(self).__name__} takes no quasi-random draws.")
 
-    def read(self, q: Any, prior: Any, reads: Reads) -> Placed:
-        """As `place`, for a global of which the batch reads only some entries. Raises ValueError:
-        an estimator that cannot."""
+    def read(self, q: Any, prior: Any, reads: Reads) -> Placement:
+        """As `place`, for a global of which the batch reads only some entries. Raises ValueError if
+        the estimator cannot."""
         remedy = "The marginals of the entries that a batch reads are known: leave estimator out."
         require(False, "estimator", f"mean_field() for a {type(q).__name__}", repr(self), remedy)
         raise AssertionError
 
-    def message(self, q: Family, said: PyTree, values: Float[Array, " draws"]) -> Family:
-        """The message: the mean of the draws' contributions (stacked along a leading axis), given
-        the bound at each."""
-        return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(said)])
+    def message(self, q: Family, contributions: PyTree, values: Float[Array, " draws"]) -> Family:
+        """The message: here the mean of the contributions of the draws, stacked along a leading
+        axis; `values` is the bound at each draw."""
+        return q.with_naturals([jnp.mean(x, 0) for x in tree.parameters(contributions)])
 
 
 Bound = Callable[[PyTree, PyTree], tuple[Float[Array, ""], Any]]
-"""(stats, theta) -> the scaled local bound, and the further values that the model reports."""
+"""(stats, theta) -> the scaled local bound, and further values that the model reports."""
 NOTHING: Mapping[str, Reads] = types.MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """The messages of the globals, with the bound that they come from."""
+    """The messages of the globals, and the bound they come from; all averaged over draws."""
 
-    natural: Any  # the messages, natural-parameter directions in the structure of q: a `Product`
-    value: Float[Array, ""]  # the scaled local bound where it was evaluated, averaged over draws
-    aux: Any  # the bound's second result, likewise averaged
-    theta_grad: PyTree  # the gradient of `value` in theta, likewise averaged
+    natural: Any  # the messages: a `Product` of natural-parameter directions
+    value: Float[Array, ""]  # the scaled local bound
+    aux: Any  # the second result of the bound
+    theta_grad: PyTree  # the gradient of `value` in theta
 
 
 def estimate(
@@ -126,32 +129,42 @@ def estimate(
     theta: PyTree,
     reads: Mapping[str, Reads] = NOTHING,
 ) -> Message:
-    """The messages of some globals (`names`), with all globals placed by their estimators, for a
-    step of size `rho`, at most 1; `theta` holds points learnt beside the globals, and `reads` the
-    entries that a batch reads, of globals that it does not read whole."""
-    moving = [name for name in names if estimators[name].differentiates]
+    """The messages of some globals, with all globals placed by their estimators.
 
-    def one(draw: Draw) -> tuple[dict[str, PyTree], Message]:
-        placed = _place(estimators, draw, q, prior, rho, reads)
-        stats = {name: s for name, (s, _) in placed.items()}
-        at = lambda part, theta: bound({**stats, **part}, theta)
-        part = {name: stats[name] for name in moving}
-        (value, aux), slopes = jax.value_and_grad(at, argnums=(0, 1), has_aux=True)(part, theta)
-        grad, slope = slopes
-        return {name: placed[name][1](grad.get(name)) for name in names}, Message(
-            None, value, aux, slope
-        )
+    Args:
+      estimators: the estimator of each global, by name.
+      names: the globals whose messages are wanted.
+      key: random key of the draws.
+      q: the globals.
+      prior: the prior that the step pulls towards.
+      rho: size of the step, at most 1.
+      bound: see `Bound`.
+      theta: points learnt beside the globals.
+      reads: the entries that a batch reads, of globals that it does not read whole.
+    """
+    differentiable = [name for name in names if estimators[name].differentiates]
 
-    (said, messages), count = _of_draws(estimators, key, one)
+    def contribute(draw: Draw) -> tuple[dict[str, PyTree], Message]:
+        placements = _place(estimators, draw, q, prior, rho, reads)
+        stats = {name: s for name, (s, _) in placements.items()}
+        value_of_part = lambda part, theta: bound({**stats, **part}, theta)
+        part = {name: stats[name] for name in differentiable}
+        differentiate = jax.value_and_grad(value_of_part, argnums=(0, 1), has_aux=True)
+        (value, aux), (grad, theta_grad) = differentiate(part, theta)
+        contributions = {name: placements[name][1](grad.get(name)) for name in names}
+        return contributions, Message(None, value, aux, theta_grad)
+
+    (contributions, messages), count = _map_draws(estimators, key, contribute)
+    values = messages.value
     if count == 1:
-        message, values = messages, messages.value[None]
-        said = jax.tree.map(lambda x: x[None], said)
-    else:  # values that the model reports keep their own types
-        message, values = (
-            jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), messages),
-            messages.value,
-        )
-    natural = {name: estimators[name].message(q[name], said[name], values) for name in names}
+        message = messages
+        values = values[None]
+        contributions = jax.tree.map(lambda x: x[None], contributions)
+    else:  # values that the model reports keep their types
+        message = jax.tree.map(lambda x: jnp.mean(x, 0).astype(x.dtype), messages)
+    natural = {
+        name: estimators[name].message(q[name], contributions[name], values) for name in names
+    }
     return message._replace(natural=q.only(names).replace(natural))
 
 
@@ -165,19 +178,19 @@ def value(
     theta: Any,
     reads: Mapping[str, Reads] = NOTHING,
 ) -> Float[Array, ""]:
-    """The bound alone, at the same draws at which `estimate` with the same key evaluates it."""
+    """The bound alone, at the draws that `estimate` takes under the same key."""
 
-    def one(draw: Draw) -> Float[Array, ""]:
-        placed = _place(estimators, draw, q, prior, rho, reads)
-        return bound({name: s for name, (s, _) in placed.items()}, theta)[0]
+    def evaluate(draw: Draw) -> Float[Array, ""]:
+        placements = _place(estimators, draw, q, prior, rho, reads)
+        return bound({name: s for name, (s, _) in placements.items()}, theta)[0]
 
-    values, count = _of_draws(estimators, key, one)
+    values, count = _map_draws(estimators, key, evaluate)
     return values if count == 1 else jnp.mean(values)
 
 
 class Draw(NamedTuple):
-    """One of the draws of a step: its random key, the key common to all (quasi-random ones belong
-    together), its index from zero, and the number of draws."""
+    """One of the draws of a step: its random key, the key common to all draws (for quasi-random
+    ones), its index from zero, and the number of draws."""
 
     key: PRNGKeyArray
     common: PRNGKeyArray
@@ -185,17 +198,17 @@ class Draw(NamedTuple):
     total: int
 
 
-def _of_draws(
-    estimators: Mapping[str, Estimator], key: PRNGKeyArray, one: Callable[[Draw], Any]
+def _map_draws(
+    estimators: Mapping[str, Estimator], key: PRNGKeyArray, function: Callable[[Draw], Any]
 ) -> tuple[Any, int]:
-    """`one` of each draw, stacked where there are several; and their number, the largest that an
-    estimator asks for."""
+    """The function at each draw, stacked if there are several; and the number of draws, the largest
+    that an estimator asks for."""
     count = max((rule.num_samples for rule in estimators.values()), default=1)
     common = jax.random.fold_in(key, count)
     if count == 1:
-        return one(Draw(key, common, jnp.int32(0), 1)), 1
-    each = jax.vmap(lambda key, number: one(Draw(key, common, number, count)))
-    return each(jax.random.split(key, count), jnp.arange(count)), count
+        return function(Draw(key, common, jnp.int32(0), 1)), 1
+    map_draws = jax.vmap(lambda key, number: function(Draw(key, common, number, count)))
+    return map_draws(jax.random.split(key, count), jnp.arange(count)), count
 
 
 def _place(
@@ -205,18 +218,18 @@ def _place(
     prior: Product,
     rho: Array,
     reads: Mapping[str, Reads],
-) -> dict[str, Placed]:
-    """The place of each global in one draw, independent of the others."""
+) -> dict[str, Placement]:
+    """The placement of each global in one draw, independent of the others."""
     keys = dict(zip(q, jax.random.split(draw.key, len(q)), strict=True))
     shifts = dict(zip(q, jax.random.split(draw.common, len(q)), strict=True))
 
-    def one(name: str) -> Placed:
+    def place(name: str) -> Placement:
         if name in reads:
             return estimators[name].read(q[name], prior[name], reads[name])
         if estimators[name].quasi:
             size, dtype = q[name].noise_size, jnp.result_type(jax.tree.leaves(q[name])[0])
             noise = quasi.quasi_normal(shifts[name], draw.number, draw.total, size, dtype)
-            return estimators[name].place_at(noise, q[name], prior[name])
+            return estimators[name].place_noise(noise, q[name], prior[name])
         return estimators[name].place(keys[name], q[name], prior[name], rho)
 
-    return {name: one(name) for name in q}
+    return {name: place(name) for name in q}

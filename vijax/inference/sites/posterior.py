@@ -24,9 +24,8 @@ class SiteStats(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Mean and variance of some sites' predictors, as a bound of Gaussian predictors reads them.
-    They say the same as mean statistics, without the difference of large numbers, v = E[z^2] - m^2,
-    that these would take."""
+    """Mean and variance of the predictors of some sites, which the bound of Gaussian predictors
+    reads. Mean statistics would need v = E[z^2] - m^2, a difference of large numbers."""
 
     mean: Float[Array, " rows"]
     variance: Float[Array, " rows"]
@@ -36,9 +35,9 @@ class Marginals(NamedTuple):
 class SitePosterior(Family):
     """q(z) = p(z) exp{<a, z> - <g, z^2>/2 - A(a, g)},   A = a' m / 2 - log |I + K diag(g)| / 2,   m = V a.
 
-    Natural parameters are relative to a prior p(z), whose own are zero. The prior and its
-    hyperparameters are the context, so that the posterior follows the prior when hyperparameters
-    change. Densities, entropies and the base measure of the statistics are relative to p(z)."""
+    Natural parameters are relative to a prior p(z), for which they are zero. The prior and its
+    hyperparameters are the context, so the posterior follows the prior when hyperparameters change.
+    Densities, entropies and the base measure of the statistics are relative to p(z)."""
 
     linear: Float[Array, " sites"]
     precision: Float[Array, " sites"]
@@ -52,12 +51,14 @@ class SitePosterior(Family):
 
     @classmethod
     def zeros(cls, num_sites: int, dtype: Any = None, prior: Prior | None = None) -> SitePosterior:
-        """The prior: sites without any observation."""
+        """The prior, with zero sites."""
         return cls(*Sites.zeros(num_sites, dtype), prior)  # type: ignore[arg-type]
 
     def with_context(self, context: Any) -> Self:
         """The same sites on another prior: a pair (prior, hyperparameters), or the prior alone."""
-        prior, hyper = context if isinstance(context, tuple) else (context, None)
+        if not isinstance(context, tuple):
+            context = (context, None)
+        prior, hyper = context
         return dataclasses.replace(self, prior=prior, hyper=hyper)
 
     @property
@@ -66,8 +67,8 @@ class SitePosterior(Family):
         return Sites(self.linear, self.precision)
 
     def prepare(self, means: bool = True) -> Self:
-        """This posterior with its factor worked out once, and all its marginals if `means`: XLA
-        would factorise anew for each use. Arithmetic on it returns an object without them."""
+        """This posterior with its factor, and all its marginals if `means`, computed once: XLA
+        would factorise again for each use. Arithmetic on it returns an object without them."""
         q = self.with_naturals(self)
         object.__setattr__(q, "_factor", self.condition())
         object.__setattr__(q, "_marginals", self._marginals)
@@ -97,25 +98,26 @@ class SitePosterior(Family):
         return SiteStats(m, -0.5 * (v + m**2))
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other), both on the same prior; the sites of `other` are usually the prior's,
-        all zero.
+        """KL(self || other), both on the same prior. Usually `other` is the prior, with zero sites.
 
-        In float32, smooth kernels and precisions up to 1e4 over the prior variance: right to 2e-4
-        (and 1e-8) where the other is the prior; else to 2e-2, and to 2e-3 up to 1e2 over the prior
-        variance."""
+        Accuracy in float32 for smooth kernels and precisions up to 1e4 over the prior variance:
+        2e-4 (and 1e-8) if the other is the prior; else 2e-2, and 2e-3 for precisions up to 1e2 over
+        the prior variance."""
         return self._kl_to_zero_sites() + self._from_zero_sites(other)
 
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:
-        """KL(self || prior) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2 for a prior without
-        sites: from the marginals, which a step on full data has; accurate to the rounding of the
-        sum of its terms, which cancel near the prior. Where features are few, as `kl`, which then
-        costs less than the marginals."""
+        """KL(self || prior) = (log |I + K diag(g)| - <g, v> + m' K^-1 m) / 2, for a prior with zero
+        sites.
+
+        It reads the marginals, which a step on full data has anyway. Its error is the rounding of
+        the sum of terms, which cancel near the prior. With few features it is `kl`, which costs
+        less than the marginals."""
         factor = self.condition()
         if TALL * len(factor.cholesky) <= self.prior.num_sites:
             return self.kl(prior)
         v = self.marginals().variance
-        own = 0.5 * (factor.log_det - jnp.sum(self.precision * v) + factor.quadratic)
-        return own + self._from_zero_sites(prior)
+        kl = 0.5 * (factor.log_det - jnp.sum(self.precision * v) + factor.quadratic)
+        return kl + self._from_zero_sites(prior)
 
     def fisher_product(self, tangent: Self) -> SiteStats:
         """dm = V (da - m dg),   d(-z^2/2) = (V o V) dg / 2 - m dm."""
@@ -126,9 +128,9 @@ class SitePosterior(Family):
     def fisher_solve(self, cotangent: SiteStats) -> Self:
         """dg = 2 (V o V)^-1 (ds + m dm),   da = V^-1 dm + m dg.
 
-        In float32 V o V is accurate to 6e-8 of the prior variance squared, its inverse to that over
-        its least eigenvalue: 0.5 % with condition number 1e4, 10 % where the data leave 1e-4 of the
-        prior variance."""
+        In float32 the error of V o V is 6e-8 of the squared prior variance; the error of its
+        inverse is this over its least eigenvalue: 0.5 % at condition number 1e4, 10 % if the data
+        leave 1e-4 of the prior variance."""
         m, cov = self._mean_cov()
         dm, ds = cotangent
         dg = 2.0 * jnp.linalg.solve(cov**2, ds + m * dm)
@@ -155,33 +157,32 @@ class SitePosterior(Family):
         return self.mean()
 
     def in_domain(self) -> Self:
-        """One verdict for all the sites, which the domain couples."""
-        ok: Bool[Array, ""] = (
-            self.prior.in_domain(self.sites) if self.prior is not None else self.sites.finite()
-        )
+        """One answer for all the sites, because the domain couples them."""
+        ok: Bool[Array, ""]
+        ok = self.sites.finite() if self.prior is None else self.prior.in_domain(self.sites)
         return self.with_naturals([ok[None], ok[None]])
 
     def flat(self) -> Self:
-        """Zero sites. They are not constant in z, because the prior is the base measure, but no
-        member comes nearer."""
+        """Zero sites. Their density is not constant in z, because the prior is the base measure;
+        but no member is nearer to a constant."""
         return self.with_naturals(Sites.zeros(len(self.linear), self.linear.dtype))
 
     def retreat(self, target: Self) -> Self:
-        """The target without its messages of negative precision: a step towards it is a convex
-        combination of a point of the domain with points of its recession cone added to the prior,
-        and so stays in the domain."""
+        """The target without its messages of negative precision. A step towards it is a convex
+        combination of a point of the domain, and of the prior plus points of its recession cone: so
+        it stays in the domain."""
         return self.with_naturals([jnp.where(target.precision < 0, 0.0, x) for x in target.sites])
 
     # --- some of the sites ------------------------------------------------------------------------
     def entries(self, rows: Int[Array, " rows"]) -> Marginals:
-        """Mean and variance of these sites' predictors."""
+        """Mean and variance of the predictors of these sites."""
         if self._marginals is not None and len(rows) >= self.prior.num_sites:
             return Marginals(*(x[rows] for x in self._marginals))
         return Marginals(*self.prior.marginals(self.condition(), rows))
 
     def entry_messages(self, entries: Marginals, slope: Marginals) -> Sites:
         """The messages of sites, from the gradient of their bounds in mean and variance. In the
-        mean parameters (m_n, -(v_n + m_n^2)/2) this gradient is
+        mean parameters (m_n, -(v_n + m_n^2)/2) the gradient is
 
             (E l' - m E l'',  -E l''),    E l' = d/dm,   E l'' = 2 d/dv    (Bonnet and Price),
 
@@ -189,20 +190,19 @@ class SitePosterior(Family):
         curvature = 2.0 * slope.variance
         return Sites(slope.mean - entries.mean * curvature, -curvature)
 
-    def at(self, rows: Int[Array, " rows"]) -> Sites:
+    def take_sites(self, rows: Int[Array, " rows"]) -> Sites:
         """The natural parameters of these sites."""
-        return self.sites.at(rows)
+        return self.sites.take(rows)
 
-    def scattered(self, rows: Int[Array, " rows"], sites: Sites) -> Self:
-        """Zeros with these sites' values in their places, added where a row is repeated."""
-        return self.with_naturals(
-            Sites.zeros(len(self.linear), self.linear.dtype).at_add(rows, sites)
-        )
+    def scatter(self, rows: Int[Array, " rows"], sites: Sites) -> Self:
+        """Zero sites plus these values at these rows; a repeated row gets the sum."""
+        zeros = Sites.zeros(len(self.linear), self.linear.dtype)
+        return self.with_naturals(zeros.add(rows, sites))
 
     # --- plumbing ---------------------------------------------------------------------------------
     def _kl_to_zero_sites(self) -> Float[Array, ""]:
-        """KL to the prior as a sum of terms none of which is negative, at the price of an inverse
-        factor: -<g, v> = tr B^-1 - dim for either of the matrices B that are factorised."""
+        """KL to the prior as a sum of nonnegative terms, at the price of an inverse factor: -<g, v>
+        = tr B^-1 - dim, for both kinds of factorised matrices B."""
         factor = self.condition()
         inverse = solve(
             factor.cholesky, jnp.eye(factor.cholesky.shape[-1], dtype=factor.cholesky.dtype)
@@ -210,10 +210,10 @@ class SitePosterior(Family):
         return 0.5 * (excess_of_triangle(inverse) + factor.quadratic)
 
     def _from_zero_sites(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other) less KL(self || prior); nothing is factorised where the other is the
+        """KL(self || other) - KL(self || prior). Nothing is factorised if the other is the
         prior."""
-        there = self.with_naturals(other)  # other.prior may be left out
-        gap = lambda: there.log_normalizer() - there.dot(self.expected_stats())
+        same_prior = self.with_naturals(other)  # other.prior may be left out
+        gap = lambda: same_prior.log_normalizer() - same_prior.dot(self.expected_stats())
         is_prior = jnp.all((other.linear == 0) & (other.precision == 0))
         return jax.lax.cond(is_prior, lambda: jnp.zeros((), self.linear.dtype), gap)
 

@@ -1,9 +1,9 @@
 """Updates of a global: proximal steps, trust regions, and any optimiser of optax; one class each.
 
-An update is given a message and moves its global, with a memory of its own. How the message is had
-is in `estimator`."""
+An update moves its global by a message, and may have a memory. The message itself is made in
+`estimator`."""
 
-from vijax.inference.update.base import Retracted as Retracted
+from vijax.inference.update.base import Retraction as Retraction
 from vijax.inference.update.base import Update as Update
 from vijax.inference.update.base import retract as retract
 from vijax.inference.update.descend import CHARTS as CHARTS

@@ -2,8 +2,7 @@
 
     phi = to(q),   q = of(phi, like)
 
-A chart's coordinates are a pytree of arrays; any values of them stand for a member of the family.
-"""
+The coordinates of a chart are a pytree of arrays; any values give a member of the family."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def _normal(phi: PyTree, like: Normal) -> Normal:
 
 
 def _triangle(q: MultivariateNormal) -> PyTree:
-    """Mean, and the lower factor of the covariance with the logarithm of its diagonal."""
+    """Mean, and lower factor of the covariance with its diagonal as logarithms."""
     factor = jnp.linalg.cholesky(q.cov)
     log_diagonal = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
     return q.mean(), jnp.tril(factor, -1) + log_diagonal[..., None] * unit_like(factor)
@@ -55,34 +54,37 @@ def _multivariate_normal(phi: PyTree, like: MultivariateNormal) -> MultivariateN
     return like.with_naturals([jnp.einsum("...ij,...j->...i", precision, mean), -0.5 * precision])
 
 
-def _signed(*signs: int) -> Chart:
-    """Logarithms of natural parameters of known sign."""
-    to = lambda q: tuple(
-        jnp.log(sign * x) for sign, x in zip(signs, jax.tree.leaves(q), strict=True)
-    )
-    of = lambda phi, like: like.with_naturals(
-        [sign * jnp.exp(x) for sign, x in zip(signs, phi, strict=True)]
-    )
-    return Chart(to, of)
+def _logarithms(*signs: int) -> Chart:
+    """The chart of logarithms of natural parameters with these signs."""
+
+    def to(q: Any) -> PyTree:
+        leaves = jax.tree.leaves(q)
+        return tuple(jnp.log(sign * x) for sign, x in zip(signs, leaves, strict=True))
+
+    def from_logarithms(phi: PyTree, like: Any) -> Any:
+        naturals = [sign * jnp.exp(x) for sign, x in zip(signs, phi, strict=True)]
+        return like.with_naturals(naturals)
+
+    return Chart(to, from_logarithms)
 
 
 natural = Chart(tree.parameters, lambda phi, like: like.with_naturals(phi))
-"""The natural parameters themselves, whose steps may leave the domain and are then retracted."""
+"""The natural parameters themselves. Their steps may leave the domain, and are then retracted."""
 
 CHARTS: dict[type[Family], Chart] = {
     Normal: Chart(lambda q: (q.mean(), 0.5 * jnp.log(q.variance())), _normal),
     MultivariateNormal: Chart(_triangle, _multivariate_normal),
-    Gamma: _signed(1, -1),
-    InverseGamma: _signed(-1, -1),
-    Beta: _signed(1, 1),
-    Dirichlet: _signed(1),
+    Gamma: _logarithms(1, -1),
+    InverseGamma: _logarithms(-1, -1),
+    Beta: _logarithms(1, 1),
+    Dirichlet: _logarithms(1),
 }
-"""The registry: mean and log standard deviation of a normal, mean and triangle of a multivariate
-one, logarithms of shapes, rates and concentrations."""
+"""The chart of each family: mean and log standard deviation of a normal, mean and triangle of a
+multivariate normal, logarithms of shapes, rates and concentrations."""
 
 
 def chart_of(q: Family) -> Chart:
-    """The chart of a family; for a family without one, its natural parameters.
+    """The chart of a family; its natural parameters, if it has no chart.
 
     >>> q = Normal.from_mean_variance(2.0, 9.0)
     >>> mean, log_sd = chart_of(q).to(q)
@@ -93,16 +95,15 @@ def chart_of(q: Family) -> Chart:
 
 
 ADAM = optax.adam(0.01)
-"""The optimiser where none is named; one for all, so that equal choices share a program, and
-pickle."""
+"""The default optimiser. It is one object, so that equal choices share a program, and pickle."""
 
 
 def ascent_step(
     optimizer: optax.GradientTransformation | None, ascent: PyTree, memory: PyTree, x: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory.
-    optax takes floats to the power of its integer count of steps, which strict types
-    (jax_numpy_dtype_promotion) would refuse."""
+    """x after a step of the optimiser in the direction of `ascent`, and the optimiser's memory."""
+    # optax raises floats to the power of its integer step count, which jax_numpy_dtype_promotion
+    # "strict" would refuse.
     with jax.numpy_dtype_promotion("standard"):
         change, memory = (optimizer or ADAM).update(tree.scale(-1.0, ascent), memory, x)
         return optax.apply_updates(x, change), memory
@@ -123,9 +124,9 @@ class descend(Update):
     Args:
       optimizer: an optax transformation, such as `optax.adam(0.05)`, with its own memory. None is
         Adam at rate 0.01. (Transformations of optax do not pickle; None does.)
-      chart: coordinates (`vijax.update.Chart`); None takes the family's own: mean and log standard
-        deviation of a normal, mean and triangle of a multivariate one, logarithms of shapes, rates
-        and concentrations, and for other families the natural parameters.
+      chart: coordinates (`vijax.update.Chart`). None is the chart of the family: mean and log
+        standard deviation of a normal, mean and triangle of a multivariate normal, logarithms of
+        shapes, rates and concentrations, and for other families the natural parameters.
 
     >>> import vijax as vi
     >>> coin = vi.model(
@@ -161,11 +162,11 @@ class descend(Update):
 
 
 def natural_gradient() -> optax.GradientTransformation:
-    """Turns gradients in natural parameters into natural gradients, F^-1 grad, in training loops of
-    your own.
+    """A transformation of optax for your own training loops: it turns gradients in natural
+    parameters into natural gradients, F^-1 grad.
 
-    Put it into `optax.chain` before whatever scales or clips. It treats the families anywhere in
-    the tree of parameters. Leaves that belong to no family pass unchanged, so that networks may be
+    Put it into `optax.chain` before transformations that scale or clip. It treats families anywhere
+    in the tree of parameters. Leaves that belong to no family pass unchanged, so networks may be
     trained beside them. `update` needs the parameters. A step may leave the domain of a family:
     keep learning rates below 1, or check `in_domain()`.
 
@@ -187,7 +188,10 @@ def natural_gradient() -> optax.GradientTransformation:
                 "params)."
             )
         is_family = lambda x: isinstance(x, Family)
-        one = lambda q, grad: q.fisher_solve(q.as_stats(grad)) if is_family(q) else grad
-        return jax.tree.map(one, params, grads, is_leaf=is_family), state
+
+        def convert(q: Any, grad: Any) -> Any:
+            return q.fisher_solve(q.as_stats(grad)) if is_family(q) else grad
+
+        return jax.tree.map(convert, params, grads, is_leaf=is_family), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

@@ -1,11 +1,11 @@
-"""The step of maximum likelihood for Gaussian components: their covariances keep above a floor.
+"""The step of maximum likelihood for Gaussian components, with a floor under their covariances.
 
-The likelihood of a mixture or hidden Markov model has no maximum: it grows without limit where one
-component narrows onto a few observations. With W the average covariance within components at the
-start, weighted by their observations, and c the share, a step maximises under the constraint that
-Sigma_k - c W is positive semidefinite for every component. The maximum is known: in coordinates
-where W = I the eigenvalues of Sigma_k below c are c. Without correlations each variance below its
-floor is the floor. A component above the floor is left as it is, bit for bit."""
+The likelihood of a mixture or hidden Markov model has no maximum: it grows without limit if one
+component narrows onto a few observations. Let W be the average covariance within components at the
+start, weighted by their observations, and c the share. A step maximises under the constraint that
+Sigma_k - c W is positive semidefinite for every component. This maximum has a closed form: in
+coordinates where W = I, eigenvalues of Sigma_k below c become c. Without correlations, variances
+below the floor become the floor. A component above the floor does not change, bit for bit."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ GAUSSIAN = NormalGamma, MeansAndPrecision
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class floored(Update):
-    """The step of `kl()`, then a floor under the covariances of Gaussian components: `vijax.em`
-    takes it by default.
+    """The step of `kl()`, then a floor under the covariances of Gaussian components. It is the
+    default of `vijax.em`.
 
     No covariance falls below `share` times the average covariance within components at the start.
-    There is no floor where there is one component, or one covariance for all.
+    There is no floor for a single component, or for one covariance of all components.
 
     Args:
       share: the floor, as a share of that average. At 1e-3 the standard deviation of a component is
@@ -46,7 +46,7 @@ class floored(Update):
     share: Positive = 1e-3
 
     def init(self, q: Family) -> PyTree:
-        """The floor: c W, or variances where there are no correlations; nothing for other
+        """The floor c W, or only variances if there are no correlations; empty for other
         families."""
         if not _can_collapse(q):
             return ()
@@ -60,82 +60,75 @@ class floored(Update):
         new: Any = tree.mix(size, q, target)
         if not _can_collapse(q):
             return new, memory
-        return dataclasses.replace(
-            new, negative_raw_rate=new.negative_raw_rate - _missing(new, memory)
-        ), memory
+        rate = new.negative_raw_rate - _missing_scatter(new, memory)
+        return dataclasses.replace(new, negative_raw_rate=rate), memory
 
     def remark(self, q: Family, memory: PyTree) -> str:
-        """The number of components at the floor, in words; empty where there is none."""
+        """A sentence with the number of components at the floor; empty if there is none."""
         if not _can_collapse(q):
             return ""
-        at_floor = np.asarray(_at_floor(q, memory))
-        count, size = int(at_floor.sum()), len(at_floor)
-        known = f"{self.share:g} of the average covariance within components at the start"
-        return (
-            f"{count} of {size} components are as narrow as em allows ({known}): fewer may do"
-            if count
-            else ""
-        )
+        is_at_floor = np.asarray(_touches_floor(q, memory))
+        count, size = int(is_at_floor.sum()), len(is_at_floor)
+        if not count:
+            return ""
+        floor = f"{self.share:g} of the average covariance within components at the start"
+        return f"{count} of {size} components are as narrow as em allows ({floor}): fewer may do"
 
 
 def _can_collapse(q: Family) -> bool:
+    """True for several Gaussian components."""
     return isinstance(q, GAUSSIAN) and len(q.batch_shape) > 0 and q.batch_shape[0] > 1
 
 
 def _scatter(q: Any) -> tuple[Array, Array]:
-    """Matrices (or numbers) and counts whose ratios are the covariances at the mode."""
+    """Scatter matrices (or numbers) and counts; their ratios are the covariances at the mode."""
     if isinstance(q, NormalGamma):
         return q.rate, jnp.maximum(q.shape - 0.5, 0.0)
     num_means = q.negative_half_strength.size // max(1, q.half_degrees.size)
-    counts = jnp.maximum(
-        q.half_degrees + 0.5 * (num_means - q.negative_raw_rate.shape[-1] - 1), 0.0
-    )
+    dim = q.negative_raw_rate.shape[-1]
+    counts = jnp.maximum(q.half_degrees + 0.5 * (num_means - dim - 1), 0.0)
     return -q.precision_law().negative_rate, counts[..., None, None]
 
 
-def _below(q: Any, floor: Array) -> Bool[Array, " K"]:
-    """True for components that are below the floor anywhere."""
+def _is_below(q: Any, floor: Array) -> Bool[Array, " K"]:
+    """True for components that are below the floor in some direction."""
     scatter, counts = _scatter(q)
     if isinstance(q, NormalGamma):
         return jnp.any(scatter < floor * counts, axis=tuple(range(1, scatter.ndim)))
-    left = jnp.linalg.cholesky(scatter - floor * counts)
-    return jnp.isnan(left[..., 0, 0]) | jnp.isnan(left[..., -1, -1])
+    factor = jnp.linalg.cholesky(scatter - floor * counts)
+    return jnp.isnan(factor[..., 0, 0]) | jnp.isnan(factor[..., -1, -1])
 
 
 @quick_jit
-def _at_floor(q: Any, floor: Array) -> Bool[Array, " K"]:
-    """`_below` as one program, up to 5 %, because float32 loses digits of the scatter far from the
-    origin."""
-    return _below(q, 1.05 * floor)
+def _touches_floor(q: Any, floor: Array) -> Bool[Array, " K"]:
+    """True for components below 1.05 of the floor, because float32 loses digits of the scatter far
+    from the origin. One program."""
+    return _is_below(q, 1.05 * floor)
 
 
-def _missing(q: Any, floor: Array) -> Array:
-    """The scatter that brings each component up to the floor: exactly zero for those above it."""
+def _missing_scatter(q: Any, floor: Array) -> Array:
+    """The scatter that lifts each component to the floor; exactly zero for components above it."""
     scatter, counts = _scatter(q)
     if isinstance(q, NormalGamma):
         return jnp.maximum(floor * counts - scatter, 0.0)
-    low = _below(q, floor) & (counts[:, 0, 0] > 0)
+    is_low = _is_below(q, floor) & (counts[:, 0, 0] > 0)
 
-    def raised(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def lift(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         factor = jnp.linalg.cholesky(floor)
-        white = jax.vmap(lambda s: _between(factor, s))(scatter / jnp.where(counts > 0, counts, 1))
+        covariances = scatter / jnp.where(counts > 0, counts, 1)
+        white = jax.vmap(lambda cov: _whiten(factor, cov))(covariances)
         values, vectors = jnp.linalg.eigh(white)
         axes = factor @ vectors
-        more = (
-            counts
-            * (axes * jnp.maximum(1.0 - values, 0.0)[:, None, :])
-            @ jnp.swapaxes(axes, -1, -2)
-        )
-        return jnp.zeros((), bool), jnp.where(low[:, None, None], more, 0.0)
+        lacks = jnp.maximum(1.0 - values, 0.0)[:, None, :]
+        missing = counts * (axes * lacks) @ jnp.swapaxes(axes, -1, -2)
+        return jnp.zeros((), bool), jnp.where(is_low[:, None, None], missing, 0.0)
 
-    # A loop of one turn or none: where nothing is low nothing is factorised, also side by side in
-    # restarts.
-    return jax.lax.while_loop(
-        lambda carry: carry[0], raised, (jnp.any(low), jnp.zeros_like(scatter))
-    )[1]
+    # A loop of at most one round: it factorises nothing if no component is low, under vmap too.
+    start = jnp.any(is_low), jnp.zeros_like(scatter)
+    return jax.lax.while_loop(lambda carry: carry[0], lift, start)[1]
 
 
-def _between(factor: Array, matrix: Array) -> Array:
+def _whiten(factor: Array, matrix: Array) -> Array:
     """factor^-1 matrix factor^-T."""
     half = solve_triangular(factor, matrix, lower=True)
     return solve_triangular(factor, half.T, lower=True)

@@ -11,8 +11,8 @@ Here -grad ELBO = F(lambda) (lambda - target). The step size is beta, or rho = b
 | `mirror` | KL(q || q'), Bregman of A | 0 | beta |
 | `symmetric_kl` | <lambda' - lambda, mu' - mu> | 0 | beta |
 
-`kl` never leaves the domain with messages inside it; a step of the others that would is halved
-until it does not (`mirror`), or the algorithm retracts it."""
+`kl` stays in the domain if the messages are inside it. A step of another update that leaves the
+domain is halved until it stays inside (`mirror`), or retracted by the algorithm."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ _HALVINGS, _NEWTON_STEPS = 30, 30
 
 @dataclasses.dataclass(frozen=True)
 class proximal(Update):
-    """A proximal step of your own, in a divergence that vijax does not have.
+    """Your own proximal step, in a divergence that vijax does not have.
 
     Args:
-      step: (q, target, size) -> q', solving eq. 9 of Khan et al. 2016.
-      size: "rho" where the step size is rho = beta / (1 + beta), at most 1; "beta" where it is
-          beta.
+      step: (q, target, size) -> q', the solution of eq. 9 of Khan et al. 2016.
+      size: "rho" if the step size is rho = beta / (1 + beta), at most 1; "beta" if it is beta.
     """
 
     step: Callable[[Any, Any, Any], Any]
@@ -53,8 +52,8 @@ class proximal(Update):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Solved(Update):
-    """A proximal step without settings: two of one class are equal."""
+class _ProximalStep(Update):
+    """A proximal step without settings; two objects of one class are equal."""
 
     @staticmethod
     @abc.abstractmethod
@@ -67,7 +66,7 @@ class _Solved(Update):
         return self.solve(q, target, size), memory
 
 
-class kl(_Solved):
+class kl(_ProximalStep):
     """The natural-gradient step, proximal in KL(q' || q):
 
     lambda' = (1 - rho) lambda + rho target.
@@ -78,7 +77,7 @@ class kl(_Solved):
         return tree.mix(size, q, target)
 
 
-class euclidean(_Solved):
+class euclidean(_ProximalStep):
     """Plain gradient ascent in the natural parameters, proximal in |lambda' - lambda|^2 / 2; the
     step size is beta:
 
@@ -94,7 +93,7 @@ class euclidean(_Solved):
         )
 
 
-class symmetric_kl(_Solved):
+class symmetric_kl(_ProximalStep):
     """The step proximal in KL(q' || q) + KL(q || q') = <lambda' - lambda, mu' - mu>, to first
     order; the step size is beta, a full step is 2:
 
@@ -108,7 +107,7 @@ class symmetric_kl(_Solved):
         return tree.mix(0.5 * size, q, target)
 
 
-class mirror(_Solved):
+class mirror(_ProximalStep):
     """Mirror descent, proximal in KL(q || q'), the Bregman divergence of A; the step size is beta:
 
     mu' = mu + beta F(lambda) (target - lambda),   lambda' = (grad A)^-1 (mu').
@@ -121,20 +120,21 @@ class mirror(_Solved):
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
         mu, slope = q.expected_stats(), q.fisher_product(tree.subtract(target, q))
-        attempt = lambda step: from_expected_stats(q, tree.add(mu, tree.scale(step, slope)))
+        invert = lambda step: from_expected_stats(q, tree.add(mu, tree.scale(step, slope)))
 
         def halve(carry: tuple) -> tuple:
             step, _, _, count = carry
-            return 0.5 * step, *attempt(0.5 * step), count + 1
+            return 0.5 * step, *invert(0.5 * step), count + 1
 
         step = jnp.asarray(size, jnp.result_type(jax.tree.leaves(q)[0]))
-        carry = (step, *attempt(step), jnp.int32(0))
-        _, new, found, _ = jax.lax.while_loop(lambda c: ~c[2] & (c[3] < _HALVINGS), halve, carry)
-        return tree.select(found, new, q)
+        carry = (step, *invert(step), jnp.int32(0))
+        goes_on = lambda carry: ~carry[2] & (carry[3] < _HALVINGS)
+        _, new, exists, _ = jax.lax.while_loop(goes_on, halve, carry)
+        return tree.select(exists, new, q)
 
 
 DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl": symmetric_kl}
-"""The registry: a new divergence is a class and a row."""
+"""Divergences by name: a new divergence is a class and a row here."""
 
 
 @check_arguments
@@ -142,9 +142,9 @@ DIVERGENCES = {"kl": kl, "euclidean": euclidean, "mirror": mirror, "symmetric_kl
 class within(Update):
     """The step of another update, halved until KL(q' || q) is at most `nats`.
 
-    In a global with batch axes (topics, components) each member is held to the bound by itself. It
-    serves also where the objective is noisy (minibatches); on full data
-    `vijax.step_size.backtracking` looks at the objective.
+    In a global with batch axes (topics, components) each member has its own bound of `nats`. It
+    works with noisy objectives too (minibatches); on full data `vijax.step_size.backtracking` looks
+    at the objective.
 
     Args:
       nats: radius of the trust region.
@@ -170,29 +170,27 @@ class within(Update):
     def propose(
         self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
     ) -> tuple[Q, PyTree]:
-        """See `Update`. The memory is the one of the whole step, also where the step was cut."""
-        whole, memory = self.update.propose(q, target, size, memory)
-        batch = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
+        """See `Update`. The memory is that of the full step, even if the step was cut."""
+        full, memory = self.update.propose(q, target, size, memory)
+        ones = jnp.ones(q.batch_shape, jnp.result_type(jax.tree.leaves(q)[0]))
 
         def cut(share: Array) -> Q:
             shares = q.with_naturals([share.reshape(share.shape + (1,) * n) for n in q.event_ndims])
-            return tree.apply(lambda a, b, s: (1 - s) * a + s * b, q, whole, shares)
+            return tree.apply(lambda a, b, s: (1 - s) * a + s * b, q, full, shares)
 
         too_far = lambda share: ~(cut(share).kl(q) <= self.nats)
         share, _ = jax.lax.while_loop(
             lambda c: jnp.any(too_far(c[0])) & (c[1] < _HALVINGS),
             lambda c: (jnp.where(too_far(c[0]), 0.5 * c[0], c[0]), c[1] + 1),
-            (batch, jnp.int32(0)),
+            (ones, jnp.int32(0)),
         )
-        whole_finite = tree.all_finite(
-            whole
-        )  # values that are not finite pass, to be skipped and reported
-        return tree.select(whole_finite, cut(share), whole), memory
+        # Values that are not finite pass: the step is then skipped and reported.
+        return tree.select(tree.all_finite(full), cut(share), full), memory
 
 
 def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
-    """The lambda with grad A(lambda) = mu, and True where one was found: Newton's method on
-    A(lambda) - <lambda, mu>, from q; mu has the structure of `q.expected_stats()`.
+    """The lambda with grad A(lambda) = mu, and True if it was found. Newton's method on A(lambda) -
+    <lambda, mu>, from q; mu has the structure of `q.expected_stats()`.
 
     >>> from vijax.families import Gamma
     >>> mu = Gamma.from_shape_rate(3.0, 2.0).expected_stats()
@@ -206,7 +204,7 @@ def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
         p, _, count = carry
         gap = tree.subtract(mu, p.expected_stats())
         direction = p.fisher_solve(gap)
-        return _damped(p, direction, mu), jnp.sum(direction.dot(gap)), count + 1
+        return _damped_step(p, direction, mu), jnp.sum(direction.dot(gap)), count + 1
 
     start = (q, jnp.full((), jnp.inf, jax.tree.leaves(mu)[0].dtype), jnp.int32(0))
     p, decrement, _ = jax.lax.while_loop(
@@ -215,7 +213,7 @@ def from_expected_stats(q: Q, mu: PyTree) -> tuple[Q, Bool[Array, ""]]:
     return p, tree.all_finite(p) & (decrement <= tolerance)
 
 
-def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
+def _damped_step(p: Q, direction: Q, mu: PyTree) -> Q:
     """p + t direction, with t halved from 1 until the point is in the domain and A - <., mu> does
     not rise."""
 
@@ -223,15 +221,15 @@ def _damped(p: Q, direction: Q, mu: PyTree) -> Q:
     start = objective(p)
     slack = 8 * jnp.finfo(start.dtype).eps * (1 + jnp.abs(start))
 
-    def refused(t: Array) -> Bool[Array, ""]:
-        moved = tree.add(p, tree.scale(t, direction))
-        inside = jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(moved.in_domain())]))
-        return ~(inside & (objective(moved) <= start + slack))
+    def fails(t: Array) -> Bool[Array, ""]:
+        new = tree.add(p, tree.scale(t, direction))
+        masks = [jnp.all(mask) for mask in tree.parameters(new.in_domain())]
+        is_inside = jnp.all(jnp.array(masks))
+        return ~(is_inside & (objective(new) <= start + slack))
 
-    one = jnp.ones((), start.dtype)
     t, _ = jax.lax.while_loop(
-        lambda c: refused(c[0]) & (c[1] < _HALVINGS),
+        lambda c: fails(c[0]) & (c[1] < _HALVINGS),
         lambda c: (0.5 * c[0], c[1] + 1),
-        (one, jnp.int32(0)),
+        (jnp.ones((), start.dtype), jnp.int32(0)),
     )
     return tree.add(p, tree.scale(t, direction))

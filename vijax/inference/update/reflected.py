@@ -1,5 +1,4 @@
-"""The step of stochastic gradient Riemannian Langevin dynamics: positive numbers are reflected at
-zero."""
+"""The step of stochastic gradient Riemannian Langevin dynamics, reflected at zero."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class reflected(Update):
         return jax.tree.map(jnp.abs, tree.mix(size, q, target)), memory
 
     def remark(self, q: Family, memory: PyTree) -> str:
-        """The meaning of the state, in words."""
+        """A sentence that says what the state is."""
         return (
             "the globals are one draw of a Markov chain: draws along the chain have the "
             "posterior's spread"
