@@ -9,7 +9,7 @@ import pytest
 from vijax.data import Corpus, TextSettings, read
 from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
 from vijax.data.reading.checks import DataError, Notes
-from vijax.data.texts.language import check_spaces, first_texts, language_of
+from vijax.data.texts.language import check_spaces, detect_language, first_texts
 
 pytest.importorskip("stop_words")
 
@@ -38,7 +38,7 @@ CHINESE = "今天我们在北京参加了一个关于人工智能的会议"
 @pytest.mark.parametrize("language", SENTENCES)
 def test_a_language_is_found_by_its_stop_words(language):
     corpus = read([SENTENCES[language]] * 3, text=ALL)
-    assert corpus.language == language == language_of([SENTENCES[language]] * 3)
+    assert corpus.language == language == detect_language([SENTENCES[language]] * 3)
     assert corpus.notes == (
         f"By its stop words, which are left out, the text is in {language.capitalize()}. If not, "
         "set language.",

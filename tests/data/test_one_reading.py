@@ -168,7 +168,7 @@ def test_a_small_gzipped_bomb_is_refused_before_any_line_is_read(tmp_path, monke
     monkeypatch.setattr(files, "LEAST_BOMB", 1 << 20)
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * (1 << 20)))
-    monkeypatch.setattr(files, "_Unpacked", lambda path: pytest.fail("lines are read"))
+    monkeypatch.setattr(files, "_UnpackedFile", lambda path: pytest.fail("lines are read"))
     with pytest.raises(
         DataError, match="a gzipped file that unpacks to 200 times its size at most"
     ):

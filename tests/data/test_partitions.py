@@ -7,7 +7,7 @@ import pytest
 import vijax as vi
 from vijax.data.read import read, read_side_columns
 from vijax.data.reading.checks import DataError, Notes
-from vijax.data.reading.partitions import Part, parts_of
+from vijax.data.reading.partitions import Part, find_parts
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text import TextSettings
 
@@ -294,9 +294,9 @@ def test_the_index_that_pandas_writes_is_left_out(tmp_path):
 
 def test_parts_by_names_alone():
     names = ["y=2/b.parquet", "y=1/a.parquet", "y=1/_SUCCESS", "notes.txt", "_y=3/.a.parquet"]
-    assert parts_of(names, "t") == [
+    assert find_parts(names, "t") == [
         Part("y=1/a.parquet", {"y": "1"}),
         Part("y=2/b.parquet", {"y": "2"}),
     ]
-    assert parts_of(["_y=1/a.parquet"], "t") == [Part("_y=1/a.parquet", {"_y": "1"})]
-    assert parts_of([], "t") == []
+    assert find_parts(["_y=1/a.parquet"], "t") == [Part("_y=1/a.parquet", {"_y": "1"})]
+    assert find_parts([], "t") == []

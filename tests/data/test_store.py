@@ -134,7 +134,7 @@ def test_a_store_without_credentials_is_not_asked_again_and_says_so(memory, monk
 
 def test_what_gives_credentials_is_said_by_store(monkeypatch):
     monkeypatch.setattr(
-        store, "_store_of", lambda address: (_ for _ in ()).throw(NoCredentialsError())
+        store, "_find_store", lambda address: (_ for _ in ()).throw(NoCredentialsError())
     )
     for kind, remedy in {
         "s3": "AWS_ACCESS_KEY_ID",
@@ -198,7 +198,7 @@ def test_no_thread_is_left_of_requests_that_are_answered(memory):
 
 
 def test_a_request_may_take_longer_if_it_is_large(monkeypatch):
-    asked = store.Asked()
+    asked = store.Request()
     with asked.of(10**9):
         begun = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: begun + 500)

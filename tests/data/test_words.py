@@ -14,16 +14,16 @@ from vijax.data import TextSettings, prepare, read
 from vijax.data.corpora.select import with_vocabulary
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.texts import words
-from vijax.data.texts.language import language_of
-from vijax.data.texts.markup import plain, read_plain, without_addresses
-from vijax.data.texts.words import all_words_of, lowered, normalised, words_by, words_of
+from vijax.data.texts.language import detect_language
+from vijax.data.texts.markup import plain, read_plain, remove_addresses
+from vijax.data.texts.words import find_all_words, find_words, normalise, to_lower, word_finder
 
 pytest.importorskip("regex")
 ALL = TextSettings(min_df=1, max_df=1.0, stop_words=None)
 
 
 def kept(text):
-    return words_of(lowered(normalised(text)))
+    return find_words(to_lower(normalise(text)))
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_the_quick_way_finds_the_words_of_the_grammar():
     ]
     cyrillic = [chr(i) for i in itertools.chain(range(0x100), range(0x400, 0x530))]
     texts = [
-        normalised("".join(rng.choices(signs, k=20)))
+        normalise("".join(rng.choices(signs, k=20)))
         for signs in (latin, cyrillic)
         for _ in range(4000)
     ]
     quick = [text for text in texts if words._is_plain(text)]
     assert len(quick) > 1000
     for text in quick:
-        assert words_of(text) == words._compiled(words._WORD)(text)
-        assert all_words_of(text) == words._compiled(words._ANY_WORD)(text)
+        assert find_words(text) == words._compile(words._WORD)(text)
+        assert find_all_words(text) == words._compile(words._ANY_WORD)(text)
 
 
 def test_a_corpus_of_marks(tmp_path):
@@ -104,12 +104,12 @@ def test_a_pattern_of_the_user_has_marks_and_leaves_markup():
     assert corpus.notes[0].startswith(
         "The texts have HTML tags or entities, or addresses of the web or of e-mail, and"
     )
-    assert words_by(r"x(\d)")("x1 y2 x3") == ["1", "3"]
-    assert words_by("[^;]+")("one\n two;three") == ["one two", "three"]
+    assert word_finder(r"x(\d)")("x1 y2 x3") == ["1", "3"]
+    assert word_finder("[^;]+")("one\n two;three") == ["one two", "three"]
     with pytest.raises(
         DataError, match=r"token_pattern: expected one group \(\.\.\.\) or none, got 2 in"
     ):
-        words_by("(a)(b)")
+        word_finder("(a)(b)")
 
 
 # --- markup and addresses -------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_markup_is_left_out_and_what_looks_like_it_is_not(text, expected):
     ],
 )
 def test_addresses_are_left_out(text, expected):
-    assert " ".join(without_addresses(text).split()) == (text if expected is None else expected)
+    assert " ".join(remove_addresses(text).split()) == (text if expected is None else expected)
 
 
 def test_what_is_left_out_is_said():
@@ -170,7 +170,7 @@ def test_what_is_left_out_is_said():
 def test_no_text_takes_for_ever(piece):
     text = piece * 20_000 + "@/"
     read_plain(text, Notes(), "x")
-    without_addresses(text)
+    remove_addresses(text)
 
 
 # --- languages ------------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ def test_one_stop_word_makes_no_language():
 
 def test_languages_whose_lists_have_quotes_or_a_wrong_encoding_are_found():
     pytest.importorskip("stop_words")
-    assert language_of(["אבל אני לא יודע אם הוא היה שם או היא גם כי זה מה יש"] * 3) == "hebrew"
+    assert detect_language(["אבל אני לא יודע אם הוא היה שם או היא גם כי זה מה יש"] * 3) == "hebrew"
     assert (
-        language_of(["किसान और सरकार ने कहा कि यह योजना उनके लिए है और वे इस पर विचार कर रहे हैं"] * 3)
+        detect_language(["किसान और सरकार ने कहा कि यह योजना उनके लिए है और वे इस पर विचार कर रहे हैं"] * 3)
         == "hindi"
     )
 

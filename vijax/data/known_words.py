@@ -22,7 +22,7 @@ from vijax.data.read import TEXT_FORMATS, guess_format, read
 from vijax.data.reading.checks import Notes, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.schema.cells import in_a_library
-from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, settled
+from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, choose_settings
 from vijax.data.to_shards import hash_words
 
 LEAST_BY_HASH = 16
@@ -116,7 +116,7 @@ def _known_words(texts: Sequence[str], words: Sequence[str]) -> tuple[int, int]:
     """The number of known words in these texts, and the number of all words but stop words; phrases
     are not counted."""
     pairs = [(str(i), text) for i, text in enumerate(texts)]
-    settings, _, _ = settled(DEFAULT_SETTINGS, pairs, words, "texts", Notes())
+    settings, _, _ = choose_settings(DEFAULT_SETTINGS, pairs, words, "texts", Notes())
     analyze = analyzer(dataclasses.replace(settings, ngrams=1))
     single = {word for phrase in words for word in phrase.split(" ")}
     tokens = [word for _, text in pairs for word in analyze(text)]

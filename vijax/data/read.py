@@ -31,13 +31,13 @@ from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import (
     SHEETS,
     check_regular,
-    kind_of,
     naming,
     open_bytes,
+    path_kind,
     read_vocabulary,
 )
-from vijax.data.reading.store import is_address, said_of, shard_paths
-from vijax.data.reading.suited import Formats, check_suited
+from vijax.data.reading.store import describe_files, is_address, shard_paths
+from vijax.data.reading.suited import Formats, check_settings
 from vijax.data.schema.cells import column_names, column_values, in_a_library
 from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
@@ -146,7 +146,7 @@ def read(
             return dataclasses.replace(corpus, index=index)
         return corpus
     if sha256 is not None and not is_url(source):
-        check_suited(["sha256"], Formats("", ""), source)
+        check_settings(["sha256"], Formats("", ""), source)
     if is_url(vocabulary):
         vocabulary = fetch(str(vocabulary))
     if is_address(source):
@@ -158,7 +158,7 @@ def read(
 
 
 def _read_path(path, vocabulary, column, format, dialect, text, folder) -> Corpus:
-    kind = kind_of(path)
+    kind = path_kind(path)
     if kind == "none":
         remedy = "check the path; to pass the texts themselves, pass a list of them"
         raise fail(path, "a file or folder", "none", remedy)
@@ -201,7 +201,7 @@ def _check_arguments(
         file_format = ENDINGS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "parquet")
     if format in COUNT_FORMATS or format in TEXT_FORMATS:
         arguments = [name for name, was_set in is_set.items() if was_set]
-        check_suited(arguments, Formats(file_format, format), path)
+        check_settings(arguments, Formats(file_format, format), path)
 
 
 def _read_address(
@@ -215,7 +215,7 @@ def _read_address(
         raise fail(source, "shards", got, "fetch the file, or prepare shards of it")
     if folder is not None:
         return read_shards(source, vocabulary, folder)
-    stamps = said_of(list_shards(source))
+    stamps = describe_files(list_shards(source))
     words = read_shard_words(source, vocabulary)
     key = (VERSION, source, stamps, words)
     return cached_corpus(Path(source).stem, key, functools.partial(read_shards, source, words))
@@ -406,7 +406,7 @@ def read_side_columns(
             return {}
         return {name: column_values(source[name]) for name in _side_names(names, column)}
     path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
-    if kind_of(path) not in ("a file", "a folder") or is_corpus_folder(path):
+    if path_kind(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
     with naming(path):
         kind = format or guess_format(path, column)

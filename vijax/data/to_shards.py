@@ -31,19 +31,19 @@ import numpy as np
 from vijax.data.corpora.shards import BEGUN, DONE, read_pairs, record_batches
 from vijax.data.read import DEFAULT_SETTINGS, open_texts
 from vijax.data.reading.checks import MAX_WORDS, Notes, fail
-from vijax.data.reading.files import kind_of, read_lines, read_vocabulary
+from vijax.data.reading.files import path_kind, read_lines, read_vocabulary
 from vijax.data.reading.store import shard_paths
 from vijax.data.tables.formats import Dialect, Separator
 from vijax.data.texts.text import (
     TextSettings,
     analyzer,
-    bags_of,
-    blocks_of,
-    kept_words,
-    numbered_as_seen,
-    settled,
+    choose_settings,
+    choose_words,
+    count_bags,
+    new_word_ids,
+    read_stop_words,
     snippet,
-    stop_words_of,
+    text_blocks,
 )
 from vijax.extras import require_extra
 from vijax.files import write_atomically, write_text
@@ -127,12 +127,12 @@ def prepare(
         if _is_done(out, digest):
             _clear(out)
             return out
-        text, documents, language = settled(text, documents, words, where, notes)
+        text, documents, language = choose_settings(text, documents, words, where, notes)
         # A file of stop words is not on every machine: the words themselves go with the settings.
-        text = dataclasses.replace(text, stop_words=stop_words_of(text.stop_words))
+        text = dataclasses.replace(text, stop_words=read_stop_words(text.stop_words))
         limit = in_flight or 2 * (os.cpu_count() or 1)
         run = functools.partial(_run, executor, limit, progress or (lambda line: None))
-        parts = enumerate(_shards(blocks_of(documents, text, where, notes), shard_characters))
+        parts = enumerate(_shards(text_blocks(documents, text, where, notes), shard_characters))
         count_jobs = ((out / COUNTED.format(i), part, text) for i, part in parts)
         number = run("counted", count_shard, count_jobs)
         if number == 0:
@@ -174,9 +174,9 @@ def count_shard(target: Path, texts: Sequence[tuple[str, str]], settings: TextSe
     """Counts the words of some texts, numbered as they come.
 
     The file's metadata hold the words, the number of texts with each, and how often it occurs."""
-    ids = numbered_as_seen()
+    ids = new_word_ids()
     titles, bodies = zip(*texts, strict=True)
-    lengths, words, counts = bags_of(bodies, _analyzer(settings), ids)
+    lengths, words, counts = count_bags(bodies, _analyzer(settings), ids)
     metadata = {
         b"words": "\n".join(ids).encode(),
         b"in_documents": np.bincount(words, minlength=len(ids)).astype(np.int64).tobytes(),
@@ -294,7 +294,7 @@ def _is_done(out: Path, digest: str) -> bool:
     Raises:
       DataError: the folder has other files, or shards of other arguments.
     """
-    if (kind := kind_of(out)) not in ("none", "a folder"):
+    if (kind := path_kind(out)) not in ("none", "a folder"):
         raise fail(out, "a new folder", kind, "give another name")
     out.mkdir(parents=True, exist_ok=True)
     records = (out / name for name in (DONE, BEGUN))
@@ -417,7 +417,7 @@ def _name_places(out: Path, number: int, places: int) -> list[str]:
 def _choose_vocabulary(out: Path, number: int, settings: TextSettings) -> tuple[str, ...]:
     """The vocabulary of all counted shards."""
     parquet = require_extra("pyarrow.parquet")
-    ids = numbered_as_seen()
+    ids = new_word_ids()
     totals = np.zeros((2, 0), np.int64)
     documents = 0
     for i in range(number):
@@ -427,4 +427,4 @@ def _choose_vocabulary(out: Path, number: int, settings: TextSettings) -> tuple[
         totals = np.pad(totals, ((0, 0), (0, len(ids) - totals.shape[1])))
         totals[:, places] += np.stack([in_documents, total])
         documents += parquet.read_metadata(counted).num_rows
-    return kept_words(tuple(ids), totals[0], totals[1], documents, settings)
+    return choose_words(tuple(ids), totals[0], totals[1], documents, settings)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.arguments import Positive, Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import Documents
-from vijax.data.texts.words import normalised
+from vijax.data.texts.words import normalise
 
 SEED_WEIGHT = 50.0
 """The weight of a seed word where nothing is said."""
@@ -53,7 +53,7 @@ def seeded(
     """
     places = {word: v for v, word in enumerate(vocabulary)}
     as_there = lambda word: (
-        word if word in places else normalised(word)
+        word if word in places else normalise(word)
     )  # accents in the form of texts that are read
     seeds = [[as_there(word) for word in words] for words in seeds]
     named = [word for words in seeds for word in words]

@@ -22,7 +22,7 @@ from vijax.data.loader import USUAL
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import kind_of
+from vijax.data.reading.files import path_kind
 from vijax.data.schema.labels import name_of
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import (
@@ -39,7 +39,7 @@ from vijax.data.tables.table import OF_NUMBERS, hint_of
 from vijax.data.tables.table_files import read_columns
 from vijax.data.tables.time_names import is_called_a_time
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
-from vijax.data.texts.words import normalised, words_of
+from vijax.data.texts.words import find_words, normalise
 
 
 class Look(NamedTuple):
@@ -709,7 +709,7 @@ def _steps(config: Any, number: int) -> dict[str, Any]:
 def _text_column(data: str, section: Any) -> str | None:
     """The column `text`, or else that of the longest texts; None for a source without columns."""
     path = fetch(data) if is_url(data) else Path(data).expanduser()
-    if kind_of(path) != "a file":
+    if path_kind(path) != "a file":
         return None
     kind = guess_format(path) if section.format == "auto" else section.format
     if kind not in RECORDS:
@@ -721,7 +721,7 @@ def _text_column(data: str, section: Any) -> str | None:
     num_words: dict[str, int] = {}
     for record in records:
         for name, text in record.items():
-            number = len(words_of(normalised(text))) if isinstance(text, str) else 0
+            number = len(find_words(normalise(text))) if isinstance(text, str) else 0
             num_words[name] = num_words.get(name, 0) + number
     if DEFAULT_COLUMN in num_words:
         return DEFAULT_COLUMN

@@ -16,7 +16,7 @@ from vijax.data.reading.checks import DataError
 from vijax.data.reading.download import is_url
 from vijax.data.reading.files import SHEETS
 from vijax.data.reading.store import is_address
-from vijax.data.reading.suited import PURPOSES, Formats, said_unsuited
+from vijax.data.reading.suited import PURPOSES, Formats, unsuited_text
 from vijax.data.tables.table_files import is_parquet
 
 TABLE_FORMATS = {
@@ -44,7 +44,7 @@ def check_suited_settings(config: Any, entries: Mapping[str, Entry]) -> None:
     for name in names:
         if not formats.have(name):
             origin = entries[f"data.{name}"].origin
-            raise ConfigError(f"{origin}: data.{name} {said_unsuited(name, formats, section.path)}")
+            raise ConfigError(f"{origin}: data.{name} {unsuited_text(name, formats, section.path)}")
 
 
 def data_formats(section: Any) -> Formats | None:

@@ -143,7 +143,7 @@ def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], No
 def with_own_stop_words(config: DocumentData) -> DocumentData:
     """The section with the words of a file of stop words in place of its name: the run does not
     need the file again."""
-    from vijax.data.texts.text import stop_words_of
+    from vijax.data.texts.text import read_stop_words
 
     named = config.stop_words
     if (
@@ -151,7 +151,7 @@ def with_own_stop_words(config: DocumentData) -> DocumentData:
         and named not in ("auto", "english", "none")
         and Path(named).expanduser().is_file()
     ):
-        return dataclasses.replace(config, stop_words=stop_words_of(named))
+        return dataclasses.replace(config, stop_words=read_stop_words(named))
     return config
 
 

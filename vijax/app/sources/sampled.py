@@ -14,7 +14,7 @@ from vijax.app.settings.sections import EnergyAlgorithm, ProximalAlgorithm
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.listing import Data
 from vijax.data.reading.checks import Notes
-from vijax.data.reading.partitions import index_left_out
+from vijax.data.reading.partitions import index_note
 from vijax.data.reading.store import Block
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
@@ -85,7 +85,7 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
     notes = Notes()
     for name in index:
-        notes.add(index_left_out(name))
+        notes.add(index_note(name))
     notes.add(
         f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of "
         f"them.{few}"

@@ -24,7 +24,7 @@ from vijax.data.reading.checks import (
     integer_counts,
     whole_numbers,
 )
-from vijax.data.reading.files import line_blocks, parsing, quoted, read_vocabulary
+from vijax.data.reading.files import line_blocks, parsing, quote_line, read_vocabulary
 from vijax.data.tables.formats import load_arrays
 
 Vocabulary = str | Path | Sequence[str] | None
@@ -181,7 +181,7 @@ def _uci_header(path: Path, head: list[bytes]) -> tuple[int, ...]:
     for number, text in enumerate([*head, b"", b"", b""][:3], 1):
         if not text.isdigit() or len(text) > 18:
             remedy = "the first three lines are the numbers of documents, words and entries"
-            raise fail(f"{path}:{number}", "a whole number", quoted(text), remedy)
+            raise fail(f"{path}:{number}", "a whole number", quote_line(text), remedy)
     check_num_documents(int(head[0]), f"{path}:1", int(head[2]))
     check_vocab_size(int(head[1]), f"{path}:2")
     return tuple(map(int, head))
@@ -273,7 +273,7 @@ def _banner(path: Path, number: int, line: bytes) -> tuple[bool, int]:
     is_layout = layout in (b"coordinate", b"array")
     if not is_general or not is_layout or field not in (b"integer", b"real", b"pattern"):
         remedy = "save the counts by scipy.io.mmwrite(symmetry='general')"
-        raise fail(f"{path}:{number}", BANNER, quoted(line), remedy)
+        raise fail(f"{path}:{number}", BANNER, quote_line(line), remedy)
     if layout == b"array":
         return True, 1
     return False, 2 if field == b"pattern" else 3
@@ -284,7 +284,7 @@ def _sizes(path: Path, number: int, line: bytes, length: int) -> list[int]:
     if len(parts) != length or not all(part.isdigit() and len(part) <= 18 for part in parts):
         names = "rows, columns" + (", entries" if length == 3 else "")
         expected = f"{length} whole numbers: {names}"
-        raise fail(f"{path}:{number}", expected, quoted(line), "correct the line")
+        raise fail(f"{path}:{number}", expected, quote_line(line), "correct the line")
     sizes = [int(part) for part in parts]
     check_num_documents(sizes[0], f"{path}:{number}")
     check_vocab_size(sizes[1], f"{path}:{number}")
@@ -335,4 +335,4 @@ def _wrong_line(
     """The error for the first of some numbered lines that is wrong."""
     lines = list(lines)
     number, line = next(((number, line) for number, line in lines if not is_right(line)), lines[0])
-    return fail(f"{path}:{number}", expected, quoted(line), remedy)
+    return fail(f"{path}:{number}", expected, quote_line(line), remedy)

@@ -17,7 +17,7 @@ from vijax.data.corpora.csr import row_blocks
 from vijax.data.corpora.wording import OF_DOCUMENTS, Wording
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import fail
-from vijax.data.texts.words import normalised
+from vijax.data.texts.words import normalise
 
 
 def select_words(corpus: Corpus, words: Int[np.ndarray, " kept"]) -> Corpus:
@@ -71,9 +71,9 @@ def vocabulary_ids(
 ) -> Int[np.ndarray, " words"]:
     """The id of each word in `vocabulary`, -1 for words outside it; accents in either form are the
     same. Raises ValueError if all words are outside, unless `may_share_none`."""
-    ids = {normalised(word): i for i, word in enumerate(vocabulary)}
+    ids = {normalise(word): i for i, word in enumerate(vocabulary)}
     ids |= {word: i for i, word in enumerate(vocabulary)}  # exact words go before
-    new_id = np.array([ids.get(word, ids.get(normalised(word), -1)) for word in words], np.int32)
+    new_id = np.array([ids.get(word, ids.get(normalise(word), -1)) for word in words], np.int32)
     if (new_id < 0).all() and not may_share_none:
         got = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
         where, expected = wording.shared

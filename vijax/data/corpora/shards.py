@@ -41,8 +41,8 @@ from vijax.data.reading.store import (
     no_parquet,
     open_parquet,
     parquet_files,
+    read_folder_text,
     shard_paths,
-    text_beside,
 )
 from vijax.extras import require_extra
 
@@ -132,9 +132,9 @@ def read_shard_words(
         return read_vocabulary(vocabulary, beside)
     folder, _, name = str(source).rpartition("/")
     if name.endswith(".parquet"):
-        text = text_beside(folder, f"{name.removesuffix('.parquet')}.vocab.txt")
+        text = read_folder_text(folder, f"{name.removesuffix('.parquet')}.vocab.txt")
     else:
-        text = text_beside(source, "vocabulary.txt")
+        text = read_folder_text(source, "vocabulary.txt")
     if text is None:
         return None
     return tuple(line.rstrip("\r") for line in text.removesuffix("\n").split("\n"))
@@ -150,14 +150,14 @@ def list_shards(source: str | Path) -> list[str]:
     files = parquet_files(source)
     if files == [str(source)]:
         return files
-    done = text_beside(source, DONE)
+    done = read_folder_text(source, DONE)
     if done is not None:
         with parsing(Path(f"{source}/{DONE}"), "the JSON that vijax.data.prepare writes", REMEDY):
             number = json.loads(done)["shards"]
         if number != len(files):
             remedy = "prepare the texts again, in a new folder"
             raise fail(source, f"{number} shards", f"{len(files)}", remedy)
-    elif text_beside(source, BEGUN) is not None:
+    elif read_folder_text(source, BEGUN) is not None:
         remedy = "call vijax prepare (vijax.data.prepare) again, as before: it goes on where it was"
         raise fail(source, "shards that are all there", "some, whose making was stopped", remedy)
     if not files:

@@ -33,7 +33,7 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
     try:
         with path.open("rb") as file:
             packed = file.read(2) == GZIP_MAGIC
-        with _unpacked(path) if packed else path.open("rb") as file:
+        with _open_gzip(path) if packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise fail(
@@ -51,7 +51,7 @@ DEFLATES_TO = 1100
 """Bytes that a byte of gzip is at most."""
 
 
-def _check_unpacked(path: Path, packed: int, come: int) -> None:
+def _check_unpacked_size(path: Path, packed: int, come: int) -> None:
     """Raises a DataError where more bytes have come out of a gzipped file than any text is packed
     to."""
     limit = max(LEAST_BOMB, BOMB * packed)
@@ -63,7 +63,7 @@ def _check_unpacked(path: Path, packed: int, come: int) -> None:
         )
 
 
-class _Unpacked(io.RawIOBase):
+class _UnpackedFile(io.RawIOBase):
     """The bytes of a gzipped file, as long as they are not far more than any text is packed to."""
 
     def __init__(self, path: Path):
@@ -78,7 +78,7 @@ class _Unpacked(io.RawIOBase):
         """Reads some bytes. Raises a DataError where too many have come."""
         data = self._file.read(len(buffer))
         self._come += len(data)
-        _check_unpacked(self._path, self._packed, self._come)
+        _check_unpacked_size(self._path, self._packed, self._come)
         buffer[: len(data)] = data
         return len(data)
 
@@ -93,7 +93,7 @@ MOST_SCANNED = 1 << 24
 bomb take long."""
 
 
-def _unpacked(path: Path) -> io.BufferedReader:
+def _open_gzip(path: Path) -> io.BufferedReader:
     """The bytes of a gzipped file. Raises a DataError where a small file unpacks to far too
     much."""
     packed = path.stat().st_size
@@ -102,15 +102,15 @@ def _unpacked(path: Path) -> io.BufferedReader:
             come = 0
             while size := len(file.read(BLOCK_BYTES)):
                 come += size
-                _check_unpacked(path, packed, come)
-    return io.BufferedReader(_Unpacked(path), BLOCK_BYTES)
+                _check_unpacked_size(path, packed, come)
+    return io.BufferedReader(_UnpackedFile(path), BLOCK_BYTES)
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text file without their ends, one at a time. Raises DataError: as
     `open_bytes`, or a byte is not of the encoding; the message holds its offset in the file."""
     unfinished: list[str] = []
-    for text in _decoded(path, encoding):
+    for text in _decode(path, encoding):
         first, *others = text.split("\n")
         unfinished.append(first)
         if others:
@@ -123,10 +123,10 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
     """The text of a whole file; errors as for `read_lines`."""
-    return "".join(_decoded(path, encoding, lines=False))
+    return "".join(_decode(path, encoding, lines=False))
 
 
-def _decoded(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
+def _decode(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
     """The text of a file piece by piece, without a byte order mark; in UTF-16 a byte 0x0A need not
     end a line."""
     decoder = _decoder(encoding)
@@ -221,7 +221,7 @@ def _undecodable(
         return fail(where, f"{encoding} text", got, _OTHER_ENCODINGS)
 
 
-def quoted(line: bytes) -> str:
+def quote_line(line: bytes) -> str:
     """The beginning of a line, for messages."""
     return repr(line[:60].decode(errors="replace").strip()) + ("..." if len(line) > 60 else "")
 
@@ -259,7 +259,7 @@ KINDS = {
 }
 
 
-def kind_of(path: Path) -> str:
+def path_kind(path: Path) -> str:
     """The kind of thing at `path`: one of `KINDS`, or "none"; DataError for a path that is too
     long, say, or a loop."""
     try:
@@ -278,7 +278,7 @@ def kind_of(path: Path) -> str:
 
 def check_regular(path: Path) -> None:
     """Raises a DataError unless `path` is a file: a named pipe would be waited for without end."""
-    kind = kind_of(path)
+    kind = path_kind(path)
     if kind == "none":
         raise fail(
             path, "a readable file", "No such file", "check the path and that you may read it"

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     most: int = 0
 
 
-def kinds_of(opened: Any) -> dict[str, Kind]:
+def column_kinds(opened: Any) -> dict[str, Kind]:
     """The kinds of all columns of a Parquet file, from its schema and its statistics. Where there
     are no statistics, values may be missing unless the schema says that none is."""
     schema = opened.schema_arrow
@@ -46,7 +46,7 @@ def kinds_of(opened: Any) -> dict[str, Kind]:
         leaves = range(leaf, leaf + count)
         lacks = can_lack and any(_may_lack(opened.metadata, i) for i in leaves)
         found[field.name] = Kind(
-            _dtype_of(field.type), lacks, max(_most(opened.metadata, i) for i in leaves)
+            _number_dtype(field.type), lacks, max(_most(opened.metadata, i) for i in leaves)
         )
         leaf += count
     return found
@@ -89,13 +89,13 @@ def _most(metadata: Any, leaf: int) -> int:
     return max((max(group.num_rows, group.column(leaf).num_values) for group in groups), default=0)
 
 
-def _dtype_of(kind: Any) -> np.dtype | None:
+def _number_dtype(kind: Any) -> np.dtype | None:
     """NumPy's type of numbers of Arrow, also in lists; None of other values."""
     types = require_extra("pyarrow.types")
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _dtype_of(kind.value_type)
+        return _number_dtype(kind.value_type)
     if types.is_dictionary(kind):
-        return _dtype_of(kind.value_type)
+        return _number_dtype(kind.value_type)
     if types.is_null(kind) or types.is_decimal(kind):
         return np.dtype(np.float64)
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
@@ -104,7 +104,7 @@ def _dtype_of(kind: Any) -> np.dtype | None:
 
 
 # --- numbers --------------------------------------------------------------------------------------
-def numbers_of(column: Any, where: str, dtype: np.dtype | None = None) -> np.ndarray:
+def to_numbers(column: Any, where: str, dtype: np.dtype | None = None) -> np.ndarray:
     """A column of numbers, or of lists of one length, as an array; missing numbers are NaN.
 
     Args:
@@ -130,7 +130,7 @@ def numbers_of(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
                 "lists of several, or missing ones",
                 "give all rows one length",
             )
-        return numbers_of(compute.list_flatten(column), where, dtype).reshape(len(lengths), -1)
+        return to_numbers(compute.list_flatten(column), where, dtype).reshape(len(lengths), -1)
     own = check_numeric(column.type, where)
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -153,7 +153,7 @@ def numbers_of(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
 
 def check_numeric(kind: Any, where: str) -> np.dtype:
     """NumPy's type of numbers of Arrow. Raises DataError: other values than numbers."""
-    dtype = _dtype_of(kind)
+    dtype = _number_dtype(kind)
     if dtype is None:
         remedy = "code categories as 0, 1, 2, ..., or leave the column out (columns=)"
         raise fail(where, "numbers", str(kind), remedy)
@@ -184,7 +184,7 @@ def warn_of_rounding(whole: np.ndarray, dtype: np.dtype, where: str) -> None:
 
 
 # --- values ---------------------------------------------------------------------------------------
-def values_of(column: Any) -> list[Any]:
+def to_values(column: Any) -> list[Any]:
     """The values of a column of Arrow, None where one is missing. A text that comes again is one
     object."""
     pieces = column.chunks if hasattr(column, "chunks") else [column]

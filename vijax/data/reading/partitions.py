@@ -51,7 +51,7 @@ def is_index(name: str) -> bool:
     return INDEX.fullmatch(name) is not None
 
 
-def index_left_out(name: str) -> str:
+def index_note(name: str) -> str:
     """The note on the index of a data frame."""
     return (
         f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it "
@@ -71,7 +71,7 @@ def check_no_log(name: str, source: object) -> None:
         raise fail(source, "Parquet files that are all of one table", got, remedy)
 
 
-def parts_of(names: Iterable[str], source: object) -> list[Part]:
+def find_parts(names: Iterable[str], source: object) -> list[Part]:
     """The parts of a folder, in the order of their names, from the names of the files in it.
 
     Args:
@@ -81,14 +81,14 @@ def parts_of(names: Iterable[str], source: object) -> list[Part]:
     Raises:
       DataError: files lie in folders of other names, or in folders of other columns than others.
 
-    >>> parts_of(["_SUCCESS", "year=2020/a.parquet", "year=2020/._a.parquet"], "folder")
+    >>> find_parts(["_SUCCESS", "year=2020/a.parquet", "year=2020/._a.parquet"], "folder")
     [Part(file='year=2020/a.parquet', values={'year': '2020'})]
     """
     names = [name for name in names if name.endswith(ENDING) and not is_hidden(name)]
     parts: list[Part] = []
     strays: list[str] = []
     for name in sorted(names):
-        values = _values_of(name)
+        values = _folder_values(name)
         if values is None:
             strays.append(name)
         else:
@@ -115,7 +115,7 @@ OTHER_TABLES = re.compile(r"\.(?:csv|tsv|xlsx?|ods|npy|npz|jsonl)(?:\.gz)?$", re
 """Endings of tables in other formats."""
 
 
-def other_tables_in(folder: Path) -> list[str]:
+def find_other_tables(folder: Path) -> list[str]:
     """The names of tables of other formats in a folder itself.
 
     Args:
@@ -136,19 +136,19 @@ def check_one_format(folder: Path, first: str) -> None:
       folder: a folder of this machine; another path is not looked at.
       first: one of the Parquet files.
     """
-    if others := other_tables_in(folder):
+    if others := find_other_tables(folder):
         got = f"{listed(others, 3)} beside {os.path.basename(first)!r}"
         raise fail(
             folder, "a folder of Parquet files alone", got, "move the others, or name one file"
         )
 
 
-def strays_of(names: Iterable[str]) -> list[str]:
-    """The Parquet files among these names that `parts_of` leaves out."""
+def find_strays(names: Iterable[str]) -> list[str]:
+    """The Parquet files among these names that `find_parts` leaves out."""
     return sorted(
         name
         for name in names
-        if name.endswith(ENDING) and (is_hidden(name) or _values_of(name) is None)
+        if name.endswith(ENDING) and (is_hidden(name) or _folder_values(name) is None)
     )
 
 
@@ -181,7 +181,7 @@ def local_names(folder: Path) -> list[str]:
 def is_part(folder: str) -> bool:
     """Tells whether the folders of a path all have a column and a value; the folder itself, "",
     does."""
-    return _values_of(f"{folder}/") is not None
+    return _folder_values(f"{folder}/") is not None
 
 
 def is_hidden(name: str) -> bool:
@@ -192,7 +192,7 @@ def is_hidden(name: str) -> bool:
     )
 
 
-def _values_of(name: str) -> dict[str, str] | None:
+def _folder_values(name: str) -> dict[str, str] | None:
     """The columns that the folders of a path give; None where one of them has no column and
     value."""
     values: dict[str, str] = {}
@@ -205,10 +205,10 @@ def _values_of(name: str) -> dict[str, str] | None:
     return values
 
 
-def cells_of(parts: Sequence[Part], counts: Sequence[int]) -> dict[str, list[str]]:
+def folder_cells(parts: Sequence[Part], counts: Sequence[int]) -> dict[str, list[str]]:
     """The columns that folders give, a cell for each row, from the number of rows of each part.
 
-    >>> cells_of([Part("year=1/a.parquet", {"year": "1"}), Part("year=2/b.parquet", {"year": "2"})], [1, 2])
+    >>> folder_cells([Part("year=1/a.parquet", {"year": "1"}), Part("year=2/b.parquet", {"year": "2"})], [1, 2])
     {'year': ['1', '2', '2']}
     """
     names = list(parts[0].values) if parts else []

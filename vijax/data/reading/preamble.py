@@ -31,7 +31,7 @@ class Preamble(NamedTuple):
     comment: tuple[str, int] | None
 
 
-def preamble_of(lines: Sequence[str], known: Sequence[str], path: Path, notes: Notes) -> Preamble:
+def read_preamble(lines: Sequence[str], known: Sequence[str], path: Path, notes: Notes) -> Preamble:
     """The lines before the header, which are noted.
 
     Args:

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vijax.data.reading.checks import DataError, fail, listed
-from vijax.data.reading.files import check_regular, kind_of, naming, parsing, read_text
+from vijax.data.reading.files import check_regular, naming, parsing, path_kind, read_text
 from vijax.data.reading.partitions import (
     Part,
     check_no_log,
+    find_other_tables,
+    find_parts,
+    find_strays,
     is_hidden,
     is_part,
     local_names,
-    other_tables_in,
-    parts_of,
-    strays_of,
 )
 from vijax.extras import require_extra
 
@@ -35,7 +35,7 @@ FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
 WHOLE = "a whole Parquet file"
 REMEDY = "fetch or write the file again"
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def is_address(source: object) -> bool:
@@ -68,7 +68,7 @@ class Block:
         return f"{self.file}, rows {self.first:,} to {self.first + self.count - 1:,} of all"
 
 
-def blocks_of(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
+def file_blocks(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
     """The row groups of a file that have rows, the first of them being row `first` of all."""
     above = 0
     for number, count in enumerate(counts):
@@ -97,9 +97,9 @@ def parquet_parts(source: str | Path) -> list[Part]:
     """
     if not is_address(source):
         path = Path(source).expanduser()
-        kind = kind_of(path)
+        kind = path_kind(path)
         if kind == "a folder":
-            found = parts_of(local_names(path), source)
+            found = find_parts(local_names(path), source)
             parts = [Part(str(path / part.file), part.values) for part in found]
         else:
             parts = [] if kind == "none" else [Part(str(path), {})]
@@ -107,17 +107,17 @@ def parquet_parts(source: str | Path) -> list[Part]:
             check_regular(Path(part.file))
         return parts
 
-    def found_there(asked: Asked) -> list[Part]:
-        with asked.of(0):
-            store, path = _store_of(str(source))
+    def found_there(asked: Request) -> list[Part]:
+        with asked.track(0):
+            store, path = _find_store(str(source))
             store.invalidate_cache()
             if path.endswith(".parquet") and not store.isdir(path):
                 return [Part(store.unstrip_protocol(path), {})]
             begin = f"{path.rstrip('/')}/"
-            parts = parts_of(_stored_names(store, begin), source)
+            parts = find_parts(_stored_names(store, begin), source)
             return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts]
 
-    return retried(str(source), found_there)
+    return ask_with_retries(str(source), found_there)
 
 
 MOST_ASKED = 50
@@ -152,9 +152,9 @@ def _stored_names(store: Any, begin: str) -> list[str]:
 def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     """The error of a source without Parquet files; it names those that lie in folders within it."""
     path = Path(str(source)).expanduser()
-    strays = strays_of(local_names(path)) if not is_address(source) and path.is_dir() else []
+    strays = find_strays(local_names(path)) if not is_address(source) and path.is_dir() else []
     got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
-    tables = [] if is_address(source) or strays else other_tables_in(path)
+    tables = [] if is_address(source) or strays else find_other_tables(path)
     if tables:
         got = listed(tables, 3)
         remedy = "name one of them; a table in several files is read of Parquet alone"
@@ -194,7 +194,7 @@ def _columns_of_texts(opened: Any) -> list[str]:
     return [field.name for field in opened.schema_arrow if is_text(field.type)]
 
 
-def from_parquet(file: str, read: Callable[[Any], Found], texts_once: bool = False) -> Found:
+def from_parquet(file: str, read: Callable[[Any], Result], texts_once: bool = False) -> Result:
     """Reads from a Parquet file, and asks its store again where it does not answer; see
     `open_parquet`.
 
@@ -209,32 +209,32 @@ def from_parquet(file: str, read: Callable[[Any], Found], texts_once: bool = Fal
         ):
             return read(opened)
 
-    def there(asked: Asked) -> Found:
-        with _opened(file, asked) as stored, open_parquet(stored, texts_once) as opened:
+    def there(asked: Request) -> Result:
+        with _open_stored(file, asked) as stored, open_parquet(stored, texts_once) as opened:
             return read(opened)
 
-    return retried(file, there)
+    return ask_with_retries(file, there)
 
 
-def text_beside(source: str | Path, name: str) -> str | None:
+def read_folder_text(source: str | Path, name: str) -> str | None:
     """The text of a file in a folder, on this machine or in a store; None where there is none."""
     if not is_address(source):
         path = Path(source).expanduser() / name
         return read_text(path) if path.is_file() else None
     file = f"{str(source).rstrip('/')}/{name}"
 
-    def found(asked: Asked) -> str | None:
-        with asked.of(0):
-            store, path = _store_of(file)
+    def found(asked: Request) -> str | None:
+        with asked.track(0):
+            store, path = _find_store(file)
             if not store.exists(path):
                 return None
-        with _opened(file, asked) as stored:
+        with _open_stored(file, asked) as stored:
             return stored.read().decode()
 
-    return retried(file, found)
+    return ask_with_retries(file, found)
 
 
-def said_of(files: Sequence[str]) -> list[str]:
+def describe_files(files: Sequence[str]) -> list[str]:
     """The row groups of each Parquet file in its own words, which tell it from others."""
     of_file = lambda file: [
         file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)
@@ -243,7 +243,7 @@ def said_of(files: Sequence[str]) -> list[str]:
 
 
 # --- stores ---------------------------------------------------------------------------------------
-class Asked:
+class Request:
     """The request that a store has not answered yet: since when, for how many bytes; and its last
     error."""
 
@@ -252,7 +252,7 @@ class Asked:
         self._now: tuple[float, int] | None = None
 
     @contextlib.contextmanager
-    def of(self, size: int) -> Iterator[None]:
+    def track(self, size: int) -> Iterator[None]:
         """A request goes on inside."""
         self._now = time.monotonic(), size
         try:
@@ -277,7 +277,7 @@ class Asked:
 class Whole:
     """A stored file that gives as many bytes as are asked, or raises an OSError."""
 
-    def __init__(self, file: Any, asked: Asked):
+    def __init__(self, file: Any, asked: Request):
         self._file, self._asked, self.closed = file, asked, False
         self._size = file.size if hasattr(file, "size") else None
 
@@ -285,7 +285,7 @@ class Whole:
         """So many bytes from here on, fewer at the end of the file alone; -1: all."""
         left = None if self._size is None else max(0, self._size - self._file.tell())
         wanted = left if left is not None and (size < 0 or size > left) else size
-        with self._asked.of(max(0, wanted)):
+        with self._asked.track(max(0, wanted)):
             found = self._file.read(size)
             if wanted is not None and len(found) < wanted:
                 raise OSError(f"{len(found):,} bytes in the place of {wanted:,}")
@@ -293,7 +293,7 @@ class Whole:
 
     def seek(self, *place: int) -> int:
         """Goes to a place of the file."""
-        with self._asked.of(0):
+        with self._asked.track(0):
             return self._file.seek(*place)
 
     def tell(self) -> int:
@@ -310,7 +310,7 @@ NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "a
 or runs elsewhere."""
 
 
-def _store_of(address: str) -> tuple[Any, str]:
+def _find_store(address: str) -> tuple[Any, str]:
     """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
     for link in address.split("::"):
         kind = link.partition("://")[0].lower()
@@ -330,15 +330,15 @@ def _store_of(address: str) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def _opened(file: str, asked: Asked) -> Iterator[Whole]:
+def _open_stored(file: str, asked: Request) -> Iterator[Whole]:
     with contextlib.ExitStack() as stack:
-        with asked.of(0):
-            store, path = _store_of(file)
+        with asked.track(0):
+            store, path = _find_store(file)
             stored = stack.enter_context(store.open(path, "rb"))
         yield Whole(stored, asked)
 
 
-def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
+def ask_with_retries(where: str, ask: Callable[[Request], Result]) -> Result:
     """Returns the answer of a store, asked up to four times where it does not answer, or gives less
     than was asked.
 
@@ -347,9 +347,9 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
           again.
     """
     for wait in (*WAITS_S, None):
-        asked = Asked()
+        asked = Request()
         try:
-            return _in_time(ask, asked)
+            return _call_in_thread(ask, asked)
         except (DataError, MemoryError):
             raise
         except FINAL as error:
@@ -358,17 +358,19 @@ def retried(where: str, ask: Callable[[Asked], Found]) -> Found:
             )
             if isinstance(error, PermissionError):
                 remedy = f"{remedy} and your rights there; {_credentials(where)}"
-            raise fail(where, "a file that may be read", _said(error), remedy) from error
+            raise fail(where, "a file that may be read", _error_text(error), remedy) from error
         except Exception as error:  # each store has errors of its own
-            if (refusal := _refusal_of(error)) is not None:
-                got = f"none, or such as it refuses: {_said(refusal)}"
+            if (refusal := _find_refusal(error)) is not None:
+                got = f"none, or such as it refuses: {_error_text(refusal)}"
                 raise fail(
                     where, "credentials that the store takes", got, _credentials(where)
                 ) from error
             if asked.fault is None:
-                raise fail(where, WHOLE, f"an unreadable one ({_said(error)})", REMEDY) from error
+                raise fail(
+                    where, WHOLE, f"an unreadable one ({_error_text(error)})", REMEDY
+                ) from error
             if wait is None:
-                tries = f"{_said(asked.fault)}, {len(WAITS_S) + 1} times"
+                tries = f"{_error_text(asked.fault)}, {len(WAITS_S) + 1} times"
                 remedy = "try again later: a run with checkpoints goes on"
                 raise fail(where, "a store that answers with whole files", tries, remedy) from error
         time.sleep(wait)
@@ -395,7 +397,7 @@ OF_STORES |= {
 }
 
 
-def _refusal_of(error: BaseException) -> BaseException | None:
+def _find_refusal(error: BaseException) -> BaseException | None:
     """The error, or the one behind it, by which a store says that it does not know who asks; None
     of another."""
     seen: list[BaseException] = []
@@ -414,7 +416,7 @@ def _credentials(where: str) -> str:
     return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
 
-def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:
+def _call_in_thread(ask: Callable[[Request], Result], asked: Request) -> Result:
     """The answer, or the error, of a call in a thread; a thread that hangs in a request is left
     behind."""
     found: list[Any] = []
@@ -439,5 +441,5 @@ def _in_time(ask: Callable[[Asked], Found], asked: Asked) -> Found:
     return answer
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__} ({' '.join(str(error).split())[:120]})"

@@ -93,10 +93,10 @@ class Formats(NamedTuple):
         )
 
 
-def said_unsuited(name: str, formats: Formats, path: object) -> str:
+def unsuited_text(name: str, formats: Formats, path: object) -> str:
     """The words of an error on a setting.
 
-    >>> said_unsuited("separator", Formats("sheet", "sheet"), "a.xlsx")
+    >>> unsuited_text("separator", Formats("sheet", "sheet"), "a.xlsx")
     'is what divides the cells of a csv, and a.xlsx is a spreadsheet. To mend it: leave it out.'
     """
     kind = "a file or folder of this machine"
@@ -105,8 +105,8 @@ def said_unsuited(name: str, formats: Formats, path: object) -> str:
     return f"is {PURPOSES[name].what}, and {path} is {kind}. To mend it: leave it out."
 
 
-def check_suited(given: Iterable[str], formats: Formats, path: object) -> None:
+def check_settings(given: Iterable[str], formats: Formats, path: object) -> None:
     """Raises a DataError on an argument that data of these formats do not have."""
     for name in given:
         if not formats.have(name):
-            raise DataError(f"{name}: {said_unsuited(name, formats, path)}")
+            raise DataError(f"{name}: {unsuited_text(name, formats, path)}")

@@ -24,7 +24,7 @@ from vijax.data.corpora.shards import (
 )
 from vijax.data.reading.checks import check_vocab_size, check_word_ids, fail, listed
 from vijax.data.reading.parquet_values import check_num_rows, check_room, check_row_groups
-from vijax.data.reading.store import Block, blocks_of, from_parquet, said_of
+from vijax.data.reading.store import Block, describe_files, file_blocks, from_parquet
 from vijax.data.schema.cells import column_names
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import HELD, SPLIT, Chosen, require_same_rows
@@ -195,7 +195,7 @@ class Shards:
 
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the documents: what the files say of their row groups."""
-        stamps = said_of(list(dict.fromkeys(block.file for block in self.blocks)))
+        stamps = describe_files(list(dict.fromkeys(block.file for block in self.blocks)))
         if self.chosen is not None:
             stamps = [*stamps, repr(self.chosen)]
         yield np.frombuffer("\n".join(stamps).encode(), np.uint8)
@@ -270,7 +270,7 @@ def shards(
             )
             raise fail(file, f"the columns {listed(missing)}", "none", remedy)
         first = blocks[-1].first + blocks[-1].count if blocks else 0
-        blocks.extend(blocks_of(file, counts, first))
+        blocks.extend(file_blocks(file, counts, first))
         num_pairs += pairs
         largest += most
     if not blocks:

@@ -18,19 +18,19 @@ from vijax.data.reading.parquet_values import (
     check_num_rows,
     check_numeric,
     check_room,
+    column_kinds,
     common_type,
-    kinds_of,
-    numbers_of,
+    to_numbers,
 )
 from vijax.data.reading.partitions import Part, check_one_format, is_index
 from vijax.data.reading.store import (
     Block,
-    blocks_of,
+    describe_files,
+    file_blocks,
     from_parquet,
     is_address,
     no_parquet,
     parquet_parts,
-    said_of,
 )
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
@@ -176,7 +176,7 @@ class Rows:
         def column(name: str, dtype: np.dtype | None) -> np.ndarray:
             if name in folder_values:
                 return np.full(block.count, folder_values[name], dtype)
-            return numbers_of(table.column(name), f"{block.file}, column {name!r}", dtype)
+            return to_numbers(table.column(name), f"{block.file}, column {name!r}", dtype)
 
         def array(names: Any) -> np.ndarray:
             if not _is_list(names):
@@ -193,7 +193,7 @@ class Rows:
     def contents(self) -> Iterator[np.ndarray]:
         """Arrays that identify the table: what the files say of their row groups."""
         chosen = [] if self.chosen is None else [repr(self.chosen)]
-        stamps = said_of(list(dict.fromkeys(block.file for block in self.blocks)))
+        stamps = describe_files(list(dict.fromkeys(block.file for block in self.blocks)))
         text = "\n".join([repr(self.columns), *chosen, *stamps])
         yield np.frombuffer(text.encode(), np.uint8)
 
@@ -265,7 +265,7 @@ def table_from_heads(heads: Sequence[Head], columns: PyTree, held_bytes: int = H
         largest = f"{max(head.counts, default=0):,} rows in a row group"
         check_room(8 * numbers, head.part.file, largest)
         first = blocks[-1].first + blocks[-1].count if blocks else 0
-        blocks.extend(blocks_of(head.part.file, head.counts, first))
+        blocks.extend(file_blocks(head.part.file, head.counts, first))
     if not blocks:
         raise fail(heads[0].part.file, "one row or more", "none", "check where the rows come from")
     dtypes = {name: common_type([head.kinds[name] for head in heads]) for name in wanted}
@@ -339,7 +339,7 @@ def number_columns(heads: Sequence[Head]) -> tuple[tuple[str, ...], tuple[str, .
 def _head(file: Any) -> tuple[dict[str, Kind], list[int]]:
     """The kinds of the columns of a file, and the rows of each row group."""
     groups = range(file.metadata.num_row_groups)
-    return kinds_of(file), [file.metadata.row_group(i).num_rows for i in groups]
+    return column_kinds(file), [file.metadata.row_group(i).num_rows for i in groups]
 
 
 def _folder_numbers(heads: Sequence[Head], wanted: Container[str]) -> dict[str, dict[str, float]]:

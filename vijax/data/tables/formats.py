@@ -14,7 +14,7 @@ import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
-from vijax.data.reading.preamble import check_comment, preamble_of
+from vijax.data.reading.preamble import check_comment, read_preamble
 from vijax.data.schema.cells import column_name
 from vijax.data.tables.sheets import sheet_of
 from vijax.files import check_declared_sizes
@@ -110,7 +110,7 @@ def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = N
     csv.field_size_limit(2**31 - 1)
     lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
     first = list(itertools.islice(lines, MOST_LINES))
-    preamble = preamble_of(first, list(SEPARATORS), path, notes)
+    preamble = read_preamble(first, list(SEPARATORS), path, notes)
     first = first[preamble.number :]
     delimiter = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     if dialect.separator is not None:

@@ -13,16 +13,16 @@ import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, says_number
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.reading.files import SHEETS, kind_of, naming
+from vijax.data.reading.files import SHEETS, naming, path_kind
 from vijax.data.reading.parquet_values import (
     CELL_BYTES,
     EXACT,
     check_num_rows,
     check_room,
     check_row_groups,
-    values_of,
+    to_values,
 )
-from vijax.data.reading.partitions import cells_of, check_one_format, index_left_out, is_index
+from vijax.data.reading.partitions import check_one_format, folder_cells, index_note, is_index
 from vijax.data.reading.store import (
     from_parquet,
     is_address,
@@ -164,7 +164,7 @@ def is_parquet(source: str) -> bool:
 
 
 def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Columns]:
-    kind = kind_of(path)
+    kind = path_kind(path)
     if kind != "a file":
         raise fail(path, "a file", kind, f"check the path; tables are {KNOWN}")
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -501,10 +501,10 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     ]
     names = _alike(path, tables, notes)
     values = {
-        name: [value for table in tables for value in values_of(table.column(name))]
+        name: [value for table in tables for value in to_values(table.column(name))]
         for name in names
     }
-    beside = cells_of(parts, [table.num_rows for table in tables])
+    beside = folder_cells(parts, [table.num_rows for table in tables])
     values |= {name: cells for name, cells in beside.items() if name not in names}
     _truths_as_numbers(values, notes)
     rows = rows_of_files(
@@ -579,7 +579,7 @@ def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
             "write all files alike",
         )
     for name in filter(is_index, names):
-        notes.add(index_left_out(name))
+        notes.add(index_note(name))
     return [name for name in names if not is_index(name)]
 
 

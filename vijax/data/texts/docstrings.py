@@ -83,7 +83,7 @@ def docstrings(packages: Sequence[str], min_chars: int) -> Iterator[tuple[str, s
     """(qualified name, cleaned docstring) pairs, each text once."""
     seen: set[str] = set()
     for path, module in itertools.chain.from_iterable(map(_modules, packages)):
-        for name, text in _documented(path, module):
+        for name, text in _file_docstrings(path, module):
             prose = clean(text)
             if len(prose) >= min_chars and prose not in seen:
                 seen.add(prose)
@@ -128,14 +128,14 @@ def _modules(package: str) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _documented(path: Path, module: str) -> Iterator[tuple[str, str]]:
+def _file_docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
     """(qualified name, docstring) pairs of a file; none of a file that does not parse."""
     try:
         tree = _parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return
     yield from _visit(tree, module)
-    yield from _added(tree, module)
+    yield from _newdoc_strings(tree, module)
 
 
 def _parse(source: bytes) -> ast.Module:
@@ -161,7 +161,7 @@ def _visit(
             yield from _visit(child, f"{name}.{child.name}")
 
 
-def _added(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
+def _newdoc_strings(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
     """Docstrings that top-level calls `add_newdoc("place", "name", "text")` give to compiled
     functions."""
     for statement in tree.body:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from vijax.data.reading.checks import Notes, fail
-from vijax.data.texts.words import all_words_of, lowered, normalised
+from vijax.data.texts.words import find_all_words, normalise, to_lower
 from vijax.extras import require_extra
 
 MOST_DOCUMENTS = 1000
@@ -67,7 +67,7 @@ def first_texts(
 
 
 # --- stop words -----------------------------------------------------------------------------------
-def stop_words_in(language: str, where: str = "language") -> tuple[str, ...]:
+def language_stop_words(language: str, where: str = "language") -> tuple[str, ...]:
     """The stop words of a language: scikit-learn's for English, those of the package stop-words for
     others."""
     if language == "english":
@@ -89,28 +89,28 @@ def stop_words_in(language: str, where: str = "language") -> tuple[str, ...]:
 
 
 @functools.cache
-def _single_words_in(language: str) -> frozenset[str]:
+def _single_stop_words(language: str) -> frozenset[str]:
     """The stop words of a language that are one word, without the quotes and commas that some lists
     have."""
-    divided = (all_words_of(normalised(word)) for word in stop_words_in(language))
+    divided = (find_all_words(normalise(word)) for word in language_stop_words(language))
     return frozenset(parts[0] for parts in divided if len(parts) == 1)
 
 
-def language_of(texts: Sequence[str]) -> str:
+def detect_language(texts: Sequence[str]) -> str:
     """The language whose stop words are the most frequent in texts, each counted the less the more
     languages have it; empty where stop words are few. English goes before languages that do little
     better.
 
-    >>> language_of(["Der Hund lief mit der Katze über die Straße.", "Die Katze und der Igel waren mit ihm im Garten."])
+    >>> detect_language(["Der Hund lief mit der Katze über die Straße.", "Der Igel war mit ihm im Garten."])
     'german'
-    >>> language_of(["alpha beta gamma", "delta epsilon"])
+    >>> detect_language(["alpha beta gamma", "delta epsilon"])
     ''
     """
     counts = collections.Counter(
-        word for text in texts for word in all_words_of(lowered(normalised(text)))
+        word for text in texts for word in find_all_words(to_lower(normalise(text)))
     )
     names = {*require_extra("stop_words").AVAILABLE_LANGUAGES, "english"}
-    lists = {name: counts.keys() & _single_words_in(name) for name in sorted(names)}
+    lists = {name: counts.keys() & _single_stop_words(name) for name in sorted(names)}
     having = collections.Counter(word for words in lists.values() for word in words)
     scores = {
         name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()
@@ -123,10 +123,10 @@ def language_of(texts: Sequence[str]) -> str:
     return best if is_much and len(lists[best]) >= LEAST_DIFFERENT else ""
 
 
-def found_language(texts: Sequence[str], notes: Notes) -> str:
-    """As `language_of`, with a note of what is found; English where nothing is."""
+def choose_language(texts: Sequence[str], notes: Notes) -> str:
+    """As `detect_language`, with a note of what is found; English where nothing is."""
     try:
-        found = language_of(texts)
+        found = detect_language(texts)
     except ImportError as error:
         notes.add(
             "The language of the text was not looked for, and English stop words are left out: "

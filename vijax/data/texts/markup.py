@@ -76,10 +76,10 @@ def plain(text: str) -> Plain:
     >>> plain("Fish &amp; <b>chips</b>").text.split(), plain("a < b and c > d").text
     (['Fish', '&', 'chips'], 'a < b and c > d')
     """
-    text, entities = _decoded(text)
+    text, entities = _decode_entities(text)
     if "<" not in text:
         return Plain(text, 0, entities)
-    text, unseen = _without_unseen(text)
+    text, unseen = _remove_unseen(text)
     text, declared = _DECLARATION.subn(" ", text)
     closed = NAMES | {match["close"].lower() for match in _TAG.finditer(text) if match["close"]}
     tags = 0
@@ -95,7 +95,7 @@ def plain(text: str) -> Plain:
     return Plain(_TAG.sub(gap, text), unseen + declared + tags, entities)
 
 
-def _decoded(text: str) -> tuple[str, int]:
+def _decode_entities(text: str) -> tuple[str, int]:
     """The text with the letters that entities stand for, and how many there were."""
     number = 0
 
@@ -116,7 +116,7 @@ def _decoded(text: str) -> tuple[str, int]:
     return text, number
 
 
-def _without_unseen(text: str) -> tuple[str, int]:
+def _remove_unseen(text: str) -> tuple[str, int]:
     """The text without scripts, style sheets and comments, and how many there were."""
     number = 0
     for begin, end in _UNSEEN:
@@ -133,10 +133,10 @@ def _without_unseen(text: str) -> tuple[str, int]:
     return text, number
 
 
-def without_addresses(text: str) -> str:
+def remove_addresses(text: str) -> str:
     """The text without addresses of the web and of e-mail.
 
-    >>> without_addresses("See http://a.org/b?c=d, or ask me@a.org.").split()
+    >>> remove_addresses("See http://a.org/b?c=d, or ask me@a.org.").split()
     ['See', 'or', 'ask', '.']
     """
     return _ADDRESS.sub(" ", text) if _may_have_addresses(text) else text
@@ -151,7 +151,7 @@ def _may_have_addresses(text: str) -> bool:
 
 def read_plain(text: str, notes: Notes, where: str) -> str:
     """The text without markup, and notes of what was in it: of its addresses too, which
-    `without_addresses` leaves out of its words."""
+    `remove_addresses` leaves out of its words."""
     found = plain(text)
     for note, number in (
         (TAGS, found.tags),

@@ -24,9 +24,14 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import relabel, vocabulary_ids
 from vijax.data.reading.cache import working_folder
 from vijax.data.reading.checks import DataError, Notes, fail, whole_letters
-from vijax.data.texts.language import check_spaces, first_texts, found_language, stop_words_in
-from vijax.data.texts.markup import note_markup, plain, read_plain, without_addresses
-from vijax.data.texts.words import lowered, normalised, words_by, words_of
+from vijax.data.texts.language import (
+    check_spaces,
+    choose_language,
+    first_texts,
+    language_stop_words,
+)
+from vijax.data.texts.markup import note_markup, plain, read_plain, remove_addresses
+from vijax.data.texts.words import find_words, normalise, to_lower, word_finder
 from vijax.extras import require_extra
 
 BLOCK_DOCUMENTS = 4096
@@ -125,7 +130,7 @@ def corpus_from_texts(
     """
     corpus = CorpusBuilder(folder)
     corpus.notes = notes or corpus.notes
-    settings, documents, corpus.language = settled(
+    settings, documents, corpus.language = choose_settings(
         settings, documents, vocabulary, where, corpus.notes
     )
     analyze = analyzer(settings)
@@ -136,17 +141,17 @@ def corpus_from_texts(
     ):
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
         words, number = _count(
-            blocks_of(documents, settings, where, corpus.notes), analyze, counting, corpus
+            text_blocks(documents, settings, where, corpus.notes), analyze, counting, corpus
         )
         if number and not words:
-            raise without_words(where, number)
+            raise no_words_error(where, number)
         raw = counting.finish(words)
         if vocabulary is None:
             vocabulary = choose_vocabulary(raw, words, settings)
         return relabel(raw, vocabulary_ids(words, vocabulary), corpus).finish(tuple(vocabulary))
 
 
-def settled(
+def choose_settings(
     settings: TextSettings,
     documents: Iterable[tuple[str, str]],
     vocabulary: Sequence[str] | None,
@@ -175,8 +180,8 @@ def settled(
         )
     if settings.stop_words != "auto":
         return settings, documents, ""
-    language = settings.language or found_language(first, notes)
-    stop = {*stop_words_in(language)} - {*(vocabulary or ())}
+    language = settings.language or choose_language(first, notes)
+    stop = {*language_stop_words(language)} - {*(vocabulary or ())}
     return dataclasses.replace(settings, stop_words=tuple(sorted(stop))), documents, language
 
 
@@ -184,21 +189,23 @@ def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
     """The function from a text to its words (and phrases), stop words left out."""
     settings.check("ngrams", "2 counts pairs of words too")
     text = require_extra("sklearn.feature_extraction.text")
-    words = words_of if settings.token_pattern is None else words_by(settings.token_pattern)
+    words = find_words if settings.token_pattern is None else word_finder(settings.token_pattern)
     spelt = functools.partial(_spelt, settings)
     make = functools.partial(
         text.CountVectorizer, preprocessor=spelt, tokenizer=words, token_pattern=None
     )
     # Stop words go through the same tokeniser, so that "don't" stops the token "don".
     tokens = make().build_analyzer()
-    stop = sorted({token for word in stop_words_of(settings.stop_words) for token in tokens(word)})
+    stop = sorted(
+        {token for word in read_stop_words(settings.stop_words) for token in tokens(word)}
+    )
     return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
 
 
 def _spelt(settings: TextSettings, text: str) -> str:
     """A text in the spelling in which its words are looked for."""
-    text = normalised(text if settings.token_pattern is not None else without_addresses(text))
-    return lowered(text) if settings.lowercase else text
+    text = normalise(text if settings.token_pattern is not None else remove_addresses(text))
+    return to_lower(text) if settings.lowercase else text
 
 
 def _count(
@@ -209,18 +216,18 @@ def _count(
 ) -> tuple[tuple[str, ...], int]:
     """Counts every word under a provisional id, and returns the words in the order of these ids,
     and the number of documents."""
-    ids = numbered_as_seen()
+    ids = new_word_ids()
     number = 0
     for block in blocks:
         titles, texts = zip(*block, strict=True)
-        counting.add(*bags_of(texts, analyze, ids))
+        counting.add(*count_bags(texts, analyze, ids))
         corpus.add_strings("titles", titles)
         corpus.add_strings("texts", map(snippet, texts))
         number += len(block)
     return tuple(ids), number
 
 
-def without_words(where: object, number: int) -> DataError:
+def no_words_error(where: object, number: int) -> DataError:
     """The error of documents none of which has a word."""
     remedy = (
         "check the column. Words have three letters or more, and are neither stop words nor "
@@ -230,14 +237,14 @@ def without_words(where: object, number: int) -> DataError:
     return fail(where, "documents with words", f"{number} empty documents", remedy)
 
 
-def numbered_as_seen() -> collections.defaultdict[str, int]:
+def new_word_ids() -> collections.defaultdict[str, int]:
     """A mapping that gives every new word the next number."""
     ids: collections.defaultdict[str, int] = collections.defaultdict()
     ids.default_factory = ids.__len__
     return ids
 
 
-def bags_of(
+def count_bags(
     texts: Sequence[str],
     analyze: Callable[[str], Iterable[str]],
     ids: collections.defaultdict[str, int],
@@ -249,7 +256,7 @@ def bags_of(
     return np.array([len(bag) for bag in bags]), words, counts
 
 
-def blocks_of(
+def text_blocks(
     documents: Iterable[tuple[str, str]], settings: TextSettings, where: str, notes: Notes
 ) -> Iterator[list[tuple[str, str]]]:
     """The documents in blocks of about a megabyte of text, or of one document if it is longer;
@@ -290,10 +297,10 @@ def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings)
     in_documents = np.zeros(raw.vocab_size, np.int64)
     for _, indices, _ in raw.blocks():
         in_documents += np.bincount(indices, minlength=raw.vocab_size)
-    return kept_words(words, in_documents, raw.word_counts(), raw.num_documents, settings)
+    return choose_words(words, in_documents, raw.word_counts(), raw.num_documents, settings)
 
 
-def kept_words(
+def choose_words(
     words: Sequence[str],
     in_documents: np.ndarray,
     total: np.ndarray,
@@ -313,7 +320,7 @@ def kept_words(
       ValueError: a setting is out of range, or no word is kept.
     """
     if len(words) == 0 and num_documents:
-        raise without_words("texts", num_documents)
+        raise no_words_error("texts", num_documents)
     low, high = _document_limits(settings, num_documents)
     kept = np.flatnonzero((in_documents >= low) & (in_documents <= high))
     if len(kept) == 0:
@@ -337,20 +344,24 @@ def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float,
     return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
 
 
-def stop_words_of(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
+def read_stop_words(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
     """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is
     neither a language nor a file, or a file without words.
 
-    >>> "und" in stop_words_of("german"), stop_words_of(["the"]), stop_words_of(None)
+    >>> "und" in read_stop_words("german"), read_stop_words(["the"]), read_stop_words(None)
     (True, ('the',), ())
     """
     if isinstance(stop_words, str | Path):
         path = Path(stop_words).expanduser()
-        return _in_file(path) if path.is_file() else stop_words_in(str(stop_words), "stop_words")
+        return (
+            _read_word_file(path)
+            if path.is_file()
+            else language_stop_words(str(stop_words), "stop_words")
+        )
     return tuple(stop_words or ())
 
 
-def _in_file(path: Path) -> tuple[str, ...]:
+def _read_word_file(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

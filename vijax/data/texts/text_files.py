@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest, whole_letters
 from vijax.data.reading.files import check_regular, parsing, read_lines, read_text
-from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, values_of
-from vijax.data.reading.partitions import is_index, local_names, strays_of
+from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, to_values
+from vijax.data.reading.partitions import find_strays, is_index, local_names
 from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
 
@@ -51,7 +51,7 @@ def text_folder(
     of their names."""
     files = text_paths(path)
     if not files:
-        if strays_of(local_names(path)):
+        if find_strays(local_names(path)):
             raise no_parquet(path)
         raise fail(
             path,
@@ -136,7 +136,7 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
         for part in parts:
             n = 0
-            for n, record in enumerate(_records_of(Path(part.file), columns), 1):
+            for n, record in enumerate(_parquet_rows(Path(part.file), columns), 1):
                 yield f"{part.file}, row {n}", n, {**part.values, **record}
 
     first = Path(parts[0].file)
@@ -146,7 +146,7 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     return Records([*names, *others], str(first), rows)
 
 
-def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+def _parquet_rows(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file by name. Raises DataError: it has fewer or more rows than it
     says."""
     number = 0
@@ -157,7 +157,7 @@ def _records_of(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str,
         ]
         check_row_groups(opened, wanted, file)
         for batch in opened.iter_batches(columns=wanted):
-            by_column = {name: values_of(batch.column(name)) for name in batch.schema.names}
+            by_column = {name: to_values(batch.column(name)) for name in batch.schema.names}
             yield from (
                 {name: by_column[name][i] for name in by_column} for i in range(batch.num_rows)
             )

@@ -61,28 +61,28 @@ _ANY_WORD = rf"(?V1)(?=\p{{L}}){_LETTER}(?:{_REST}{_LETTER})*+{_REST}"
 
 
 @functools.cache
-def _compiled(pattern: str) -> Callable[[str], list[str]]:
+def _compile(pattern: str) -> Callable[[str], list[str]]:
     return require_extra("regex").compile(pattern).findall
 
 
-def words_of(text: str) -> list[str]:
-    """The words of three letters or more of a `normalised` text, in their order.
+def find_words(text: str) -> list[str]:
+    """The words of three letters or more of a `normalise` text, in their order.
 
-    >>> words_of("The cat's 42 toys, Ärger")
+    >>> find_words("The cat's 42 toys, Ärger")
     ['The', 'cat', 'toys', 'Ärger']
-    >>> words_of("किसान खेत में")
+    >>> find_words("किसान खेत में")
     ['किसान', 'खेत', 'में']
     """
-    return _PLAIN_WORD.findall(text) if _is_plain(text) else _compiled(_WORD)(text)
+    return _PLAIN_WORD.findall(text) if _is_plain(text) else _compile(_WORD)(text)
 
 
-def all_words_of(text: str) -> list[str]:
-    """The words of a `normalised` text, also those of one and two letters.
+def find_all_words(text: str) -> list[str]:
+    """The words of a `normalise` text, also those of one and two letters.
 
-    >>> all_words_of("So it is")
+    >>> find_all_words("So it is")
     ['So', 'it', 'is']
     """
-    return _ANY_PLAIN_WORD.findall(text) if _is_plain(text) else _compiled(_ANY_WORD)(text)
+    return _ANY_PLAIN_WORD.findall(text) if _is_plain(text) else _compile(_ANY_WORD)(text)
 
 
 def _is_plain(text: str) -> bool:
@@ -91,7 +91,7 @@ def _is_plain(text: str) -> bool:
     return text.isascii() or bool(_LATIN_OR_GREEK.fullmatch(text) or _CYRILLIC.fullmatch(text))
 
 
-def words_by(pattern: str) -> Callable[[str], list[str]]:
+def word_finder(pattern: str) -> Callable[[str], list[str]]:
     r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks
     too. A match over several lines has blanks in the place of line breaks, which a file of words
     cannot have.
@@ -99,7 +99,7 @@ def words_by(pattern: str) -> Callable[[str], list[str]]:
     Raises:
       DataError: it is no regular expression, or has more than one group.
 
-    >>> words_by(r"\w+")("A1 b")
+    >>> word_finder(r"\w+")("A1 b")
     ['A1', 'b']
     """
     package = require_extra("regex")
@@ -131,10 +131,10 @@ _JOINERS = re.compile("(?<=[A-Za-z\u00c0-\u052f\u1e00-\u1fff])[\u200c\u200d]+")
 _APOSTROPHES = re.compile("(?<=[\u0400-\u052f])[\u2019\u02bc](?=[\u0400-\u052f])")
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     r"""The text in one spelling: letters composed (NFC), without invisible signs.
 
-    >>> normalised("cafe\u0301 co\u00adoperate") == "caf\u00e9 cooperate"
+    >>> normalise("cafe\u0301 co\u00adoperate") == "caf\u00e9 cooperate"
     True
     """
     if text.isascii():
@@ -144,10 +144,10 @@ def normalised(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def lowered(text: str) -> str:
+def to_lower(text: str) -> str:
     """The text in lower case. The dot that Python leaves of a Turkish capital I is left out.
 
-    >>> lowered("İstanbul")
+    >>> to_lower("İstanbul")
     'istanbul'
     """
     lower = text.lower()
