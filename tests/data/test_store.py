@@ -198,13 +198,13 @@ def test_no_thread_is_left_of_requests_that_are_answered(memory):
 
 
 def test_a_request_may_take_longer_if_it_is_large(monkeypatch):
-    asked = store.Request()
-    with asked.of(10**9):
+    request = store.Request()
+    with request.track(10**9):
         begun = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: begun + 500)
-        assert asked.late() is None
+        assert request.late() is None
         monkeypatch.setattr(time, "monotonic", lambda: begun + 1070)
-        assert "no answer within 1060.0 s" in str(asked.late())
+        assert "no answer within 1060.0 s" in str(request.late())
 
 
 @pytest.mark.parametrize("damage", ["other", "cut", "torn"])
