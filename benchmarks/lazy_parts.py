@@ -27,7 +27,7 @@ from lazy import KEY, documents
 import vijax as vi
 from vijax.families.numeric.pathwise import sample_offset
 from vijax.models.documents.lda import likelihood_table
-from vijax.topics.own_words import OwnWords, _columns
+from vijax.topics.own_words import OwnWords, _view_columns
 from vijax.xla.compiler import STEP, usable_options
 
 SWEEPS = """
@@ -116,9 +116,9 @@ def main() -> None:
     rows["step, svi, CVB0"] = in_scan(lazy(vi.svi, vi.estep.cvb0()), state, batch)
     peer = [rate_of_tomotopy(a.peer, corpus, a.topics)] if a.peer else []
 
-    seen = _columns(model, state, own).state
+    seen = _view_columns(model, state, own).state
     columns = seen.posterior["topics"]
-    rows["rows gathered"] = least(lambda s: _columns(model, s, own).state.posterior, state)
+    rows["rows gathered"] = least(lambda s: _view_columns(model, s, own).state.posterior, state)
     rows["gammas drawn"] = least(lambda q: sample_offset(KEY, q.concentration, ()), columns)
     rows["gammas, divided by their sums, logarithms"] = least(
         lambda q: q.sample_stats(KEY), columns

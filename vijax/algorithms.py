@@ -29,7 +29,7 @@ pass. Each takes short arguments for wrappers too:
 | `average_after=t` | `vijax.averaged(alg, t)` |
 | `warm_starts=True` | `vijax.warm(alg)` |
 | `lazy=True`, `active_topics=L`, `left_out=share` | `vijax.topics.by_words(alg, L, share)` |
-| `lazy=False` | `vijax.topics.all_words(alg)`; unset, `vijax.fit` decides (`vijax.topics.decision.settled`) |
+| `lazy=False` | `vijax.topics.all_words(alg)`; unset, `vijax.fit` decides (`vijax.topics.decision.choose_steps`) |
 | `axis="data"` | `vijax.over_axis(alg, "data")` |
 """
 

@@ -15,7 +15,7 @@ from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
 from vijax.topics import all_words, by_words
-from vijax.topics.own_words import tables
+from vijax.topics.own_words import word_tables
 
 WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "num_groups": part_of,
@@ -48,4 +48,4 @@ def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Alg
     remedy = "Give lazy=True too, or take vijax.topics.by_words(alg, active, left_out)."
     require(active is None, "active_topics", "none without lazy=True", active, remedy)
     require(left_out == 0, "left_out", "0 without active_topics", left_out, remedy)
-    return all_words(alg) if short.get("lazy") is False and tables(model) else alg
+    return all_words(alg) if short.get("lazy") is False and word_tables(model) else alg

@@ -102,7 +102,7 @@ def test_what_pairs_say_of_themselves():
 def as_seen(alg, state):
     """The state as the batch sees it, and what is then to be read."""
     (wrapper,) = alg.wrappers
-    return wrapper.seen(alg.spec.model, state, jax.tree.map(jnp.asarray, SEEN.data))
+    return wrapper.view(alg.spec.model, state, jax.tree.map(jnp.asarray, SEEN.data))
 
 
 APART = (

@@ -10,7 +10,7 @@ from tests.programs import compiled, names_since
 from vijax.data.loader import as_loader
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_word import DirichletByWord
-from vijax.topics.decision import is_by_words, settled
+from vijax.topics.decision import choose_steps, is_by_words
 from vijax.topics.own_words import OwnWordsLoader
 
 KEY = jax.random.key(0)
@@ -33,7 +33,7 @@ def lda(num_words=V, num_topics=K, **more):
 
 
 def decided(alg, data=None, batch_size=16, state=None):
-    return settled(
+    return choose_steps(
         alg,
         as_loader(corpus() if data is None else data, alg.spec.model, batch_size, 0, None, 0),
         state,

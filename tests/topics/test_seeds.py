@@ -10,7 +10,7 @@ import pytest
 import vijax as vi
 from vijax.data import Corpus
 from vijax.topics import seeded
-from vijax.topics.seeds import documents_with
+from vijax.topics.seeds import seed_documents
 
 KINDS, WORDS = ("apple", "brick", "cloud", "delta"), 15
 VOCABULARY = tuple(f"{kind}{i}" for kind in KINDS for i in range(WORDS))
@@ -104,7 +104,7 @@ FREQUENCIES = jnp.asarray(COUNTS.sum(0)) + jnp.array([8.0, 1, 1, 1])
 
 def drawn(seeds, number, key=0):
     found = jax.jit(
-        lambda key: documents_with(jnp.asarray(seeds), (WIDE, NARROW), FREQUENCIES, number, key)
+        lambda key: seed_documents(jnp.asarray(seeds), (WIDE, NARROW), FREQUENCIES, number, key)
     )
     return [np.asarray(x).tolist() for x in found(jax.random.key(key))]
 
@@ -126,7 +126,7 @@ def test_topics_without_seed_words_draw_documents_with_few():
     more = (counts - tokens * chance) / np.sqrt(tokens * chance * (1 - chance))
     likely = np.exp(-np.maximum(more, 0))
     seeds = jnp.array([[50.0, 50.0, 0, 0], [0] * 4, [0] * 4])
-    draw = lambda key: documents_with(seeds, (WIDE, NARROW), FREQUENCIES, 1, key)[0]
+    draw = lambda key: seed_documents(seeds, (WIDE, NARROW), FREQUENCIES, 1, key)[0]
     rows = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 4000)))[..., 0]
     assert set(rows[:, 0]) == {5}
     for k in (1, 2):

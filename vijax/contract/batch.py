@@ -156,10 +156,11 @@ class DocumentForm(NamedTuple):
     # bound reads log of any number of rows, and of the values no more than sums over all rows and
     # over columns (`vijax.families.scalar.gamma_by_row`)
     by_word: Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
-    # (hyper, columns of the concentrations of topics by word, their totals, `Documents`, L, share that may be left out)
-    # -> the topics that each document is likely to use (`vijax.topics.active_topics.Chosen`). The bound then reads
-    # documents with these topics (`vijax.topics.active_topics.Held`), and the statistics of the one global by word are
-    # those of pairs (`vijax.families.discrete.by_pair`). None where the bound cannot
+    # (hyper, concentrations of topics by word, their totals, `Documents`, L, share that may be left
+    # out) -> the topics that each document is likely to use, `ActiveTopics` of
+    # `vijax.topics.active_topics`. The bound then reads `ActiveDocuments`, and the statistics of the
+    # one global by word are those of pairs (`vijax.families.discrete.by_pair`). None if the bound
+    # cannot.
     choose: Callable[..., Any] | None = None
     # What documents and words are called, and the argument of the model that says how many words
     # there are

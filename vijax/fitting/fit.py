@@ -57,7 +57,7 @@ from vijax.inference.wrappers.wrapper import generalize
 from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
-from vijax.topics.decision import settled
+from vijax.topics.decision import choose_steps
 from vijax.verdict.improper import report_of_improper
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
@@ -228,7 +228,7 @@ def fit(
         check_room(spec.model, source)
         if state is None:
             warn_of_far_prior(spec, source)
-        alg = settled(alg, source, state)
+        alg = choose_steps(alg, source, state)
         loader = _wrapped_loader(alg, source)
         total = count_steps(num_epochs, num_steps, loader)
         check_restarts(restarts, state)

@@ -31,7 +31,7 @@ LOG_FLOOR = -69.0
 float32 can see, and denormals, which slow every later product, never arise."""
 
 
-class Chosen(NamedTuple):
+class ActiveTopics(NamedTuple):
     """The topics that documents use most."""
 
     topics: Int[Array, "docs most"]  # those of each document, the one that it uses most first
@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Held(Documents):
+class ActiveDocuments(Documents):
     """Documents that are held to some topics."""
 
     topics: Int[Array, "docs active"]  # the topics that each document may use
@@ -54,7 +54,9 @@ class Held(Documents):
     ]  # the share of its words that a first round gave to other topics
 
     @classmethod
-    def of(cls, docs: Documents, chosen: Chosen, places: Int[Array, "docs slots active"]) -> Held:
+    def of(
+        cls, docs: Documents, chosen: ActiveTopics, places: Int[Array, "docs slots active"]
+    ) -> ActiveDocuments:
         """These documents, held to the topics that were chosen for them."""
         own = (docs.words, docs.counts, docs.weights, docs.max_tokens)
         return cls(*own, chosen.topics, places, chosen.used, chosen.left_out)
@@ -71,7 +73,7 @@ def choose(
     docs: Documents,
     most: int,
     may_miss: float = 0.0,
-) -> Chosen:
+) -> ActiveTopics:
     """The topics to which a round of mean field at the mean topics gives most of each document:
     `most` of them, or the fewest that leave no more than a share `may_miss` of its words to others.
 
@@ -82,14 +84,16 @@ def choose(
     ids = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((num_docs, most), (num_docs,))]
     results = *ids, jax.ShapeDtypeStruct((num_docs,), dtype)
     given = table, totals, jnp.asarray(docs.words), counts, alpha
-    by_xla = functools.partial(_chosen, most, may_miss)
+    by_xla = functools.partial(_choose, most, may_miss)
     topics, used, left = native.run_kernel(
         "choose", results, by_xla, *given, may_miss=float(may_miss)
     )
-    return Chosen(topics, used, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1))
+    return ActiveTopics(
+        topics, used, jnp.maximum(left, 0.0) / jnp.maximum(jnp.sum(counts, axis=1), 1)
+    )
 
 
-def _chosen(
+def _choose(
     most: int,
     may_miss: float,
     table: Array,
@@ -142,7 +146,7 @@ def bound(
     estep: Any,
 ) -> LocalElbo:
     """Of documents with active topics; `log_topics` are log beta of the batch's pairs."""
-    held: tuple[Held, ...] = batch.data
+    held: tuple[ActiveDocuments, ...] = batch.data
     most = held[0].topics.shape[1]
     alpha = jnp.broadcast_to(hyper["alpha"], (most,))
     if hasattr(estep, "tol"):  # of the mean over all topics, of which those left out do not change

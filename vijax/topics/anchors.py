@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from vijax.arguments import Positives, Size, check_arguments
 from vijax.checks import require
 from vijax.contract.batch import word_concentration
-from vijax.topics.seeds import beyond_others
+from vijax.topics.seeds import seed_weights
 
 MOST_ANCHORS = 2000
 """Words, at most, that may be anchors, and with which others are seen to occur: the most frequent
@@ -32,7 +32,7 @@ than ten words a topic do: rows of rarer words are noise, and lie far out.
 ROUNDS = 300
 
 
-class Anchored(NamedTuple):
+class AnchorTopics(NamedTuple):
     """Topics by anchor words.
 
     Attributes:
@@ -48,7 +48,7 @@ class Anchored(NamedTuple):
 
 
 @check_arguments
-def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) -> Anchored:
+def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) -> AnchorTopics:
     """Topics of a corpus by anchor words, a start for `vijax.stm`.
 
     Args:
@@ -90,7 +90,7 @@ def anchor_words(corpus: Any, num_topics: Size, eta: Positives | None = None) ->
     weights[seen] = _convex_weights(rows, corners)
     joint = weights * (total / total.sum())[:, None]
     shares = joint.sum(0)
-    return Anchored((joint / np.maximum(shares, 1e-300)).T, shares, anchors)
+    return AnchorTopics((joint / np.maximum(shares, 1e-300)).T, shares, anchors)
 
 
 def _seed_shares(
@@ -101,7 +101,7 @@ def _seed_shares(
     if eta is None:
         return np.zeros((num_topics, len(total)))
     known = np.asarray(word_concentration(eta, num_topics, len(total)), np.float64)
-    seeds = beyond_others(np.broadcast_to(known, (num_topics, len(total)))) * total
+    seeds = seed_weights(np.broadcast_to(known, (num_topics, len(total)))) * total
     return seeds / np.maximum(seeds.sum(1, keepdims=True), 1e-300)
 
 

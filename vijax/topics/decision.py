@@ -1,5 +1,5 @@
 """Steps by words or on all words: decided once, before step 1, from the data. `vijax.fit` and the
-command line both ask `settled`."""
+command line both ask `choose_steps`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vijax import tree
 from vijax.families.by_row import StoredByRow
 from vijax.inference.compose import Algorithm
 from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
-from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, tables
+from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, word_tables
 
 ROWS = ("svi", "ssvi_a")
 """Rows that are taken by words where nothing is said: the steps are the same, or the same in
@@ -37,7 +37,7 @@ def all_words(alg: Algorithm) -> Algorithm:
     return wrap(alg, AllWords())
 
 
-def settled(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
+def choose_steps(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
     """The algorithm that a fit to these data takes: `vijax.topics.by_words(alg)` where that pays,
     else `alg`.
 
@@ -79,7 +79,9 @@ def pays(alg: Algorithm, loader: Any) -> bool:
     model = alg.spec.model
     prior = jax.eval_shape(model.prior, dict(model.hyper))
     num_words = model.form.documents.vocab_size  # type: ignore[union-attr]
-    num_topics = max(tree.parameters(prior[name])[0].size for name in tables(model)) // num_words
+    num_topics = (
+        max(tree.parameters(prior[name])[0].size for name in word_tables(model)) // num_words
+    )
     if num_topics * num_words < WORTH:
         return False
     most = max(OwnWordsLoader(loader, num_words).words_of_batches())

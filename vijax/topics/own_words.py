@@ -40,7 +40,7 @@ from vijax.inference.state import Info, Result, State
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.update import kl
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
-from vijax.topics.active_topics import Held
+from vijax.topics.active_topics import ActiveDocuments
 from vijax.tree import register
 from vijax.xla.content_keys import bag_codes
 
@@ -145,15 +145,17 @@ class ByWords(Wrapper):
         """See `Wrapper`: the step of the state as the batch sees it, put back into the whole."""
         own = _own(alg.spec.model, state, batch)
         penalty, whole = self._penalty(alg.spec, state, batch, own)
-        seen = self.seen(alg.spec.model, whole, own)
+        seen = self.view(alg.spec.model, whole, own)
         new, info = alg.step(key, seen.state, batch._replace(data=seen.data))
         new = _put_back(alg.spec.model, whole, new, info, own.words, seen.pairs)
         return new._replace(penalty=penalty), info._replace(penalty=penalty)
 
-    def seen(self, model: Model, state: State, own: OwnWords) -> Seen:
+    def view(self, model: Model, state: State, own: OwnWords) -> BatchView:
         """The state as a batch sees it."""
         return (
-            _columns(model, state, own) if self.active is None else _pairs(model, state, own, self)
+            _view_columns(model, state, own)
+            if self.active is None
+            else _view_pairs(model, state, own, self)
         )
 
     def _penalty(
@@ -162,7 +164,7 @@ class ByWords(Wrapper):
         """The penalty, as of when it was last evaluated; and the state, with totals that are then
         summed anew, so that rounding errors do not add up."""
         every = self.penalty_every or self._cadence(spec.model, state, batch, own)
-        names = list(tables(spec.model))
+        names = list(word_tables(spec.model))
 
         def running(q: Any) -> dict[str, Array]:
             return {field: getattr(q, field) for field in q.running}
@@ -190,7 +192,7 @@ class ByWords(Wrapper):
         self, model: Model, state: State, batch: Minibatch, own: OwnWords
     ) -> Int[Array, ""]:
         """The number of steps between evaluations of the penalty."""
-        stores: list[Any] = [state.posterior[name] for name in tables(model)]
+        stores: list[Any] = [state.posterior[name] for name in word_tables(model)]
         whole, topics = max(q.entries.size for q in stores), max(q.entries.shape[1] for q in stores)
         seen = own.words.size * topics
         if self.active is not None:
@@ -204,7 +206,7 @@ class ByWords(Wrapper):
 
 
 # --- what a batch sees of a state -----------------------------------------------------------------
-class Seen(NamedTuple):
+class BatchView(NamedTuple):
     """The part of a state that a batch reads."""
 
     state: State  # the state, its tables restricted to the words of the batch
@@ -217,22 +219,25 @@ def stored(model: Model, hyper: Hyper, posterior: Product) -> Product:
     """A dense posterior in the form in which such algorithms keep it."""
     base = lambda names: [jnp.asarray(hyper[name]) for name in names]
     return posterior.replace(
-        {name: store_by_row(posterior[name], *base(names)) for name, names in tables(model).items()}
+        {
+            name: store_by_row(posterior[name], *base(names))
+            for name, names in word_tables(model).items()
+        }
     )
 
 
-def tables(model: Model) -> dict[str, tuple[str, ...]]:
+def word_tables(model: Model) -> dict[str, tuple[str, ...]]:
     """The globals by word, and the hyperparameters of each."""
     return {} if model.form.documents is None else dict(model.form.documents.by_word)
 
 
-def _columns(model: Model, state: State, own: OwnWords) -> Seen:
-    found: dict[str, Any] = {name: state.posterior[name] for name in tables(model)}
+def _view_columns(model: Model, state: State, own: OwnWords) -> BatchView:
+    found: dict[str, Any] = {name: state.posterior[name] for name in word_tables(model)}
     hyper = {
-        names[0]: found[name].prior_columns(own.words) for name, names in tables(model).items()
+        names[0]: found[name].prior_columns(own.words) for name, names in word_tables(model).items()
     }
     columns = {name: q.columns(own.words) for name, q in found.items()}
-    return Seen(
+    return BatchView(
         _replaced(state, columns, hyper), tuple(_with_codes(docs, own.words) for docs in own)
     )
 
@@ -243,9 +248,9 @@ def _with_codes(docs: Documents, words: Int[Array, " words"]) -> Documents:
     return dataclasses.replace(docs, codes=bag_codes(words[docs.words], jnp.asarray(docs.counts)))
 
 
-def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
+def _view_pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> BatchView:
     """The state restricted, for each word, to the topics that its documents may use."""
-    ((name, (eta, *_)),) = tables(model).items()
+    ((name, (eta, *_)),) = word_tables(model).items()
     q: Any = state.posterior[name]
     choose: Any = model.form.documents.choose  # type: ignore[union-attr]
     table = q.of_words(own.words)
@@ -255,9 +260,10 @@ def _pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> Seen:
     found = distinct(given, table.size, min(table.size, sum(ids.size for ids in given)))
     pairs, prior = q.pairs(own.words, found.ids)
     held = (
-        Held.of(docs, c, places) for docs, c, places in zip(own, chosen, found.places, strict=True)
+        ActiveDocuments.of(docs, c, places)
+        for docs, c, places in zip(own, chosen, found.places, strict=True)
     )
-    return Seen(_replaced(state, {name: pairs}, {eta: prior}), tuple(held), found.ids)
+    return BatchView(_replaced(state, {name: pairs}, {eta: prior}), tuple(held), found.ids)
 
 
 def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...]:
@@ -289,9 +295,11 @@ def _put_back(
             else q.with_pairs(words, pairs, to, kept, ok)
         )
 
-    moved_all = {name: moved(whole.posterior[name], new.posterior[name]) for name in tables(model)}
+    moved_all = {
+        name: moved(whole.posterior[name], new.posterior[name]) for name in word_tables(model)
+    }
     return _replaced(
-        new, moved_all, {names[0]: whole.hyper[names[0]] for names in tables(model).values()}
+        new, moved_all, {names[0]: whole.hyper[names[0]] for names in word_tables(model).values()}
     )
 
 
@@ -299,7 +307,7 @@ def _put_back(
 def _own(model: Model, state: State, batch: Any) -> OwnWords:
     """The documents of a batch. Raises ValueError where state or batch are of an algorithm without
     this wrapper."""
-    for name in tables(model):
+    for name in word_tables(model):
         how = "vijax.topics.stored(alg.spec.model, state.hyper, state.posterior)"
         remedy = f"Begin by alg.init, or convert it: state._replace(posterior={how})."
         kept, got = (
@@ -331,9 +339,9 @@ def _check(spec: Spec) -> None:
         "a model of documents with tables over words: lda, ctm, simple_mixture, stm, or hpf "
         "without features"
     )
-    require(tables(spec.model), "by_words", expected, "another", remedy)
+    require(word_tables(spec.model), "by_words", expected, "another", remedy)
     laws = jax.eval_shape(spec.model.prior, dict(spec.model.hyper))
-    for name in tables(spec.model):
+    for name in word_tables(spec.model):
         whole = spec.estimand.choice(name) == distribution()
         require(
             whole,
@@ -372,7 +380,7 @@ def _check(spec: Spec) -> None:
     fixed = not isinstance(spec.step_size, backtracking | by_share)
     require(fixed, "by_words", "a schedule of step sizes", repr(spec.step_size), remedy)
     learnt = sorted(
-        {eta for names in tables(spec.model).values() for eta in names} & set(spec.learn)
+        {eta for names in word_tables(spec.model).values() for eta in names} & set(spec.learn)
     )
     why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
     require(
@@ -426,7 +434,7 @@ class OwnWordsLoader:
         program."""
         found = self.words_of_batches()
         most = max(float(np.mean(found) + SPREAD * np.std(found)), max(found))
-        return padded_words(int(np.ceil(most)), self.vocab_size)
+        return padded_size(int(np.ceil(most)), self.vocab_size)
 
     def words_of_batches(self) -> list[int]:
         """The number of different words in each of some batches of the first pass."""
@@ -447,7 +455,7 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
       batch: documents as NumPy arrays.
       vocab_size: V.
       size: to how many its words are padded; where they are more, as many as a batch of its shape
-        can have. None takes `padded_words` of their number.
+        can have. None takes `padded_size` of their number.
 
     Returns:
       The batch, its data `OwnWords`: the ids as they were are different and increasing, padding is
@@ -467,7 +475,7 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
         present[np.asarray(documents.words)[np.asarray(documents.counts) > 0]] = True
     words = np.flatnonzero(present).astype(np.int32)
     if size is None:
-        size = padded_words(len(words), vocab_size)
+        size = padded_size(len(words), vocab_size)
     elif len(words) > size:
         size = min(sum(documents.words.size for documents in batch.data), vocab_size)
     place = np.zeros(vocab_size, np.int32)
@@ -488,11 +496,11 @@ def of_all_words(batch: Minibatch) -> Minibatch:
     return batch._replace(data=data)
 
 
-def padded_words(count: int, vocab_size: int) -> int:
+def padded_size(count: int, vocab_size: int) -> int:
     """To how many words a batch is padded, so that batches share programs: at most a sixteenth
     more.
 
-    >>> padded_words(1000, 5000), padded_words(4900, 5000)
+    >>> padded_size(1000, 5000), padded_size(4900, 5000)
     (1024, 5000)
     """
     grain = max(16, 1 << max(0, count.bit_length() - 5))

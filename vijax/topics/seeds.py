@@ -77,18 +77,18 @@ def seeded(
     return found
 
 
-def beyond_others(eta: Any) -> Any:
+def seed_weights(eta: Any) -> Any:
     """The concentrations of topics, (K, V) of NumPy or jax, beyond those that all topics have, and
     beyond those of all words of the topic: the weights of seed words, and 0 elsewhere.
 
-    >>> beyond_others(np.array([[10.5, 0.5, 0.5], [0.5, 0.5, 0.5], [2.5, 2.5, 3.5]])).tolist()
+    >>> seed_weights(np.array([[10.5, 0.5, 0.5], [0.5, 0.5, 0.5], [2.5, 2.5, 3.5]])).tolist()
     [[10.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     more = eta - eta.min(0)
     return more - more.min(1)[:, None]
 
 
-def documents_with(
+def seed_documents(
     seeds: Float[Array, "K V"],
     data: Sequence[Documents],
     frequencies: Float[Array, " V"],
@@ -103,7 +103,7 @@ def documents_with(
     topics draw among the documents with no more seed words than by chance, and then those with few.
 
     Args:
-      seeds: how much each word weighs in each topic, as of `beyond_others`; two topics or more.
+      seeds: how much each word weighs in each topic, as of `seed_weights`; two topics or more.
       data: the documents.
       frequencies: how often each word occurs in them.
       number: documents a topic, at most as many as there are.

@@ -53,7 +53,7 @@ class Topic(NamedTuple):
         return self.name or " ".join(self.words[:3]) or "no words"
 
     @property
-    def called(self) -> str:
+    def full_label(self) -> str:
         """Number and label."""
         return f"{self.number} {self.label}"
 

@@ -195,7 +195,7 @@ def describe(run: FittedRun) -> list[Block]:
     topics = topics_block(
         run, lambda sample, rows: run.fit.transform(model.data[rows], key=run.key)
     )
-    called = {topic.number: topic.called for topic in topics.topics}
+    called = {topic.number: topic.full_label for topic in topics.topics}
     shown: list[Block] = [topics, *_effects(model, run, called)]
     if model.covariates.groups:
         shown.append(_words_by_group(model, run, called))

@@ -142,7 +142,7 @@ def describe_hdp(run: FittedRun) -> list[Block]:
     topics = topics_block(run)
     return [
         topics,
-        _weights_at_the_top(run, {topic.number: topic.called for topic in topics.topics}),
+        _weights_at_the_top(run, {topic.number: topic.full_label for topic in topics.topics}),
     ]
 
 
@@ -217,7 +217,7 @@ def correlations(run: FittedRun, topics: Topics) -> list[Block]:
     correlation = _correlation_of_logits(np.asarray(run.point("logits").precision, np.float64))
     order = [topic.number for topic in topics.topics]
     names = [*map(str, order)]
-    called = {topic.number: topic.called for topic in topics.topics}
+    called = {topic.number: topic.full_label for topic in topics.topics}
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
     shown = (
         pairs[::-1]

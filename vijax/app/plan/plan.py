@@ -174,7 +174,7 @@ def _is_faster_by_words(plan: Plan) -> bool:
         loader = document_loader(data.whole, size, 0, False)
     else:
         loader = CorpusLoader(data.train, size, 0)
-    return decision.is_by_words(decision.settled(plan.algorithm, loader))
+    return decision.is_by_words(decision.choose_steps(plan.algorithm, loader))
 
 
 def _check_decreasing(config: Config, size: int, total: int) -> None:

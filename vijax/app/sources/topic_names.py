@@ -132,7 +132,8 @@ def named(shown: Iterable[Block], names: Mapping[int, str]) -> list[Block]:
         if isinstance(block, Topics):
             topics = [topic._replace(name=names.get(topic.number, "")) for topic in block.topics]
             called |= {
-                old.called: new.called for old, new in zip(block.topics, topics, strict=True)
+                old.full_label: new.full_label
+                for old, new in zip(block.topics, topics, strict=True)
             }
             block = block._replace(topics=topics)
         elif isinstance(block, Table):

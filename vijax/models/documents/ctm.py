@@ -45,7 +45,7 @@ from vijax.inference.likelihood import softmax_mixture
 from vijax.models.documents.document_draws import of_topics
 from vijax.models.documents.lda import likelihood_table, near_uniform, smoothed_topics
 from vijax.models.documents.lengths import joined, parted
-from vijax.topics.seeds import beyond_others, documents_with
+from vijax.topics.seeds import seed_documents, seed_weights
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import quick_jit
@@ -411,7 +411,7 @@ def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Miniba
         if jnp.ndim(hyper["eta"]) == 2:
             # Not those of `prior`, which says nothing where the estimand is a maximum of the
             # likelihood.
-            own = beyond_others(jnp.asarray(hyper["eta"], concentration.dtype))
+            own = seed_weights(jnp.asarray(hyper["eta"], concentration.dtype))
             seeds = _counts_by_seeds(key, batch.data, own, frequencies)
         else:
             seeds = _counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
@@ -455,7 +455,7 @@ def _counts_by_seeds(
 ) -> Float[Array, "K V"]:
     """Words of a few documents of each topic, which have its seed words."""
     size = sum(docs.weights.shape[0] for docs in data)
-    rows, weights = documents_with(own, data, frequencies, min(_SEEDS, size), key)
+    rows, weights = seed_documents(own, data, frequencies, min(_SEEDS, size), key)
     seeds, first, topic = jnp.zeros_like(own), 0, jnp.arange(len(own))[:, None, None]
     for docs in data:
         length = docs.weights.shape[0]

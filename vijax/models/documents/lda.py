@@ -46,7 +46,7 @@ from vijax.inference.estep import Locals
 from vijax.inference.estep.mixed_membership import cold
 from vijax.models.documents.document_draws import of_topics
 from vijax.topics import active_topics
-from vijax.topics.seeds import beyond_others
+from vijax.topics.seeds import seed_weights
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
@@ -156,7 +156,7 @@ def near_uniform(
     topics = prior["topics"]
     if jnp.ndim(eta := hyper.get("eta", 0.0)) == 2:
         topics = jax.tree.map(
-            lambda c: jnp.maximum(c, beyond_others(jnp.asarray(eta, c.dtype))), topics
+            lambda c: jnp.maximum(c, seed_weights(jnp.asarray(eta, c.dtype))), topics
         )
     return Product({"topics": tree.add(topics, noise)})
 
@@ -201,7 +201,7 @@ def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array,
 def _local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    if isinstance(batch.data[0], active_topics.Held):
+    if isinstance(batch.data[0], active_topics.ActiveDocuments):
         return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     table, log_scale = likelihood_table(stats["topics"])

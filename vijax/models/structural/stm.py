@@ -63,7 +63,7 @@ from vijax.models.structural.covariates import Covariates, check_index, check_ro
 from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.group_words import by_group
 from vijax.predict.questions import inferred_of_documents
-from vijax.topics.anchors import Anchored, anchor_words
+from vijax.topics.anchors import AnchorTopics, anchor_words
 from vijax.topics.summary import typical_rows
 from vijax.xla.by_value import cache_by_value, pickle_as_call
 from vijax.xla.compiler import step_jit
@@ -416,7 +416,7 @@ def _model(
     estep: Any,
     num_samples: int,
     seed: int,
-    anchored: Anchored | None,
+    anchored: AnchorTopics | None,
 ) -> Model:
     hyper = {"eta": word_concentration(eta, sizes.topics, sizes.words)}
     by_word = {"topics": ("eta",)}
@@ -513,7 +513,7 @@ def _in_group(docs: Documents, size: int) -> Documents:
 # --- the start ------------------------------------------------------------------------------------
 def _start(
     sizes: _Sizes,
-    anchored: Anchored | None,
+    anchored: AnchorTopics | None,
     hyper: Hyper,
     key: PRNGKeyArray,
     prior: Product,
@@ -535,7 +535,7 @@ def _start(
     return prior.replace(laws)
 
 
-def _anchored_counts(anchored: Anchored, batch: Minibatch) -> Float[Array, "K V"]:
+def _anchored_counts(anchored: AnchorTopics, batch: Minibatch) -> Float[Array, "K V"]:
     """As many words as the batch has, most of them as in the topics of anchor words."""
     topics, shares = jnp.asarray(anchored.topics), jnp.asarray(anchored.shares)
     joint = (ANCHORED * topics + (1 - ANCHORED) * (shares @ topics)[None]) * shares[:, None]
