@@ -238,7 +238,7 @@ def test_laws_are_those_of_the_same_model_in_numpyro():
         reference = Reference.constant(
             np.full(own.variables.dim, 0.3), np.full(own.variables.dim, 2.0)
         )
-        there = own.hierarchy.placed(reference, z)
+        there = own.hierarchy.to_free(reference, z)
         x = {
             name.removesuffix("_log__"): np.asarray(there.free)[r]
             for name, r in own.variables.places.items()

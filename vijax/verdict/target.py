@@ -379,7 +379,7 @@ def _placed(model: Any, place: Place, z: Array) -> tuple[Array, Any]:
     """Free coordinates, and the log volume of the map."""
     if place.reference is None and place.bend is None:
         return z, 0.0
-    return model.placed(*place, z)
+    return model.to_free(*place, z)
 
 
 def _free_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
@@ -391,7 +391,7 @@ def _less_laws(of: weakref.ref[OfFree]) -> Callable[..., Any]:
         model, (scale, groups, given, place) = _model_of(of), data
 
         def less_laws(z: Array) -> Array:
-            placed = model.hierarchy.placed(place.reference, z)
+            placed = model.hierarchy.to_free(place.reference, z)
             log_prior = model.log_prior_at(placed.free, *given) + placed.log_volume - placed.log_law
             return log_prior + scale * jnp.sum(model.log_liks_at(placed.free, groups, *given))
 
