@@ -1,9 +1,10 @@
-"""Models as log densities: nothing is conjugate, all variables are free.
+"""Models as log densities, in which all variables are free and none is conjugate.
 
-    log p(values) + log |d values / d x| as a function of x, any vector of real numbers,
+A guide q(x) over vectors x of real numbers is fitted to the target
 
-is the target to which a guide q(x) is fitted: ELBO = E_q[target] + H(q) (Kucukelbir et al. 2017,
-eq. 5)."""
+    log p(values) + log |d values / d x|,
+
+by ELBO = E_q[target] + H(q) (Kucukelbir et al. 2017, eq. 5)."""
 
 from __future__ import annotations
 
@@ -39,26 +40,25 @@ from vijax.xla.compiler import cached_program, quick_jit
 
 Values = Mapping[str, Any]
 START, START_SD = 2.0, 0.05
-"""The default largest distance from zero of the first means of q, as in Stan; and its sd, relative
-to this."""
+"""The default largest distance from zero of the first means of q, as in Stan; and the first sd of q
+as a share of this distance."""
 
 
 class Frame(NamedTuple):
-    """Coordinates relative to a place and a scale, x = shift + scale z: relative to a good guess
-    every posterior is near N(0, I), and float32 holds it however correlated its variables are."""
+    """Coordinates relative to a location and a scale, x = shift + scale z. Relative to a good guess
+    every posterior is near N(0, I), so that float32 suffices for strongly correlated variables."""
 
     shift: Float[Array | np.ndarray, " D"]
-    # Lower triangle, or standard deviations
+    # Lower triangular matrix, or standard deviations
     scale: Float[Array | np.ndarray, "D D"] | Float[Array | np.ndarray, " D"]
-    # Orthonormal columns along which z is stretched before it is scaled, beside standard
-    # deviations; None for none
+    # Orthonormal columns along which z is stretched before it is scaled by standard deviations
     directions: Float[Array | np.ndarray, "D r"] | None = None
-    # The factors by which it is stretched along them
+    # The factors of this stretch
     stretch: Float[Array | np.ndarray, " r"] | None = None
-    # What the data say of variables whose law depends on others: x are then coordinates of a
-    # `Hierarchy`
+    # The information of the data on variables whose law depends on others; x are then coordinates
+    # of a `Hierarchy`
     reference: Reference | None = None
-    # How these coordinates are bent, of a full covariance
+    # The bend of these coordinates, for a full covariance
     bend: Bend | None = None
 
     def point(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -66,15 +66,14 @@ class Frame(NamedTuple):
         if self.directions is not None and self.stretch is not None:
             along = jnp.asarray(self.directions)
             z = z + along @ ((z @ along) * (jnp.asarray(self.stretch) - 1))
-        return jnp.asarray(self.shift) + (
-            self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z
-        )
+        scaled = self.scale * z if jnp.ndim(self.scale) == 1 else self.scale @ z
+        return jnp.asarray(self.shift) + scaled
 
     def log_det(self) -> Float[Array, ""]:
         """log |d x / d z|."""
         scales = self.scale if jnp.ndim(self.scale) == 1 else jnp.diagonal(self.scale)
-        more = 0.0 if self.stretch is None else jnp.sum(jnp.log(self.stretch))
-        return jnp.sum(jnp.log(jnp.abs(scales))) + more
+        log_stretch = 0.0 if self.stretch is None else jnp.sum(jnp.log(self.stretch))
+        return jnp.sum(jnp.log(jnp.abs(scales))) + log_stretch
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -84,25 +83,22 @@ class LogDensity(FreeVariables):
     is_all = True
     variables: Variables  # the free variables
     log_prior: Callable[[Values], Array]  # values -> scalar
-    log_lik: (
-        Callable[[Values, PyTree], Array] | None
-    )  # (values, group) -> scalar; None where the prior is all there is
-    is_whole: bool  # True where all the data are one group
+    # (values, group) -> scalar; None without data
+    log_lik: Callable[[Values, PyTree], Array] | None
+    is_whole: bool  # True if all the data are one group
     guide: Guide  # the family of q
-    # values -> further values by name, for draws; None where there are none
+    # values -> further values by name, for draws
     derived: Callable[[Values], Mapping[str, Any]] | None = None
-    start: float = (
-        START  # largest distance from zero at which means of q begin, in free coordinates
-    )
-    # True where q is of coordinates relative to `hyper["frame"]`, a `Frame`; else of the free
-    # coordinates themselves
+    # Largest distance from zero of the first means of q, in free coordinates
+    start: float = START
+    # True if q is a density of coordinates relative to `hyper["frame"]`, a `Frame`; else it is one
+    # of the free coordinates
     is_framed: bool = False
-    num_directions: int = 0  # of that frame, beside standard deviations
-    # values -> scalar: the part of `log_prior` that is a prior, where it holds a likelihood too and
+    num_directions: int = 0  # stretched directions of this frame
+    # values -> scalar: the part of `log_prior` that is a prior, if it holds a likelihood too and
     # the part is known
     prior_part: Callable[[Values], Array] | None = None
-    # Variables with a law given others, and coordinates in which `vijax.auto` sees them; None where
-    # there are none
+    # Variables whose law depends on others, and their coordinates in `vijax.auto`
     hierarchy: Hierarchy | None = None
 
     @property
@@ -111,12 +107,12 @@ class LogDensity(FreeVariables):
 
     @property
     def has_groups(self) -> bool:
-        """True where the likelihood is a sum over groups of the data."""
+        """True if the likelihood is a sum over groups of the data."""
         return self.reads_data and not self.is_whole
 
     @property
     def start_sd(self) -> float:
-        """Standard deviations with which q begins."""
+        """First standard deviation of q."""
         return self.start * START_SD
 
     def values_at(self, x: Float[Array, " D"]) -> dict[str, Any]:
@@ -129,13 +125,10 @@ class LogDensity(FreeVariables):
         return _call(self.log_prior, argument, self.values_at(x)) + self.variables.log_prior(x)
 
     def prior_part_at(self, x: Float[Array, " D"]) -> Float[Array, ""]:
-        """The part of it that is known to be no likelihood."""
-        own = (
-            self
-            if self.prior_part is None
-            else dataclasses.replace(self, log_prior=self.prior_part)
-        )
-        return own.log_prior_at(x)
+        """Log prior of the free coordinates without the part that is a likelihood, if known."""
+        if self.prior_part is None:
+            return self.log_prior_at(x)
+        return dataclasses.replace(self, log_prior=self.prior_part).log_prior_at(x)
 
     def log_liks_at(self, x: Float[Array, " D"], data: PyTree) -> Float[Array, " groups"]:
         """Log likelihood of each group."""
@@ -147,7 +140,7 @@ class LogDensity(FreeVariables):
         return jax.vmap(lambda group: _call(lik, name, values, group))(data)
 
     def as_read(self, groups: PyTree) -> PyTree:
-        """Groups of data in the types that the density reads."""
+        """Groups of data, cast to the types that the density reads."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
         x = to_device(np.zeros(self.variables.dim, jnp.result_type(float)))
         return cast(found_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
@@ -160,7 +153,7 @@ class LogDensity(FreeVariables):
         return self.to_free(frame.reference, frame.bend, frame.point(z))[0]
 
     def log_volume(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, ""]:
-        """log |d x / d z|, of the free coordinates x at coordinates of the guide."""
+        """log |d x / d z| of the free coordinates x at coordinates z of the guide."""
         frame = read_frame(hyper)
         if frame is None:
             return jnp.zeros(())
@@ -169,12 +162,14 @@ class LogDensity(FreeVariables):
     def to_free(
         self, reference: Reference | None, bend: Bend | None, z: Float[Array, " D"]
     ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
-        """The free coordinates x at bent coordinates of a hierarchy, and log |d x / d z|."""
-        x, log_volume = (z, jnp.zeros((), z.dtype)) if bend is None else bend.point(z)
+        """The free coordinates x at bent coordinates z of a hierarchy, and log |d x / d z|."""
+        x, log_volume = z, jnp.zeros((), z.dtype)
+        if bend is not None:
+            x, log_volume = bend.point(z)
         if reference is None or self.hierarchy is None:
             return x, log_volume
-        placed = self.hierarchy.to_free(reference, x)
-        return placed.free, log_volume + placed.log_volume
+        point = self.hierarchy.to_free(reference, x)
+        return point.free, log_volume + point.log_volume
 
     def coordinates(
         self, reference: Reference | None, bend: Bend | None, x: Float[Array, " D"]
@@ -185,30 +180,30 @@ class LogDensity(FreeVariables):
         return x if bend is None else bend.coordinates(x)
 
     def values(self, hyper: Hyper, draws: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the variables at draws, and the values derived from them."""
+        """The values of the variables at draws, and the values derived from these."""
         return jax.vmap(lambda z: self.values_and_derived(self.point(hyper, z)))(draws[Z])
 
     def visible(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values less the variables that others are derived from, where their names begin with
-        "_"."""
+        """The values without the variables whose names begin with "_", if others are derived from
+        them."""
         if self.derived is None:
             return values
         hidden = {name for name in self.variables.names if name.startswith("_")}
         return {name: x for name, x in values.items() if name not in hidden}
 
     def values_and_derived(self, x: Float[Array, " D"]) -> dict[str, Any]:
-        """The values of the variables at free coordinates, and the values derived from them."""
+        """The values of the variables at free coordinates, and the values derived from these."""
         values = self.values_at(x)
         return values if self.derived is None else {**values, **self.derived(values)}
 
     def given_others(
         self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray
     ) -> tuple[LogDensity, tuple[()]]:
-        """The density itself: there are no others."""
+        """The density itself, since it has no other variables."""
         return self, ()
 
     def start_in_words(self) -> str:
-        """The start of a fit by steps, how to start nearer, and which method chooses by itself."""
+        """A sentence on the start of a fit by steps, on nearer starts, and on `vijax.auto`."""
         auto = "vijax.auto(model, data, key=key) searches for a start itself."
         if self.is_framed:
             return f"It started at the place and scale of another fit. {auto}"
@@ -223,56 +218,57 @@ class LogDensity(FreeVariables):
 
 
 def require_log_density(model: Model, remedy: str) -> LogDensity:
-    """The log density of a model whose variables are all free; ValueError of another."""
-    require(
-        model.log_density is not None,
-        "model",
-        "a log density (vijax.density)",
-        "another model",
-        remedy,
-    )
+    """The log density of a model whose variables are all free; ValueError for other models."""
+    is_density = model.log_density is not None
+    require(is_density, "model", "a log density (vijax.density)", "another model", remedy)
     return model.log_density
 
 
 def with_prior(model: Model, log_prior: Callable[[Values], Array]) -> Model:
-    """A log density in one piece, of which this part is the prior: `vijax.auto` starts as far apart
-    as it is wide."""
-    own = dataclasses.replace(model.log_density, prior_part=log_prior)
-    return by_value.pickle_as_call(_make_model(own, model.queries), with_prior, model, log_prior)
+    """A log density in one piece with a known prior part: `vijax.auto` spreads its starts by it."""
+    density = dataclasses.replace(model.log_density, prior_part=log_prior)
+    return by_value.pickle_as_call(
+        _make_model(density, model.queries), with_prior, model, log_prior
+    )
 
 
 def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]) -> Model:
-    """A log density of which some variables have a law that depends on others
+    """A log density in which the law of some variables depends on others
     (`vijax.models.energies.coordinates`)."""
-    own = require_log_density(model, "")
-    own = dataclasses.replace(own, hierarchy=Hierarchy(own.variables, walk, levels))
-    made = dataclasses.replace(_make_model(own, model.queries), form=model.form)
-    return by_value.pickle_as_call(made, with_hierarchy, model, walk, levels)
+    log_density = require_log_density(model, "")
+    log_density = dataclasses.replace(
+        log_density, hierarchy=Hierarchy(log_density.variables, walk, levels)
+    )
+    new_model = dataclasses.replace(_make_model(log_density, model.queries), form=model.form)
+    return by_value.pickle_as_call(new_model, with_hierarchy, model, walk, levels)
 
 
 def read_frame(hyper: Hyper) -> Frame | None:
-    """The frame in a state's hyperparameters; None where q is a density of the free coordinates
-    themselves."""
+    """The frame in a state's hyperparameters; None if q is a density of the free coordinates."""
     return hyper.get("frame")
 
 
 def with_guide(
     model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0
 ) -> Model:
-    """A log density, for q of another family; and in a frame, which the state of a fit carries, or
-    not."""
-    own = require_log_density(
+    """A log density whose q has another family, and with `is_framed` coordinates relative to a frame
+    in the state of the fit."""
+    log_density = require_log_density(
         model, "Give the guide of an energy to vijax.energy_model(guide=...)."
     )
-    framed = own.is_framed if is_framed is None else is_framed
-    if guide == own.guide and framed == own.is_framed and num_directions == own.num_directions:
+    framed = log_density.is_framed if is_framed is None else is_framed
+    if (
+        guide == log_density.guide
+        and framed == log_density.is_framed
+        and num_directions == log_density.num_directions
+    ):
         return model
     return by_value.intern(model, _GuideModel(model, guide, framed, num_directions)).made
 
 
 @dataclasses.dataclass(frozen=True)
 class _GuideModel:
-    """One model for each guide, so that a rebuilt algorithm compiles nothing."""
+    """One model for each guide, so that an algorithm that is made again compiles nothing."""
 
     model: Model
     guide: Guide
@@ -282,14 +278,16 @@ class _GuideModel:
 
     def __post_init__(self) -> None:
         guide, framed, count = self.guide, self.is_framed, self.num_directions
-        own = dataclasses.replace(
+        log_density = dataclasses.replace(
             self.model.log_density, guide=guide, is_framed=framed, num_directions=count
         )
-        made = dataclasses.replace(_make_model(own, self.model.queries), form=self.model.form)
+        new_model = dataclasses.replace(
+            _make_model(log_density, self.model.queries), form=self.model.form
+        )
         object.__setattr__(
             self,
             "made",
-            by_value.pickle_as_call(made, with_guide, self.model, guide, framed, count),
+            by_value.pickle_as_call(new_model, with_guide, self.model, guide, framed, count),
         )
 
 
@@ -312,35 +310,35 @@ def density(
       log_density: `log_density(x)`, or `log_density(x, data)` with all the data: the log joint
         density, up to a constant, at values `x[name]` in their supports. Jacobians are added by
         vijax. A parameter with a default is not data.
-      log_prior: instead of `log_density`, `log_prior(x)`, counted once a step (priors of the
-        variables themselves are added; where all have one it may be left out),
-      log_lik: and `log_lik(x, group)` of one group of data (arrays without their leading axis). It
-        is mapped over the groups of a minibatch and scaled by N / S; the prior is not. Integers and
-        booleans among the data come as floats, unless the density uses them as indices or masks
-        (`vijax.contract.intake`).
-      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms take another,
+      log_prior: instead of `log_density`, `log_prior(x)`, which counts once a step. Priors of the
+        variables are added; if all variables have one it may be left out.
+      log_lik: beside `log_prior`, `log_lik(x, group)` of one group of data (arrays without their
+        leading axis). It is mapped over the groups of a minibatch and scaled by N / S; the prior is
+        not. Integers and booleans among the data are passed as floats, unless the density uses them
+        as indices or masks (`vijax.contract.intake`).
+      guide: family of q (`vijax.guides`); None is `full_rank()`. Algorithms may replace it:
           `vijax.advi(model, guide=)`.
       derived: `derived(x)`, further values by name that are functions of the variables, such as the
-        effects of a non-centred hierarchy. `fit.sample` returns them beside the variables, but for
-        variables whose names begin with an underscore: these are seen in what is derived from them
-        alone.
+        effects of a non-centred hierarchy. `fit.sample` returns them beside the variables.
+        Variables whose names begin with an underscore are not returned, only values derived from
+        them.
       sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x,
         with observations replaced and inputs kept; with `log_density(x, data)` it is `sample(x,
         data, key)`, for all the data. `Fit.predictive` then draws data.
       start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth
-        of it, in free coordinates (logarithms of positive variables). Lower it where the density is
-        not finite so far from zero, as with differential equations; zero should then be a plausible
-        value. `vijax.auto` searches for a start itself.
+        of start, in free coordinates (logarithms of positive variables). Lower it if the density is
+        not finite that far from zero, as with differential equations; zero should then be a
+        plausible value. `vijax.auto` searches for a start itself.
 
     Returns:
       A `Model`, for `vijax.auto`, `vijax.advi`, `vijax.ngvi`, `vijax.bbvi`, and any
-      `vijax.compose`. Where `log_lik` is of groups, `fit.score(other, key=key)` is the log
-      predictive density of other groups.
+      `vijax.compose`. With `log_lik`, `fit.score(other, key=key)` is the log predictive density of
+      other groups.
 
     Raises:
-      ValueError: `variables` that are none; neither or both forms of a density; a density that
-        returns an array or an integer, or reads a name that is no variable; a derived value with a
-        variable's name; when used, a density that is finite nowhere.
+      ValueError: `variables` that are not free variables; neither or both forms of a density; a
+        density that returns an array or an integer, or reads an unknown name; a derived value with
+        a variable's name; when used, a density that is finite nowhere.
 
     A normal mean with a scale of half-normal prior:
 
@@ -355,55 +353,61 @@ def density(
     >>> print(f"{draws['mean'].mean():.1f}, scale above 0: {bool(jnp.all(draws['scale'] > 0))}")
     2.5, scale above 0: True
     """
-    known = Variables.from_tree(variables)
-    check_apart(known.shapes, "variables")
+    free_variables = Variables.from_tree(variables)
+    check_apart(free_variables.shapes, "variables")
     require_positive(start=start)
-    both = log_prior is not None or log_lik is not None
+    has_parts = log_prior is not None or log_lik is not None
     remedy = "Give log_density alone, or log_prior and log_lik."
     require(
-        (log_density is None) == both,
+        (log_density is None) == has_parts,
         "log_density",
         "one form of the density",
-        _forms(log_density, both),
+        _forms(log_density, has_parts),
         remedy,
     )
     if log_density is None:
         remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
         require(
-            log_prior is not None or known.has_priors,
+            log_prior is not None or free_variables.has_priors,
             "log_prior",
             "a function of the values",
             "none",
             remedy,
         )
-        own = log_prior or (lambda x: jnp.zeros(()))
-        parts: dict[str, Any] = {"log_prior": own, "log_lik": log_lik, "is_whole": log_lik is None}
+        prior = log_prior or (lambda x: jnp.zeros(()))
+        parts: dict[str, Any] = {
+            "log_prior": prior,
+            "log_lik": log_lik,
+            "is_whole": log_lik is None,
+        }
     elif num_arguments(log_density) > 1:
         parts = {"log_prior": lambda x: jnp.zeros(()), "log_lik": log_density, "is_whole": True}
     else:
         parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
-    _check_prior(known, parts["log_prior"], "log_prior" if log_density is None else "log_density")
-    _check_derived_values(known, derived)
+    _check_prior(
+        free_variables, parts["log_prior"], "log_prior" if log_density is None else "log_density"
+    )
+    _check_derived_values(free_variables, derived)
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_arrays
     generative = given_by_user(sample, None, check, parts["is_whole"])
-    parts["hierarchy"] = declared_hierarchy(known)
-    made = LogDensity(
-        known, guide=guide or full_rank(), derived=derived, start=float(start), **parts
+    parts["hierarchy"] = declared_hierarchy(free_variables)
+    density_of_values = LogDensity(
+        free_variables, guide=guide or full_rank(), derived=derived, start=float(start), **parts
     )
-    return _make_model(made, answers(generative))
+    return _make_model(density_of_values, answers(generative))
 
 
-def _forms(log_density: Any, both: bool) -> str:
-    return "both" if log_density is not None and both else "none"
+def _forms(log_density: Any, has_parts: bool) -> str:
+    return "both" if log_density is not None and has_parts else "none"
 
 
 def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     """The model of a log density, with its answers beside the score."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
-    at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
+    start_at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
     dim = density.variables.dim
 
     def local_elbo(
@@ -414,14 +418,16 @@ def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
             if batch.weights is None
             else fill_padding(batch.data, jnp.asarray(batch.weights))
         )
-        each = density.log_liks_at(
+        log_liks = density.log_liks_at(
             density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data)
         )
         weights = (
-            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+            jnp.ones_like(log_liks)
+            if batch.weights is None
+            else jnp.asarray(batch.weights, log_liks.dtype)
         )
         return LocalElbo(
-            weighted_sum(weights, each), jnp.sum(weights), jax.lax.stop_gradient(each), None
+            weighted_sum(weights, log_liks), jnp.sum(weights), jax.lax.stop_gradient(log_liks), None
         )
 
     def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
@@ -433,13 +439,13 @@ def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if density.is_framed:
             return prior
-        near = density.start
-        return at(jax.random.uniform(key, (dim,), dtype, -near, near), density.start_sd)
+        width = density.start
+        return start_at(jax.random.uniform(key, (dim,), dtype, -width, width), density.start_sd)
 
     score = functools.partial(predictive_density, density) if density.has_groups else None
     return Model(
         hyper={"frame": _no_frame(density)} if density.is_framed else {},
-        prior=lambda hyper: at(to_device(np.zeros(dim, dtype)), 1.0),
+        prior=lambda hyper: start_at(to_device(np.zeros(dim, dtype)), 1.0),
         local_elbo=local_elbo,
         init=init,
         constraints={"frame": constrain.real()} if density.is_framed else None,
@@ -465,10 +471,10 @@ def _no_frame(density: LogDensity) -> Frame:
 
 
 # --- checks ---------------------------------------------------------------------------------------
-def _call(density: Callable, argument: str, *given: Any) -> Float[Array, ""]:
+def _call(density: Callable, argument: str, *arguments: Any) -> Float[Array, ""]:
     """The scalar that a density returns, checked."""
     with traceable(argument):
-        x = density(*given)
+        x = density(*arguments)
     remedy = "Let the function return its value."
     require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
@@ -524,20 +530,26 @@ def _check_derived_values(variables: Variables, derived: Callable | None) -> Non
         return
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     with traceable("derived"):
-        found = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
+        values = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
     require(
-        isinstance(found, Mapping), "derived", "a mapping of names to values", type(found).__name__
+        isinstance(values, Mapping),
+        "derived",
+        "a mapping of names to values",
+        type(values).__name__,
     )
-    twice = sorted(set(found) & set(variables.names))
+    repeated = sorted(set(values) & set(variables.names))
     require(
-        not twice, "derived", f"names other than those of the variables {variables.names}", twice
+        not repeated,
+        "derived",
+        f"names other than those of the variables {variables.names}",
+        repeated,
     )
-    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(found))
-    named = [
+    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(values))
+    shapes = [
         (jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape)
         for path, leaf in leaves
     ]
-    check_apart([*variables.shapes, *named], "derived")
+    check_apart([*variables.shapes, *shapes], "derived")
 
 
 def _check_data(density: LogDensity, data: PyTree) -> None:
@@ -546,34 +558,38 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
     data = one_group(None) if data is None else data
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
-        none = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[0][
+        is_empty = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[
             0
-        ] == 0  # one_group
-        require(none, "data", "None, because this density reads no data", "data", remedy)
+        ][0] == 0  # one_group
+        require(is_empty, "data", "None, because this density reads no data", "data", remedy)
     else:
         check_numbers(data)
         check_finite(data)
         if not density.is_whole:
             check_lengths(data)
-    near = density.start
+    width = density.start
     starts = (
         np.random.default_rng(0)
-        .uniform(-near, near, (8, density.variables.dim))
+        .uniform(-width, width, (8, density.variables.dim))
         .astype(jnp.result_type(float))
     )
     groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
     program = cached_program(density, "check", lambda density: quick_jit(_totals(density)))
     try:
-        at = np.asarray(program(starts, groups))
+        densities = np.asarray(program(starts, groups))
     except (KeyError, AttributeError) as error:
         _say_what_is_read("log_lik", density.variables, error)
     remedy = (
         "Look for logarithms of zero and supports that the variables do not declare; or begin "
         "nearer to zero: "
-        f"vijax.density(..., start={near / 10:g})."
+        f"vijax.density(..., start={width / 10:g})."
     )
     require(
-        np.isfinite(at).any(), "log_density", "one finite at any of eight random starts", at, remedy
+        np.isfinite(densities).any(),
+        "log_density",
+        "one finite at any of eight random starts",
+        densities,
+        remedy,
     )
 
 

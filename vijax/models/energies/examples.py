@@ -64,7 +64,7 @@ def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 def array_kinds(example: PyTree, read: Any) -> list[Kind]:
     """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`,
     a function of a group, uses them as indices."""
-    shown = shapes(jax.tree.map(as_array, example))
+    shown = array_shapes(jax.tree.map(as_array, example))
     found = found_kinds(shown, read)
     return [
         "mask" if x.dtype == bool else kind
@@ -72,7 +72,7 @@ def array_kinds(example: PyTree, read: Any) -> list[Kind]:
     ]
 
 
-def shapes(group: PyTree) -> PyTree:
+def array_shapes(group: PyTree) -> PyTree:
     """The arrays of a group as `jax.ShapeDtypeStruct`s."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), group)
 
