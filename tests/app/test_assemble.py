@@ -11,7 +11,7 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config, schema
 from vijax.app.plan.plan import Plan, complete_plan
 from vijax.app.runs import run
-from vijax.app.sources.documents import read_for
+from vijax.app.sources.documents import read_over_vocabulary
 from vijax.app.sources.listing import Data
 from vijax.data import Corpus
 from vijax.xla import native
@@ -155,7 +155,7 @@ def test_a_fingerprint_tells_corpora_apart():
 def test_other_texts_are_read_over_the_words_of_the_run(tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "rain and more rain"}\n{"text": "zebra sun"}\n')
     section = config(tmp_path, data=str(tmp_path / "other.jsonl")).data
-    corpus = read_for(("rain", "snow", "sun"), section)
+    corpus = read_over_vocabulary(("rain", "snow", "sun"), section)
     np.testing.assert_array_equal(corpus.to_scipy().toarray(), [[2, 0, 0], [0, 0, 1]])
 
 

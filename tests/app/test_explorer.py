@@ -11,8 +11,8 @@ pytest.importorskip("pyarrow")
 
 from vijax.app.answers.shares import grouped
 from vijax.app.cli import main
-from vijax.app.drawing.bubbles import parted
-from vijax.app.drawing.words import GRID, words_of
+from vijax.app.drawing.bubbles import move_apart
+from vijax.app.drawing.words import GRID, page_words
 from vijax.app.plan.config import ConfigError
 from vijax.app.report.embedded import Explored, documents_of, embedded
 from vijax.app.sources.doc_topics import read_doc_topics, read_excerpts, write_excerpts
@@ -35,7 +35,7 @@ COLUMNS = {
 @pytest.mark.parametrize("shown", [1, 5, 60])
 def test_at_every_stop_of_the_slider_the_leading_words_are_those_of_the_equation(shown):
     """Relevance is computed in another way here: from probabilities, over all words."""
-    found = words_of(TOPICS, VOCABULARY, most=3, shown=shown)
+    found = page_words(TOPICS, VOCABULARY, most=3, shown=shown)
     probs, overall = TOPICS / TOPICS.sum(1, keepdims=True), TOPICS.sum(0) / TOPICS.sum()
     for weight in GRID:
         for k, (places, log_probs) in enumerate(found.leading):
@@ -46,7 +46,7 @@ def test_at_every_stop_of_the_slider_the_leading_words_are_those_of_the_equation
 
 
 def test_the_lexicon_has_the_frequent_words_and_says_how_many_it_lacks():
-    found = words_of(TOPICS, VOCABULARY, most=10, shown=2)
+    found = page_words(TOPICS, VOCABULARY, most=10, shown=2)
     frequent = [VOCABULARY[i] for i in np.argsort(-TOPICS.sum(0))[:10]]
     assert set(frequent) <= set(found.names)
     assert found.left_out == 60 - len(found.names) > 0
@@ -54,7 +54,7 @@ def test_the_lexicon_has_the_frequent_words_and_says_how_many_it_lacks():
 
 
 def test_uses_of_a_word_are_shares_of_it():
-    found = words_of(TOPICS, VOCABULARY)
+    found = page_words(TOPICS, VOCABULARY)
     for name, uses in zip(found.names, found.uses, strict=True):
         column = TOPICS[:, VOCABULARY.index(name)] / TOPICS[:, VOCABULARY.index(name)].sum()
         assert [k for k, _ in uses] == [k for k in np.argsort(-column) if column[k] >= 0.01]
@@ -95,7 +95,7 @@ def test_shares_by_group_are_embedded_with_their_errors():
     topics = summarise(TOPICS, VOCABULARY, coherence=np.array([0.1, -0.2, np.nan, 0.3]))
     probs = TOPICS / TOPICS.sum(1, keepdims=True)
     explored = Explored(
-        topics, topic_distances(probs), words_of(TOPICS, VOCABULARY), 1000, None, found
+        topics, topic_distances(probs), page_words(TOPICS, VOCABULARY), 1000, None, found
     )
     read = json.loads(embedded(explored))
     news = np.array([COLUMNS[f"share_{k}"][::2] for k in range(4)])
@@ -116,17 +116,17 @@ def test_discs_of_many_topics_are_numbered_without_overlap():
     points = 260 + 150 * RNG.uniform(-1, 1, (80, 2))
     points[1] = points[0]  # on one spot
     half = np.tile([9.0, 7.0], (80, 1))
-    moved = parted(points, half, 0.0, 520.0)
+    moved = move_apart(points, half, 0.0, 520.0)
     overlap = (2 * half[0] - np.abs(moved[:, None] - moved[None]) > 0.1).all(axis=-1)
     assert overlap.sum() == 80  # each with itself
     assert (np.abs(moved - 260) <= 260).all()
     crowd = 260 + RNG.normal(0, 15, (200, 2))  # too many for small moves
-    moved = parted(crowd, np.tile([13.3, 7.0], (200, 1)), 2.0, 518.0)
+    moved = move_apart(crowd, np.tile([13.3, 7.0], (200, 1)), 2.0, 518.0)
     apart = np.abs(moved[:, None] - moved[None]) / [26.6, 14.0]
     assert (apart.max(axis=-1) + np.eye(200) > 0.999).all()
     assert np.corrcoef(crowd[:, 0], moved[:, 0])[0, 1] > 0.7  # it still is a map
     alone = np.array([[10.0, 10.0], [400.0, 30.0]])
-    np.testing.assert_array_equal(parted(alone, half[:2], 0.0, 520.0), alone)
+    np.testing.assert_array_equal(move_apart(alone, half[:2], 0.0, 520.0), alone)
 
 
 def test_the_file_of_topics_of_documents_keeps_columns_as_they_are_written(tmp_path):

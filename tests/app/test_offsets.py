@@ -13,7 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
-from vijax.app.sources.offsets import moved, offset_of, with_offset
+from vijax.app.sources.offsets import add_offset, get_offset, with_offset
 
 FAR = 2_020_000.0
 MORE = {
@@ -114,7 +114,7 @@ def test_zero_keeps_its_place_where_it_has_one():
         ValueError, match=r"model\.offset: expected none, for a target of poisson_log, got 3\.0"
     ):
         with_offset(make("poisson_log", offset=3.0), "count", train)
-    assert offset_of(make("gaussian")) == 0.0  # a run of an earlier version
+    assert get_offset(make("gaussian")) == 0.0  # a run of an earlier version
     found = {"prediction": np.ones(2, np.float32)}
-    assert moved(found, make("gaussian")) is found
-    assert moved(found, make("gaussian", offset=FAR))["prediction"].dtype == np.float64
+    assert add_offset(found, make("gaussian")) is found
+    assert add_offset(found, make("gaussian", offset=FAR))["prediction"].dtype == np.float64

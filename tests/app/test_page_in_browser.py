@@ -25,7 +25,7 @@ from playwright import sync_api
 
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
-from vijax.app.drawing.words import words_of
+from vijax.app.drawing.words import page_words
 from vijax.app.report.embedded import Explored, documents_of
 from vijax.app.report.report import Report, render
 from vijax.evaluate.metrics import Curves
@@ -457,7 +457,7 @@ def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys
     excerpts = [" ".join(vocabulary[i] for i in row) for row in rng.integers(0, 20_000, (6000, 15))]
     documents = documents_of(columns, excerpts, 5000)
     explored = Explored(
-        topics, topic_distances(probs), words_of(concentration, vocabulary), 10**6, documents
+        topics, topic_distances(probs), page_words(concentration, vocabulary), 10**6, documents
     )
     empty = Curves(*(np.zeros(0) for _ in range(5)))
     begun = time.perf_counter()

@@ -11,7 +11,7 @@ import pytest
 from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.blocks import Table, Topics
 from vijax.app.drawing.svg import nice_ticks
-from vijax.app.drawing.words import words_of
+from vijax.app.drawing.words import page_words
 from vijax.app.report.embedded import Explored, documents_of
 from vijax.app.report.pages import one_word_on_letters
 from vijax.app.report.report import Report, render
@@ -37,7 +37,7 @@ def page(concentration=CONCENTRATION, vocabulary=VOCABULARY, curves=CURVES):
     topics = summarise(concentration, vocabulary, documents=DOCUMENTS)
     distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
     shown = [Topics("topics", topics, distances)]
-    words = words_of(concentration, vocabulary)
+    words = page_words(concentration, vocabulary)
     documents = documents_of(COLUMNS, ["</script>"] * 10, 8) if len(topics) == 5 else None
     explored = Explored(topics, distances, words, 1000, documents)
     tiles, settings = {"Words": "1,000 | 40 different"}, {"config.toml": "a < b"}

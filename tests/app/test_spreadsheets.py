@@ -18,7 +18,15 @@ import vijax
 from vijax.app.answers import comparison_files
 from vijax.app.answers.comparison import Compared, Comparison
 from vijax.app.drawing import blocks
-from vijax.app.drawing.exports import FORMULA, NUMBER, PARTS, formatted, quoted, tables, unquoted
+from vijax.app.drawing.exports import (
+    FORMULA,
+    NUMBER,
+    PARTS,
+    format_topics,
+    guard_formula,
+    tables,
+    unguard_formula,
+)
 from vijax.app.rows.predicted import Draws
 from vijax.app.rows.transformed import as_csv, write_columns
 from vijax.evaluate import Difference, Score
@@ -55,18 +63,18 @@ def check(text):
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_what_a_spreadsheet_would_run_is_text(text):
-    assert quoted(text) == f"'{text}"
+    assert guard_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_numbers_and_other_text_are_left_alone(text):
-    assert quoted(text) == text
+    assert guard_formula(text) == text
 
 
 @given(st.text(alphabet="'=+-@\t\r\n\uff1d1.eEx"))
 def test_every_text_comes_back(text):
-    shown = quoted(text)
-    assert unquoted(shown) == text
+    shown = guard_formula(text)
+    assert unguard_formula(shown) == text
     assert shown in (text, f"'{text}")
     assert shown[:1] not in tuple("=+-@\t\r\n") or NUMBER.fullmatch(shown) or not shown
 
@@ -117,7 +125,7 @@ def drawn(tmp_path):
 
 WRITERS = {
     "blocks": lambda tmp_path: "".join(text for _, text in tables(SHOWN)),
-    "topics": lambda tmp_path: formatted(TOPICS, "csv", 2),
+    "topics": lambda tmp_path: format_topics(TOPICS, "csv", 2),
     "columns, printed": lambda tmp_path: as_csv(of_columns()),
     "columns, a file": written,
     "draws": drawn,
@@ -198,5 +206,5 @@ def test_the_page_saves_the_same_csv():
     program = f"{functions}\nprocess.stdout.write(csv({json.dumps(rows)}))"
     done = subprocess.run(["node", "-e", program], capture_output=True, check=True)
     assert list(csv.reader(io.StringIO(done.stdout.decode(), newline=""))) == [
-        [quoted(t), "-1.5"] for t, _ in rows
+        [guard_formula(t), "-1.5"] for t, _ in rows
     ]

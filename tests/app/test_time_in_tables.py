@@ -17,7 +17,7 @@ from vijax.app.drawing import blocks
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.report.pages import read_run
-from vijax.app.rows.times import times_ahead, times_of
+from vijax.app.rows.times import sequence_times, times_ahead
 from vijax.data.tables.table import Choice, table_of
 
 SEQUENCE_MODELS = [
@@ -206,12 +206,12 @@ def test_the_times_of_the_steps_to_come(values, ahead):
 
 def test_times_of_each_group_are_its_own():
     table = dated(["2024Q1", "2010Q1", "2010Q2", "2024Q2"], ["b", "a", "a", "b"])
-    assert times_of(table, 0) == ("when, years", pytest.approx([2024.0, 2024.25]))
-    assert times_of(table, 1).at.tolist() == [2010.0, 2010.25]
+    assert sequence_times(table, 0) == ("when, years", pytest.approx([2024.0, 2024.25]))
+    assert sequence_times(table, 1).at.tolist() == [2010.0, 2010.25]
     assert times_ahead(table, 1) == {"when": ["2024Q3", "2010Q3"]}
     days = dated([f"2024-03-{i:02d}" for i in range(1, 11)])
-    assert times_of(days, 0).label == "when, days since 2024-03-01"
-    assert times_of(days, 0).at.tolist() == list(range(10))
+    assert sequence_times(days, 0).label == "when, days since 2024-03-01"
+    assert sequence_times(days, 0).at.tolist() == list(range(10))
 
 
 def test_a_course_is_drawn_along_its_times():

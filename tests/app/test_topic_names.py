@@ -7,7 +7,7 @@ import pytest
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
 from vijax.app.plan.config import ConfigError, load_config
-from vijax.app.sources.topic_names import build_seeded, named
+from vijax.app.sources.topic_names import build_with_seeds, name_topics
 from vijax.topics.summary import Topic
 
 SEEDS = 'model.seed_words=["money: shares", "pets: Cats, dogs"]'
@@ -58,7 +58,7 @@ def test_tables_call_topics_by_their_names():
         blocks.Topics("", topics, [[0, 1], [1, 0]]),
         blocks.Table("", ["", ""], [["0 word0", "1 word1"]]),
     ]
-    assert named(shown, {1: "film"})[1].rows == [["0 word0", "1 film"]]
+    assert name_topics(shown, {1: "film"})[1].rows == [["0 word0", "1 film"]]
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_words_without_commas_between_them():
     with pytest.raises(
         ConfigError, match=r"got 1 others.* Commas are between the words of a topic"
     ):
-        build_seeded(settings, SimpleNamespace(names=("cats", "dogs")))
+        build_with_seeds(settings, SimpleNamespace(names=("cats", "dogs")))

@@ -103,7 +103,7 @@ def test_a_run_whose_data_are_gone_is_applied_to_new_rows_on_its_scale(run):
 def test_blocks_of_rows_say_what_all_of_them_do(run, monkeypatch):
     loaded, x = vi.load(run), rows(50)
     at_once, told = loaded.transform(x)["probability"], []
-    monkeypatch.setattr(by_row.in_blocks, "__defaults__", (16,))
+    monkeypatch.setattr(by_row.read_in_blocks, "__defaults__", (16,))
     np.testing.assert_allclose(
         loaded.transform(x, tell=told.append)["probability"], at_once, atol=1e-6
     )

@@ -189,13 +189,13 @@ def topics(
       format: text to read; or csv, json or md (a table of Markdown), with the probabilities of
           words.
     """
-    from vijax.app.drawing.exports import formatted
+    from vijax.app.drawing.exports import format_topics
     from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
 
     found = open_run(run).topics(num_words)[:num_topics]
     say_remarks(run, say_to_stderr)
-    print(formatted(found, format, num_words))
+    print(format_topics(found, format, num_words))
     return 0
 
 

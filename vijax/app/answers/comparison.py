@@ -14,7 +14,7 @@ import numpy as np
 
 from vijax.app.answers.quality import plain_of
 from vijax.app.answers.results import results_paths
-from vijax.app.drawing.exports import unquoted
+from vijax.app.drawing.exports import unguard_formula
 from vijax.app.folder.restored import reread_plan, restore
 from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import KEPT, UNITS, Say, read_facts, read_run_config
@@ -22,8 +22,8 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.typed_toml import flatten
-from vijax.app.sources.doc_topics import beside
-from vijax.app.sources.listing import Data, FittedRun, key_of_scores
+from vijax.app.sources.doc_topics import user_columns
+from vijax.app.sources.listing import Data, FittedRun, held_out_score_key
 from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
 from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
@@ -148,9 +148,9 @@ def agreement(folder: Path, config: Config, by: str) -> Agreement:
         )
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    names = [*map(unquoted, header)]
+    names = [*map(unguard_formula, header)]
     if by not in names or predicts not in names:
-        columns = ", ".join(beside(names)) or "none"
+        columns = ", ".join(user_columns(names)) or "none"
         expected = (
             f"a column beside those that {config.listing.name} uses, of a model that finds groups"
         )
@@ -230,7 +230,7 @@ def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
     if remark == UNUSABLE:
         return None, None, remark
     with config.in_precision():
-        run = restore(folder, plan)._replace(key=key_of_scores())
+        run = restore(folder, plan)._replace(key=held_out_score_key())
         if not config.listing.has_score(run.model):
             raise ConfigError(
                 f"{folder}: {config.listing.name} has no held-out score to compare; by its bound "

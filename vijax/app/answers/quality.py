@@ -15,7 +15,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
-from vijax.app.sources.tables import by_sequence
+from vijax.app.sources.tables import sequence_sums
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
 from vijax.evaluate import Difference, Score, paired_difference, unigram_score
@@ -81,7 +81,7 @@ def _summed(
     """An alternative from the log density of each row, added up within groups where a score is of
     whole groups; None where the score is of other units."""
     if len(score.parts[0]) != len(logs):
-        logs, sizes = by_sequence(table, logs), by_sequence(table, sizes)
+        logs, sizes = sequence_sums(table, logs), sequence_sums(table, sizes)
     same = np.array_equal(sizes, score.parts[1])
     return Plain(name, RowScore.of(logs, score.per, sizes=sizes)) if same else None
 

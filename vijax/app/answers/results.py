@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 import jax
 
-from vijax.app.drawing.views import thinned
+from vijax.app.drawing.views import spread_rows
 from vijax.app.folder.loaded import Run, open_run
 from vijax.app.folder.restored import reread_plan, restore, restore_run, with_data_path
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, keep_names, read_run_config
 from vijax.app.plan.config import Config
-from vijax.app.rows.predicted import Draws, check_of_steps
+from vijax.app.rows.predicted import Draws, check_has_forecasts
 from vijax.app.rows.transformed import (
     Transformed,
-    by_parts,
     check_new_file,
     check_transforms,
-    transformed,
+    transform_parts,
+    transform_rows,
     write_parts,
 )
 from vijax.app.settings.progress import Counter, announce_if_slow
@@ -28,9 +28,9 @@ from vijax.app.settings.typed_toml import ConfigError, check_seed
 from vijax.app.sources.doc_topics import label_again, write_excerpts
 from vijax.app.sources.documents import new_documents
 from vijax.app.sources.listing import FittedRun, Listing, New
-from vijax.app.sources.sampled import Sampled
+from vijax.app.sources.sampled import TableSample
 from vijax.app.sources.sampled_documents import SampledDocuments
-from vijax.app.sources.topic_names import names_of
+from vijax.app.sources.topic_names import topic_names
 
 MOST_ROWS = 100_000
 """Most documents or rows in the file: a longer one would be large, and take long."""
@@ -46,7 +46,7 @@ def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> Non
     listing = config.listing
     if listing.transform is None:
         return
-    if isinstance(run.data.train, Sampled):
+    if isinstance(run.data.train, TableSample):
         one = f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
         say(
             f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of "
@@ -77,7 +77,7 @@ def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> Non
             else source.new(config, run.data, None, None)
         )
         if many:
-            rows = thinned(len(new.data), SAMPLE)
+            rows = spread_rows(len(new.data), SAMPLE)
             beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
             new = new._replace(data=new.data[rows], beside=beside)
         _said(config, run, new, say).write(path)
@@ -106,7 +106,7 @@ def _said(config: Config, run: FittedRun, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
     told = Counter(say, f"rows of {name}", len(new.data))
     with announce_if_slow(say, f"Making {name} ... (the program is compiled first)"):
-        return transformed(config, run, new, told)
+        return transform_rows(config, run, new, told)
 
 
 def _number_of(run: FittedRun) -> int:
@@ -119,7 +119,7 @@ def _written_by_parts(config: Config, run: FittedRun, out: Path, say: Say) -> Pa
     """Writes the results of all documents of a run that are read by parts, in the order of the
     files, held-out ones among them."""
     told = Counter(say, f"rows of {config.listing.source.results}", _number_of(run))
-    write_parts(out, (part.columns() for part in by_parts(config, run, told)))
+    write_parts(out, (part.columns() for part in transform_parts(config, run, told)))
     return out
 
 
@@ -141,7 +141,7 @@ def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
     keep_names(folder, names)
     config = read_run_config(folder)
     for path in results_paths(folder, config):
-        label_again(path, names_of(config))
+        label_again(path, topic_names(config))
 
 
 def transform_run(
@@ -167,7 +167,7 @@ def transform_run(
         found = said_of(
             with_data_path(config, training if source is None else None), run, source, column, say
         )
-    return found.written_or_csv(out)
+    return found.write_or_csv(out)
 
 
 # --- `vijax predict` ------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def predict_run(
         draws = _drawn(run, asked)
     for note in draws.notes if asked.data is not None else ():
         say(f"Note: {note}")
-    return (draws.each() if asked.each else draws.summary(asked.level)).written_or_csv(out)
+    return (draws.each() if asked.each else draws.summary(asked.level)).write_or_csv(out)
 
 
 def check_asked(listing: Listing, asked: Asked) -> None:
@@ -227,7 +227,7 @@ def check_asked(listing: Listing, asked: Asked) -> None:
             "those columns, --data"
         )
     if asked.steps is not None:
-        check_of_steps(listing)
+        check_has_forecasts(listing)
 
 
 def _drawn(run: Run, asked: Asked) -> Draws:

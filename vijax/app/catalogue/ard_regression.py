@@ -15,7 +15,7 @@ from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import table_units
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
+from vijax.app.sources.listing import FittedRun, Listing, RowResults, Tell
 from vijax.app.sources.tables import TABLES, design, pairs
 
 Settings = model_section(
@@ -60,7 +60,7 @@ def describe(run: FittedRun) -> list[Block]:
     location = np.asarray(q.location, float)
     turn = table_units(run.data.train).coefficients(run.settings.intercept)
     mean = turn @ location
-    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
+    mean[len(run.data.names) :] += offsets.get_offset(run.settings)
     cov = (
         turn
         @ np.linalg.inv(np.asarray(q.strength, np.float64))
@@ -70,7 +70,7 @@ def describe(run: FittedRun) -> list[Block]:
     )
     prior = np.diag(turn) / np.sqrt(np.asarray(run.posterior["relevance"].mean(), float))
     x, y = pairs(run.data.train, run.settings)
-    fitted, by = x @ location, offsets.offset_of(run.settings)
+    fitted, by = x @ location, offsets.get_offset(run.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
     scales = table_units(run.data.train).spread(np.std(run.data.train.x, axis=0))
     return [
@@ -88,7 +88,7 @@ def describe(run: FittedRun) -> list[Block]:
     ]
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The prediction of each row, and the central 95 % of its Student-t law."""
     from scipy import stats  # slow to import
 
@@ -96,7 +96,7 @@ def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
     tell(len(location))
     reach = scale * stats.t.ppf(0.975, degrees)
     found = {"prediction": location, "low": location - reach, "high": location + reach}
-    return offsets.moved(found, run.settings)
+    return offsets.add_offset(found, run.settings)
 
 
 LISTING = Listing(

@@ -19,18 +19,18 @@ from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Curves, Table
 from vijax.app.rows.by_row import (
     RowScore,
-    checked,
-    in_blocks,
-    in_blocks_of_sequences,
-    of_local,
+    check_data,
+    local_moments,
+    read_in_blocks,
+    read_sequences_in_blocks,
     sequences,
 )
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.typed_toml import setting
 from vijax.app.settings.units import log_scales, table_units
-from vijax.app.sources.listing import Data, FittedRun, Found, Tell
-from vijax.app.sources.tables import by_sequence
+from vijax.app.sources.listing import Data, FittedRun, RowResults, Tell
+from vijax.app.sources.tables import sequence_sums
 from vijax.arguments import POSITIVE, integer
 from vijax.families import Categorical, Dirichlet, Normal, NormalGamma
 
@@ -82,7 +82,7 @@ def describe(run: FittedRun) -> list[Block]:
     return [*shown, *([plane] if plane else [])]
 
 
-transform = of_local("z", "latent", networks.arrange)
+transform = local_moments("z", "latent", networks.arrange)
 LISTING = networks.network_model(Settings, AmortisedAlgorithm, describe, build, transform)
 
 
@@ -190,17 +190,17 @@ def _components(run: FittedRun, labels: np.ndarray) -> Table:
     return Table("Components", header, rows, "Of the latents.")
 
 
-def structured_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def structured_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The likeliest component of each row, the probabilities of all, and its latent variables with
     their standard deviations."""
 
-    def read(x: np.ndarray) -> Found:
+    def read(x: np.ndarray) -> RowResults:
         local = run.fit.locals(x, key=run.key)
         probs, u = np.asarray(local["z"].probs), local["u"]
         latent = {"latent": np.asarray(u.mean()), "sd": np.asarray(u.std())}
         return {"component": probs.argmax(axis=1), "probability": probs, **latent}
 
-    return in_blocks(read, checked(run, networks.arrange(table, run.settings)), tell)
+    return read_in_blocks(read, check_data(run, networks.arrange(table, run.settings)), tell)
 
 
 STRUCTURED = networks.network_model(
@@ -237,7 +237,7 @@ def dynamic_score(run: FittedRun) -> RowScore:
     bound = np.asarray(
         run.model.bound(run.fit, (y, mask), key=run.key, num_samples=draws), np.float64
     )
-    scales = by_sequence(table, log_scales(table)) if networks.is_scaled(run.settings) else 0.0
+    scales = sequence_sums(table, log_scales(table)) if networks.is_scaled(run.settings) else 0.0
     remarks = f"a bound by {draws} importance-weighted draws; {sequences(len(bound))}"
     return RowScore.of(bound - scales, "step", remarks, mask.sum(axis=1))
 
@@ -287,7 +287,7 @@ def _rebuilt_steps(
     y, mask = data
     if run.settings.image:
         end = int(mask[0].sum())
-        steps, own = views.thinned(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
+        steps, own = views.spread_rows(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
         ahead = np.asarray(run.fit.forecast(run.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
         pairs, note = (
             [y[0, steps], made[0, steps]],
@@ -315,12 +315,12 @@ def _rebuilt_steps(
     ]
 
 
-def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The expected columns of each step given the whole sequence, also where they are missing; the
     smoothed path, with its standard deviations; of several laws of motion the likeliest, and the
     probabilities of all."""
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         local = run.fit.locals(data, key=run.key)
         mean, cov = state_space.moments(local["x"])
         found = {"expected": np.asarray(run.model.decoded(run.fit, mean)), "path": mean}
@@ -332,8 +332,8 @@ def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
             }
         return found
 
-    data = checked(run, networks.arrange_sequences(table, run.settings))
-    found = in_blocks_of_sequences(read, table, data, tell)
+    data = check_data(run, networks.arrange_sequences(table, run.settings))
+    found = read_sequences_in_blocks(read, table, data, tell)
     in_units = table_units(table).points if networks.is_scaled(run.settings) else np.asarray
     return found | {"expected": in_units(found["expected"])}
 

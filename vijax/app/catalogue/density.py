@@ -14,7 +14,7 @@ import numpy as np
 
 from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm, read_by
 from vijax.app.drawing.blocks import Block, Intervals, Table
-from vijax.app.drawing.cuts import first_of
+from vijax.app.drawing.cuts import first_note
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import table_units
 from vijax.app.settings.user_code import execute_file, locate_errors
@@ -146,7 +146,7 @@ def describe(run: FittedRun) -> list[Block]:
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
     about = f"Of {run.settings.num_draws:,} draws of q."
     note = table_units(run.data.train).note(
-        first_of(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
+        first_note(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
     )
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
     picture = Intervals(

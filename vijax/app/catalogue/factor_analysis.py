@@ -13,12 +13,12 @@ from jaxtyping import Array, Float
 from vijax import models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import ROWS, RowScore, of_local
+from vijax.app.rows.by_row import ROWS, RowScore, local_moments
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.units import log_scales, table_units
 from vijax.app.sources.listing import FittedRun, Listing
-from vijax.app.sources.tables import TABLES, held_out_entries, values
+from vijax.app.sources.tables import TABLES, holds_out_entries, values
 from vijax.data.tables.table import Manner
 from vijax.families.vector.free_normals import LowRankNormal
 
@@ -35,7 +35,7 @@ Settings = model_section(
 def score(run: FittedRun) -> RowScore:
     """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries
     the predictive density given the rest of their rows; in the units of the data."""
-    if held_out_entries(run.data):
+    if holds_out_entries(run.data):
         return _score_entries(run)
     y = values(run.data.test)
     loadings, means, variance = _parameters(run)
@@ -141,6 +141,6 @@ LISTING = Listing(
     score,
     missing=True,
     manner=manner,
-    transform=of_local("x", "factor"),
+    transform=local_moments("x", "factor"),
     drawing=ROWS,
 )

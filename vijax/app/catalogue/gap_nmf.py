@@ -6,7 +6,7 @@ import numpy as np
 
 from vijax import models
 from vijax.app.drawing.blocks import Block, Heat, Table
-from vijax.app.rows.by_row import ROWS, RowScore, of_local
+from vijax.app.rows.by_row import ROWS, RowScore, local_moments
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.sources.listing import FittedRun, Listing
@@ -54,7 +54,7 @@ def describe(run: FittedRun) -> list[Block]:
     ]
 
 
-transform = of_local("activations", "activation")
+transform = local_moments("activations", "activation")
 LISTING = Listing(
     Settings, TABLES, EnergyAlgorithm, describe, values, score, transform=transform, drawing=ROWS
 )

@@ -19,7 +19,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.app.sources.listing import Data, FittedRun, Found, Listing, New, Tell
+from vijax.app.sources.listing import Data, FittedRun, Listing, New, RowResults, Tell
 from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.data.formulas.parser import parse
 from vijax.data.reading.checks import Notes, fail
@@ -476,7 +476,7 @@ def _by_group(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
     ]
 
 
-def transform(run: FittedRun, frame: Frame, tell: Tell) -> Found:
+def transform(run: FittedRun, frame: Frame, tell: Tell) -> RowResults:
     """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories
     the number of the likeliest one, and the probability of each by its name."""
     model = of_frame(run.settings, run.data.train)

@@ -13,14 +13,14 @@ from vijax import models
 from vijax.app.catalogue.predictors import PREDICTED, predictions
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Intervals, Table
-from vijax.app.rows.by_row import RowScore, bounds, in_blocks
+from vijax.app.rows.by_row import RowScore, bounds, read_in_blocks
 from vijax.app.settings.options import chooser, make_option, model_section, section_arguments
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import table_units, to_covariance
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import Drawing, FittedRun, Found, Listing, Tell
-from vijax.app.sources.tables import TABLES, design, grouped
+from vijax.app.sources.listing import Drawing, FittedRun, Listing, RowResults, Tell
+from vijax.app.sources.tables import TABLES, design, group_data
 from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
 
@@ -54,7 +54,7 @@ Settings = model_section(
 
 def score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out groups, per row."""
-    data = grouped(run.data.test, run.settings)
+    data = group_data(run.data.test, run.settings)
     sizes = data[2].sum(axis=1)
     return RowScore.of(
         bounds(run.fit, data, run.key), "row", f"a bound; {len(sizes)} groups", sizes
@@ -68,18 +68,18 @@ def describe(run: FittedRun) -> list[Block]:
     turn = table_units(train).coefficients(run.settings.intercept)
     centre, cov = _law_of_groups(run)
     mean, deviation = turn @ centre, _deviations(turn, cov)
-    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
-    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
+    mean[len(run.data.names) :] += offsets.get_offset(run.settings)
+    q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
     value, spread = (
         np.asarray(q.mean(), float) @ turn.T,
         _deviations(turn, np.asarray(q.cov, float)),
     )
-    value[:, len(run.data.names) :] += offsets.offset_of(run.settings)
+    value[:, len(run.data.names) :] += offsets.get_offset(run.settings)
     names = list(train.group_names or ("all",))
     law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(
         run.settings.response.name, ""
     )
-    of = views.modelled(law, train.target, train.classes)
+    of = views.predictor_name(law, train.target, train.classes)
     rows = list(zip(columns, mean, deviation, strict=True))
     blocks: list[Block] = [
         Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")
@@ -109,12 +109,12 @@ def _law_of_groups(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(point.mean, float), cov
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """Predictions of rows by the coefficients of their group (for a group that training has not
     seen, by those of the population), with intervals; see
     `vijax.app.catalogue.predictors.predictions`."""
     train = run.data.train
-    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
+    q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
     mean, cov = _law_of_groups(run)
     means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
     covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
@@ -125,7 +125,7 @@ def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         else LAWS[run.settings.response.name]()
     )
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         x, group = data
         m = np.einsum("nd,nd->n", x, means[group])
         return predictions(
@@ -133,8 +133,8 @@ def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         )
 
     groups = np.minimum(group_numbers(train, table), len(means) - 1)
-    found = in_blocks(read, (design(table, run.settings), groups), tell, PREDICTED)
-    return found if classes is not None else offsets.moved(found, run.settings)
+    found = read_in_blocks(read, (design(table, run.settings), groups), tell, PREDICTED)
+    return found if classes is not None else offsets.add_offset(found, run.settings)
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def draw(run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: 
     keys = jax.random.split(key, 4)
     group, train = group_numbers(run.data.train, table), run.data.train
     sampled = run.fit.sample(keys[0], num_draws)
-    q = run.fit.locals(grouped(train, run.settings), key=run.key)["coefficients"]
+    q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
     known = q.sample(keys[1], (num_draws,))
     number = max(int(group.max()) + 1 - known.shape[1], 0)
     others = _of_population(sampled["population"], num_draws, number, keys[2])
@@ -191,7 +191,7 @@ LISTING = Listing(
     TABLES,
     EnergyAlgorithm,
     describe,
-    grouped,
+    group_data,
     score,
     unit="group",
     per="group",

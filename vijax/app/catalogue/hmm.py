@@ -13,23 +13,23 @@ from vijax.app.catalogue.parts import emissions
 from vijax.app.catalogue.parts.emissions import EmissionConfig
 from vijax.app.catalogue.parts.widened import deviations_of_rows
 from vijax.app.drawing.blocks import Block, Course, Heat, Strips, Table
-from vijax.app.drawing.cuts import first_of
+from vijax.app.drawing.cuts import first_note
 from vijax.app.rows.by_row import (
     SEQUENCES,
     RowScore,
     bounds,
-    checked,
-    in_blocks_of_sequences,
+    check_data,
+    read_sequences_in_blocks,
     sequences,
 )
 from vijax.app.rows.forecasts import forecasts, longest_of_first
-from vijax.app.rows.times import times_of
+from vijax.app.rows.times import sequence_times
 from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.sections import grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales, table_units
-from vijax.app.sources.listing import Data, FittedRun, Found, Tell
-from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
+from vijax.app.sources.listing import Data, FittedRun, RowResults, Tell
+from vijax.app.sources.tables import padded_sequences, sequence_model, sequence_sums
 from vijax.arguments import integer
 
 MOST_SHOWN = 12
@@ -64,7 +64,7 @@ def score(run: FittedRun) -> RowScore:
     y, mask = padded_sequences(run.data.test)
     lengths = mask.sum(axis=1)
     found = run.fit.score((y, mask), key=run.key)
-    logs = found.log_probs - by_sequence(run.data.test, log_scales(run.data.test))
+    logs = found.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
     return RowScore.of(logs, "step", sequences(len(lengths)), lengths)
 
 
@@ -104,7 +104,7 @@ def strips(
     title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state."
 ) -> Strips:
     """The paths of the first sequences."""
-    said = first_of(note, MOST_SHOWN, names, "sequences", "transformed.csv")
+    said = first_note(note, MOST_SHOWN, names, "sequences", "transformed.csv")
     return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], said)
 
 
@@ -124,10 +124,10 @@ def course(
         "sequence."
     )
     longest = longest_of_first(len(mask), MOST_SHOWN)
-    more = first_of(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
-    some = first_of("", MOST_COLUMNS, run.data.names, "columns", "transformed.csv")
+    more = first_note(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
+    some = first_note("", MOST_COLUMNS, run.data.names, "columns", "transformed.csv")
     shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
-    times = times_of(run.data.train, chosen)
+    times = sequence_times(run.data.train, chosen)
     return [
         Course(
             f"States of sequence {name}",
@@ -140,15 +140,15 @@ def course(
     ]
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The state of each step on the likeliest path of its sequence (Viterbi), and the probabilities
     of all states given the whole sequence."""
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         z = run.fit.locals(data, key=run.key)["z"]
         return {"state": np.asarray(likeliest_paths(z)), "probability": np.asarray(z.probs)}
 
-    return in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
+    return read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
 
 
 BY_STATE: dict[str, Any] = {
@@ -186,7 +186,7 @@ FactorialSettings = model_section(
 def factorial_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
     y, mask = padded_sequences(run.data.test)
-    found = bounds(run.fit, (y, mask), run.key) - by_sequence(
+    found = bounds(run.fit, (y, mask), run.key) - sequence_sums(
         run.data.test, log_scales(run.data.test)
     )
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
@@ -237,12 +237,12 @@ def factorial_describe(run: FittedRun) -> list[Block]:
     return [*blocks, *forecasts(run)]
 
 
-def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """For each chain the state of each step on its likeliest path, and the probabilities of all its
     states."""
     names = [f"z{m + 1}" for m in range(run.settings.num_chains)]
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         local = run.fit.locals(data, key=run.key)
         states = np.stack([np.asarray(likeliest_paths(local[name])) for name in names], axis=-1)
         probs = {
@@ -251,7 +251,7 @@ def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         }
         return {"state_of_chain": states, **probs}
 
-    return in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
+    return read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
 
 
 FACTORIAL = sequence_model(

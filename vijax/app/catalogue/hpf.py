@@ -11,10 +11,10 @@ import optax
 
 from vijax import models
 from vijax.app.drawing.blocks import Block, Table
-from vijax.app.drawing.views import thinned
+from vijax.app.drawing.views import spread_rows
 from vijax.app.settings.options import build_from_section, chooser, model_section
 from vijax.app.settings.sections import row_section
-from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell, key_of_scores
+from vijax.app.sources.listing import Data, FittedRun, Listing, RowResults, Tell, held_out_score_key
 from vijax.app.sources.ratings import RATINGS
 from vijax.evaluate import hide, ranked, ranking
 from vijax.evaluate.units import OF_RANKINGS
@@ -69,7 +69,7 @@ def describe(run: FittedRun) -> list[Block]:
     popularity."""
     items, names = np.asarray(run.point("items"), np.float64), run.data.names
     train = run.data.train if run.data.test is None else run.data.test
-    sample = train[thinned(train.num_documents, MOST_READ)]
+    sample = train[spread_rows(train.num_documents, MOST_READ)]
     weight = items.sum(axis=0) * run.fit.predict(sample).mean(axis=0)
     share = weight / max(float(weight.sum()), 1e-300)
     rows = []
@@ -101,7 +101,7 @@ def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
     left, hidden = hide(
-        sample.to_scipy(), seed=keys.seed(key_of_scores())
+        sample.to_scipy(), seed=keys.seed(held_out_score_key())
     )  # those of the held-out score
     kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
     popular = np.asarray(run.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
@@ -135,7 +135,7 @@ def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     ]
 
 
-def transform(run: FittedRun, users: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, users: Any, tell: Tell) -> RowResults:
     """The items that each user would take next, best first, and the weights of components."""
     import scipy.sparse
 

@@ -11,12 +11,12 @@ from vijax.app.catalogue.parts import emissions
 from vijax.app.catalogue.parts.emissions import EmissionConfig, InitConfig
 from vijax.app.catalogue.parts.widened import deviations_of_rows
 from vijax.app.drawing.blocks import Block, Table
-from vijax.app.rows.by_row import ROWS, RowScore, checked, in_blocks
+from vijax.app.rows.by_row import ROWS, RowScore, check_data, read_in_blocks
 from vijax.app.settings.options import build_from_section, make_option, model_section
 from vijax.app.settings.sections import EnergyAlgorithm, grow
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import log_scales
-from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
+from vijax.app.sources.listing import Data, FittedRun, Listing, RowResults, Tell
 from vijax.app.sources.tables import TABLES, values
 from vijax.arguments import integer
 from vijax.families.discrete import stick_breaking
@@ -65,14 +65,14 @@ def _clusters(run: FittedRun, weights: np.ndarray) -> list[Block]:
     return [*table, emissions.picture("Clusters", name, run, x, columns, labels, weights)]
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The likeliest component of each row, and the probabilities of all."""
 
-    def read(x: np.ndarray) -> Found:
+    def read(x: np.ndarray) -> RowResults:
         probs = np.asarray(run.fit.locals(x, key=run.key)["z"].probs)
         return {"component": probs.argmax(axis=1), "probability": probs}
 
-    return in_blocks(read, checked(run, values(table)), tell)
+    return read_in_blocks(read, check_data(run, values(table)), tell)
 
 
 BY_ROW: dict[str, Any] = {

@@ -11,13 +11,13 @@ import numpy as np
 from vijax import models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Lines, Scatter, Table
-from vijax.app.rows.by_row import TARGETS, RowScore, in_blocks
+from vijax.app.rows.by_row import TARGETS, RowScore, read_in_blocks
 from vijax.app.settings.options import build_from_section, chooser, make_option, model_section
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.settings.typed_toml import section, setting
 from vijax.app.settings.units import table_units
 from vijax.app.sources import offsets
-from vijax.app.sources.listing import Data, FittedRun, Found, Listing, Tell
+from vijax.app.sources.listing import Data, FittedRun, Listing, RowResults, Tell
 from vijax.app.sources.tables import TABLES, design, pairs, sites, target
 from vijax.arguments import POSITIVE
 from vijax.data.tables.table import TargetKind
@@ -73,22 +73,22 @@ def score(run: FittedRun) -> RowScore:
     return RowScore.of(logs, "row", remark)
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The prediction of each row, and an interval; see `predictions`."""
     found, _ = settled(run)
     law, classes = run.model.law(found), run.data.train.classes
 
-    def read(x: np.ndarray) -> Found:
+    def read(x: np.ndarray) -> RowResults:
         mean, variance = run.model.predict(found, x)
         return predictions(law, mean, variance, classes)
 
-    found_of = in_blocks(read, design(table, run.settings), tell, PREDICTED)
-    return found_of if classes is not None else offsets.moved(found_of, run.settings)
+    found_of = read_in_blocks(read, design(table, run.settings), tell, PREDICTED)
+    return found_of if classes is not None else offsets.add_offset(found_of, run.settings)
 
 
 def predictions(
     law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None
-) -> Found:
+) -> RowResults:
     """Predictions of the target: its expectation, and an interval that holds it with probability
     0.95. For two classes the more probable one, the probability of the second, and an interval for
     this probability."""
@@ -214,17 +214,17 @@ def _curve(run: FittedRun) -> Lines:
         "binary": lambda z: 1 / (1 + np.exp(-z)),
         "real": lambda z: z,
     }
-    by = offsets.offset_of(run.settings)
+    by = offsets.get_offset(run.settings)
     curve, low, high = (
         responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
     )
-    rows = views.thinned(len(x))
+    rows = views.spread_rows(len(x))
     label = {
         "count": f"rate of {name}",
         "binary": f"probability of {(run.data.train.classes or ('', ''))[1]}",
     }
     shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows] + by
-    note = views.thinned_note(
+    note = views.spread_rows_note(
         "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
     )
     units = table_units(run.data.train)
@@ -306,9 +306,9 @@ def describe_linear(run: FittedRun) -> list[Block]:
     law, train = run.model.law(found).name, run.data.train
     name = (train.classes or ("", train.target))[1]
     scales = table_units(train).spread(np.std(train.x, axis=0))
-    of = views.modelled(law, train.target, train.classes)
+    of = views.predictor_name(law, train.target, train.classes)
     mean = np.array(mean, float)
-    mean[len(run.data.names) :] += offsets.offset_of(run.settings)
+    mean[len(run.data.names) :] += offsets.get_offset(run.settings)
     weights = views.coefficients(
         "Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of
     )

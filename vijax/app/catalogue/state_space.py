@@ -9,14 +9,25 @@ import numpy as np
 
 from vijax import models
 from vijax.app.drawing.blocks import Block, Heat, Lines, Table
-from vijax.app.drawing.cuts import first_of
-from vijax.app.rows.by_row import SEQUENCES, RowScore, checked, in_blocks_of_sequences, sequences
+from vijax.app.drawing.cuts import first_note
+from vijax.app.rows.by_row import (
+    SEQUENCES,
+    RowScore,
+    check_data,
+    read_sequences_in_blocks,
+    sequences,
+)
 from vijax.app.rows.forecasts import forecasts
-from vijax.app.rows.times import times_of
+from vijax.app.rows.times import sequence_times
 from vijax.app.settings.options import model_section
 from vijax.app.settings.units import log_scales, table_units
-from vijax.app.sources.listing import FittedRun, Found, Tell
-from vijax.app.sources.tables import by_sequence, held_out_entries, padded_sequences, sequence_model
+from vijax.app.sources.listing import FittedRun, RowResults, Tell
+from vijax.app.sources.tables import (
+    holds_out_entries,
+    padded_sequences,
+    sequence_model,
+    sequence_sums,
+)
 
 MOST_COLUMNS = 4
 """Columns whose smoothed course is drawn."""
@@ -34,10 +45,10 @@ def score(run: FittedRun) -> RowScore:
     """Log density at the posterior means, by the Kalman filter, in the units of the data: for
     held-out sequences, per step; for held-out entries given the others of their sequences, per
     entry."""
-    if held_out_entries(run.data):
+    if holds_out_entries(run.data):
         return _score_entries(run)
     found = run.fit.score(padded_sequences(run.data.test), key=run.key)
-    logs = found.log_probs - by_sequence(run.data.test, log_scales(run.data.test))
+    logs = found.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
     return RowScore.of(logs, "step", sequences(len(found.log_probs)), found.num_tokens)
 
 
@@ -49,7 +60,7 @@ def _score_entries(run: FittedRun) -> RowScore:
         run.fit.score(padded_sequences(table), key=run.key).log_probs for table in (whole, train)
     )
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
-    logs = both - known - by_sequence(test, log_scales(test))
+    logs = both - known - sequence_sums(test, log_scales(test))
     return RowScore.of(logs, "entry", sequences(len(number)), number)
 
 
@@ -90,11 +101,13 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
     y, mask = (part[:1] for part in padded_sequences(run.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(run.fit.locals((y, mask), key=run.key)["x"]))
-    times, units = times_of(run.data.train, 0), table_units(run.data.train)
+    times, units = sequence_times(run.data.train, 0), table_units(run.data.train)
     time = times.at
     note = "Smoothed, with two standard deviations of an observation."
-    note = first_of(note, 1, run.data.train.group_names or ("all",), "sequences", "transformed.csv")
-    note = first_of(
+    note = first_note(
+        note, 1, run.data.train.group_names or ("all",), "sequences", "transformed.csv"
+    )
+    note = first_note(
         note, MOST_COLUMNS, run.data.names[: len(loadings)], "columns", "transformed.csv"
     )
     blocks: list[Block] = []
@@ -114,16 +127,16 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
     return blocks
 
 
-def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The expected columns of each step given the whole sequence, with the standard deviation of an
     observation, also where they are missing (rows of missing values at the end are forecasts); and
     the smoothed states, with their standard deviations."""
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         expected, sd, state, state_sd = seen_through(run, run.fit.locals(data, key=run.key)["x"])
         return {"expected": expected, "sd": sd, "state": state, "state_sd": state_sd}
 
-    found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
+    found = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
     units = table_units(table)
     return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
 

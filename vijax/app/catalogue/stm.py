@@ -24,9 +24,9 @@ from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.progress import Counter
 from vijax.app.settings.sections import DescribedData
 from vijax.app.settings.typed_toml import setting
-from vijax.app.sources.documents import DOCUMENTS, columns_of, section_for
-from vijax.app.sources.listing import Data, FittedRun, Found, Listing, New, Tell
-from vijax.app.sources.topic_names import SEEDED, build_seeded
+from vijax.app.sources.documents import DOCUMENTS, side_columns, source_section
+from vijax.app.sources.listing import Data, FittedRun, Listing, New, RowResults, Tell
+from vijax.app.sources.topic_names import SEED_SETTINGS, build_with_seeds
 from vijax.data.corpora.corpus import Corpus, split_ids
 from vijax.data.read import WRITTEN_BY_PEOPLE
 from vijax.data.reading.checks import DataError
@@ -50,7 +50,7 @@ Settings = model_section(
     without=("corpus", "table", "seed"),
     num_topics=20,
     prevalence=(str, setting("~ 1", 'covariates of the shares, as "~ party + bs(day, df=4)"')),
-    **SEEDED,
+    **SEED_SETTINGS,
 )
 NUM_WORDS = 8
 """Words of a topic that are named by group."""
@@ -137,10 +137,11 @@ def _columns_of_parts(section: Any, data: Data) -> list[TypedTable]:
     """The columns of each part. What a column is, all rows of the file say."""
     if section.path == "docstrings":
         return [
-            _table_of(columns_of(section, part), part.num_documents, section) for part in data.parts
+            _table_of(side_columns(section, part), part.num_documents, section)
+            for part in data.parts
         ]
     number = sum(part.num_documents for part in data.parts)
-    whole = _table_of(columns_of(section, data.train), number, section)
+    whole = _table_of(side_columns(section, data.train), number, section)
     if data.test is None:
         return [whole]
     return [whole.rows(own) for own in split_ids(number, section.held_out, section.split_seed)]
@@ -154,8 +155,8 @@ def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents to infer the topics of, with the columns beside their text."""
     found = DOCUMENTS.new(config, data, source, column)
-    section = config.data if source is None else section_for(config, source, column)
-    table = _table_of(columns_of(section, found.data, source), found.data.num_documents, section)
+    section = config.data if source is None else source_section(config, source, column)
+    table = _table_of(side_columns(section, found.data, source), found.data.num_documents, section)
     with _saying_words(table):
         described = _described(found.data, table, of_corpus(config.model, data.train).covariates)
     return found._replace(data=described)
@@ -185,7 +186,7 @@ def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
         prevalence=settings.prevalence,
         **section_arguments(settings),
     )
-    return build_seeded(settings, Data(corpus, None), make)
+    return build_with_seeds(settings, Data(corpus, None), make)
 
 
 def describe(run: FittedRun) -> list[Block]:
@@ -253,7 +254,7 @@ def _curves(effects: Effects, beside: TypedTable, called: Mapping[int, str]) -> 
         found = effects.at({**rows, name: x})
         mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
         others = ", ".join(
-            f"{other} = {blocks.number(held[other])}" for other in named if other != name
+            f"{other} = {blocks.show_number(held[other])}" for other in named if other != name
         )
         note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
         yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
@@ -282,7 +283,7 @@ def _words_by_group(model: Stm, run: FittedRun, called: Mapping[int, str]) -> Ta
     return Table(f"Words by {model.covariates.content}", ["", *model.covariates.groups], rows)
 
 
-def transform(run: FittedRun, corpus: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
     """The topics of documents: the largest of each, and the shares of all."""
     return of_shares(run.fit.transform(corpus, key=run.key, progress=tell))
 

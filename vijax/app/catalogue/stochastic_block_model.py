@@ -15,7 +15,7 @@ from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section
 from vijax.app.settings.sections import EnergyAlgorithm
 from vijax.app.sources.graphs import GRAPHS, adjacency
-from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
+from vijax.app.sources.listing import FittedRun, Listing, RowResults, Tell
 from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60
@@ -87,7 +87,7 @@ def describe(run: FittedRun) -> list[Block]:
     of_block = [order[block[order] == k] for k in range(size)]
     weights = np.asarray(run.point("weights"), float)
     labels = [f"block {k + 1}" for k in range(size)]
-    shown = order[views.thinned(len(order), MOST_DRAWN)]
+    shown = order[views.spread_rows(len(order), MOST_DRAWN)]
     drawn = [names[i] for i in shown]
     what = "probability of an edge" if run.settings.edges == "bernoulli" else "mean count"
     listed = [
@@ -109,7 +109,7 @@ def describe(run: FittedRun) -> list[Block]:
     ]
 
 
-def transform(run: FittedRun, graph: Any, tell: Tell) -> Found:
+def transform(run: FittedRun, graph: Any, tell: Tell) -> RowResults:
     """The block of each node given all pairs of its graph, and the probabilities of all blocks;
     counted from 1, as on the page."""
     probs = memberships(run, graph)

@@ -14,16 +14,16 @@ from vijax.app.rows.by_row import (
     SEQUENCES,
     RowScore,
     bounds,
-    checked,
-    in_blocks_of_sequences,
+    check_data,
+    read_sequences_in_blocks,
     sequences,
 )
 from vijax.app.rows.forecasts import forecasts
 from vijax.app.settings.options import build_from_section, model_section
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import table_units, to_covariance
-from vijax.app.sources.listing import Data, FittedRun, Found, Tell
-from vijax.app.sources.tables import by_sequence, padded_sequences, sequence_model
+from vijax.app.sources.listing import Data, FittedRun, RowResults, Tell
+from vijax.app.sources.tables import padded_sequences, sequence_model, sequence_sums
 
 Settings = model_section(
     models.arhmm, "autoregressive hidden Markov model of sequences", without=("dim",), num_states=4
@@ -181,7 +181,7 @@ def slds_score(run: FittedRun) -> RowScore:
     logs = np.where(
         np.isfinite(table.x[:, :dim]), np.log(table_units(table).deviation[:dim]), 0.0
     ).sum(axis=1)
-    found = bounds(run.fit, (y, mask), run.key) - by_sequence(table, logs)
+    found = bounds(run.fit, (y, mask), run.key) - sequence_sums(table, logs)
     return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
 
 
@@ -221,12 +221,12 @@ def slds_describe(run: FittedRun) -> list[Block]:
     ]
 
 
-def slds_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
+def slds_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The state of each step on the likeliest path of its sequence and the probabilities of all
     states; the expected columns with the deviation of an observation, also where they are missing;
     and the smoothed path."""
 
-    def read(data: Any) -> Found:
+    def read(data: Any) -> RowResults:
         local = run.fit.locals(data, key=run.key)
         states = {
             "state": np.asarray(hmm.likeliest_paths(local["z"])),
@@ -235,7 +235,7 @@ def slds_transform(run: FittedRun, table: Any, tell: Tell) -> Found:
         expected, sd, path, path_sd = state_space.seen_through(run, local["x"])
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
-    found = in_blocks_of_sequences(read, table, checked(run, padded_sequences(table)), tell)
+    found = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
     units, dim = table_units(table), dim_of(run.settings, run.data.names)
     if units.scaled:
         found["expected"] = found["expected"] * units.deviation[:dim] + units.mean[:dim]

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from vijax import algorithms, models
 from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics
-from vijax.app.drawing.views import thinned
+from vijax.app.drawing.views import spread_rows
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import (
     build_from_section,
@@ -25,8 +25,8 @@ from vijax.app.settings.sections import DocumentAlgorithm, grow, lazy, row_secti
 from vijax.app.settings.units import to_covariance
 from vijax.app.sources.doc_topics import commonest_words
 from vijax.app.sources.documents import DOCUMENTS
-from vijax.app.sources.listing import FittedRun, Found, Listing, Tell
-from vijax.app.sources.topic_names import SEEDED, build_seeded, words_held
+from vijax.app.sources.listing import FittedRun, Listing, RowResults, Tell
+from vijax.app.sources.topic_names import SEED_SETTINGS, build_with_seeds, words_per_topic
 from vijax.arguments import EVEN, Argument
 from vijax.evaluate import npmi
 from vijax.families import Dirichlet, Product
@@ -66,13 +66,13 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
         run.data.names,
         documents=typical_documents(run.data.train, proportions),
         coherence=_coherence(probs, run.data.train),
-        held=words_held(run),
+        held=words_per_topic(run),
     )
     number = sum(bool(topic.words) for topic in topics)
     return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
 
 
-def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
+def of_shares(shares: Float[np.ndarray, "docs K"]) -> RowResults:
     """Shares, and before them the number of the topic with the largest share."""
     return {"topic": shares.argmax(axis=1), "share": shares}
 
@@ -80,7 +80,7 @@ def of_shares(shares: Float[np.ndarray, "docs K"]) -> Found:
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
     """For each topic the documents with the largest share of it, among `MOST_READ` spread over the
     training set."""
-    rows = thinned(corpus.num_documents, MOST_READ)
+    rows = spread_rows(corpus.num_documents, MOST_READ)
     sample = corpus[rows]
     shares = np.asarray(proportions(sample, rows))
 
@@ -97,7 +97,7 @@ def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Docume
 
 def _coherence(probs: Float[np.ndarray, "K V"], corpus: Any) -> Float[np.ndarray, " K"]:
     """NPMI of each topic's leading words in the training documents, or in many of them."""
-    rows = thinned(corpus.num_documents, MOST_COUNTED)
+    rows = spread_rows(corpus.num_documents, MOST_COUNTED)
     number = min(LEADING, probs.shape[1])
     if number < 2:
         return np.full(len(probs), np.nan)
@@ -113,7 +113,7 @@ LdaSettings = model_section(
     learn=("alpha", "eta"),
     num_topics=50,
     eta=0.1,
-    **SEEDED,
+    **SEED_SETTINGS,
 )
 
 
@@ -126,7 +126,7 @@ HdpSettings = model_section(
     num_topics=50,
     eta=0.1,
     grow=grow("topics", "num_topics"),
-    **SEEDED,
+    **SEED_SETTINGS,
 )
 HdpEstep = chooser(
     "[algorithm.estep]: how a document's topics are found.",
@@ -202,7 +202,7 @@ CtmSettings = model_section(
     width="vocab_size",
     without=("seed",),
     num_topics=20,
-    **SEEDED,
+    **SEED_SETTINGS,
 )
 
 
@@ -302,7 +302,7 @@ def describe_plsa(run: FittedRun) -> list[Topics]:
     return [topics_block(run, lambda sample, rows: shares[rows])]
 
 
-def transform_plsa(run: FittedRun, corpus: Any, tell: Tell) -> Found:
+def transform_plsa(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
     """Topic shares of documents under the fitted topics and the prior of their proportions. Shares
     of training documents are inferred in this way too, from their words alone, so that old and new
     documents can be compared."""
@@ -339,7 +339,7 @@ def score_simple_mixture(run: FittedRun) -> RowScore:
     )
 
 
-def transform_simple_mixture(run: FittedRun, corpus: Any, tell: Tell) -> Found:
+def transform_simple_mixture(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
     """The probabilities of the one topic that each document has."""
     shares = _memberships(run, corpus)
     tell(len(shares))
@@ -361,7 +361,7 @@ def _memberships(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
 # --- the listings ---------------------------------------------------------------------------------
 OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
 WITH_SEEDS: dict[str, Any] = {
-    "build": build_seeded,
+    "build": build_with_seeds,
     "transform": lambda run, corpus, tell: of_shares(
         run.fit.transform(corpus, key=run.key, progress=tell)
     ),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.drawing.digits import range_of, rounded, spreads_of
+from vijax.app.drawing.digits import round_to_spread, row_spreads, value_range
 from vijax.numerals import format_number
 from vijax.terminal import printable
 
@@ -133,12 +133,12 @@ class Course(NamedTuple):
     x: Numbers = ()
 
 
-def edges_of(block: Course) -> np.ndarray:
+def step_edges(block: Course) -> np.ndarray:
     """The places at which steps begin, and the one at which the last ends.
 
-    >>> edges_of(Course("c", [], [], [0, 0, 1], [])).tolist()
+    >>> step_edges(Course("c", [], [], [0, 0, 1], [])).tolist()
     [0.0, 1.0, 2.0, 3.0]
-    >>> edges_of(Course("c", [], [], [0, 0, 1], [], x=[1990.0, 1990.5, 1991.5])).tolist()
+    >>> step_edges(Course("c", [], [], [0, 0, 1], [], x=[1990.0, 1990.5, 1991.5])).tolist()
     [1990.0, 1990.5, 1991.5, 1992.25]
     """
     steps = len(block.states)
@@ -187,11 +187,11 @@ MOST_COLOURS = 10
 """Classes that have different colours; more classes have no legend."""
 
 
-def legend_of(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
+def make_legend(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
     """The names of the classes that occur, in their order; none for one class, or for more than
     there are colours.
 
-    >>> legend_of([2, 0, 2], ["low", "", "high"]), legend_of([1, 1]), legend_of([0, 1])
+    >>> make_legend([2, 0, 2], ["low", "", "high"]), make_legend([1, 1]), make_legend([0, 1])
     ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
     """
     found = sorted({int(k) for k in classes})
@@ -206,9 +206,9 @@ SHOWN, SHOWN_AHEAD = 6, 8
 """Places of curves on the screen, and steps of a forecast."""
 
 
-def classes_of(block: Scatter) -> dict[int, str]:
+def scatter_legend(block: Scatter) -> dict[int, str]:
     """The legend of points and outlines."""
-    return legend_of([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
+    return make_legend([*block.classes, *(k for k, _, _ in block.outlines)], block.names)
 
 
 def file_name(block: Block) -> str:
@@ -227,10 +227,10 @@ as_numbers = functools.partial(np.asarray, dtype=float)
 """Numbers as an array; None, as JSON has it, becomes NaN."""
 
 
-def coloured(block: Heat) -> np.ndarray:
+def heat_colours(block: Heat) -> np.ndarray:
     """The values that have a colour: NaN where there is none, and on a special diagonal.
 
-    >>> coloured(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
+    >>> heat_colours(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
     [[nan, 0.5], [nan, nan]]
     """
     values = as_numbers(block.values)
@@ -240,7 +240,7 @@ def coloured(block: Heat) -> np.ndarray:
     return values
 
 
-def value_range(block: Images) -> tuple[float, float]:
+def pixel_range(block: Images) -> tuple[float, float]:
     """The lowest and highest finite pixel of all, or a default range without any."""
     pixels = as_numbers([v for row in block.images for image in row for v in image])
     pixels = pixels[np.isfinite(pixels)]
@@ -248,7 +248,7 @@ def value_range(block: Images) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def without_excerpts(shown: Iterable[Block]) -> list[Block]:
+def drop_excerpts(shown: Iterable[Block]) -> list[Block]:
     """Blocks without the beginnings of documents."""
     bare = lambda topic: topic._replace(
         documents=tuple(d._replace(excerpt="") for d in topic.documents)
@@ -263,42 +263,42 @@ def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
     """Blocks as JSON's own types, numbers to six digits, or more where their spread needs them
     (`vijax.app.drawing.digits`)."""
     return [
-        {"kind": type(block).__name__, **{k: _plain(v) for k, v in rounded_to(block).items()}}
+        {"kind": type(block).__name__, **{k: _plain(v) for k, v in round_fields(block).items()}}
         for block in blocks
     ]
 
 
-def rounded_to(block: Block) -> dict[str, Any]:
+def round_fields(block: Block) -> dict[str, Any]:
     """The fields of a block, numbers rounded as files have them."""
     fields: dict[str, Any] = block._asdict()
     if isinstance(block, Table):
         return fields | {
-            "rows": [_rounded_row(row, spreads_of(block.header, row)) for row in block.rows]
+            "rows": [_round_row(row, row_spreads(block.header, row)) for row in block.rows]
         }
     if isinstance(block, Intervals):
         spreads = [d if d is not None and np.isfinite(d) else 0.0 for d in block.deviation]
         return {
-            k: _rounded_row(v, spreads) if k in ("mean", "deviation") else v
+            k: _round_row(v, spreads) if k in ("mean", "deviation") else v
             for k, v in fields.items()
         }
     return {
-        k: _rounded(v, range_of(v)) if isinstance(v, np.ndarray | list | tuple) else v
+        k: _round(v, value_range(v)) if isinstance(v, np.ndarray | list | tuple) else v
         for k, v in fields.items()
     }
 
 
-def _rounded_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
-    return [_rounded(cell, spread) for cell, spread in zip(row, spreads, strict=True)]
+def _round_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
+    return [_round(cell, spread) for cell, spread in zip(row, spreads, strict=True)]
 
 
-def _rounded(value: Any, spread: float) -> Any:
+def _round(value: Any, spread: float) -> Any:
     """A number, or nested lists of them, rounded; all else as it is."""
     if isinstance(value, np.ndarray):
-        return _rounded(value.tolist(), spread)
+        return _round(value.tolist(), spread)
     if type(value) in (list, tuple):
-        return [_rounded(item, spread) for item in value]
+        return [_round(item, spread) for item in value]
     if isinstance(value, float | np.floating):
-        return rounded(float(value), spread) if np.isfinite(value) else None
+        return round_to_spread(float(value), spread) if np.isfinite(value) else None
     return value
 
 
@@ -465,15 +465,15 @@ def _text(block: Block, most: int, folder: str) -> str:
     where = f": {folder}{file_name(block)}.csv has all" if folder else ""
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
-        return f"{block.title}\n{_aligned(block.header, block.rows, most, where)}{note}"
+        return f"{block.title}\n{_align(block.header, block.rows, most, where)}{note}"
     if isinstance(block, Intervals) and block.most > 0:
         named = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_aligned(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
+        return f"{block.title}\n{_align(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
     if isinstance(block, Curves):
-        return f"{block.title}\n{_aligned(*_places(block), most)}\n  {block.note}"
+        return f"{block.title}\n{_align(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
-        return f"{block.title}\n{_aligned(['', *block.columns], rows, most, where)}"
+        return f"{block.title}\n{_align(['', *block.columns], rows, most, where)}"
     if isinstance(block, Topics):
         from vijax.topics.summary import topics_text
 
@@ -507,12 +507,14 @@ def _marks(x: np.ndarray) -> list[str]:
     return [f"{value:.{decimals}f}" for value in x]
 
 
-def number(value: Any, spread: float = 0.0) -> str:
+def show_number(value: Any, spread: float = 0.0) -> str:
     """A value for reading: four digits of a number, or more where the spread beside it needs them.
 
-    >>> number(0.123456), number(7), number(None), number("a"), number(-1234567.0), number(2e222)
-    ('0.1235', '7', '', 'a', '-1,234,567', '2e+222')
-    >>> number(2_020_000.0123, 0.097)
+    >>> show_number(0.123456), show_number(7), show_number(None), show_number("a")
+    ('0.1235', '7', '', 'a')
+    >>> show_number(-1234567.0), show_number(2e222)
+    ('-1,234,567', '2e+222')
+    >>> show_number(2_020_000.0123, 0.097)
     '2,020,000.012'
     """
     if value is None or value != value:  # as JSON has it, or NaN
@@ -522,15 +524,16 @@ def number(value: Any, spread: float = 0.0) -> str:
     return str(value)
 
 
-def cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
-    """The cells of a row for reading, digits as of `number`."""
-    return [number(cell, spread) for cell, spread in zip(row, spreads_of(header, row), strict=True)]
+def show_cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
+    """The cells of a row for reading, digits as of `show_number`."""
+    return [
+        show_number(cell, spread)
+        for cell, spread in zip(row, row_spreads(header, row), strict=True)
+    ]
 
 
-def _aligned(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = ""
-) -> str:
-    shown = [cells(header, row) for row in rows[:most]]
+def _align(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
+    shown = [show_cells(header, row) for row in rows[:most]]
     widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
 

@@ -34,7 +34,7 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
     half = np.array([[3.6 * len(b.number) + 2.5, 7.0] for b in bubbles]).reshape(-1, 2)
     at = np.array([[b.x, -b.y] for b in bubbles]).reshape(-1, 2)
     wanted = side / 2 + 0.42 * side * np.clip(np.nan_to_num(at), -1.0, 1.0)
-    places = parted(wanted, half, 2.0, side - 2.0)
+    places = move_apart(wanted, half, 2.0, side - 2.0)
     discs_of = np.maximum(half, 0.8 * np.array(radius)[:, None])  # names keep off these
     taken = [
         tuple(box)
@@ -94,14 +94,14 @@ def _label_box(label: str, cx: float, cy: float, side: float) -> tuple[float, fl
 ROUNDS = 250
 
 
-def parted(
+def move_apart(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, "n 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
     """Points moved until the boxes about them (of half sides `half`) do not overlap, as far as
     there is room in the square from `low` to `high`; nothing in it is random. Where they are too
     many for small moves, all go to places of a grid, as near as possible.
 
-    >>> moved = parted(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
+    >>> moved = move_apart(np.array([[5.0, 5.0], [5.5, 5.0]]), np.full((2, 2), 1.0), 0.0, 10.0)
     >>> moved.round(2).tolist()
     [[4.25, 5.0], [6.25, 5.0]]
     """
@@ -123,10 +123,10 @@ def parted(
         push = np.where(along & hit[..., None], np.sign(away) * over, 0.0)
         step = 0.5 * push.sum(axis=1) / np.maximum(1.0, 0.5 * hit.sum(axis=1))[:, None]
         points = np.clip(points + step, low + half, high - half)
-    return _on_a_grid(points, half.max(axis=0), low, high)
+    return _move_to_grid(points, half.max(axis=0), low, high)
 
 
-def _on_a_grid(
+def _move_to_grid(
     points: Float[np.ndarray, "n 2"], half: Float[np.ndarray, " 2"], low: float, high: float
 ) -> Float[np.ndarray, "n 2"]:
     """Each point on its own place of a grid, by the smallest sum of squared moves; unmoved where

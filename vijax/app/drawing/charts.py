@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.drawing import blocks, exports
-from vijax.app.drawing.cuts import drawn_part
+from vijax.app.drawing.cuts import part_to_draw
 from vijax.app.drawing.svg import (
     BOTTOM,
     HEIGHT,
@@ -22,19 +22,19 @@ from vijax.app.drawing.svg import (
     TOP,
     WIDTH,
     Axis,
+    are_numbers,
     axis,
     chart,
     escape,
-    known,
     legend,
     number_text,
     plain_chart,
-    shortened,
+    shorten,
     stretches,
     tick,
-    with_minus,
+    wide_minus,
 )
-from vijax.app.drawing.views import thinned
+from vijax.app.drawing.views import spread_rows
 
 LARGEST_FILE = 200_000
 """Letters of CSV that a card holds itself; longer ones are in the folder of the run alone."""
@@ -43,19 +43,19 @@ LARGEST_FILE = 200_000
 def card(block: blocks.Block, *least: float) -> str:
     """A block as a card of the page, with its numbers as CSV; `least` as of `lines`."""
     files = list(exports.tables([block]))
-    saved = "".join(_saved(name, text, name.removeprefix(files[0][0])) for name, text in files)
-    part = drawn_part(block)
-    return framed(part.title, part.note, DRAWN[type(part)](part, *least), saved)
+    saved = "".join(_csv_link(name, text, name.removeprefix(files[0][0])) for name, text in files)
+    part = part_to_draw(block)
+    return frame_card(part.title, part.note, DRAWN[type(part)](part, *least), saved)
 
 
-def framed(title: str, note: str, drawn: str, beside: str = "") -> str:
+def frame_card(title: str, note: str, drawn: str, beside: str = "") -> str:
     """A card: title and note are text, the drawing and the links beside the title are markup."""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     head = f"<h3>{escape(title)}</h3>{f'<span>{beside}</span>' if beside else ''}"
     return f'<section class="card"><div class="heading">{head}</div>{said}{drawn}</section>'
 
 
-def _saved(name: str, text: str, part: str) -> str:
+def _csv_link(name: str, text: str, part: str) -> str:
     """A link that saves a CSV file which the page itself holds."""
     if len(text) > LARGEST_FILE:
         return ""
@@ -77,7 +77,8 @@ def table(block: blocks.Table) -> str:
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{k}>{escape(cell)}</td>" for cell, k in zip(_shown(block, row), kinds, strict=True)
+            f"<td{k}>{escape(cell)}</td>"
+            for cell, k in zip(_cell_texts(block, row), kinds, strict=True)
         )
         + "</tr>"
         for row in block.rows
@@ -88,11 +89,11 @@ def table(block: blocks.Table) -> str:
     )
 
 
-def _shown(block: blocks.Table, row: Sequence[Any]) -> list[str]:
+def _cell_texts(block: blocks.Table, row: Sequence[Any]) -> list[str]:
     """The cells of a row, numbers with a minus that is as wide as a digit."""
-    read = blocks.cells(block.header, row)
+    read = blocks.show_cells(block.header, row)
     return [
-        text if isinstance(cell, str) else with_minus(text)
+        text if isinstance(cell, str) else wide_minus(text)
         for cell, text in zip(row, read, strict=True)
     ]
 
@@ -115,7 +116,7 @@ MOST_TITLED = 100
 def lines(block: blocks.Lines, *least: float) -> str:
     """A curve in its band, over points; `least` as of `vijax.app.drawing.svg.axis`, of what is
     upright."""
-    rows = thinned(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
+    rows = spread_rows(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
     part = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
     y = axis(_range(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
@@ -134,7 +135,7 @@ def lines(block: blocks.Lines, *least: float) -> str:
         f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
         f"{f'<title>{number_text(a, x.step)}: {number_text(b, y.step / 10)}</title>' if titled else ''}</circle>"
         for a, b in zip(block.points_x, block.points_y, strict=True)
-        if known(a, b)
+        if are_numbers(a, b)
     )
     curve = (
         '<path class="curve curve-0" '
@@ -157,7 +158,9 @@ def _range(block: blocks.Lines) -> list[float]:
 
 def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
     """Pixels of points inside the vertical axis; points beyond it are moved to its edge."""
-    return [f"{x(a):.1f},{y.inside(b):.1f}" for a, b in zip(xs, ys, strict=True) if known(a, b)]
+    return [
+        f"{x(a):.1f},{y.inside(b):.1f}" for a, b in zip(xs, ys, strict=True) if are_numbers(a, b)
+    ]
 
 
 def scatter(block: blocks.Scatter) -> str:
@@ -177,14 +180,14 @@ def scatter(block: blocks.Scatter) -> str:
     points = "".join(
         f'<circle class="point hue-{int(k) % NUM_HUES}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2"/>'
         for a, b, k in zip(block.x, block.y, block.classes, strict=True)
-        if known(a, b)
+        if are_numbers(a, b)
     )
     outlines = "".join(
         f'<path class="outline hue-{int(k) % NUM_HUES}" d="M{"L".join(_places(x, y, xs, ys))}"/>'
         for k, xs, ys in block.outlines
     )
     name = f'<text class="axis" x="4" y="10">{escape(block.y_label)}</text>'
-    named = blocks.classes_of(block)
+    named = blocks.scatter_legend(block)
     return chart(points + outlines + name, x, y, block.x_label, block.y_label, named)
 
 
@@ -192,7 +195,7 @@ def intervals(block: blocks.Intervals) -> str:
     """A line for each quantity, two standard deviations to either side of its mean."""
     left, row = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels)), 19
     height = row * len(block.labels) + 26
-    there = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if known(m, d)]
+    there = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if are_numbers(m, d)]
     reach = [m + side * d for m, d in there for side in (-2, 2)]
     x = axis([*reach, 0.0], left, WIDTH - RIGHT, margin=0.03)
     drawn = [
@@ -207,9 +210,9 @@ def intervals(block: blocks.Intervals) -> str:
         y = row * i + 11
         drawn.append(
             f'<text class="tick" x="{left - 8:.0f}" y="{y + 4}" '
-            f'text-anchor="end">{escape(shortened(label))}</text>'
+            f'text-anchor="end">{escape(shorten(label))}</text>'
         )
-        if not known(mean, deviation):
+        if not are_numbers(mean, deviation):
             continue
         low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
         said = (
@@ -228,7 +231,7 @@ def heat(block: blocks.Heat) -> str:
     """A cell for each entry: blue above zero, orange below, its number in it where there is
     room."""
     values = blocks.as_numbers(block.values)
-    shades = blocks.coloured(block)
+    shades = blocks.heat_colours(block)
     left, top = 8 + LETTER * min(18, max(len(str(label)) for label in block.rows)), 20
     width, height = (
         (WIDTH - left - 4) / max(1, values.shape[1]),
@@ -238,7 +241,7 @@ def heat(block: blocks.Heat) -> str:
     drawn = [
         f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" '
         'text-anchor="end">'
-        f"{escape(shortened(label, 18))}</text>"
+        f"{escape(shorten(label, 18))}</text>"
         for i, label in enumerate(block.rows)
     ]
     every = max(1, int(np.ceil(7.0 * max(len(str(label)) for label in block.columns) / width)))
@@ -283,18 +286,20 @@ def images(block: blocks.Images) -> str:
     left = 8 + LETTER * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)
     size = (step - 4) / max(block.width, block.height)
-    row, (low, high) = size * block.height + 6, blocks.value_range(block)
+    row, (low, high) = size * block.height + 6, blocks.pixel_range(block)
     drawn = []
     for i, (label, some) in enumerate(zip(block.labels, block.images, strict=True)):
         place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
-        drawn.append(f'<text class="tick" {place}>{escape(shortened(label, 18))}</text>')
+        drawn.append(f'<text class="tick" {place}>{escape(shorten(label, 18))}</text>')
         for j, image in enumerate(some):
-            shades = [round(LEVELS * (v - low) / (high - low)) if known(v) else 0 for v in image]
-            drawn.append(_shaded(shades, block.width, left + step * j, row * i, size))
+            shades = [
+                round(LEVELS * (v - low) / (high - low)) if are_numbers(v) else 0 for v in image
+            ]
+            drawn.append(_draw_image(shades, block.width, left + step * j, row * i, size))
     return plain_chart(block.title, row * len(block.labels) + 4, drawn)
 
 
-def _shaded(shades: Sequence[int], width: int, left: float, top: float, size: float) -> str:
+def _draw_image(shades: Sequence[int], width: int, left: float, top: float, size: float) -> str:
     """One image: a frame, and a path for each shade."""
     paths: dict[int, list[str]] = {}
     for y in range(len(shades) // width):
@@ -318,7 +323,7 @@ def strips(block: blocks.Strips) -> str:
     for i, (label, states) in enumerate(zip(block.labels, block.states, strict=True)):
         drawn.append(
             f'<text class="tick" x="{left - 6:.0f}" y="{row * i + 13}" text-anchor="end">'
-            f"{escape(shortened(label, 18))}</text>"
+            f"{escape(shorten(label, 18))}</text>"
         )
         for start, length, state in stretches(states):
             if state >= 0:
@@ -330,7 +335,7 @@ def strips(block: blocks.Strips) -> str:
                     f"{start + length - 1}</title></rect>"
                 )
     whole = row * len(block.labels) + 6
-    states = blocks.legend_of(state for states in block.states for state in states if state >= 0)
+    states = blocks.make_legend(state for states in block.states for state in states if state >= 0)
     named, height = legend(states, left, whole)
     return plain_chart(block.title, whole + height, [*drawn, named])
 
@@ -364,7 +369,7 @@ def curves(block: blocks.Curves) -> str:
             else ""
         )
         curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
-        said = f'<text class="tick" x="{left}" y="{top + 10}">{escape(shortened(name, 28))}</text>'
+        said = f'<text class="tick" x="{left}" y="{top + 10}">{escape(shorten(name, 28))}</text>'
         drawn.append(f"{said}{grid}{ends}{band}{curve}")
     whole = high * -(-len(block.names) // 2)
     label = (
@@ -381,7 +386,7 @@ def arcs(block: blocks.Arcs) -> str:
     place = lambda i: row * i + 11
     drawn = [
         f'<text class="tick" x="{left - 10:.0f}" y="{place(i) + 4}" text-anchor="end">'
-        f"{escape(shortened(name, 28))}</text>"
+        f"{escape(shorten(name, 28))}</text>"
         f'<circle class="mark mark-0" cx="{left:.0f}" cy="{place(i)}" r="3"/>'
         for i, name in enumerate(block.names)
     ]
@@ -407,7 +412,7 @@ PANEL, STRIP, GAP = 84, 30, 8
 def course(block: blocks.Course) -> str:
     """The columns of a sequence, one below the other, over the path of its states; then the
     probability of each state at each step, as heights of its colour that add up to one."""
-    edges = blocks.edges_of(block)
+    edges = blocks.step_edges(block)
     x = axis([edges[0], edges[-1]], LEFT, WIDTH - RIGHT, margin=0.0)
     drawn = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
     top = (PANEL + GAP) * len(block.columns)
@@ -419,15 +424,15 @@ def course(block: blocks.Course) -> str:
         f"{escape(block.x_label)}</text>"
     )
     named, height = legend(
-        blocks.legend_of(range(len(block.probabilities))), LEFT, top + STRIP + 42
+        blocks.make_legend(range(len(block.probabilities))), LEFT, top + STRIP + 42
     )
     return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
 
 
 def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
     """One column over the colours of the path."""
-    y = axis([v for v in block.values[d] if known(v)], top + PANEL, top, margin=0.08)
-    edges = blocks.edges_of(block)
+    y = axis([v for v in block.values[d] if are_numbers(v)], top + PANEL, top, margin=0.08)
+    edges = blocks.step_edges(block)
     behind = "".join(
         f'<rect class="hue-{state % NUM_HUES} behind" x="{x(edges[start]):.1f}" y="{top}" '
         f'height="{PANEL}" width="{x(edges[start + length]) - x(edges[start]):.2f}"/>'
@@ -439,11 +444,13 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
     )
     middles = 0.5 * (edges[1:] + edges[:-1])
     places = [
-        f"{x(t):.1f},{y(v):.1f}" for t, v in zip(middles, block.values[d], strict=False) if known(v)
+        f"{x(t):.1f},{y(v):.1f}"
+        for t, v in zip(middles, block.values[d], strict=False)
+        if are_numbers(v)
     ]
     name = (
         f'<text class="tick" x="{LEFT + 4}" '
-        f'y="{top + 12}">{escape(shortened(block.columns[d]))}</text>'
+        f'y="{top + 12}">{escape(shorten(block.columns[d]))}</text>'
     )
     return f'{behind}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'
 
@@ -451,9 +458,9 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
 def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
     """A band for each state, whose height at a step is the probability of the state."""
     probabilities = np.array(
-        [[v if known(v) else 0.0 for v in row] for row in block.probabilities], float
+        [[v if are_numbers(v) else 0.0 for v in row] for row in block.probabilities], float
     )
-    edges = blocks.edges_of(block)
+    edges = blocks.step_edges(block)
     outline = lambda level: _steps(x, edges, top, level)
     below = np.clip(
         np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0

@@ -14,26 +14,26 @@ MOST_ROWS = 2000
 """Rows of a table on a page."""
 
 
-def drawn_part(block: blocks.Block) -> blocks.Block:
+def part_to_draw(block: blocks.Block) -> blocks.Block:
     """A block as it is drawn: of a long one the first rows, which its note says.
 
     >>> block = blocks.Intervals("Slopes", ["a"] * 150, [0.0] * 150, [1.0] * 150, "Bars.")
-    >>> part = drawn_part(block)
+    >>> part = part_to_draw(block)
     >>> len(part.labels), part.note
     (100, 'Bars. The first 100 of 150 are drawn; the CSV file (tables/slopes.csv) has all.')
     """
     if isinstance(block, blocks.Intervals) and len(block.labels) > MOST_BARS:
         first = {name: getattr(block, name)[:MOST_BARS] for name in ("labels", "mean", "deviation")}
         return block._replace(
-            **first, note=with_cut(block, MOST_BARS, len(block.labels), "are drawn")
+            **first, note=cut_note(block, MOST_BARS, len(block.labels), "are drawn")
         )
     if isinstance(block, blocks.Table) and len(block.rows) > MOST_ROWS:
-        note = with_cut(block, MOST_ROWS, len(block.rows), "rows are shown")
+        note = cut_note(block, MOST_ROWS, len(block.rows), "rows are shown")
         return block._replace(rows=block.rows[:MOST_ROWS], note=note)
     return block
 
 
-def with_cut(block: Any, shown: int, number: int, how: str) -> str:
+def cut_note(block: Any, shown: int, number: int, how: str) -> str:
     """The note of a block, and what is left out of it."""
     said = (
         f"The first {shown:,} of {number:,} {how}; the CSV file "
@@ -42,12 +42,12 @@ def with_cut(block: Any, shown: int, number: int, how: str) -> str:
     return f"{block.note} {said}".strip()
 
 
-def first_of(note: str, shown: int, names: Sequence[Any], what: str, where: str) -> str:
+def first_note(note: str, shown: int, names: Sequence[Any], what: str, where: str) -> str:
     """A note, and where more than these were left out, what has them.
 
-    >>> first_of("Viterbi.", 12, range(60), "sequences", "transformed.csv")
+    >>> first_note("Viterbi.", 12, range(60), "sequences", "transformed.csv")
     'Viterbi. The first 12 of 60 sequences; transformed.csv has all.'
-    >>> first_of("Viterbi.", 12, range(3), "sequences", "transformed.csv")
+    >>> first_note("Viterbi.", 12, range(3), "sequences", "transformed.csv")
     'Viterbi.'
     """
     left = (

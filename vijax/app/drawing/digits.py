@@ -25,12 +25,12 @@ RATIO = re.compile(r"ratio|% of it$")
 """Columns of exp(b) where the deviation is that of b: theirs is in proportion."""
 
 
-def spreads_of(header: Sequence[str], row: Sequence[Any]) -> list[float]:
+def row_spreads(header: Sequence[str], row: Sequence[Any]) -> list[float]:
     """For each cell of a row the spread that its digits follow; 0 where none is known.
 
-    >>> spreads_of(["", "mean", "sd", "5 %"], ["a", 2_020_000.0, 0.1, 2_019_999.9])
+    >>> row_spreads(["", "mean", "sd", "5 %"], ["a", 2_020_000.0, 0.1, 2_019_999.9])
     [0.0, 0.1, 0.1, 0.1]
-    >>> spreads_of(["", "mean"], ["a", 2_020_000.0])
+    >>> row_spreads(["", "mean"], ["a", 2_020_000.0])
     [0.0, 0.0]
     """
     places = [
@@ -41,16 +41,16 @@ def spreads_of(header: Sequence[str], row: Sequence[Any]) -> list[float]:
     if not places:
         return [0.0] * len(row)
     spread = min(float(row[i]) for i in places)
-    return [_own(name, cell, spread) for name, cell in zip(header, row, strict=True)]
+    return [_cell_spread(name, cell, spread) for name, cell in zip(header, row, strict=True)]
 
 
-def _own(name: str, cell: Any, spread: float) -> float:
+def _cell_spread(name: str, cell: Any, spread: float) -> float:
     if not isinstance(cell, float):
         return 0.0
     return abs(cell) * spread if RATIO.search(name) else spread
 
 
-def range_of(values: Any) -> float:
+def value_range(values: Any) -> float:
     """The range of the finite numbers in nested lists, 0 without any."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
@@ -59,10 +59,10 @@ def range_of(values: Any) -> float:
     return float(max(known) - min(known)) if known else 0.0
 
 
-def rounded(value: float, spread: float) -> float:
+def round_to_spread(value: float, spread: float) -> float:
     """A number as files have it: six digits, or more where its spread needs them.
 
-    >>> rounded(0.12345678, 0.0), rounded(2_020_000.123456, 0.1)
+    >>> round_to_spread(0.12345678, 0.0), round_to_spread(2_020_000.123456, 0.1)
     (0.123457, 2020000.1235)
     """
     return float(f"{value:.{count_digits(value, spread, KEPT, KEPT_OF_SPREAD)}g}")

@@ -45,10 +45,12 @@ def _cell(cell: Any) -> str:
         isinstance(cell, float | np.floating) and not np.isfinite(cell)
     ):  # as JSON has it too
         return ""
-    return in_quotes(str(cell) if isinstance(cell, int | float | np.number) else quoted(str(cell)))
+    return csv_cell(
+        str(cell) if isinstance(cell, int | float | np.number) else guard_formula(str(cell))
+    )
 
 
-def in_quotes(text: str) -> str:
+def csv_cell(text: str) -> str:
     """A cell as CSV has it: in quotes where it must be."""
     return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
 
@@ -58,9 +60,7 @@ APART = frozenset('",\r\n')
 in a line feed."""
 
 
-def words_of_topics(
-    topics: Iterable[Topic], num_words: int | None = None
-) -> Iterator[tuple[Any, ...]]:
+def topic_words(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[Any, ...]]:
     """A row for each word: number, name and share of the topic, the word and its probability."""
     for topic in topics:
         words = zip(topic.words[:num_words], topic.probabilities, strict=False)
@@ -70,7 +70,7 @@ def words_of_topics(
         )
 
 
-WORDS_OF_TOPICS = ("topic", "name", "share", "word", "probability")
+TOPIC_WORDS_HEADER = ("topic", "name", "share", "word", "probability")
 
 
 def free_name(name: str, taken: set[str]) -> str:
@@ -158,7 +158,7 @@ def _images(block: blocks.Images) -> Iterator[Part]:
 
 
 def _topics(block: blocks.Topics) -> Iterator[Part]:
-    yield "", WORDS_OF_TOPICS, words_of_topics(block.topics)
+    yield "", TOPIC_WORDS_HEADER, topic_words(block.topics)
     listed = ((t.number, t.name, t.share, t.coherence, " ".join(t.words)) for t in block.topics)
     yield "_list", ["topic", "name", "share", "coherence_npmi", "words"], listed
     numbers = range(len(block.topics))
@@ -197,19 +197,19 @@ FORMULA = re.compile(r"^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
 
 
-def quoted(text: str) -> str:
+def guard_formula(text: str) -> str:
     """A cell with a single quote in front, if a spreadsheet would run it.
 
-    >>> [quoted(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
+    >>> [guard_formula(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
     ["'=1+1", "'-x", '-1.5', '+1e-5', 'x=1', "''=1"]
     """
     return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
-def unquoted(text: str) -> str:
-    """The text that `quoted` was given.
+def unguard_formula(text: str) -> str:
+    """The text that `guard_formula` was given.
 
-    >>> [unquoted(quoted(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
+    >>> [unguard_formula(guard_formula(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
     ['=1+1', "'=1", "'x", '-1.5']
     """
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
@@ -219,15 +219,15 @@ def unquoted(text: str) -> str:
 Format = Literal["text", "csv", "json", "md"]
 
 
-def formatted(topics: Sequence[Topic], format: Format, num_words: int) -> str:
+def format_topics(topics: Sequence[Topic], format: Format, num_words: int) -> str:
     """The topics, the first `num_words` of each, without a line end.
 
     >>> topics = [Topic(3, 0.25, ("sun", "sea"), (0.5, 0.25), (0.0, 0.0))]
-    >>> print(formatted(topics, "csv", 2))
+    >>> print(format_topics(topics, "csv", 2))
     topic,name,share,word,probability
     3,,0.25,sun,0.5
     3,,0.25,sea,0.25
-    >>> print(formatted(topics, "md", 2))
+    >>> print(format_topics(topics, "md", 2))
     | topic | share | words |
     |---:|---:|---|
     | 3 | 25.0 % | sun 0.500, sea 0.250 |
@@ -236,9 +236,9 @@ def formatted(topics: Sequence[Topic], format: Format, num_words: int) -> str:
 
 
 def _csv(topics: Sequence[Topic], num_words: int) -> str:
-    rows = words_of_topics(topics, num_words)
+    rows = topic_words(topics, num_words)
     short = ((k, name, f"{share:.6g}", word, f"{p:.6g}") for k, name, share, word, p in rows)
-    return csv_text(WORDS_OF_TOPICS, short).rstrip("\n")
+    return csv_text(TOPIC_WORDS_HEADER, short).rstrip("\n")
 
 
 def _json(topics: Sequence[Topic], num_words: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.drawing import blocks
-from vijax.app.drawing.cuts import drawn_part
+from vijax.app.drawing.cuts import part_to_draw
 from vijax.app.drawing.exports import free_name
 from vijax.app.drawing.svg import stretches
 from vijax.evaluate import plots
@@ -34,11 +34,11 @@ HUES = (
 def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """Names of files and figures of the blocks that are drawn. Blocks of one title are numbered."""
     taken = {"curves"}
-    for name, figure in _drawn(shown):
+    for name, figure in _block_figures(shown):
         yield free_name(name, taken), figure
 
 
-def _drawn(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
+def _block_figures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
     """The titles of the blocks that are drawn, as names of files, and their figures."""
     for block in shown:
         if isinstance(block, blocks.Topics):
@@ -48,12 +48,12 @@ def _drawn(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
             yield "map", plots.topic_map(topics)
             yield "similarity", plots.topic_similarity(np.asarray(block.distances), topics)
         elif type(block) in DRAWN:
-            yield blocks.file_name(block), DRAWN[type(block)](_plain(_titled(block)))
+            yield blocks.file_name(block), DRAWN[type(block)](_plain(_with_part_title(block)))
 
 
-def _titled(block: Any) -> Any:
+def _with_part_title(block: Any) -> Any:
     """A block as it is drawn; its title says where that is a part."""
-    part: Any = drawn_part(block)
+    part: Any = part_to_draw(block)
     if part is block or not isinstance(block, blocks.Intervals):
         return part
     return part._replace(
@@ -109,7 +109,7 @@ def scatter(block: blocks.Scatter) -> Figure:
     for k, x, y in block.outlines:
         ax.plot(_array(x), _array(y), color=HUES[int(k) % len(HUES)], linewidth=1.6)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
-    named = blocks.classes_of(block)
+    named = blocks.scatter_legend(block)
     for k, name in named.items():
         ax.scatter([], [], c=HUES[k % len(HUES)], s=20, label=name)
     if named:
@@ -137,7 +137,7 @@ def intervals(block: blocks.Intervals) -> Figure:
 
 def heat(block: blocks.Heat) -> Figure:
     """A cell for each entry."""
-    values = blocks.coloured(block)
+    values = blocks.heat_colours(block)
     figure, ax = _axes(
         min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])),
         max(2.6, 1.2 + 0.26 * values.shape[0]),
@@ -233,7 +233,7 @@ def strips(block: blocks.Strips) -> Figure:
 def course(block: blocks.Course) -> Figure:
     """The columns of a sequence over the colours of its path, and the probabilities of its
     states."""
-    number, edges = len(block.columns), blocks.edges_of(block)
+    number, edges = len(block.columns), blocks.step_edges(block)
     middles = (0.5 * (edges[1:] + edges[:-1]))[: len(block.states)]
     figure = new_figure(7.0, 0.9 + 1.2 * number + 0.8)
     axes = np.atleast_1d(
@@ -274,7 +274,7 @@ def images(block: blocks.Images) -> Figure:
         max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6),
         block,
     )
-    low, most = blocks.value_range(block)
+    low, most = blocks.pixel_range(block)
     ax.imshow(sheet, cmap="Greys", vmin=low, vmax=most, interpolation="nearest")
     ax.set_yticks(high * np.arange(len(block.labels)) + block.height / 2, block.labels, fontsize=8)
     ax.set_xticks([])

@@ -94,7 +94,7 @@ def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, in
     """
     drawn, x, line = [], left, 0
     for k, name in classes.items():
-        text = shortened(name, 24)
+        text = shorten(name, 24)
         wide = 20 + LETTER * len(text) + 8
         if x > left and x + wide > WIDTH - RIGHT:
             x, line = left, line + 1
@@ -134,7 +134,7 @@ def grid(x: Axis, y: Axis) -> str:
 def tick(x: float, y: float, anchor: str, value: float, step: float = 0.0) -> str:
     """A number at a mark; one of more letters than there is room for to the left of a chart is
     drawn narrower, for its minus would be cut off."""
-    text = with_minus(tick_text(value, step))
+    text = wide_minus(tick_text(value, step))
     is_wide = anchor == "end" and LETTER * len(text) > ROOM
     narrow = f' textLength="{ROOM}" lengthAdjust="spacingAndGlyphs"' if is_wide else ""
     return (
@@ -157,7 +157,7 @@ def tick_text(value: float, step: float = 0.0) -> str:
     return format_number(value, step, ",", least=SHOWN if step else KEPT)
 
 
-def with_minus(text: str) -> str:
+def wide_minus(text: str) -> str:
     """The text of a number with a minus that is as wide as a digit."""
     return text.replace("-", "\u2212")
 
@@ -176,19 +176,19 @@ def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
     )
 
 
-def shortened(label: object, most: int = 24) -> str:
+def shorten(label: object, most: int = 24) -> str:
     """A label of at most this many letters."""
     text = str(label)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def number_text(value: Any, spread: float = 0.0) -> str:
-    """A value for reading (`vijax.app.drawing.blocks.number`), with a minus that is as wide as a
+    """A value for reading (`vijax.app.drawing.blocks.show_number`), with a minus that is as wide as a
     digit."""
-    return value if isinstance(value, str) else with_minus(blocks.number(value, spread))
+    return value if isinstance(value, str) else wide_minus(blocks.show_number(value, spread))
 
 
-def known(*values: Any) -> bool:
+def are_numbers(*values: Any) -> bool:
     """True where all values are numbers: JSON has None for those that are not finite."""
     return all(value is not None and math.isfinite(value) for value in values)
 

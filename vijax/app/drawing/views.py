@@ -50,15 +50,15 @@ class Plane:
         return place[0] + outline[0], place[1] + outline[1]
 
 
-def thinned(number: int, most: int = MOST_POINTS) -> np.ndarray:
+def spread_rows(number: int, most: int = MOST_POINTS) -> np.ndarray:
     """Rows to show: all of them, or `most` evenly spread."""
     return np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
 
 
-def thinned_note(note: str, shown: int, number: int) -> str:
+def spread_rows_note(note: str, shown: int, number: int) -> str:
     """A note, and how many of the rows are drawn where that is not all.
 
-    >>> thinned_note("Rows by class.", 1500, 20_000), thinned_note("Rows by class.", 30, 30)
+    >>> spread_rows_note("Rows by class.", 1500, 20_000), spread_rows_note("Rows by class.", 30, 30)
     ('Rows by class. Of 20,000 rows 1,500 are drawn, evenly spread.', 'Rows by class.')
     """
     left = f" Of {number:,} rows {shown:,} are drawn, evenly spread." if shown < number else ""
@@ -75,13 +75,13 @@ def scatter(
     names: Sequence[str] = (),
 ) -> Scatter:
     """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
-    plane, rows = Plane(x, columns), thinned(len(x))
+    plane, rows = Plane(x, columns), spread_rows(len(x))
     points = plane.points(x[rows])
     outlines = [
         (k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians
     ]
     found = np.asarray(classes)[rows]
-    note = thinned_note(note, len(rows), len(x))
+    note = spread_rows_note(note, len(rows), len(x))
     return Scatter(
         title,
         plane.labels[0],
@@ -124,11 +124,11 @@ SCALES = {
 """The scale of the predictor of each likelihood, to which coefficients add, for a target."""
 
 
-def modelled(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
+def predictor_name(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
     """The sum that coefficients add to: the predictor of a target, of two classes that of the
     second against the first.
 
-    >>> modelled("bernoulli_logit", "churn", ("No", "Yes")), modelled("gaussian", "height", None)
+    >>> predictor_name("bernoulli_logit", "churn", ("No", "Yes")), predictor_name("gaussian", "height", None)
     ('log odds of Yes against No', 'height')
     """
     of = str(target) if classes is None else f"{classes[1]} against {classes[0]}"
@@ -151,7 +151,7 @@ def coefficients(
 ) -> list[Block]:
     """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and
     the effect of one standard deviation of each column (`scales`; an intercept has none). `of` is
-    what they add to (see `modelled`)."""
+    what they add to (see `predictor_name`)."""
     mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
     low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
     columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}

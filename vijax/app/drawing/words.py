@@ -50,7 +50,7 @@ class Words(NamedTuple):
     left_out: int
 
 
-def words_of(
+def page_words(
     concentration: Float[np.ndarray, "K V"],
     vocabulary: Sequence[str],
     most: int = MOST_WORDS,
@@ -59,7 +59,7 @@ def words_of(
     """The words for a page: the `most` frequent ones, and every word that is among the first
     `shown` of a topic at some weight.
 
-    >>> found = words_of(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
+    >>> found = page_words(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
     >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]
     (('the', 'sea', 'sun'), [['the', 'sun'], ['the', 'sea']])
     >>> found.uses[1]  # topic 1 has most uses of "sea"
@@ -112,7 +112,7 @@ def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ..
     )
 
 
-def words_of_blocks(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
+def words_from_topics(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
     """The words of a folder that has the leading words of its topics, and no posterior: only
     these."""
     names = list(dict.fromkeys(word for topic in topics for word in topic.words)) or [""]
@@ -121,4 +121,4 @@ def words_of_blocks(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
     for topic in topics:
         for word, probability in zip(topic.words, topic.probabilities, strict=True):
             weights[topic.number, place[word]] = min(topic.share, 1.0) * min(probability, 1.0)
-    return words_of(weights, names, shown=shown)
+    return page_words(weights, names, shown=shown)

@@ -16,11 +16,17 @@ from vijax.app.folder.restored import reread_plan, restore_run, with_data_path
 from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import read_run_config, version_remark
 from vijax.app.plan.config import Config, ConfigError
-from vijax.app.rows.predicted import Draws, check_of_steps, drawn, drawn_ahead, drawn_anew
-from vijax.app.rows.transformed import Transformed, by_parts, check_transforms, joined, transformed
+from vijax.app.rows.predicted import Draws, check_has_forecasts, draw_ahead, draw_like, draw_new
+from vijax.app.rows.transformed import (
+    Transformed,
+    check_transforms,
+    join_results,
+    transform_parts,
+    transform_rows,
+)
 from vijax.app.sources.listing import Data, FittedRun, New, Tell
 from vijax.app.sources.sampled_documents import SampledDocuments
-from vijax.app.sources.topic_names import names_of, words_held
+from vijax.app.sources.topic_names import topic_names, words_per_topic
 from vijax.contract.queries import is_size, is_sizes
 from vijax.families import Dirichlet
 from vijax.fitting.result import Fit
@@ -96,8 +102,8 @@ class Run:
         with self.config.in_precision():
             fitted_run = self._with_own_data() if new is None else self.seen
             if new is None and isinstance(fitted_run.data.train, SampledDocuments):
-                return joined(by_parts(self.config, fitted_run, tell))
-            return transformed(self.config, self.seen, self._new(new, column, fitted_run), tell)
+                return join_results(transform_parts(self.config, fitted_run, tell))
+            return transform_rows(self.config, self.seen, self._new(new, column, fitted_run), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
         """The prediction alone among the results of `transform`: the target of a regression; the
@@ -199,8 +205,8 @@ class Run:
                     data = self._new(like, column).data
                 return self.fit.predictive(key, num_draws, data, groups=groups)
             if is_sizes_alone:
-                return drawn_anew(self.seen, listing, key, num_draws, like)
-            return drawn(self.seen, listing, self._new(like, column), key, num_draws, groups)
+                return draw_new(self.seen, listing, key, num_draws, like)
+            return draw_like(self.seen, listing, self._new(like, column), key, num_draws, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, num_steps: int, new: Any = None) -> Draws:
         """The next steps of sequences, in the units of the data; see `Fit.forecast`.
@@ -218,9 +224,9 @@ class Run:
           ConfigError: a model without an order of time.
           ValueError: data that cannot be read, or are unlike the run's.
         """
-        check_of_steps(self.config.listing)
+        check_has_forecasts(self.config.listing)
         with self.config.in_precision():
-            return drawn_ahead(
+            return draw_ahead(
                 self.seen, self.config.listing, self._new(new), key, num_draws, num_steps
             )
 
@@ -238,10 +244,12 @@ class Run:
                 f"{self.folder}: a run of {name}, which has no topics; see: vijax summary "
                 f"{self.folder}"
             )
-        names = names_of(self.config)
+        names = topic_names(self.config)
         words = self.seen.data.names
         concentration = np.asarray(topics.concentration)
-        topic_summaries = summarise(concentration, words, num_words, held=words_held(self.seen))
+        topic_summaries = summarise(
+            concentration, words, num_words, held=words_per_topic(self.seen)
+        )
         return [topic._replace(name=names.get(topic.number, "")) for topic in topic_summaries]
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from vijax.app.plan.assemble import FULL_DATA
 from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.app.sources.documents import load_documents
-from vijax.app.sources.rating_tables import has_ratings, liked
+from vijax.app.sources.rating_tables import find_rating_scale, has_ratings
 from vijax.data.formulas.tokens import quoted
 from vijax.data.loader import USUAL
 from vijax.data.read import guess_format
@@ -651,7 +651,7 @@ def look_at_ratings(data: str, listing: Any, config: Any, user_settings: Mapping
     section = dataclasses.replace(config.data, path=data)
     if data == "docstrings" or not has_ratings(section):
         return look_at_documents(data, listing, config, user_settings)
-    rating = liked(section)
+    rating = find_rating_scale(section)
     if rating is None:
         return _look_at_text(listing, config, section, {})
     why = (

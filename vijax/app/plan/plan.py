@@ -17,7 +17,7 @@ from vijax.app.plan.config import Config
 from vijax.app.settings.options import make_option
 from vijax.app.sources.listing import Data
 from vijax.app.sources.offsets import with_offset
-from vijax.app.sources.sampled import Sampled
+from vijax.app.sources.sampled import TableSample
 from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.data.loader import USUAL, USUAL_WORDS, CorpusLoader, as_loader, usual_size
 from vijax.data.streams.document_loader import document_loader
@@ -62,7 +62,7 @@ class Plan:
         model = self.algorithm.spec.model
         if model.form.given is not None:
             return model.form.given
-        if isinstance(self.data.train, Sampled):
+        if isinstance(self.data.train, TableSample):
             return self.data.train.read_as(self.config.listing.arrange, self.config.model)
         if isinstance(self.data.train, SampledDocuments):
             return self.data.whole
@@ -77,7 +77,7 @@ class Plan:
         """The number of documents, rows or sequences that training reads."""
         if self.config.listing.reads_documents:
             return int(self.data.whole.num_documents)
-        if isinstance(self.data.train, Sampled):
+        if isinstance(self.data.train, TableSample):
             return len(self.data.train)
         return int(jax.tree.leaves(self.arrange(self.data.train))[0].shape[0])
 

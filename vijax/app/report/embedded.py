@@ -14,11 +14,16 @@ import numpy as np
 from vijax.app.answers.results import EXCERPTS, results_paths
 from vijax.app.answers.shares import Grouped, grouped, share_matrix
 from vijax.app.drawing import blocks
-from vijax.app.drawing.words import GRID, MOST_SHOWN, Words, words_of, words_of_blocks
+from vijax.app.drawing.words import GRID, MOST_SHOWN, Words, page_words, words_from_topics
 from vijax.app.folder.run_end import read_posterior
 from vijax.app.folder.run_folder import read_facts
 from vijax.app.plan.config import Config, ConfigError
-from vijax.app.sources.doc_topics import beside, read_doc_topics, read_excerpts, written_again
+from vijax.app.sources.doc_topics import (
+    read_doc_topics,
+    read_excerpts,
+    rewrite_remedy,
+    user_columns,
+)
 from vijax.topics.summary import Topic, typical_rows
 
 MOST_ALIKE = 6
@@ -241,13 +246,13 @@ def explored_of(
     columns = read_doc_topics(path) if concentration is None and path.is_file() else None
     size = len(block.topics)
     if columns is not None and f"share_{size - 1}" not in columns:
-        raise ConfigError(f"{path}: expected shares of {size} topics; {written_again(path)}")
+        raise ConfigError(f"{path}: expected shares of {size} topics; {rewrite_remedy(path)}")
     found = Explored(block.topics, block.distances, words, tokens, name=config.name)
     if columns is None:
         return found
     texts = read_excerpts(folder / EXCERPTS) if config.page.excerpts else []
     documents = documents_of(columns, texts, config.page.documents)
-    groups = grouped(columns, beside(columns), config.page.by, config.page.every)
+    groups = grouped(columns, user_columns(columns), config.page.by, config.page.every)
     found = found._replace(documents=documents, groups=groups)
     if path == whole:
         return found
@@ -264,14 +269,14 @@ def _words_of_run(
     found = posterior_of(folder) if concentration is None else concentration
     path = folder / "vocabulary.txt"
     if found is None or not path.is_file():
-        return words_of_blocks(block.topics)
+        return words_from_topics(block.topics)
     vocabulary = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
     if found.shape != (len(block.topics), len(vocabulary)):
         raise ConfigError(
             f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} "
             f"words, got an array of shape {found.shape}; write both again: vijax resume {folder}"
         )
-    return words_of(found, vocabulary, config.page.words)
+    return page_words(found, vocabulary, config.page.words)
 
 
 def posterior_of(folder: Path) -> np.ndarray | None:

@@ -25,7 +25,7 @@ from vijax.app.report.report import Report, render, training
 from vijax.app.report.stale import forget_stale
 from vijax.app.settings.progress import clock_time
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.app.sources.topic_names import named, names_of
+from vijax.app.sources.topic_names import name_topics, topic_names
 from vijax.evaluate import metrics
 from vijax.evaluate.units import unit_of
 from vijax.families import Dirichlet
@@ -55,12 +55,18 @@ def read_run(folder: Path) -> Run:
     """A run, finished or not: for an unfinished one its newest checkpoint is described again."""
     config, result = read_run_config(folder), read_end(folder)
     if result is not None:
-        return Run(folder, config, named(result["blocks"], names_of(config)), result)
+        return Run(folder, config, name_topics(result["blocks"], topic_names(config)), result)
     with config.in_precision():
         run = restore(folder, reread_plan(folder, config))
         topics = run.posterior.get("topics")
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
-        return Run(folder, config, named(config.listing.describe(run), names_of(config)), {}, words)
+        return Run(
+            folder,
+            config,
+            name_topics(config.listing.describe(run), topic_names(config)),
+            {},
+            words,
+        )
 
 
 def write_pages(folder: Path) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.app.rows.times import times_ahead
-from vijax.app.sources.listing import Drawing, FittedRun, Found, Tell
+from vijax.app.sources.listing import Drawing, FittedRun, RowResults, Tell
 from vijax.app.sources.tables import design, padded_sequences, values
 from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
@@ -26,7 +26,7 @@ STEPS = 65_536
 """Steps of sequences at a time, padding among them."""
 
 
-def checked(run: FittedRun, data: Any) -> Any:
+def check_data(run: FittedRun, data: Any) -> Any:
     """New data, checked to be possible for the model; ValueError names the first row that is
     not."""
     check = run.model.form.check
@@ -35,12 +35,14 @@ def checked(run: FittedRun, data: Any) -> Any:
     return data
 
 
-def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = BLOCK) -> Found:
+def read_in_blocks(
+    read: Callable[[Any], RowResults], data: Any, tell: Tell, size: int = BLOCK
+) -> RowResults:
     """The results of `read` for arrays with one leading axis, block by block.
 
     The last block is filled up with rows that have been read already; their results are dropped.
 
-    >>> in_blocks(lambda x: {"twice": 2 * x}, np.arange(5), lambda done: None, size=2)
+    >>> read_in_blocks(lambda x: {"twice": 2 * x}, np.arange(5), lambda done: None, size=2)
     {'twice': array([0, 2, 4, 6, 8])}
     """
     number = len(jax.tree.leaves(data)[0])
@@ -54,49 +56,49 @@ def in_blocks(read: Callable[[Any], Found], data: Any, tell: Tell, size: int = B
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def in_blocks_of_sequences(
-    read: Callable[[Any], Found], table: Table, data: Any, tell: Tell
-) -> Found:
+def read_sequences_in_blocks(
+    read: Callable[[Any], RowResults], table: Table, data: Any, tell: Tell
+) -> RowResults:
     """The results of `read` for each step of padded sequences, `data` = (y, mask), in the order of
     the rows of their table. `read` is given some of the sequences at a time."""
     mask = data[1]
     ends = np.cumsum(mask.sum(axis=1))
     told = lambda done: tell(int(ends[done - 1]))
-    found = in_blocks(read, data, told, max(1, STEPS // max(mask.shape[1], 1)))
-    return {name: values[mask][steps_of_rows(table)] for name, values in found.items()}
+    found = read_in_blocks(read, data, told, max(1, STEPS // max(mask.shape[1], 1)))
+    return {name: values[mask][step_places(table)] for name, values in found.items()}
 
 
-def steps_of_rows(table: Table) -> np.ndarray:
+def step_places(table: Table) -> np.ndarray:
     """The place of each row among the steps of all sequences, which `Table.sequences` has one after
     the other."""
     return np.argsort(table.by_time())
 
 
-def of_local(
+def local_moments(
     local: str, name: str, arrange: Any = values
-) -> Callable[[FittedRun, Any, Tell], Found]:
+) -> Callable[[FittedRun, Any, Tell], RowResults]:
     """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of
     each row."""
 
-    def transform(run: FittedRun, table: Any, tell: Tell) -> Found:
-        def read(x: np.ndarray) -> Found:
+    def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
+        def read(x: np.ndarray) -> RowResults:
             q = run.fit.locals(x, key=run.key)[local]
             return {name: np.asarray(q.mean()), "sd": np.asarray(q.std())}
 
-        return in_blocks(read, checked(run, arrange(table, run.settings)), tell)
+        return read_in_blocks(read, check_data(run, arrange(table, run.settings)), tell)
 
     return transform
 
 
 # --- draws ----------------------------------------------------------------------------------------
-def of_rows(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
+def rows_drawing(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
     """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and
     `Drawing`."""
 
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
     ) -> np.ndarray:
-        like = checked(run, arrange(table, run.settings))
+        like = check_data(run, arrange(table, run.settings))
         return np.asarray(run.fit.predictive(key, num_draws, like, groups=groups))
 
     return Drawing(draw, is_scaled=is_scaled)
@@ -109,7 +111,7 @@ def _targets(
     return np.asarray(run.fit.predictive(key, num_draws, design(table, run.settings)))[..., None]
 
 
-def of_sequences(
+def sequences_drawing(
     arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True
 ) -> Drawing:
     """The same of models of sequences: all columns of each step."""
@@ -117,18 +119,18 @@ def of_sequences(
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
     ) -> np.ndarray:
-        y, mask = checked(run, arrange(table, run.settings))
+        y, mask = check_data(run, arrange(table, run.settings))
         draws = np.asarray(run.fit.predictive(key, num_draws, (y, mask), groups=groups))[:, mask]
-        return draws[:, steps_of_rows(table)]
+        return draws[:, step_places(table)]
 
     return Drawing(draw, of_steps=True, is_scaled=is_scaled)
 
 
-ROWS = of_rows()
+ROWS = rows_drawing()
 """For mixtures and factors: all columns."""
 TARGETS = Drawing(_targets, of_target=True)
 """For regressions: the target, given the columns."""
-SEQUENCES = of_sequences()
+SEQUENCES = sequences_drawing()
 """For models of sequences: all columns of each step."""
 
 
@@ -150,7 +152,7 @@ def rows_ahead(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The next steps of each sequence of a table, which the model reads as `data`, and the columns
     beside them."""
-    y, mask = checked(run, data)
+    y, mask = check_data(run, data)
     draws = np.asarray(run.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
     names = (

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from vijax.app.drawing.blocks import Block, Curves
-from vijax.app.drawing.cuts import first_of
-from vijax.app.rows.times import times_of
+from vijax.app.drawing.cuts import first_note
+from vijax.app.rows.times import sequence_times
 from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import padded_sequences
@@ -51,14 +51,14 @@ def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[
     parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
     mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
     name = (run.data.train.group_names or ("all",))[chosen]
-    times = times_of(run.data.train, chosen)
+    times = sequence_times(run.data.train, chosen)
     x = times.with_ahead(AHEAD)[steps - len(before) :]
     note = (
         f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the "
         "model expects."
     )
     note += longest_of_first(len(mask), MOST_SEQUENCES)
-    note = first_of(
+    note = first_note(
         note,
         MOST_COLUMNS,
         run.data.names,

@@ -15,7 +15,7 @@ from vijax.app.rows.transformed import Transformed
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun, New
-from vijax.app.sources.offsets import offset_of
+from vijax.app.sources.offsets import get_offset
 from vijax.checks import require
 from vijax.data.tables.table import rows_of
 
@@ -107,7 +107,7 @@ class Draws:
         return Transformed(found, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes)
 
 
-def drawn(
+def draw_like(
     run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
 ) -> Draws:
     """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
@@ -120,9 +120,7 @@ def drawn(
     return _draws(run, listing, values, new.beside, new.notes)
 
 
-def drawn_anew(
-    run: FittedRun, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any
-) -> Draws:
+def draw_new(run: FittedRun, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:
     """Draws of rows, or of sequences, of given sizes."""
     if listing.drawing.of_target:
         raise ConfigError(
@@ -132,7 +130,7 @@ def drawn_anew(
     return _draws(run, listing, *new_rows(run, key, num_draws, sizes))
 
 
-def drawn_ahead(
+def draw_ahead(
     run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> Draws:
     """Draws of the next steps of each sequence."""
@@ -142,7 +140,7 @@ def drawn_ahead(
     return _draws(run, listing, *ahead, new.notes)
 
 
-def check_of_steps(listing: Any) -> None:
+def check_has_forecasts(listing: Any) -> None:
     """Raises a `ConfigError` where the data of a model have no next steps."""
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
@@ -157,7 +155,7 @@ def _draws(
 ) -> Draws:
     train, drawing = run.data.train, listing.drawing
     if drawing.of_target:
-        values = values if train.classes else np.asarray(values, float) + offset_of(run.settings)
+        values = values if train.classes else np.asarray(values, float) + get_offset(run.settings)
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
     scaled = drawing.is_scaled(run.settings)
     return Draws(

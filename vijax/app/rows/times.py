@@ -34,7 +34,7 @@ class Times(NamedTuple):
         return np.concatenate([self.at, self.at[-1] + usual * np.arange(1, num_steps + 1)])
 
 
-def times_of(table: Table, place: int) -> Times:
+def sequence_times(table: Table, place: int) -> Times:
     """The times of the steps of a sequence, by its place in `Table.sequences`; the numbers of the
     steps where nothing dates them."""
     size = table.num_rows if table.groups is None else int(np.sum(table.groups == place))
@@ -48,11 +48,11 @@ def times_of(table: Table, place: int) -> Times:
         return Times(f"{name}, years", at / 12)
     if timed.unit == "second":
         is_of_day = timed.order.formats == (dates.TIME_OF_DAY,)
-        return _of_seconds(name, at, dates.TIME_OF_DAY if is_of_day else dates.ISO)
+        return _scale_seconds(name, at, dates.TIME_OF_DAY if is_of_day else dates.ISO)
     return Times(name, at)
 
 
-def _of_seconds(name: str, at: np.ndarray, form: str) -> Times:
+def _scale_seconds(name: str, at: np.ndarray, form: str) -> Times:
     """Times since 1970 in a unit that suits their reach; `form` is the way in which the first is
     written."""
     reach = float(np.ptp(at)) if len(at) else 0.0

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vijax.app.drawing.digits import range_of, rounded
+from vijax.app.drawing.digits import round_to_spread, value_range
 from vijax.app.drawing.exports import csv_text
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.documents import new_documents
-from vijax.app.sources.listing import FittedRun, Found, Listing, New, Tell
-from vijax.app.sources.topic_names import labelled
+from vijax.app.sources.listing import FittedRun, Listing, New, RowResults, Tell
+from vijax.app.sources.topic_names import add_labels
 from vijax.data.tables.table import rows_of
 from vijax.extras import require_extra
 from vijax.files import write_atomically
@@ -90,24 +90,24 @@ class Transformed:
         write_columns(Path(path), self.columns())
         return Path(path)
 
-    def written_or_csv(self, out: Path | None) -> str:
+    def write_or_csv(self, out: Path | None) -> str:
         """The name of the file, written; or the columns as CSV, without a last line end, where no
         file is named."""
         return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
 
 
-def transformed(
+def transform_rows(
     config: Any, run: FittedRun, new: New, tell: Tell = lambda done: None
 ) -> Transformed:
     """The results of a fitted model for new data."""
     check_transforms(config.listing)
     transform: Any = config.listing.transform
     with rows_of(new.data):
-        found: Found = transform(run, new.data, tell)
+        found: RowResults = transform(run, new.data, tell)
     if (
         config.listing.source.results == "doc_topics" and "topic" in found
     ):  # of users items are recommended
-        found = labelled(config, run, found)
+        found = add_labels(config, run, found)
     if new.places is not None:
         number = len(next(iter(new.beside.values())))
         found = {name: spread(values, new.places, number) for name, values in found.items()}
@@ -132,17 +132,17 @@ def spread(values: np.ndarray, places: np.ndarray, number: int) -> np.ndarray:
     return whole
 
 
-def by_parts(config: Any, run: FittedRun, tell: Tell) -> Iterator[Transformed]:
+def transform_parts(config: Any, run: FittedRun, tell: Tell) -> Iterator[Transformed]:
     """The results for all documents of a run that are read by parts, in the order of the files,
     held-out ones among them: `AT_ONCE` of them at a time."""
     every = dataclasses.replace(run.data.whole, chosen=None)
     for first in range(0, every.num_documents, AT_ONCE):
         rows = np.arange(first, min(first + AT_ONCE, every.num_documents))
         new = new_documents(config.listing.source.columns, every.take(rows), first=first)
-        yield transformed(config, run, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
+        yield transform_rows(config, run, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
 
 
-def joined(parts: Iterable[Transformed]) -> Transformed:
+def join_results(parts: Iterable[Transformed]) -> Transformed:
     """The results of parts, one below the other."""
     every = list(parts)
     found = {name: np.concatenate([part.found[name] for part in every]) for name in every[0].found}
@@ -211,7 +211,7 @@ def _short(value: Any, spread: float = 0.0) -> str:
         abs(float(value)) < 100 * spread
     ):  # six digits are enough: files of topics have millions of these
         return f"{value:.6g}"
-    return f"{rounded(float(value), spread):.15g}"
+    return f"{round_to_spread(float(value), spread):.15g}"
 
 
 def _rows(
@@ -240,7 +240,7 @@ def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
         return 0.5 * (np.asarray(high, float) - np.asarray(low, float))
     values = columns[name]
     is_own = isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.floating)
-    return np.full(len(values), range_of(values) if is_own else 0.0)
+    return np.full(len(values), value_range(values) if is_own else 0.0)
 
 
 def _csv(parts: Parts, file: BinaryIO) -> None:

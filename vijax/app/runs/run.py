@@ -16,7 +16,7 @@ import numpy as np
 from vijax.app.answers.quality import quality
 from vijax.app.answers.results import forget_results, write_results
 from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
-from vijax.app.drawing.blocks import without_excerpts
+from vijax.app.drawing.blocks import drop_excerpts
 from vijax.app.folder.at_once import (
     fit_at_once,
     keep_stage,
@@ -49,8 +49,8 @@ from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.settings.user_code import allow_named_file
 from vijax.app.sources.documents import with_own_stop_words
-from vijax.app.sources.listing import Data, FittedRun, key_of_scores
-from vijax.app.sources.tables import held_out_entries
+from vijax.app.sources.listing import Data, FittedRun, held_out_score_key
+from vijax.app.sources.tables import holds_out_entries
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import rows_of
 from vijax.evaluate import metrics
@@ -261,7 +261,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
         return
     documents = config.listing.of_documents
     parts = {"training": data.train}
-    if data.test is not None and not documents and not held_out_entries(data):
+    if data.test is not None and not documents and not holds_out_entries(data):
         parts["held-out"] = data.test
     unit = f"{config.listing.unit}s" if documents else "rows"
     for name, part in parts.items():
@@ -367,7 +367,7 @@ def _make_recorder(session: Session, has_score: bool) -> Recorder:
 
     def score(progress: Any) -> Any:
         progress_fit = Fit(progress.alg, progress.state, {}, None)
-        run = FittedRun(progress_fit, plan.data, config.model, key_of_scores())
+        run = FittedRun(progress_fit, plan.data, config.model, held_out_score_key())
         return config.listing.scored(run)
 
     evaluate_every = config.fit.evaluate_every
@@ -419,11 +419,11 @@ def _write_result(session: Session, result: Fit, recorder: Recorder) -> Outcome:
     page_key = jax.random.split(jax.random.fold_in(key, 1))[1]
     page, fault = _page_blocks(listing, FittedRun(result, data, config.model, page_key, say))
     if fault is None:
-        final_run = FittedRun(result, data, config.model, key_of_scores())
+        final_run = FittedRun(result, data, config.model, held_out_score_key())
         remarks, fault = _quality_blocks(final_run, recorder.latest_score, folder, page, say)
         page += remarks
     if listing.source.excerpts is not None and not config.page.excerpts:
-        page = without_excerpts(page)
+        page = drop_excerpts(page)
     try:
         write_end(folder, config, page, result, recorder.latest_score, recorder.seconds)
         if fault is None and result.status in (Status.FINISHED, Status.CONVERGED):

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.drawing.exports import in_quotes, quoted, unquoted
+from vijax.app.drawing.exports import csv_cell, guard_formula, unguard_formula
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.extras import require_extra
 from vijax.files import write_text
 
-OWN = ("document", "words", "topic", "topic_label")
+RESULT_COLUMNS = ("document", "words", "topic", "topic_label")
 """Columns, beside the shares, that do not come from the user's file."""
 COMMONEST = 15
 """Words that stand for a document whose text is not known."""
@@ -38,17 +38,19 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
             convert_options=reader.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
     except (ValueError, csv.Error) as error:  # Arrow's errors are ValueErrors
-        raise ConfigError(f"{path}: damaged ({error}); {written_again(path)}") from error
+        raise ConfigError(f"{path}: damaged ({error}); {rewrite_remedy(path)}") from error
     if not {"document", "words", "share_0"} <= set(header):
         got = ", ".join(header)[:200]
         raise ConfigError(
             f"{path}: expected columns document, words and share_0, got {got}; "
-            f"{written_again(path)}"
+            f"{rewrite_remedy(path)}"
         )
     read = lambda name: (
-        table[name].to_numpy() if _is_number(name) else [*map(unquoted, table[name].to_pylist())]
+        table[name].to_numpy()
+        if _is_number(name)
+        else [*map(unguard_formula, table[name].to_pylist())]
     )
-    return {unquoted(name): read(name) for name in header}
+    return {unguard_formula(name): read(name) for name in header}
 
 
 def label_again(path: Path, names: Mapping[int, str]) -> None:
@@ -62,11 +64,11 @@ def label_again(path: Path, names: Mapping[int, str]) -> None:
         return
     topic, label = header.index("topic"), header.index("topic_label")
     for row in rows:
-        row[label] = quoted(names.get(int(row[topic]), unquoted(row[label])))
-    write_text(path, "".join(",".join(map(in_quotes, row)) + "\n" for row in [header, *rows]))
+        row[label] = guard_formula(names.get(int(row[topic]), unguard_formula(row[label])))
+    write_text(path, "".join(",".join(map(csv_cell, row)) + "\n" for row in [header, *rows]))
 
 
-def written_again(path: Path) -> str:
+def rewrite_remedy(path: Path) -> str:
     """The remedy for a file that is not as it should be."""
     return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
 
@@ -79,17 +81,17 @@ def _is_share(name: str) -> bool:
     return name.startswith("share_") and name.removeprefix("share_").isdecimal()
 
 
-def beside(columns: Iterable[str]) -> list[str]:
+def user_columns(columns: Iterable[str]) -> list[str]:
     """The columns that came with the documents.
 
-    >>> beside(["document", "year", "words", "topic", "share_0", "share_1"])
+    >>> user_columns(["document", "year", "words", "topic", "share_0", "share_1"])
     ['year']
     """
-    return [name for name in columns if name not in OWN and not _is_share(name)]
+    return [name for name in columns if name not in RESULT_COLUMNS and not _is_share(name)]
 
 
 # --- how documents begin --------------------------------------------------------------------------
-def excerpts_of(corpus: Any) -> list[str]:
+def make_excerpts(corpus: Any) -> list[str]:
     """The beginning of each document; for counts its commonest words."""
     if corpus.texts is not None:
         return [str(text) for text in corpus.texts]

@@ -15,7 +15,7 @@ import numpy as np
 from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, read_dialect
 from vijax.app.settings.suited_settings import data_formats
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
-from vijax.app.sources.doc_topics import excerpts_of
+from vijax.app.sources.doc_topics import make_excerpts
 from vijax.app.sources.listing import Data, New, Source
 from vijax.app.sources.rating_tables import check_are_texts, has_ratings, read_ratings
 from vijax.app.sources.sampled_documents import SampledDocuments, check_by_parts, sampled_documents
@@ -47,7 +47,7 @@ def _load(config: Any) -> Data:
     if isinstance(found.train, SampledDocuments):
         check_by_parts(config, found)
     if config.page.by:
-        names = columns_of(config.data, found.train)
+        names = side_columns(config.data, found.train)
         for name in config.page.by:
             if name not in names:
                 known = ", ".join(map(repr, names)) or "none"
@@ -57,7 +57,7 @@ def _load(config: Any) -> Data:
     return found
 
 
-def columns_of(
+def side_columns(
     section: DocumentData, corpus: Corpus, source: Any = None
 ) -> Mapping[str, Sequence[Any]]:
     """The columns beside the text of documents, by name; for docstrings their packages."""
@@ -84,11 +84,11 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
         vocabulary=config.vocabulary,
         format=None if config.format == "auto" else config.format,
         sha256=config.sha256 if is_url(config.path if source is None else source) else None,
-        **_as_written(config, source),
+        **_reading_arguments(config, source),
     )
 
 
-def _as_written(config: DocumentData, source: Any = None) -> dict[str, Any]:
+def _reading_arguments(config: DocumentData, source: Any = None) -> dict[str, Any]:
     """Arguments of `read` that say how documents are written, and how their text becomes words: of
     other documents than the run's own those that they have."""
     from vijax.data import TextSettings
@@ -136,7 +136,7 @@ def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], No
             executor=pool,
             in_flight=2 * workers,
             progress=say,
-            **_as_written(section),
+            **_reading_arguments(section),
         )
 
 
@@ -155,7 +155,9 @@ def with_own_stop_words(config: DocumentData) -> DocumentData:
     return config
 
 
-def read_for(vocabulary: Sequence[str], config: DocumentData, source: Any = None) -> Corpus:
+def read_over_vocabulary(
+    vocabulary: Sequence[str], config: DocumentData, source: Any = None
+) -> Corpus:
     """The documents of `read_corpus` over the vocabulary of a run: all of its words, and no
     others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
@@ -176,7 +178,7 @@ def with_words(corpus: Corpus) -> Corpus:
     )
 
 
-def section_for(config: Any, path: Any, column: str | None) -> DocumentData:
+def source_section(config: Any, path: Any, column: str | None) -> DocumentData:
     """The section [data] for another source: that of the run, without the settings of its own
     file."""
     changed = dataclasses.replace(config.data, column=column or config.data.column)
@@ -189,7 +191,7 @@ def section_for(config: Any, path: Any, column: str | None) -> DocumentData:
 
 
 # --- the vocabulary that a run keeps, and new documents -------------------------------------------
-def _kept(folder: Path) -> Data | None:
+def _load_stand_in(folder: Path) -> Data | None:
     """A corpus that stands in for the run's, one document with each word once: the model is made of
     the words alone."""
     path = folder / WORDS
@@ -205,7 +207,7 @@ def _kept(folder: Path) -> Data | None:
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Documents, with their titles, the columns beside their text, and the number of their known
     words."""
-    section = config.data if source is None else section_for(config, source, column)
+    section = config.data if source is None else source_section(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
         remedy = (
             "name a file to write them to: vijax transform RUN --out "
@@ -221,8 +223,8 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
             else join_parts(*data, section.held_out, section.split_seed)
         )
     else:
-        corpus = read_for(data.names, section, source)
-    found = columns_of(section, corpus, source)
+        corpus = read_over_vocabulary(data.names, section, source)
+    found = side_columns(section, corpus, source)
     notes = corpus.notes
     if any(len(values) != corpus.num_documents for values in found.values()):
         found, notes = (
@@ -243,17 +245,17 @@ def new_documents(
     hold. Documents without a title are named by their numbers from `first` on."""
     title, held = columns
     titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
-    own, renamed = _beside_others(beside or {}, (title, held, "topic", "topic_label"))
+    own, renamed = _rename_clashes(beside or {}, (title, held, "topic", "topic_label"))
     return New(corpus, {title: list(titles), **own, held: corpus.tokens}, (*notes, *renamed))
 
 
-def _beside_others(
+def _rename_clashes(
     beside: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The user's columns under names that the results do not have themselves, with a note for each
     other name.
 
-    >>> _beside_others({"year": [1], "words": [2]}, ("document", "words"))
+    >>> _rename_clashes({"year": [1], "words": [2]}, ("document", "words"))
     ({'year': [1], 'words_': [2]}, ["The column 'words' of the data is called 'words_' in the results."])
     """
     own: dict[str, Any] = {}
@@ -323,8 +325,8 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 DOCUMENTS = Source(
     section=DocumentData,
     load=_load,
-    other=lambda config, data, path, column: read_for(
-        data.names, section_for(config, path, column), path
+    other=lambda config, data, path, column: read_over_vocabulary(
+        data.names, source_section(config, path, column), path
     ),
     facts=_facts,
     tiles=_tiles,
@@ -333,9 +335,9 @@ DOCUMENTS = Source(
     check=_check,
     keep=lambda folder, data: write_text(folder / WORDS, "\n".join(data.names) + "\n"),
     kept_files=(WORDS,),
-    kept=_kept,
+    kept=_load_stand_in,
     new=_new,
     results="doc_topics",
     page=DocumentPage,
-    excerpts=excerpts_of,
+    excerpts=make_excerpts,
 )

@@ -47,7 +47,7 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
         (given.source, given.target),
         notes,
     )
-    _check_named(given, found, path)
+    _check_columns(given, found, path)
     counts = config.model.edges == "poisson"
     choice = GraphChoice(
         given.source, given.target, given.weight, config.model.directed, counts, nodes
@@ -55,7 +55,7 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
     return graph_of(found, choice, path, notes)
 
 
-def _check_named(given: GraphData, found: Columns, path: str) -> None:
+def _check_columns(given: GraphData, found: Columns, path: str) -> None:
     """Raises a DataError where a column that the user has named is not there; one of the usual name
     need not be."""
     for key in ("source", "target", "weight"):

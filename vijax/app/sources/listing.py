@@ -60,7 +60,7 @@ class New(NamedTuple):
 
 Tell = Callable[[int], None]
 """Called with the number of rows (documents, sequences) that are done."""
-Found = dict[str, np.ndarray]
+RowResults = dict[str, np.ndarray]
 """The results of a model for rows: vectors (N,) and matrices (N, K), by name."""
 
 
@@ -205,7 +205,7 @@ class Listing:
     in_time: bool = False
     unseen: bool = False
     manner: Callable[[Any], Manner | None] = lambda settings: None
-    transform: Callable[[FittedRun, Any, Tell], Found] | None = None
+    transform: Callable[[FittedRun, Any, Tell], RowResults] | None = None
     predicts: str = ""
     no_transform: str = ""
     drawing: Drawing | None = None
@@ -245,7 +245,7 @@ class Listing:
             return run.fit.score(self.arrange(run.data.test, run.settings), key=run.key)
 
 
-def key_of_scores() -> PRNGKeyArray:
+def held_out_score_key() -> PRNGKeyArray:
     """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the
     same halves, so the score of a run is one number, at its end, in a comparison, in the table of a
     sweep and by `vijax evaluate`."""

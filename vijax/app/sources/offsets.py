@@ -30,11 +30,11 @@ MOVABLE = ("gaussian", "student_t")
 """Laws of a target whose mean is the predictor itself: it may be measured from any number."""
 
 
-def offset_of(settings: Any) -> float:
+def get_offset(settings: Any) -> float:
     """The offset of a model's target; 0 where there is none, as in runs of earlier versions.
 
     >>> import types
-    >>> offset_of(types.SimpleNamespace(offset=7.5)), offset_of(None)
+    >>> get_offset(types.SimpleNamespace(offset=7.5)), get_offset(None)
     (7.5, 0.0)
     """
     found = getattr(settings, "offset", None)
@@ -71,9 +71,9 @@ def with_offset(settings: Any, kind: str, train: Any) -> Any:
     return dataclasses.replace(settings, offset=mean if np.isfinite(mean) else 0.0)
 
 
-def moved(found: dict[str, Any], settings: Any) -> dict[str, Any]:
+def add_offset(found: dict[str, Any], settings: Any) -> dict[str, Any]:
     """Predictions of a target with its offset added; names of classes stay."""
-    by = offset_of(settings)
+    by = get_offset(settings)
     if by == 0:
         return found
     return {name: np.asarray(values, float) + by for name, values in found.items()}

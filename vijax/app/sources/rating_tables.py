@@ -56,7 +56,9 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         if source is None or GIVE not in remedy:
             raise
         said = (
-            ", ".join(f"{name}={_as_said(value)}" for name, value in named_roles(section).items())
+            ", ".join(
+                f"{name}={_setting_text(value)}" for name, value in named_roles(section).items()
+            )
             or "no settings of it"
         )
         # What training was read with stands before the remedy: a command without settings leaves
@@ -67,7 +69,7 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         ) from error
 
 
-def _as_said(value: str | float) -> str:
+def _setting_text(value: str | float) -> str:
     """A setting as a command line has it: 4 and not 4.0."""
     return value if isinstance(value, str) else f"{value:g}"
 
@@ -122,7 +124,7 @@ def check_are_texts(section: DocumentData, source: Any = None) -> None:
         )
 
 
-class Liked(NamedTuple):
+class RatingScale(NamedTuple):
     """Ratings of which it is not said how they count.
 
     Attributes:
@@ -142,7 +144,7 @@ HIGH = 0.8
 """Part of the highest rating from which one is high."""
 
 
-def liked(section: RatingData) -> Liked | None:
+def find_rating_scale(section: RatingData) -> RatingScale | None:
     """The ratings of a table, where the section does not say how they count; else None."""
     if section.count is not None or section.least is not None:
         return None
@@ -159,7 +161,7 @@ def liked(section: RatingData) -> Liked | None:
     )
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     least = HIGH * high if low >= 0 else low + HIGH * (high - low)
-    return Liked(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)
+    return RatingScale(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)
 
 
 def _columns(section: DocumentData, source: Any) -> list[str]:

@@ -15,7 +15,7 @@ from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.app.sources.documents import DOCUMENTS, new_documents
 from vijax.app.sources.listing import Data, New
 from vijax.app.sources.sampled_documents import SampledDocuments
-from vijax.app.sources.tables import units_of
+from vijax.app.sources.tables import scale_bytes
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.rating_columns import find_role_column
 from vijax.data.corpora.users import Users
@@ -32,7 +32,7 @@ FEATURES = "features.npz"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Rated(Users):
+class UsersWithFeatures(Users):
     """Users and the items that they took, with what is known of both; numbers have mean 0 and
     deviation 1 in training.
 
@@ -60,17 +60,19 @@ class Rated(Users):
         return dataclasses.replace(part, taken_new=taken_new)  # type: ignore[call-arg]
 
 
-def _rated(
+def _add_features(
     corpus: Corpus, users: Table | None, items: Table | None, taken_new: Any = None
-) -> Rated:
+) -> UsersWithFeatures:
     fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
     if users is not None:
         fields["covariates"] = users.x[_places(users, corpus.titles, USER)]
-    return Rated(**fields, users=users, items=items, taken_new=taken_new)
+    return UsersWithFeatures(**fields, users=users, items=items, taken_new=taken_new)
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def _read(section: RatingData, who: str, wanted: Sequence[str] | None = None) -> Table | None:
+def _read_features(
+    section: RatingData, who: str, wanted: Sequence[str] | None = None
+) -> Table | None:
     """The numbers of a table, one row for each user or item by name; None without a table. Those of
     the columns `wanted` alone, in their order, or of all."""
     path = section.user_features if who == USER else section.item_features
@@ -127,12 +129,12 @@ def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
     return np.array([place[name] for name in names], int)
 
 
-def _scaled(table: Table, rows: np.ndarray) -> Table:
+def _standardise(table: Table, rows: np.ndarray) -> Table:
     """The table, its columns of mean 0 and deviation 1 in these rows."""
     return table.standardised(table.rows(rows).standardised().scaling)
 
 
-def _in_order(table: Table, names: tuple[str, ...]) -> Table:
+def _sort_items(table: Table, names: tuple[str, ...]) -> Table:
     """The rows of these items, then all others."""
     rows = _places(table, names, ITEM)
     return table.rows(np.append(rows, np.setdiff1d(np.arange(table.num_rows), rows)))
@@ -145,7 +147,7 @@ def load(config: Any) -> Data:
     if not isinstance(found.train, SampledDocuments) and not found.train.num_tokens:
         remedy = "check the columns, and data.least where there are ratings"
         raise fail(config.data.path, "users who took something, in training", "none", remedy)
-    users, items = _read(config.data, USER), _read(config.data, ITEM)
+    users, items = _read_features(config.data, USER), _read_features(config.data, ITEM)
     if users is None and items is None:
         return found
     if isinstance(found.train, SampledDocuments):
@@ -155,21 +157,21 @@ def load(config: Any) -> Data:
         )
     notes = tuple(note for table in (users, items) if table is not None for note in table.notes)
     if users is not None:
-        users = _scaled(users, _places(users, found.train.titles, USER))
+        users = _standardise(users, _places(users, found.train.titles, USER))
     if items is not None:
-        items = _in_order(items, found.names)
-        items = _scaled(items, np.arange(len(found.names)))
-    train, *test = (_rated(part, users, items) for part in found.parts)
+        items = _sort_items(items, found.names)
+        items = _standardise(items, np.arange(len(found.names)))
+    train, *test = (_add_features(part, users, items) for part in found.parts)
     return Data(dataclasses.replace(train, notes=(*train.notes, *notes)), test[0] if test else None)
 
 
-def _known(config: Any, data: Data) -> tuple[Table | None, Table | None]:
+def _feature_tables(config: Any, data: Data) -> tuple[Table | None, Table | None]:
     """The numbers of other users, from the table of the run as it is now, and of the run's
     items."""
     kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
     if kept is None:
         return None, items
-    now = _read(config.data, USER, kept.columns)
+    now = _read_features(config.data, USER, kept.columns)
     assert now is not None
     if now.columns != kept.columns:
         got = f"other than numbers in {listed(set(kept.columns) - set(now.columns))}"
@@ -184,8 +186,12 @@ def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
 
 
 def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = None) -> Corpus:
-    users, items = _known(config, data)
-    return corpus if users is None and items is None else _rated(corpus, users, items, taken_new)
+    users, items = _feature_tables(config, data)
+    return (
+        corpus
+        if users is None and items is None
+        else _add_features(corpus, users, items, taken_new)
+    )
 
 
 def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
@@ -210,7 +216,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     took nothing."""
     found, taken_new = _new_users(config, data, source, column)
     corpus = _with_features(config, data, found.data, taken_new)
-    if source is not None or not isinstance(corpus, Rated) or corpus.users is None:
+    if source is not None or not isinstance(corpus, UsersWithFeatures) or corpus.users is None:
         return found._replace(data=corpus)
     names, absent = (
         list(corpus.titles or ()),
@@ -238,17 +244,17 @@ def digest(data: Data) -> Iterator[Any]:
     """The bytes of the data, and of what is known of their users and items."""
     yield from DOCUMENTS.digest(data)
     for part in data.parts:
-        if isinstance(part, Rated) and part.covariates is not None:
+        if isinstance(part, UsersWithFeatures) and part.covariates is not None:
             yield np.ascontiguousarray(part.covariates).data
-    if isinstance(data.train, Rated) and data.train.items is not None:
+    if isinstance(data.train, UsersWithFeatures) and data.train.items is not None:
         yield np.ascontiguousarray(data.train.items.x[: len(data.names)]).data
 
 
 def units(data: Data) -> Iterator[Any]:
     """The bytes of the places and scales of what is known of users and items."""
     for part in data.parts:
-        for table in (part.users, part.items) if isinstance(part, Rated) else ():
-            yield from () if table is None else units_of(table)
+        for table in (part.users, part.items) if isinstance(part, UsersWithFeatures) else ():
+            yield from () if table is None else scale_bytes(table)
 
 
 # --- what a run keeps -----------------------------------------------------------------------------
@@ -271,14 +277,14 @@ def keep(folder: Path, data: Data) -> None:
         write_arrays(folder / FEATURES, found)
 
 
-def kept(folder: Path) -> Data | None:
+def load_stand_in(folder: Path) -> Data | None:
     """As that of documents, with what was known of items."""
     words, path = DOCUMENTS.kept(folder), folder / FEATURES
     if words is None or not path.exists():
         return words
     try:
         found = load_arrays(path)
-        users, items = (_table_of(found, who) for who in (USER, ITEM))
+        users, items = (_to_table(found, who) for who in (USER, ITEM))
     except (DataError, KeyError, ValueError) as error:
         raise DamagedError(
             f"{path}: damaged ({error})", f"write it again: vijax resume {folder}"
@@ -288,10 +294,10 @@ def kept(folder: Path) -> Data | None:
             dataclasses.replace(words.train, covariates=np.zeros((1, len(users.columns)))), None
         )
     fields = {field.name: getattr(words.train, field.name) for field in dataclasses.fields(Corpus)}
-    return Data(Rated(**fields, users=users, items=items), None)
+    return Data(UsersWithFeatures(**fields, users=users, items=items), None)
 
 
-def _table_of(found: Mapping[str, np.ndarray], who: str) -> Table | None:
+def _to_table(found: Mapping[str, np.ndarray], who: str) -> Table | None:
     if f"{who}_columns" not in found:
         return None
     columns, names = (tuple(map(str, found[f"{who}_{name}"])) for name in ("columns", "names"))
@@ -314,6 +320,6 @@ RATINGS = DOCUMENTS._replace(
     digest=digest,
     keep=keep,
     kept_files=(*DOCUMENTS.kept_files, FEATURES),
-    kept=kept,
+    kept=load_stand_in,
     units=units,
 )

@@ -24,7 +24,7 @@ from vijax.data.tables.table import Choice, Table, table_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled(Table):
+class TableSample(Table):
     """A sample of the training rows of a table.
 
     Attributes:
@@ -41,7 +41,7 @@ class Sampled(Table):
     def read_as(self, arrange: Callable[[Any, Any], PyTree], settings: Any) -> Rows:
         """All training rows as a model reads them, in the units of the sample."""
         of = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
-        return _Arranged(
+        return _ArrangedRows(
             **of, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice
         )
 
@@ -50,7 +50,7 @@ class Sampled(Table):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Arranged(Rows):
+class _ArrangedRows(Rows):
     """Rows as a model reads them."""
 
     of: Callable[[Table], PyTree] = dataclasses.field(kw_only=True)
@@ -61,7 +61,7 @@ class _Arranged(Rows):
         return self.of(table_of(NamedColumns(super().read(block), names), self.choice, block.file))
 
 
-def sampled(config: Any, choice: Choice) -> Data | None:
+def load_sample(config: Any, choice: Choice) -> Data | None:
     """The data of a run on a table in Parquet files; None where the table has no more rows than may
     be held.
 
@@ -79,7 +79,7 @@ def sampled(config: Any, choice: Choice) -> Data | None:
     if table.num_groups <= given.sample:
         return None
     _check(config, table.num_groups)
-    out, few = held_out_of(given, table.num_groups)
+    out, few = held_out_number(given, table.num_groups)
     train, test = table.split(out, given.split_seed) if out else (table, None)
     order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
     held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
@@ -90,27 +90,29 @@ def sampled(config: Any, choice: Choice) -> Data | None:
         f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of "
         f"them.{few}"
     )
-    like = table_of(_taken(train, held), choice._replace(columns=tuple(names)), given.path, notes)
+    like = table_of(
+        _take_rows(train, held), choice._replace(columns=tuple(names)), given.path, notes
+    )
     choice = choice._replace(columns=like.columns, classes=like.classes)
-    apart = None if test is None else table_of(_taken(test, np.arange(out)), choice, given.path)
+    apart = None if test is None else table_of(_take_rows(test, np.arange(out)), choice, given.path)
     if given.standardise:
         like = like.standardised(manner="each" if given.standardise is True else given.standardise)
         apart = None if apart is None else apart.standardised(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
-    return Data(Sampled(**fields, whole=train, choice=choice), apart)
+    return Data(TableSample(**fields, whole=train, choice=choice), apart)
 
 
-def _taken(rows: Rows, numbers: np.ndarray) -> NamedColumns:
+def _take_rows(rows: Rows, numbers: np.ndarray) -> NamedColumns:
     """Some of the rows, with their names."""
     return NamedColumns(rows.take(numbers), rows.row_names(numbers))
 
 
-def held_out_of(given: Any, total: int) -> tuple[int, str]:
+def held_out_number(given: Any, total: int) -> tuple[int, str]:
     """The number of rows or documents that are held out, and what to say where `data.held_out` asks
     for more.
 
     >>> from types import SimpleNamespace
-    >>> held_out_of(SimpleNamespace(held_out=0.5, sample=100), 1000)
+    >>> held_out_number(SimpleNamespace(held_out=0.5, sample=100), 1000)
     (100, ' Held out are data.sample=100, in place of the 500 of data.held_out=0.5.')
     """
     asked = round(given.held_out * total)

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from vijax.app.settings.sections import DocumentData
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.listing import Data
-from vijax.app.sources.sampled import held_out_of
+from vijax.app.sources.sampled import held_out_number
 from vijax.data import Corpus
 from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.read import guess_format
@@ -60,7 +60,7 @@ def sampled_documents(section: DocumentData) -> Data | None:
         found = dataclasses.replace(
             found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size))
         )
-    number, few = held_out_of(section, total)
+    number, few = held_out_number(section, total)
     train, test = found.split(number, section.split_seed) if number else (found, None)
     if test is not None and not (seen := train.sizes.words > 0).all():
         train, test = (part.select_words(np.flatnonzero(seen)) for part in (train, test))

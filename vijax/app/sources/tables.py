@@ -16,8 +16,8 @@ import numpy as np
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.app.sources.listing import Data, Listing, New, Source
-from vijax.app.sources.offsets import offset_of
-from vijax.app.sources.sampled import Sampled, sampled
+from vijax.app.sources.offsets import get_offset
+from vijax.app.sources.sampled import TableSample, load_sample
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
 from vijax.data.schema.in_memory import columns_of
@@ -70,7 +70,7 @@ def design(table: Table, settings: Any) -> np.ndarray:
 def target(table: Table, settings: Any = None) -> np.ndarray:
     """y, (N,), less the offset of the settings, in the working precision."""
     y: Any = table.y
-    return np.asarray(y - offset_of(settings), jnp.result_type(float))
+    return np.asarray(y - get_offset(settings), jnp.result_type(float))
 
 
 def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +91,7 @@ def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np
     return np.asarray(y, jnp.result_type(float)), mask
 
 
-def by_sequence(table: Table, rows: np.ndarray) -> np.ndarray:
+def sequence_sums(table: Table, rows: np.ndarray) -> np.ndarray:
     """Sums over the rows of each sequence, in the order of `padded_sequences`."""
     return (
         rows.sum()[None]
@@ -100,7 +100,7 @@ def by_sequence(table: Table, rows: np.ndarray) -> np.ndarray:
     )
 
 
-def grouped(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def group_data(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups,
     all rows are one."""
     from vijax.models import group_rows
@@ -118,11 +118,11 @@ def load_table(config: Any) -> Data:
     given: TableData = config.data
     if (
         is_parquet(given.path)
-        and (by_parts := sampled(config, choice_of(config, None))) is not None
+        and (by_parts := load_sample(config, make_choice(config, None))) is not None
     ):
         return by_parts
     table = _read(config)
-    manner = manner_of(given)
+    manner = standardising_manner(given)
     if given.held_out == 0.0:
         return Data(table if manner is None else table.standardised(manner=manner), None)
     what = "entries" if given.hold_out == "entries" else "groups"
@@ -143,7 +143,7 @@ def are_wide(deviations: np.ndarray) -> bool:
     return bool(len(varies) and varies.max() > WIDE * varies.min())
 
 
-def _load_noted(config: Any) -> Data:
+def _load_with_notes(config: Any) -> Data:
     """The table in two parts, with notes on the scales of columns and on columns that are
     constant."""
     data = load_table(config)
@@ -229,14 +229,14 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
     return notes
 
 
-def manner_of(given: TableData) -> Manner | None:
+def standardising_manner(given: TableData) -> Manner | None:
     """The way to standardise the columns; None where they stay as they are."""
     if not given.standardise:
         return None
     return "each" if given.standardise is True else given.standardise
 
 
-def choice_of(config: Any, like: Table | None) -> Choice:
+def make_choice(config: Any, like: Table | None) -> Choice:
     """The columns that a run reads; with `like`, the table of its training rows, as was decided on
     these."""
     given, listing = config.data, config.listing
@@ -266,7 +266,7 @@ def _read(config: Any) -> Table:
     given = config.data
     return read_table(
         given.path,
-        choice_of(config, None),
+        make_choice(config, None),
         seed=given.synthetic_seed,
         num_rows=given.num_rows,
         dialect=read_dialect(given),
@@ -299,7 +299,7 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
 def _choice_of_new(config: Any, like: Table) -> Choice:
     """The columns that a run reads, as was decided on its training rows. A new step that lacks a
     cell was not seen."""
-    choice = choice_of(config, like)
+    choice = make_choice(config, like)
     if config.listing.unseen:
         choice = choice._replace(missing=True, unseen=True)
     return choice
@@ -315,7 +315,7 @@ def _facts(data: Data) -> dict[str, Any]:
     """The sizes of a table, in JSON's own types."""
     train: Table = data.train
     out = 0 if data.test is None else data.test.num_groups
-    if held_out_entries(data):
+    if holds_out_entries(data):
         out = int(np.isfinite(data.test.x).sum())
     return {
         "rows": len(train),
@@ -331,7 +331,7 @@ def _facts(data: Data) -> dict[str, Any]:
     }
 
 
-def held_out_entries(data: Data) -> bool:
+def holds_out_entries(data: Data) -> bool:
     """True where single entries were held out: both parts then have the same rows."""
     if data.test is None or data.test.x.shape != data.train.x.shape:
         return False
@@ -375,11 +375,11 @@ def _digest(data: Data) -> Iterator[Any]:
                 yield np.ascontiguousarray(array, np.float64).data
         if table.timed is not None:
             yield np.ascontiguousarray(table.timed.rank, np.int64).data
-        if isinstance(table, Sampled):
+        if isinstance(table, TableSample):
             yield from (array.data for array in table.whole.contents())
 
 
-def units_of(table: Table) -> Iterator[Any]:
+def scale_bytes(table: Table) -> Iterator[Any]:
     """The bytes of the places and scales that were taken out of the columns of a table, and of its
     times."""
     for array in table.scaling or ():
@@ -394,7 +394,7 @@ def _describe(data: Data) -> str:
     parts += [f"target {facts['target']}"] if facts["target"] else []
     parts += [f"{facts['groups']:,} groups"] if facts["groups"] else []
     parts += [f"{facts['missing']:,} entries missing"] if facts["missing"] else []
-    unit = "entries" if held_out_entries(data) else "groups" if facts["groups"] else "rows"
+    unit = "entries" if holds_out_entries(data) else "groups" if facts["groups"] else "rows"
     parts += [f"{facts['held_out']:,} {unit} held out"] if facts["held_out"] else []
     return ", ".join(parts)
 
@@ -478,7 +478,7 @@ def _keep(folder: Path, data: Data) -> None:
     write_text(folder / COLUMNS, json.dumps(outline, ensure_ascii=False, indent=1) + "\n")
 
 
-def _kept(folder: Path) -> Data | None:
+def _load_stand_in(folder: Path) -> Data | None:
     """A table of zeros with as many rows as the run's, for its model and the shapes of its state.
     None for a run of an earlier version, which has kept nothing."""
     path = folder / COLUMNS
@@ -548,7 +548,7 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     """Rows with the run's columns, on its scale; a target is not needed, and is carried through if
     there is one."""
     check_no_column(column)
-    if source is None and isinstance(data.train, Sampled):
+    if source is None and isinstance(data.train, TableSample):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
     like, notes, where = data.train, Notes(), _where(config, source)
     choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
@@ -655,7 +655,7 @@ def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
 
 TABLES = Source(
     section=TableData,
-    load=_load_noted,
+    load=_load_with_notes,
     other=_other,
     facts=_facts,
     tiles=_tiles,
@@ -664,10 +664,10 @@ TABLES = Source(
     check=_check,
     keep=_keep,
     kept_files=(COLUMNS,),
-    kept=_kept,
+    kept=_load_stand_in,
     new=_new,
     results="transformed",
-    units=lambda data: itertools.chain.from_iterable(map(units_of, data.parts)),
+    units=lambda data: itertools.chain.from_iterable(map(scale_bytes, data.parts)),
 )
 
 

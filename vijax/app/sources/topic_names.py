@@ -13,10 +13,10 @@ from jaxtyping import Float
 from vijax.app.drawing.blocks import Block, Table, Topics
 from vijax.app.settings.options import argument_setting, build_from_section
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
-from vijax.app.sources.listing import Data, FittedRun, Found
+from vijax.app.sources.listing import Data, FittedRun, RowResults
 from vijax.topics import seeded
 
-SEEDED: dict[str, Any] = {
+SEED_SETTINGS: dict[str, Any] = {
     "seed_words": (
         tuple[str, ...],
         setting(
@@ -30,7 +30,7 @@ SEEDED: dict[str, Any] = {
 """The settings of seed words, for a section [model] whose `eta` may differ between topics."""
 
 
-def build_seeded(
+def build_with_seeds(
     settings: Any, data: Data, make: Callable[[Any, Data], Any] = build_from_section
 ) -> Any:
     """The model, whose topics have the seed words; where words are in small letters, these are too.
@@ -64,7 +64,7 @@ def _parts(line: str) -> tuple[str, str]:
     return (before.strip(), rest.strip()) if colon else ("", line.strip())
 
 
-def names_of(config: Any) -> dict[int, str]:
+def topic_names(config: Any) -> dict[int, str]:
     """The names of topics that the settings of a run have, by number: those of [page] before those
     of seed words."""
     seeds = [_parts(line)[0] for line in getattr(config.model, "seed_words", ())]
@@ -73,11 +73,11 @@ def names_of(config: Any) -> dict[int, str]:
     return {number: name for number, name in found.items() if name}
 
 
-def labelled(config: Any, run: FittedRun, found: Found) -> Found:
+def add_labels(config: Any, run: FittedRun, found: RowResults) -> RowResults:
     """Results of documents, with the label of the largest topic of each: its name, or its three
     most probable words."""
     names, words, concentration = (
-        names_of(config),
+        topic_names(config),
         run.data.names,
         np.asarray(run.posterior["topics"].concentration),
     )
@@ -94,7 +94,7 @@ def labelled(config: Any, run: FittedRun, found: Found) -> Found:
     return {"topic": found["topic"], "topic_label": labels, **found}
 
 
-def words_held(run: FittedRun) -> Float[np.ndarray, " K"] | None:
+def words_per_topic(run: FittedRun) -> Float[np.ndarray, " K"] | None:
     """The words that each topic holds, by what its posterior has beyond the prior; None for models
     that use all topics, and those that leave some empty are those that grow."""
     if not hasattr(run.settings, "grow"):
@@ -125,7 +125,7 @@ def check_names(config: Any, entries: Mapping[str, Entry]) -> None:
         )
 
 
-def named(shown: Iterable[Block], names: Mapping[int, str]) -> list[Block]:
+def name_topics(shown: Iterable[Block], names: Mapping[int, str]) -> list[Block]:
     """Blocks in which topics have these names, in tables that call them so too."""
     found, called = [], dict[str, str]()
     for block in shown:

@@ -16,7 +16,7 @@ from jaxtyping import Array
 from vijax import free_algorithms, models
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Images, Scatter, Table
-from vijax.app.rows.by_row import RowScore, of_rows, of_sequences
+from vijax.app.rows.by_row import RowScore, rows_drawing, sequences_drawing
 from vijax.app.settings.options import (
     argument_setting,
     chooser,
@@ -340,7 +340,10 @@ def is_scaled(settings: Any) -> bool:
     return settings.observed.name == "gaussian"
 
 
-DRAWING, DRAWING_SEQUENCES = of_rows(arrange, is_scaled), of_sequences(arrange_sequences, is_scaled)
+DRAWING, DRAWING_SEQUENCES = (
+    rows_drawing(arrange, is_scaled),
+    sequences_drawing(arrange_sequences, is_scaled),
+)
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -376,7 +379,7 @@ def size_table(run: FittedRun) -> Table:
 def rebuilt(run: FittedRun, x: np.ndarray) -> Block:
     """Rows rebuilt by the decoder: as images, or else the error of each column."""
     if run.settings.image:
-        rows = x[views.thinned(len(x), NUM_SHOWN)]
+        rows = x[views.spread_rows(len(x), NUM_SHOWN)]
         pairs = [rows, np.asarray(run.model.reconstruct(run.fit, rows))]
         note = "Rows of the data, and what encoder and decoder make of them."
         return images(run, "Reconstructions", ["data", "rebuilt"], pairs, note)
@@ -406,7 +409,7 @@ def seen_rows(run: FittedRun) -> tuple[np.ndarray, np.ndarray, list[str]]:
     values, and the names of these."""
     part = run.data.train if run.data.test is None else run.data.test
     x = arrange(part, run.settings)
-    rows = views.thinned(len(x))
+    rows = views.spread_rows(len(x))
     known, codes = np.unique([0] if part.y is None else part.y, return_inverse=True)
     if part.y is None or len(known) > 20:
         return x[rows], np.zeros(len(rows), int), []
