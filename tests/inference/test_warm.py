@@ -11,7 +11,7 @@ import vijax as vi
 from tests.esteps import ESTEPS, GOING_ON
 from vijax.contract.batch import Minibatch
 from vijax.data.loader import as_loader
-from vijax.inference.wrappers.beside import Visited, first_visits, starts
+from vijax.inference.wrappers.beside import Visits, first_visits, starts
 from vijax.xla.lapack import jaxprs_in_params
 
 KEY = jax.random.key(0)
@@ -225,7 +225,7 @@ def test_padding_begins_where_nothing_is_known():
     )
     total, model = CORPUS.num_documents, alg.spec.model
     like = first_visits(model, model.hyper, batch._replace(num_groups=float(total)))
-    visited = Visited(
+    visited = Visits(
         jax.tree.map(lambda x: jnp.full_like(x, 7.5), like.local), jnp.ones(total, bool)
     )
     rows = tuple(np.where(np.arange(len(some)) % 2, total, some) for some in batch.rows)

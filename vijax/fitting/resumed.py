@@ -230,7 +230,7 @@ def _dropped_memory(alg: Algorithm, state: State, is_same: bool) -> str:
     if is_same:
         return ""
     for name, wrapper in _group_wrappers(alg).items():
-        memory = wrapper.lost(state.beside[name]) if name in state.beside else ""
+        memory = wrapper.describe_loss(state.beside[name]) if name in state.beside else ""
         if memory:
             return memory
     if state.local is not None and takes_all(alg) and int(state.step) > 0:

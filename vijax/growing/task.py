@@ -23,7 +23,7 @@ from vijax.growing import laps
 from vijax.growing.slots import STICKS, Axes, has_counts, slot_axes
 from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.estep import EStep
-from vijax.inference.wrappers.sized import Sized
+from vijax.inference.wrappers.sized import BareData
 
 FEW = 2
 """Components of the smallest model, and pieces into which a birth divides a component at first."""
@@ -146,7 +146,7 @@ def _check_algorithm(alg: Algorithm, prior: Product) -> None:
     is_process = spec.model.form.documents is None or STICKS in prior
     expected = "a model of rows, or vijax.models.hdp"
     require(is_process, "make", expected, "another model of documents")
-    is_wrapped = any(not isinstance(wrapper, Sized) for wrapper in alg.wrappers)
+    is_wrapped = any(not isinstance(wrapper, BareData) for wrapper in alg.wrappers)
     is_allowed = spec.name in ("cavi", "memoized") and not is_wrapped and not spec.learn
     expected = "vijax.cavi or vijax.memoized, which learn no hyperparameters"
     remedy = "Such as algorithm=lambda model: vijax.memoized(model, num_parts=10)."

@@ -1,8 +1,8 @@
-"""Wrappers of an algorithm: each changes what `init` and `step` are given, or keeps something
-beside the state.
+"""The base class of wrappers. A wrapper of an algorithm changes the arguments of `init` and `step`,
+or keeps a memory beside the state.
 
-A wrapper is a frozen dataclass, equal to another with the same settings. States are not nested: a
-wrapper keeps its own memory in `State.beside`, under its name, and the step inside passes that on.
+It is a frozen dataclass, equal to another with the same settings. States are not nested: a wrapper
+keeps its memory in `State.beside`, under its name, and the step inside passes it on.
 `Algorithm.wrappers` lists them, the innermost first."""
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from vijax.xla import by_value
 
 @dataclasses.dataclass(frozen=True)
 class Wrapper:
-    """Changes nothing; a subclass overrides what it changes.
+    """A wrapper that changes nothing; subclasses override methods.
 
     Attributes:
-      name: the place of its memory in `State.beside`; an algorithm has one wrapper of each name.
-      of_groups: its memory is about single groups of the data, so its shapes depend on N, and other
-          data begin it anew.
+      name: the key of its memory in `State.beside`; an algorithm has at most one wrapper of a name.
+      of_groups: its memory is about single groups of the data, so its shapes depend on N, and it
+        starts again with other data.
       of_globals: its memory has the shapes of the globals.
       whole_batch: it must see all of a batch.
-      splits_batch: the step sees the part of a batch that one device has.
-      scaled: the message of a batch must be that of all data (`vijax.inference.messages.scaled`).
+      splits_batch: the step sees only the part of a batch on one device.
+      scaled: the message must be a scaled one (`vijax.inference.messages.scaled`), without memory.
       stores_globals: the state holds the globals in another form.
       stores_locals: the step finds locals in another form.
     """
@@ -53,7 +53,7 @@ class Wrapper:
         """Raises ValueError at an algorithm that it cannot wrap."""
 
     def loader(self, loader: Any, alg: Algorithm) -> Any:
-        """A loader of the batches that its step wants; runs on the host."""
+        """A loader of the batches for its step; runs on the host."""
         return loader
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
@@ -63,25 +63,19 @@ class Wrapper:
     def step(
         self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
     ) -> tuple[State, Info]:
-        """The next state, and what the step tells."""
+        """The next state, and the diagnostics of the step."""
         return alg.step(key, state, batch)
 
-    def lost(self, memory: PyTree) -> str:
-        """A name for the content of a memory of other data, where the fit would have used it; else
-        an empty text."""
+    def describe_loss(self, memory: PyTree) -> str:
+        """The content of a memory that is lost with other data, in words; "" if nothing is lost."""
         return ""
 
     def memory(self, state: State) -> Any:
         """Its memory. Raises ValueError at the state of an algorithm without this wrapper."""
+        has_memory = self.name in state.beside
+        expected = f"one with the memory of {self.name!r}"
         remedy = "Begin by alg.init, or leave the state out."
-        kept = self.name in state.beside
-        require(
-            kept,
-            "state",
-            f"one with the memory of {self.name!r}",
-            f"one with {sorted(state.beside)}",
-            remedy,
-        )
+        require(has_memory, "state", expected, f"one with {sorted(state.beside)}", remedy)
         return state.beside[self.name]
 
 
@@ -90,80 +84,85 @@ CLASHES = (
     ("of_globals", "stores_globals"),
     ("of_groups", "stores_locals"),
 )
-"""Pairs: a need of one wrapper, and the property of another that takes it away, whichever of the
-two is inside."""
+"""Pairs: a need of one wrapper, and the property of another wrapper that prevents it, in either
+order of wrapping."""
 
 
 def wrap(alg: Algorithm, wrapper: Wrapper) -> Algorithm:
-    """The algorithm in a wrapper. Raises ValueError: no algorithm, one that has such a wrapper
-    already, or one that this wrapper refuses."""
-    require(
-        isinstance(alg, Algorithm),
-        "alg",
-        "an algorithm such as vijax.svi(model)",
-        type(alg).__name__,
-    )
-    once = find_wrapper(alg, type(wrapper)) is None
-    require(once, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")
-    for own in alg.wrappers:
-        pairs = (own, wrapper), (wrapper, own)
-        clash = any(
-            getattr(a, takes) and getattr(b, needs) for a, b in pairs for needs, takes in CLASHES
-        )
-        require(
-            not clash,
-            wrapper.name,
-            f"an algorithm without {own.name}",
-            repr(own),
-            "Leave one of them out.",
-        )
+    """The algorithm in a wrapper. Raises ValueError at something else than an algorithm, at an
+    algorithm that has a wrapper of this kind, and at one that this wrapper refuses."""
+    check_algorithm(alg)
+    is_first = find_wrapper(alg, type(wrapper)) is None
+    require(is_first, wrapper.name, "one such wrapper", "two of them", "Wrap the algorithm once.")
+    for inner in alg.wrappers:
+        expected = f"an algorithm without {inner.name}"
+        remedy = "Leave one of them out."
+        require(not _clash(inner, wrapper), wrapper.name, expected, repr(inner), remedy)
     messages = alg.spec.messages
+    serves = not wrapper.scaled or messages.num_parts is None
     expected = "an algorithm with no memory of messages"
-    require(
-        not wrapper.scaled or messages.num_parts is None, wrapper.name, expected, repr(messages)
-    )
+    require(serves, wrapper.name, expected, repr(messages))
     wrapper.check(alg)
-    init, step = (_around(kind, alg, wrapper) for kind in (_Init, _Step))
+    init = _wrap_function(_Init, alg, wrapper)
+    step = _wrap_function(_Step, alg, wrapper)
     return Algorithm(init, step, alg.spec, (*alg.wrappers, wrapper))
 
 
+def check_algorithm(alg: Any) -> None:
+    """Raises ValueError unless `alg` is an `Algorithm`."""
+    expected = "an algorithm such as vijax.svi(model)"
+    require(isinstance(alg, Algorithm), "alg", expected, type(alg).__name__)
+
+
+def _clash(one: Wrapper, other: Wrapper) -> bool:
+    """True if a property of either wrapper prevents a need of the other."""
+    for a, b in ((one, other), (other, one)):
+        if any(getattr(a, prevents) and getattr(b, needs) for needs, prevents in CLASHES):
+            return True
+    return False
+
+
 def generalize(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
-    """The algorithm for `vijax.contract.general.general` of its model, in the same wrappers, and
-    the arguments of its programs beside hyperparameters. An algorithm with functions of a user's
-    own is returned as it is."""
-    make = lambda model: functools.reduce(
-        wrap, alg.wrappers, build_algorithm(alg.spec._replace(model=model))
-    )
-    model, more = alg.spec.model, constants(alg.spec.model)
-    again = make(model)
-    is_made = again.init is alg.init and again.step is alg.step
-    return (make(general(model)), more) if is_made and (model.hyper or more) else (alg, {})
+    """The algorithm for `vijax.contract.general.general` of its model, in the same wrappers; and
+    the arguments of its programs beside hyperparameters. An algorithm whose functions were replaced
+    by a user is returned unchanged."""
+
+    def make(model: Any) -> Algorithm:
+        return functools.reduce(wrap, alg.wrappers, build_algorithm(alg.spec._replace(model=model)))
+
+    model = alg.spec.model
+    arguments = constants(model)
+    same = make(model)
+    is_original = same.init is alg.init and same.step is alg.step
+    if is_original and (model.hyper or arguments):
+        return make(general(model)), arguments
+    return alg, {}
 
 
 def find_wrapper(alg: Algorithm, kind: type[Wrapper]) -> Any:
     """The wrapper of this kind that the algorithm has, or None."""
-    return next((own for own in alg.wrappers if isinstance(own, kind)), None)
+    return next((wrapper for wrapper in alg.wrappers if isinstance(wrapper, kind)), None)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Around:
+class _WrapperFunction:
     """A function of a wrapped algorithm."""
 
     wrapper: Wrapper
     alg: Algorithm
 
     def __reduce__(self) -> tuple:
-        return _around, (type(self), self.alg, self.wrapper)
+        return _wrap_function, (type(self), self.alg, self.wrapper)
 
 
-class _Init(_Around):
+class _Init(_WrapperFunction):
     """`Algorithm.init`."""
 
     def __call__(self, key: PRNGKeyArray, batch: Any = None, hyper: Any = None) -> State:
         return self.wrapper.init(self.alg, key, batch, hyper)
 
 
-class _Step(_Around):
+class _Step(_WrapperFunction):
     """`Algorithm.step`."""
 
     def __call__(self, key: PRNGKeyArray, state: State, batch: Any) -> tuple[State, Info]:
@@ -171,6 +170,7 @@ class _Step(_Around):
         return self.wrapper.step(self.alg, key, state, batch)
 
 
-def _around(kind: type[_Around], alg: Algorithm, wrapper: Wrapper) -> Any:
-    """One object for equal ones, which the function inside keeps."""
+def _wrap_function(kind: type[_WrapperFunction], alg: Algorithm, wrapper: Wrapper) -> Any:
+    """The function of a wrapped algorithm. Equal ones are one object, kept by the function
+    inside."""
     return by_value.intern(alg.init if kind is _Init else alg.step, kind(wrapper, alg))
