@@ -1,8 +1,8 @@
-"""Checks of a fit that are asked for: predictions left out, calibration by simulation, mixing of
-chains, comparisons.
+"""Checks of a fit on demand: leave-one-out scores, calibration by simulation, mixing of chains,
+comparisons.
 
-They may fit again, draw chains or ask other libraries. The verdict that every fit carries, and the
-limits of all of them, are in `verdict`; scores of held-out data in `evaluate`."""
+They may fit again, draw chains or call other libraries. The verdict of every fit, and the limits of
+all verdicts, are in `verdict`; scores of held-out data in `evaluate`."""
 
 from vijax.trust.calibration import Calibration as Calibration
 from vijax.trust.calibration import Coverage as Coverage

@@ -21,14 +21,13 @@ _split = quick_jit(jax.random.split, static_argnums=1)
 
 
 class Calibration(NamedTuple):
-    """The result of `sbc`, in the structure of the parameters; an array of parameters is treated
-    entry by entry.
+    """The result of `sbc`, in the structure of the parameters, entry by entry of arrays.
 
     Attributes:
       ranks: number of draws below the true value, 0..L, leading axis of simulations.
       num_draws: L.
-      uniformity: p-values of the hypothesis that the posterior is right. Small: too narrow, too
-          wide or shifted.
+      uniformity: p-values of the hypothesis that the posterior is right. If small, it is too
+          narrow, too wide or shifted.
       symmetry: p-values of the hypothesis that the posterior's centre is right (VSBC). An
         approximation that is too narrow, but has the right centre, passes.
     """
@@ -49,8 +48,8 @@ def sbc(
 ) -> Calibration:
     """Simulation-based calibration (SBC) of posteriors, and of their centres alone (VSBC).
 
-    Every simulation is a fit: some hundred give a verdict. There is one p-value for each parameter;
-    compare the smallest of m with .05 / m. Draws that depend on each other must be thinned. Draws
+    Every simulation is a fit; a verdict needs some hundred. There is one p-value for each
+    parameter: compare the smallest of m with .05 / m. Thin draws that depend on each other. Draws
     equal to the true value, as with discrete parameters, are ranked at random.
 
     Args:
@@ -69,50 +68,59 @@ def sbc(
 
     >>> def normal(key, *shape):
     ...     return np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(size=shape)
-    >>> found = sbc(  # mu ~ N(0, 1), y ~ N(mu, 1): the posterior is N(y / 2, 1 / 2)
+    >>> result = sbc(  # mu ~ N(0, 1), y ~ N(mu, 1): the posterior is N(y / 2, 1 / 2)
     ...     normal, lambda key, mu: mu + normal(key), lambda key, y: y / 2 + normal(key, 19) / 2**0.5,
     ...     key=jax.random.key(0), num_simulations=60)
-    >>> found.ranks.shape, found.num_draws, bool(found.uniformity > 0.01), bool(found.symmetry > 0.01)
-    ((60,), 19, True, True)
+    >>> result.ranks.shape, result.num_draws
+    ((60,), 19)
+    >>> bool(result.uniformity > 0.01), bool(result.symmetry > 0.01)
+    (True, True)
     """
     require_integers(20, num_simulations=num_simulations)
-    *keys, last = _keys(key, 3 * num_simulations + 1)
-    ties = np.random.default_rng(np.asarray(jax.random.key_data(last)))
-    found = []
+    *keys, key_ties = _split_key(key, 3 * num_simulations + 1)
+    ties = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
+    all_ranks = []
+    counts = set()
     for number in range(num_simulations):
         key_truth, key_data, key_fit = keys[3 * number : 3 * number + 3]
         truth = draw_prior(key_truth)
         draws = fit_and_sample(key_fit, simulate(key_data, truth))
-        found.append(_ranks(truth, draws, ties, f"of simulation {number}"))
-    counts = {count for _, count in found}
-    require(
-        len(counts) == 1, "fit_and_sample", "the same number of draws each time", sorted(counts)
-    )
-    ranks = jax.tree.map(lambda *each: np.stack(each), *(each for each, _ in found))
-    (num,) = counts
+        ranks, count = _ranks(truth, draws, ties, f"of simulation {number}")
+        all_ranks.append(ranks)
+        counts.add(count)
+    is_same = len(counts) == 1
+    require(is_same, "fit_and_sample", "the same number of draws each time", sorted(counts))
+    (num_draws,) = counts
+    ranks = jax.tree.map(lambda *leaves: np.stack(leaves), *all_ranks)
     return Calibration(
-        ranks, num, *(jax.tree.map(lambda r, t=t: t(r, num), ranks) for t in (uniformity, symmetry))
+        ranks,
+        num_draws,
+        uniformity=jax.tree.map(lambda x: uniformity(x, num_draws), ranks),
+        symmetry=jax.tree.map(lambda x: symmetry(x, num_draws), ranks),
     )
 
 
-def _keys(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
-    """Splits a key without a program for each place."""
+def _split_key(key: PRNGKeyArray, num: int) -> list[PRNGKeyArray]:
+    """The keys of `jax.random.split`, indexed on the host: JAX would compile each index."""
     data = np.asarray(jax.random.key_data(_split(key, num)))
     return [jax.random.wrap_key_data(x, impl=jax.random.key_impl(key)) for x in data]
 
 
 def _ranks(
-    truth: PyTree, draws: PyTree, ties: np.random.Generator, which: str
+    truth: PyTree, draws: PyTree, ties: np.random.Generator, label: str
 ) -> tuple[PyTree, int]:
     """Ranks of the true values, and the number of draws."""
-    known, structure = str(jax.tree.structure(truth)), str(jax.tree.structure(draws))
-    require(known == structure, "fit_and_sample", f"draws like the parameters, {known}", structure)
-    truth = jax.tree.map(lambda x: finite_array(f"draw_prior, {which}", x), truth)
-    draws = jax.tree.map(lambda x: finite_array(f"fit_and_sample, {which}", x), draws)
-    wanted, shapes = ([x.shape for x in jax.tree.leaves(part)] for part in (truth, draws))
+    structure = str(jax.tree.structure(truth))
+    actual = str(jax.tree.structure(draws))
+    expected = f"draws like the parameters, {structure}"
+    require(structure == actual, "fit_and_sample", expected, actual)
+    truth = jax.tree.map(lambda x: finite_array(f"draw_prior, {label}", x), truth)
+    draws = jax.tree.map(lambda x: finite_array(f"fit_and_sample, {label}", x), draws)
+    truth_shapes = [x.shape for x in jax.tree.leaves(truth)]
+    shapes = [x.shape for x in jax.tree.leaves(draws)]
     num = shapes[0][0] if shapes and shapes[0] else 0
-    fits = num > 0 and shapes == [(num, *shape) for shape in wanted]
-    require(fits, "fit_and_sample", f"one axis of draws before the shapes {wanted}", shapes)
+    fits = num > 0 and shapes == [(num, *shape) for shape in truth_shapes]
+    require(fits, "fit_and_sample", f"one axis of draws before the shapes {truth_shapes}", shapes)
     return jax.tree.map(lambda x, d: _rank(x, d, ties), truth, draws), num
 
 
@@ -140,7 +148,7 @@ def uniformity(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     >>> print(uniformity(np.arange(100), 99))
     1.0
     """
-    ranks = _checked(ranks, num_draws)
+    ranks = _check_ranks(ranks, num_draws)
     num = len(ranks)
     bins = np.array_split(np.arange(num_draws + 1), min(num // PER_BIN, MOST_BINS, num_draws + 1))
     observed = np.stack([np.sum((ranks >= b[0]) & (ranks <= b[-1]), 0) for b in bins])
@@ -153,9 +161,9 @@ def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     """Kolmogorov-Smirnov p-values of the hypothesis that the ranks are symmetric about L / 2.
 
     The largest |F(x) - (1 - F(-x))| of the centred ranks is compared with its law under symmetry:
-    that of the largest distance of a random walk of n steps (Butler 1969), here of Brownian motion.
-    Yao et al. compare p with 1 - p as if they were two independent samples, which rejects a right
-    centre more than twice as often as it says.
+    the law of the largest distance of a random walk of n steps (Butler 1969), here of Brownian
+    motion. Yao et al. compare p with 1 - p as if they were two independent samples; this rejects a
+    right centre more than twice as often as its level says.
 
     Args:
       ranks, num_draws: as for `uniformity`.
@@ -165,10 +173,10 @@ def symmetry(ranks: Any, num_draws: int) -> Float[np.ndarray, "*shape"]:
     >>> print(symmetry(np.repeat([0, 99], 50), 99), symmetry(np.arange(100) // 2, 99).round(6))
     1.0 0.0
     """
-    ranks = _checked(ranks, num_draws)
+    ranks = _check_ranks(ranks, num_draws)
     centred = (2 * ranks - num_draws).reshape(len(ranks), -1)
-    found = [_beyond(_largest_distance(column)) for column in centred.T]
-    return np.reshape(found, ranks.shape[1:])
+    p_values = [_brownian_tail(_largest_distance(column)) for column in centred.T]
+    return np.reshape(p_values, ranks.shape[1:])
 
 
 def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
@@ -180,21 +188,19 @@ def _largest_distance(x: Int[np.ndarray, " n"]) -> float:
     return float(np.max(np.abs(np.cumsum(steps)), initial=0.0) / np.sqrt(max(x.size, 1)))
 
 
-def _beyond(distance: float) -> float:
+def _brownian_tail(distance: float) -> float:
     """The probability that Brownian motion reaches this distance from zero before time 1 (Feller
     1971, X.5)."""
-    if distance < 0.1:  # where the series would need more terms, it is 1 to rounding
+    if distance < 0.1:  # it is 1 to rounding, and the series would need more terms
         return 1.0
     odd = 2 * np.arange(50) + 1
-    within = (
-        4
-        / np.pi
-        * np.sum((-1.0) ** np.arange(50) / odd * np.exp(-((np.pi * odd / distance) ** 2) / 8))
-    )
-    return float(np.clip(1 - within, 0.0, 1.0))
+    signs = (-1.0) ** np.arange(50)
+    terms = signs / odd * np.exp(-((np.pi * odd / distance) ** 2) / 8)
+    return float(np.clip(1 - 4 / np.pi * np.sum(terms), 0.0, 1.0))
 
 
-def _checked(ranks: Any, num_draws: int) -> Int[np.ndarray, " n *shape"]:
+def _check_ranks(ranks: Any, num_draws: int) -> Int[np.ndarray, " n *shape"]:
+    """The ranks as integers. Raises ValueError where they are not, or too few, or out of range."""
     require_integers(num_draws=num_draws)
     ranks = np.asarray(ranks)
     require(ranks.dtype.kind in "iu", "ranks", "integers", f"numbers of type {ranks.dtype}")
@@ -230,8 +236,8 @@ def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 
     """The share of observations within central intervals of predictive draws.
 
     Intervals are closed, between quantiles at p (S + 1): they hold exactly their share of
-    continuous data, however few the draws, and more of counts. Observations that were fitted lie
-    inside too often: hold some out.
+    continuous data, however few the draws, and more than their share of counts. Observations that
+    were fitted lie inside too often: hold some out.
 
     Args:
       draws: S predictive draws of the observations, (S, *shape).
@@ -249,34 +255,19 @@ def coverage(draws: Any, observed: Any, *, levels: Sequence[float] = (0.5, 0.8, 
     >>> print(coverage(rng.normal(size=(999, 1000)), rng.normal(size=1000)))
     0.522 of 0.5 (± 0.016), 0.796 of 0.8 (± 0.013), 0.949 of 0.95 (± 0.007)
     """
-    draws, observed = finite_array("draws", draws), finite_array("observed", observed)
+    draws = finite_array("draws", draws)
+    observed = finite_array("observed", observed)
     fits = draws.ndim > 0 and draws.shape[1:] == observed.shape and observed.size
-    require(
-        fits,
-        "draws",
-        f"an axis of draws before {observed.shape}, not empty",
-        f"shape {draws.shape}",
-    )
-    wanted = np.asarray(levels, np.float64)
-    require(
-        (wanted > 0) & (wanted < 1) & (wanted.ndim == 1),
-        "levels",
-        "numbers between 0 and 1",
-        levels,
-    )
-    fewest = 2 / (1 - wanted.max()) - 1
-    enough = len(draws) >= fewest - 1e-6
-    require(
-        enough,
-        "draws",
-        f"{fewest:.0f} draws or more for level {wanted.max():g}",
-        len(draws),
-        "Draw more.",
-    )
-    low, high = (
-        np.quantile(draws, p, axis=0, method="weibull")
-        for p in ((1 - wanted) / 2, (1 + wanted) / 2)
-    )
-    inside = (low <= observed) & (observed <= high)
-    share = inside.reshape(wanted.size, -1).mean(1)
-    return Coverage(wanted, share, np.sqrt(wanted * (1 - wanted) / observed.size))
+    expected = f"an axis of draws before {observed.shape}, not empty"
+    require(fits, "draws", expected, f"shape {draws.shape}")
+    p = np.asarray(levels, np.float64)
+    is_probability = (p > 0) & (p < 1) & (p.ndim == 1)
+    require(is_probability, "levels", "numbers between 0 and 1", levels)
+    fewest = 2 / (1 - p.max()) - 1
+    expected = f"{fewest:.0f} draws or more for level {p.max():g}"
+    require(len(draws) >= fewest - 1e-6, "draws", expected, len(draws), "Draw more.")
+    low = np.quantile(draws, (1 - p) / 2, axis=0, method="weibull")
+    high = np.quantile(draws, (1 + p) / 2, axis=0, method="weibull")
+    is_covered = (low <= observed) & (observed <= high)
+    share = is_covered.reshape(p.size, -1).mean(1)
+    return Coverage(p, share, np.sqrt(p * (1 - p) / observed.size))

@@ -20,8 +20,8 @@ def rhat(draws: Any) -> Float[np.ndarray, "*shape"]:
       draws: draws of each chain or restart, (chains, draws, *shape), four draws or more.
 
     Returns:
-      R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal, inf
-      where they are equal within half chains and differ between them.
+      R-hat by entry, (*shape): above 1.01 the chains disagree. NaN where all draws are equal; inf
+      where draws are equal within half chains and differ between them.
 
     Raises:
       ValueError: too few axes or draws; numbers that are not finite.
@@ -63,34 +63,30 @@ def bulk_ess(draws: Any) -> Float[np.ndarray, "*shape"]:
     with np.errstate(divide="ignore", invalid="ignore"):
         correlations = 1 - (within - covariances) / total
     correlations[0] = np.where(total > 0, 1.0, np.nan)
-    return _effective(chains * length, correlations)
+    return _effective_size(chains * length, correlations)
 
 
-def _effective(
+def _effective_size(
     count: int, correlations: Float[np.ndarray, " lags *shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """count / (1 + 2 sum of the correlations), pairs of them taken while positive, and made to
-    decrease."""
+    """count / (1 + 2 sum of the correlations). The sum is over pairs of lags up to the first pair
+    that is not positive; pairs are lowered so that they decrease."""
     lags = (len(correlations) - 3) // 2 * 2
     pairs = correlations[:lags:2] + correlations[1:lags:2]
-    taken = np.logical_and.accumulate(~(pairs <= 0))
-    time = -1 + 2 * np.sum(np.where(taken, np.minimum.accumulate(pairs), 0.0), 0)
-    is_next = np.diff(taken.astype(int), axis=0, append=0) == -1
-    following = np.maximum(correlations[2 : lags + 1 : 2], 0.0)
-    half = np.sum(np.where(is_next, following, 0.0), 0)  # the even one of the pair that ends them
-    return count / np.maximum(time + half, 1 / np.log10(count))
+    is_summed = np.logical_and.accumulate(~(pairs <= 0))
+    time = -1 + 2 * np.sum(np.where(is_summed, np.minimum.accumulate(pairs), 0.0), 0)
+    is_last = np.diff(is_summed.astype(int), axis=0, append=0) == -1
+    next_even = np.maximum(correlations[2 : lags + 1 : 2], 0.0)
+    half_pair = np.sum(np.where(is_last, next_even, 0.0), 0)  # of the first pair not summed
+    return count / np.maximum(time + half_pair, 1 / np.log10(count))
 
 
 def _halves(draws: Any, fewest: int = 4) -> Float[np.ndarray, "halves draws *shape"]:
-    """Chains cut in two, the middle draw of an odd number left out."""
+    """Chains cut in two, without the middle draw of an odd number."""
     draws = finite_array("draws", draws)
-    enough = draws.ndim >= 2 and draws.shape[0] > 0 and draws.shape[1] >= fewest
-    require(
-        enough,
-        "draws",
-        f"axes (chains, draws, ...) of {fewest} draws or more",
-        f"shape {draws.shape}",
-    )
+    has_draws = draws.ndim >= 2 and draws.shape[0] > 0 and draws.shape[1] >= fewest
+    expected = f"axes (chains, draws, ...) of {fewest} draws or more"
+    require(has_draws, "draws", expected, f"shape {draws.shape}")
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
@@ -100,9 +96,7 @@ def _normal_scores(
 ) -> Float[np.ndarray, "chains draws *shape"]:
     """Quantiles of the standard normal at (rank - 3/8) / (S + 1/4), eq. 14; ties have their mean
     rank."""
-    from scipy.stats import (
-        rankdata,
-    )  # imported here, because it takes as long to import as JAX itself
+    from scipy.stats import rankdata  # its import takes as long as JAX's
 
     ranks = rankdata(x.reshape(-1, *x.shape[2:]), axis=0).reshape(x.shape)
     return special.ndtri((ranks - 0.375) / (x.shape[0] * x.shape[1] + 0.25))

@@ -32,22 +32,20 @@ from vijax.verdict import limits
 from vijax.verdict.psis import in_words, psis
 from vijax.xla.compiler import cached_program, step_jit
 
-DRAWS, FEWEST, WORK = (
-    2000,
-    500,
-    1 << 27,
-)  # draws that are weighted, and the largest number of draws times rows
-CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS = 512, 64, 1 << 23  # the same of short chains
-REPLICATES, NUMBERS = (
-    1000,
-    1 << 29,
-)  # replicated data sets, and the largest number of numbers in them
-SECONDS = 20.0  # of restarts
-COLUMNS = 32  # columns of data up to which each has statistics of its own
-MOST_NUMBERS = 20_000  # of the globals, each of which is looked at by itself
+DRAWS = 2000  # draws with importance weights
+FEWEST = 500  # draws, where the data are large
+WORK = 1 << 27  # draws times rows, at most
+CHAINS = 512  # short chains
+FEWEST_CHAINS = 64  # short chains, where the data are large
+WORK_OF_CHAINS = 1 << 23  # chains times rows, at most
+REPLICATES = 1000  # replicated data sets
+NUMBERS = 1 << 29  # numbers in all replicated data sets, at most
+SECONDS = 20.0  # time for restarts
+COLUMNS = 32  # columns of an array of data that have separate statistics, at most
+MOST_NUMBERS = 20_000  # numbers of the globals that are checked one by one, at most
 
 
-Off = dict[str, tuple[float, float]]
+Errors = dict[str, tuple[float, float]]
 """Errors by name of the number, each with its standard error."""
 
 
@@ -56,17 +54,17 @@ class Check:
     """One check of a fit.
 
     Attributes:
-      said: what it found, or why it could not be made.
-      fault: what is wrong by this check alone; empty where nothing is.
+      said: its result in words, or why it could not be made.
+      fault: a fault that this check found by itself; "" if there is none.
       means, log_sds: errors of means and of logarithms of standard deviations by name, each with
         its standard error, as in `Quantity`; empty where the check does not judge them.
-      made: false where it could not be made.
+      made: False where it could not be made.
     """
 
     said: str
     fault: str = ""
-    means: Off = dataclasses.field(default_factory=dict)
-    log_sds: Off = dataclasses.field(default_factory=dict)
+    means: Errors = dataclasses.field(default_factory=dict)
+    log_sds: Errors = dataclasses.field(default_factory=dict)
     made: bool = True
 
 
@@ -77,12 +75,12 @@ class Quantity(NamedTuple):
       name: name and place, "w[0]".
       mean: its mean under q.
       sd: its standard deviation under q.
-      mean_off: the posterior's mean less that of q, in standard deviations of q; NaN where it is
-          not known.
+      mean_off: the mean of the posterior less the mean of q, in standard deviations of q; NaN where
+          it is not known.
       mean_error: standard error of `mean_off`.
       mean_by: the check that found it.
-      log_sd_off: logarithm of the posterior's standard deviation over that of q: above zero where q
-          is too narrow.
+      log_sd_off: logarithm of the posterior's standard deviation over q's: above zero where q is
+          too narrow.
       log_sd_error: standard error of `log_sd_off`; zero by linear response.
       log_sd_by: the check that found it.
     """
@@ -99,20 +97,22 @@ class Quantity(NamedTuple):
 
     @property
     def mean_within(self) -> float:
-        """Standard deviations of q by which the mean may be off: two standard errors are added."""
+        """How far the mean may be off, in standard deviations of q, two standard errors
+        included."""
         return abs(self.mean_off) + limits.WITHIN * self.mean_error
 
     @property
     def log_sd_within(self) -> float:
-        """The same of the logarithm of the standard deviation."""
+        """How far the logarithm of the standard deviation may be off, two standard errors
+        included."""
         return abs(self.log_sd_off) + limits.WITHIN * self.log_sd_error
 
 
 class Verdict(NamedTuple):
-    """The result of `vijax.trust.check`: `print(verdict)` says it in words.
+    """The result of `vijax.trust.check`; `print(verdict)` shows it in words.
 
     Attributes:
-      usable: true where no check found a fault.
+      usable: True where no check found a fault.
       faults: sentences on what is wrong.
       quantities: every number of the globals, and how far it may be off.
       checks: the checks by name.
@@ -124,47 +124,41 @@ class Verdict(NamedTuple):
     checks: dict[str, Check]
 
     def __str__(self) -> str:
-        made = sum(check.made for check in self.checks.values())
-        judged = f"{made} of {len(self.checks)} checks could be made, and "
-        lines = [
-            judged
-            + (f"{len(self.faults)} fault(s) were found." if self.faults else "found no fault.")
-        ]
+        num_made = sum(check.made for check in self.checks.values())
+        ending = f"{len(self.faults)} fault(s) were found." if self.faults else "found no fault."
+        lines = [f"{num_made} of {len(self.checks)} checks could be made, and {ending}"]
         lines += [f"- {fault}" for fault in self.faults]
-        within = "(two standard errors included):" if self.quantities else "is not known."
-        lines.append(f"How far means and standard deviations of q may be off {within}")
+        accuracy = "(two standard errors included):" if self.quantities else "is not known."
+        lines.append(f"How far means and standard deviations of q may be off {accuracy}")
         variables: dict[str, list[Quantity]] = {}
-        for one in self.quantities:
-            variables.setdefault(one.name.split("[")[0], []).append(one)
-        lines += [f"- {name}: {_off(rows)}" for name, rows in variables.items()]
+        for quantity in self.quantities:
+            variables.setdefault(quantity.name.split("[")[0], []).append(quantity)
+        lines += [f"- {name}: {_describe(rows)}" for name, rows in variables.items()]
         lines.append("The checks:")
-        said = [
-            f"- {name}: {'' if one.made else 'not made. '}{one.said}"
-            for name, one in self.checks.items()
-        ]
-        return "\n".join(lines + said)
+        for name, check in self.checks.items():
+            lines.append(f"- {name}: {'' if check.made else 'not made. '}{check.said}")
+        return "\n".join(lines)
 
 
-def _off(rows: Sequence[Quantity]) -> str:
-    """Says how far the numbers of one variable may be off: the worst mean and the worst standard
-    deviation."""
-    mean = max(rows, key=lambda one: np.nan_to_num(one.mean_within, nan=-1.0))
-    sd = max(rows, key=lambda one: np.nan_to_num(one.log_sd_within, nan=-1.0))
-    told = []
+def _describe(rows: Sequence[Quantity]) -> str:
+    """How far the numbers of one variable may be off, in words: the worst mean and the worst
+    standard deviation."""
+    mean = max(rows, key=lambda row: np.nan_to_num(row.mean_within, nan=-1.0))
+    sd = max(rows, key=lambda row: np.nan_to_num(row.log_sd_within, nan=-1.0))
+    texts = []
     if mean.mean_by:
-        told.append(f"means by up to {mean.mean_within:.2f} sd ({mean.name}, {mean.mean_by})")
+        texts.append(f"means by up to {mean.mean_within:.2f} sd ({mean.name}, {mean.mean_by})")
     if sd.log_sd_by:
-        told.append(
-            f"sds by up to a factor of {np.exp(sd.log_sd_within):.2f} ({sd.name}, {sd.log_sd_by})"
-        )
-    return "; ".join(told) or "not known: no check could judge it"
+        factor = np.exp(sd.log_sd_within)
+        texts.append(f"sds by up to a factor of {factor:.2f} ({sd.name}, {sd.log_sd_by})")
+    return "; ".join(texts) or "not known: no check could judge it"
 
 
 def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -> Verdict:
-    """Checks of a fit all that can be checked in about a minute, and gives one verdict.
+    """Makes all checks of a fit that take about a minute, and returns one verdict.
 
-    Five checks, each where the model can and the data are not too large; otherwise its reason is
-    told:
+    There are five checks. Where the model does not allow one, or the data are too large, its `said`
+    gives the reason:
 
     - importance weights: draws of q, weighted by the posterior, with k-hat (log densities;
       energies);
@@ -175,11 +169,11 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
       `Fit.predictive`);
     - restarts: whether another start ends at a higher objective.
 
-    Of each mean and standard deviation the clearest error that a check found is kept. The locals
-    are not checked.
+    For each mean and standard deviation the verdict has the clearest error that a check found. The
+    locals are not checked.
 
     Args:
-      fit: what `vijax.fit`, `vijax.auto` or `vijax.dadvi` returned.
+      fit: the result of `vijax.fit`, `vijax.auto` or `vijax.dadvi`.
       data: the data that it was fitted to; None for a density without data.
       key: random key of all draws.
       restarts: number of other starts.
@@ -189,13 +183,13 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
       `verdict.checks`.
 
     Raises:
-      ValueError: `fit` is no fit; no restart is asked for.
+      ValueError: `fit` is no fit; fewer than one restart.
 
     >>> import vijax as vi
     >>> pair = vi.density({"x": vi.free(), "y": vi.free()}, lambda v: -(v["x"] ** 2) - 5 * (v["x"] - v["y"]) ** 2)
     >>> fit = vi.fit(vi.advi(pair), num_steps=500, key=jax.random.key(0))  # independent normals are too narrow
     >>> verdict = check(fit, key=jax.random.key(1))
-    >>> verdict.usable, [(one.name, one.log_sd_off > 0.3) for one in verdict.quantities]
+    >>> verdict.usable, [(number.name, number.log_sd_off > 0.3) for number in verdict.quantities]
     (False, [('x', True), ('y', True)])
     """
     require(isinstance(fit, Fit), "fit", "what a fit returned", type(fit).__name__)
@@ -203,183 +197,190 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
     data = in_order_of(fit.columns, data)
     if fit.alg.spec.model.form.documents is not None:
         data = fit.in_words(data)
-    number = sum(
-        x.size for x in jax.tree.leaves(jax.eval_shape(lambda key: fit.sample(key, 1), key))
-    )
-    few = number <= MOST_NUMBERS
-    q = _numbers(fit.sample(key, DRAWS)) if few else {}
-    checks: dict[str, Callable[[PRNGKeyArray], Check]] = {
-        "importance weights": lambda key: _weights(fit, data, key),
-        "short chains": lambda key: _chains(fit, data, key),
-        "linear response": lambda key: _response(fit, data, q, key),
+    draw = jax.eval_shape(lambda key: fit.sample(key, 1), key)
+    num_numbers = sum(x.size for x in jax.tree.leaves(draw))
+    is_small = num_numbers <= MOST_NUMBERS
+    q = _numbers(fit.sample(key, DRAWS)) if is_small else {}
+    makers: dict[str, Callable[[PRNGKeyArray], Check]] = {
+        "importance weights": lambda key: _check_weights(fit, data, key),
+        "short chains": lambda key: _check_chains(fit, data, key),
+        "linear response": lambda key: _check_response(fit, data, q, key),
     }
-    if not few:
-        many = (
-            f"The globals are {number:,} numbers; up to {MOST_NUMBERS:,} are looked at one by one."
+    if not is_small:
+        reason = (
+            f"The globals are {num_numbers:,} numbers; up to {MOST_NUMBERS:,} are looked at one by "
+            "one."
         )
-        checks = dict.fromkeys(checks, lambda key: Check(many, made=False))
-    checks["predictive checks"] = lambda key: _replicated(fit, data, key)
-    checks["restarts"] = lambda key: _restarts(fit, data, restarts, key)
-    found = {
-        name: _tried(make, jax.random.fold_in(key, i))
-        for i, (name, make) in enumerate(checks.items())
+        makers = dict.fromkeys(makers, lambda key: Check(reason, made=False))
+    makers["predictive checks"] = lambda key: _check_predictions(fit, data, key)
+    makers["restarts"] = lambda key: _check_restarts(fit, data, restarts, key)
+    checks = {
+        name: _try(make, jax.random.fold_in(key, i)) for i, (name, make) in enumerate(makers.items())
     }
-    quantities = [_quantity(name, x, found) for name, x in q.items()]
-    faults = (
-        [f"The fit itself says: {fit.verdict}"] if fit.status in FAILED or not fit.usable else []
-    )
-    faults += [*_of_quantities(quantities), *(one.fault for one in found.values() if one.fault)]
-    return Verdict(not faults, faults, quantities, found)
+    quantities = [_quantity(name, draws, checks) for name, draws in q.items()]
+    faults = []
+    if fit.status in FAILED or not fit.usable:
+        faults.append(f"The fit itself says: {fit.verdict}")
+    faults += _find_faults(quantities)
+    faults += [check.fault for check in checks.values() if check.fault]
+    return Verdict(not faults, faults, quantities, checks)
 
 
-def _tried(make: Callable[[PRNGKeyArray], Check], key: PRNGKeyArray) -> Check:
-    """Makes a check, or gives the reason why it cannot be made."""
+def _try(make: Callable[[PRNGKeyArray], Check], key: PRNGKeyArray) -> Check:
+    """The check, or one with the reason why it cannot be made."""
     try:
         return make(key)
     except (ValueError, ImportError) as error:
         return Check(str(error), made=False)
 
 
-def _quantity(name: str, x: Float[np.ndarray, " draws"], found: Mapping[str, Check]) -> Quantity:
-    """The number with the clearest error of its mean, and of its standard deviation, that a check
-    found."""
-    if not x.std() > 1e-6 * abs(x.mean()):  # a point, or a number that is known
-        return Quantity(name, float(x.mean()), 0.0, np.nan, np.nan, "", np.nan, np.nan, "")
-    clear = lambda of: max(
-        of, key=lambda one: abs(one[0]) - limits.WITHIN * one[1], default=(np.nan, np.nan, "")
+def _quantity(
+    name: str, draws: Float[np.ndarray, " draws"], checks: Mapping[str, Check]
+) -> Quantity:
+    """A number, with the clearest error of its mean and of its standard deviation."""
+    mean = float(draws.mean())
+    if not draws.std() > 1e-6 * abs(draws.mean()):  # a point, or a number that is known
+        return Quantity(name, mean, 0.0, np.nan, np.nan, "", np.nan, np.nan, "")
+    mean_errors = _errors(name, {by: check.means for by, check in checks.items()})
+    log_sd_errors = _errors(name, {by: check.log_sds for by, check in checks.items()})
+    return Quantity(
+        name, mean, float(draws.std()), *_clearest(mean_errors), *_clearest(log_sd_errors)
     )
-    mean = clear([(*one.means[name], by) for by, one in found.items() if name in one.means])
-    log_sd = clear([(*one.log_sds[name], by) for by, one in found.items() if name in one.log_sds])
-    return Quantity(name, float(x.mean()), float(x.std()), *mean, *log_sd)
 
 
-def _of_quantities(quantities: Sequence[Quantity]) -> list[str]:
+Error = tuple[float, float, str]
+"""An error, its standard error, and the name of the check that found it."""
+
+
+def _errors(name: str, errors: Mapping[str, Errors]) -> list[Error]:
+    """The errors of a number by all checks that judge it."""
+    return [(*numbers[name], by) for by, numbers in errors.items() if name in numbers]
+
+
+def _clearest(errors: Sequence[Error]) -> Error:
+    """The error that is farthest above its noise; NaN if no check judges the number."""
+    clarity = lambda error: abs(error[0]) - limits.WITHIN * error[1]
+    return max(errors, key=clarity, default=(np.nan, np.nan, ""))
+
+
+def _find_faults(quantities: Sequence[Quantity]) -> list[str]:
     """Sentences on means and standard deviations that are wrong beyond noise: the worst, and the
     number of others."""
-    sure = lambda value, error: (
-        np.isfinite(value) and abs(value) - limits.SURE * error > limits.WRONG
-    )
-    means = [one for one in quantities if sure(one.mean_off, one.mean_error)]
-    sds = [one for one in quantities if sure(one.log_sd_off, one.log_sd_error)]
-    more = lambda of: f", and {len(of) - 1} other(s)" if len(of) > 1 else ""
-    told = []
+    faults = []
+    means = [x for x in quantities if _is_wrong(x.mean_off, x.mean_error)]
     if means:
-        one = max(means, key=lambda one: abs(one.mean_off))
-        told.append(
-            f"The mean of {one.name} is off by {-one.mean_off:+.2f} sd "
-            f"({one.mean_by}){more(means)}."
+        worst = max(means, key=lambda x: abs(x.mean_off))
+        faults.append(
+            f"The mean of {worst.name} is off by {-worst.mean_off:+.2f} sd "
+            f"({worst.mean_by}){_count_others(means)}."
         )
+    sds = [x for x in quantities if _is_wrong(x.log_sd_off, x.log_sd_error)]
     if sds:
-        one = max(sds, key=lambda one: abs(one.log_sd_off))
-        factor = np.exp(-one.log_sd_off)
-        told.append(
-            f"The sd of {one.name} is {factor:.2f} of the right one ({one.log_sd_by}){more(sds)}."
+        worst = max(sds, key=lambda x: abs(x.log_sd_off))
+        factor = np.exp(-worst.log_sd_off)
+        faults.append(
+            f"The sd of {worst.name} is {factor:.2f} of the right one "
+            f"({worst.log_sd_by}){_count_others(sds)}."
         )
-    return told
+    return faults
+
+
+def _is_wrong(error: float, standard_error: float) -> bool:
+    """True where an error is large beyond noise."""
+    return bool(np.isfinite(error) and abs(error) - limits.SURE * standard_error > limits.WRONG)
+
+
+def _count_others(quantities: Sequence[Quantity]) -> str:
+    return f", and {len(quantities) - 1} other(s)" if len(quantities) > 1 else ""
 
 
 def _numbers(draws: PyTree, axes: int = 1) -> dict[str, np.ndarray]:
-    """Every number of a tree by name and place, with its leading axis of draws, if it has one."""
-    found = {}
+    """Every number of a tree by name and place, with its leading axes of draws."""
+    numbers = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(draws)[0]:
-        name, x = (
-            jax.tree_util.keystr(path, simple=True, separator="."),
-            np.asarray(leaf, np.float64),
-        )
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        x = np.asarray(leaf, np.float64)
         for place in np.ndindex(*x.shape[axes:]):
-            found[f"{name}[{', '.join(map(str, place))}]" if place else name] = x[
-                (slice(None),) * axes + place
-            ]
-    return found
+            label = f"{name}[{', '.join(map(str, place))}]" if place else name
+            numbers[label] = x[(slice(None),) * axes + place]
+    return numbers
 
 
-def _affordable(data: Any, most: int, fewest: int, work: int, instead: str) -> int:
+def _affordable_count(data: Any, most: int, fewest: int, work: int, remedy: str) -> int:
     """The number of draws or chains that data of this size allow."""
     rows = max([1, *(np.shape(x)[0] for x in jax.tree.leaves(data) if np.ndim(x))])
     count = min(most, work // rows)
-    require(
-        count >= fewest,
-        "data",
-        f"{work // fewest:,} rows or fewer, for a minute",
-        f"{rows:,}",
-        instead,
-    )
+    expected = f"{work // fewest:,} rows or fewer, for a minute"
+    require(count >= fewest, "data", expected, f"{rows:,}", remedy)
     return count
 
 
 def _require_rows(model: Model) -> None:
     """Raises ValueError at a model of documents: their density is a sum over the topics of all
     words."""
+    is_of_rows = model.form.documents is None
     remedy = "Compare held-out scores, fit.score(documents, key=key)."
-    require(
-        model.form.documents is None,
-        "fit",
-        "a model of rows",
-        "one of documents, without a density",
-        remedy,
-    )
+    actual = "one of documents, without a density"
+    require(is_of_rows, "fit", "a model of rows", actual, remedy)
 
 
 # --- importance weights ---------------------------------------------------------------------------
-def _weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
-    model, points = (
-        fit.alg.spec.model,
-        [name for name in fit.posterior if fit.alg.spec.is_point(name)],
-    )
+def _check_weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
+    model = fit.alg.spec.model
+    points = [name for name in fit.posterior if fit.alg.spec.is_point(name)]
     require(not points, "fit", "distributions of all globals", f"points of {points}")
     _require_rows(model)
     if model.log_density is None and model.free is not None:
-        said = fit.judged(data, key=key)
-        return Check(f"{in_words(said.khat)} (The free variables, given q of the others.)")
-    count = _affordable(data, DRAWS, FEWEST, WORK, "fit.judged(num_draws=128) takes longer.")
+        judgement = fit.judged(data, key=key)
+        return Check(f"{in_words(judgement.khat)} (The free variables, given q of the others.)")
+    remedy = "fit.judged(num_draws=128) takes longer."
+    count = _affordable_count(data, DRAWS, FEWEST, WORK, remedy)
     program = cached_program(
-        model, "weighed draws", lambda model: step_jit(_bind(model), static_argnums=0)
+        model, "weighed draws", lambda model_ref: step_jit(_bind(model_ref), static_argnums=0)
     )
-    values, log_p, log_q = program(
-        count, fit.state.hyper, fit.posterior, groups_of(model, data), key
-    )
+    groups = groups_of(model, data)
+    values, log_p, log_q = program(count, fit.state.hyper, fit.posterior, groups, key)
     log_p = np.asarray(log_p)
     ratios = np.asarray(log_p, np.float64) - np.asarray(log_q, np.float64)
-    known = np.isfinite(log_p)
-    rounding = float(np.finfo(log_p.dtype).eps * np.abs(log_p[known]).max(initial=0.0))
+    is_finite = np.isfinite(log_p)
+    rounding = float(np.finfo(log_p.dtype).eps * np.abs(log_p[is_finite]).max(initial=0.0))
+    is_accurate = rounding < limits.ROUNDING_HIDES
     expected = f"a log density known to {limits.ROUNDING_HIDES} nats"
-    require(
-        rounding < limits.ROUNDING_HIDES, "fit", expected, f"{rounding:.2g} nats", "Take float64."
-    )
+    require(is_accurate, "fit", expected, f"{rounding:.2g} nats", "Take float64.")
     ratios = np.where(ratios < np.inf, ratios, -np.inf)
-    smoothed, is_alike = (
-        psis(ratios),
-        np.ptp(ratios) < max(limits.EQUAL_RATIOS, limits.ROUNDINGS * rounding),
-    )
-    khat = 0.0 if is_alike else smoothed.khat
-    said = f"{in_words(khat)} {smoothed.ess:.0f} effective draws of {count}."
-    fault = (
-        f"The density is zero, or no number, at {1 - known.mean():.1%} of the draws of q."
-        if not known.all()
-        else ""
-    )
+    smoothed = psis(ratios)
+    are_equal = np.ptp(ratios) < max(limits.EQUAL_RATIOS, limits.ROUNDINGS * rounding)
+    khat = 0.0 if are_equal else smoothed.khat
+    text = f"{in_words(khat)} {smoothed.ess:.0f} effective draws of {count}."
+    fault = ""
+    if not is_finite.all():
+        share = 1 - is_finite.mean()
+        fault = f"The density is zero, or no number, at {share:.1%} of the draws of q."
     if khat > limits.KHAT_RELIABLE or smoothed.ess < limits.ENOUGH_DRAWS:
-        return Check(said, fault)
-    moments = {
-        name: _moments(x, np.exp(smoothed.log_weights)) for name, x in _numbers(values).items()
-    }
-    means, log_sds = ({name: both[i] for name, both in moments.items()} for i in range(2))
-    return Check(said, fault, means, log_sds)
+        return Check(text, fault)
+    weights = np.exp(smoothed.log_weights)
+    means: Errors = {}
+    log_sds: Errors = {}
+    for name, draws in _numbers(values).items():
+        means[name], log_sds[name] = _moment_errors(draws, weights)
+    return Check(text, fault, means, log_sds)
 
 
-def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
-    """A program for draws of q, log p and log q there; the locals of an energy are summed out."""
+def _bind(model_ref: weakref.ref[Any]) -> Callable[..., Any]:
+    """A program for draws of q with their log p and log q; the locals of an energy are summed
+    out."""
 
-    def drawn(
+    def draw(
         count: int, hyper: Any, q: Any, groups: PyTree, key: PRNGKeyArray
     ) -> tuple[PyTree, Array, Array]:
-        model: Any = of()
+        model: Any = model_ref()
         if model.log_density is None:
             values = q.sample(key, (count,))
             joint = log_joint(model, groups, (), hyper)
-            both = lambda one: (joint(one, {}), q.log_prob(one))
-            return values, *jax.lax.map(both, values, batch_size=64)
-        z, density = q[Z].sample(key, (count,)), walk_of(model, groups, (), key, hyper).density
+            densities = lambda value: (joint(value, {}), q.log_prob(value))
+            return values, *jax.lax.map(densities, values, batch_size=64)
+        z = q[Z].sample(key, (count,))
+        density = walk_of(model, groups, (), key, hyper).density
         log_q = q[Z].log_prob(z)
         log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
         log_q = log_q - jax.vmap(lambda z: model.log_density.log_volume(hyper, z))(z)
@@ -388,69 +389,77 @@ def _bind(of: weakref.ref[Any]) -> Callable[..., Any]:
         values = model.free.visible(model.free.values(hyper, {Z: z}))
         return values, log_p, log_q
 
-    return drawn
+    return draw
 
 
-def _moments(x: np.ndarray, w: np.ndarray) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Errors of the mean and of the log of the standard deviation of draws that ought to have
-    weights, each with its standard error: both sums are over the same draws, so that the noise
-    which they share cancels."""
+def _moment_errors(
+    x: np.ndarray, weights: np.ndarray
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Errors of the mean and of the log of the standard deviation of draws without their weights,
+    each with its standard error. Weighted and plain sums are over the same draws, so their common
+    noise cancels."""
     sd = max(float(x.std()), np.finfo(float).tiny)
-    z, equal = (x - x.mean()) / sd, 1 / len(x)
-    mean, spread = w @ z, max(float(w @ (z - w @ z) ** 2), 1e-300)
-    of_mean = w * (z - mean) - equal * z
-    of_sd = w * ((z - mean) ** 2 / spread - 1) - equal * (z**2 - 1)
-    return (mean, float(np.linalg.norm(of_mean))), (
-        0.5 * np.log(spread),
-        0.5 * float(np.linalg.norm(of_sd)),
-    )
+    z = (x - x.mean()) / sd
+    equal = 1 / len(x)
+    mean = weights @ z
+    variance = max(float(weights @ (z - mean) ** 2), 1e-300)
+    mean_terms = weights * (z - mean) - equal * z
+    variance_terms = weights * ((z - mean) ** 2 / variance - 1) - equal * (z**2 - 1)
+    mean_error = mean, float(np.linalg.norm(mean_terms))
+    log_sd_error = 0.5 * np.log(variance), 0.5 * float(np.linalg.norm(variance_terms))
+    return mean_error, log_sd_error
 
 
 # --- chains, linear response ----------------------------------------------------------------------
-def _chains(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
+def _check_chains(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     _require_rows(fit.alg.spec.model)
-    instead = "vijax.reference.short_chains(fit, data, key=key) takes longer."
-    count = _affordable(data, CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS, instead)
-    moved = short_chains(fit, data, key=key, num_chains=count)
-    said = f"{moved} Errors are lower bounds."
-    if not moved.acceptance >= limits.MOVING:
-        return Check(said)
-    named = [
-        _numbers(part, 0)
-        for part in (moved.mean, moved.mean_error, moved.log_sd, moved.log_sd_error)
-    ]
-    pairs = lambda i: {name: (float(x), float(named[i + 1][name])) for name, x in named[i].items()}
-    return Check(said, means=pairs(0), log_sds=pairs(2))
+    remedy = "vijax.reference.short_chains(fit, data, key=key) takes longer."
+    count = _affordable_count(data, CHAINS, FEWEST_CHAINS, WORK_OF_CHAINS, remedy)
+    chains = short_chains(fit, data, key=key, num_chains=count)
+    text = f"{chains} Errors are lower bounds."
+    if not chains.acceptance >= limits.MOVING:
+        return Check(text)
+    means = _pair(chains.mean, chains.mean_error)
+    log_sds = _pair(chains.log_sd, chains.log_sd_error)
+    return Check(text, means=means, log_sds=log_sds)
 
 
-def _response(fit: Fit, data: Any, q: dict[str, np.ndarray], key: PRNGKeyArray) -> Check:
-    found = linear_response(fit, data, key=key)
-    sds = dict(zip(found.names, np.sqrt(np.maximum(np.diag(found.matrix), 0.0)), strict=True))
-    varies = [name for name, x in q.items() if sds.get(name, 0.0) > 0 and x.std() > 0]
-    off = {name: float(np.log(sds[name] / q[name].std())) for name in varies}
-    worst = max(off, key=lambda name: abs(off[name]))
-    said = (
-        f"sds of q over those by linear response are {np.exp(-off[worst]):.2f} for {worst}, the "
+def _pair(values: PyTree, errors: PyTree) -> Errors:
+    """Each number of a tree with its standard error, by name and place."""
+    numbers = _numbers(values, 0)
+    standard_errors = _numbers(errors, 0)
+    return {name: (float(x), float(standard_errors[name])) for name, x in numbers.items()}
+
+
+def _check_response(fit: Fit, data: Any, q: dict[str, np.ndarray], key: PRNGKeyArray) -> Check:
+    response = linear_response(fit, data, key=key)
+    variances = np.maximum(np.diag(response.matrix), 0.0)
+    sds = dict(zip(response.names, np.sqrt(variances), strict=True))
+    names = [name for name, x in q.items() if sds.get(name, 0.0) > 0 and x.std() > 0]
+    errors = {name: float(np.log(sds[name] / q[name].std())) for name in names}
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    text = (
+        f"sds of q over those by linear response are {np.exp(-errors[worst]):.2f} for {worst}, the "
         "farthest from 1."
     )
-    error = (2 * DRAWS) ** -0.5  # of the standard deviations of the draws
-    return Check(said, log_sds={name: (x, error) for name, x in off.items()})
+    standard_error = (2 * DRAWS) ** -0.5  # of the standard deviations of the draws
+    return Check(text, log_sds={name: (x, standard_error) for name, x in errors.items()})
 
 
 # --- predictive checks, restarts ------------------------------------------------------------------
 def _columns(y: PyTree) -> dict[str, Array]:
     """Each column of the data by name; all numbers of a wide array together."""
-    found: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(y)[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "data"
         if jnp.ndim(leaf) > 1 and leaf.shape[-1] <= COLUMNS:
-            found |= {f"{name}, column {i}": leaf[..., i] for i in range(leaf.shape[-1])}
+            columns |= {f"{name}, column {i}": leaf[..., i] for i in range(leaf.shape[-1])}
         elif jnp.ndim(leaf):
-            found[name] = leaf
-    return found
+            columns[name] = leaf
+    return columns
 
 
-KINDS: dict[str, Any] = {
+STATISTICS: dict[str, Any] = {
     "mean": jnp.nanmean,
     "sd": jnp.nanstd,
     "smallest value": jnp.nanmin,
@@ -459,107 +468,107 @@ KINDS: dict[str, Any] = {
 
 
 def _statistics(y: PyTree) -> Array:
-    return jnp.stack(
-        [kind(jnp.asarray(x, float)) for x in _columns(y).values() for kind in KINDS.values()]
-    )
+    """All statistics of all columns."""
+    columns = [jnp.asarray(x, float) for x in _columns(y).values()]
+    return jnp.stack([statistic(x) for x in columns for statistic in STATISTICS.values()])
 
 
-def _replicated(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
-    seen = observed(fit, data)
-    size = sum(np.size(x) for x in jax.tree.leaves(seen))
+def _check_predictions(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
+    observations = observed(fit, data)
+    size = sum(np.size(x) for x in jax.tree.leaves(observations))
+    expected = f"{NUMBERS // REPLICATES:,} numbers or fewer, for a minute"
     remedy = "vijax.evaluate.predictive_check with fewer draws takes longer."
-    fits = size * REPLICATES <= NUMBERS
-    require(
-        fits,
-        "data",
-        f"{NUMBERS // REPLICATES:,} numbers or fewer, for a minute",
-        f"{size:,}",
-        remedy,
-    )
-    found = predictive_check(fit, _statistics, data, key=key, num_draws=REPLICATES)
-    names = [f"{kind} of {column}" for column in _columns(seen) for kind in KINDS]
-    y, made = (np.asarray(x, np.float64) for x in (found.observed, found.replicated))
-    center, spread = made.mean(0), made.std(0)
-    given = (spread <= 1e-6 * np.abs(center)) & (
-        np.abs(y - center) <= 1e-5 * np.abs(center)
-    )  # inputs
-    least = special.ndtri(1 - 0.5 * limits.BY_CHANCE / max(np.sum(~given), 1))
-    beyond = (y < made.min(0)) | (y > made.max(0))
-    wrong = np.flatnonzero(~given & beyond & (np.abs(y - center) > least * spread))
-    told = [
+    require(size * REPLICATES <= NUMBERS, "data", expected, f"{size:,}", remedy)
+    result = predictive_check(fit, _statistics, data, key=key, num_draws=REPLICATES)
+    names = [f"{kind} of {column}" for column in _columns(observations) for kind in STATISTICS]
+    y = np.asarray(result.observed, np.float64)
+    replicates = np.asarray(result.replicated, np.float64)
+    center = replicates.mean(0)
+    spread = replicates.std(0)
+    is_constant = spread <= 1e-6 * np.abs(center)
+    is_input = is_constant & (np.abs(y - center) <= 1e-5 * np.abs(center))
+    count = np.sum(~is_input)
+    limit = special.ndtri(1 - 0.5 * limits.BY_CHANCE / max(count, 1))
+    is_extreme = (y < replicates.min(0)) | (y > replicates.max(0))
+    is_far = np.abs(y - center) > limit * spread
+    wrong = np.flatnonzero(~is_input & is_extreme & is_far)
+    texts = [
         f"{names[i]} ({y[i]:.4g}; by the model {center[i]:.4g} ± {spread[i]:.2g})" for i in wrong
     ]
-    fault = (
-        "The model does not make such data: "
-        f"{', '.join(told[:4])}{', ...' if len(told) > 4 else ''}."
-    )
-    said = (
-        f"{np.sum(~given) - len(wrong)} of {np.sum(~given)} statistics of the data are like those "
-        "of the model."
-    )
-    return Check(said, fault if told else "")
+    fault = ""
+    if texts:
+        ending = ", ..." if len(texts) > 4 else ""
+        fault = f"The model does not make such data: {', '.join(texts[:4])}{ending}."
+    text = f"{count - len(wrong)} of {count} statistics of the data are like those of the model."
+    return Check(text, fault)
 
 
-def _restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
+def _check_restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Check:
     if fit.report is not None:
-        others = fit.report.others
-        require(
-            others is not None and others.num_starts > 0,
-            "fit",
-            "one with searches from several starts",
-            "none",
-        )
-        fault = (
-            f"Searches found {others.others} mode(s) of similar weight that q does not describe."
-        )
-        said = f"{others.num_starts} searches were part of the fit."
-        return Check(said, fault if others.others else "")
-    own = np.asarray(fit.trace.get("elbo", ())[-10:], np.float64)
-    require(own.size, "fit", "one with the trace of its objective", "none")
-    spec, batch = fit.alg.spec, fit.trace.get("num_groups")
-    hyper = {
-        name: value for name, value in fit.state.hyper.items() if name not in spec.learn
-    } or None
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", EqualStartsWarning)
-        again = fitting.fit(
-            fit.alg,
-            data,
-            key=key,
-            num_steps=int(fit.state.step),
-            batch_size=None if batch is None or spec.model.form.one_group else int(np.max(batch)),
-            hyper=hyper,
-            restarts=restarts,
-            callbacks=[lambda progress: progress.elapsed_s > SECONDS],
-            throw=False,
-        )
-    are_equal = any(issubclass(one.category, EqualStartsWarning) for one in told)
-    for one in told:
-        if not issubclass(one.category, EqualStartsWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return _check_searches(fit)
+    objective = np.asarray(fit.trace.get("elbo", ())[-10:], np.float64)
+    require(objective.size, "fit", "one with the trace of its objective", "none")
+    best_fit, are_equal = _fit_again(fit, data, restarts, key)
     expected = f"steps that {restarts} starts take in {SECONDS:.0f} s"
-    require(
-        again.status is not Status.STOPPED, "fit", expected, f"{fit.state.step} that take longer"
-    )
-    ends = np.asarray(
-        again.trace.get("restart_elbo", again.trace["elbo"][:, None])[-10:], np.float64
-    )
+    actual = f"{fit.state.step} that take longer"
+    require(best_fit.status is not Status.STOPPED, "fit", expected, actual)
+    elbo = best_fit.trace["elbo"]
+    ends = np.asarray(best_fit.trace.get("restart_elbo", elbo[:, None])[-10:], np.float64)
     best = ends[:, np.argmax(ends.mean(0))]
-    more, noise = best.mean() - own.mean(), np.hypot(best.std(), own.std()) / len(own) ** 0.5
-    rounding = limits.ROUNDINGS * float(np.finfo(again.trace["elbo"].dtype).eps) * abs(own.mean())
-    higher = more > max(limits.HIGHER, limits.SURE * noise + rounding)
+    gain = best.mean() - objective.mean()
+    noise = np.hypot(best.std(), objective.std()) / len(objective) ** 0.5
+    rounding = limits.ROUNDINGS * float(np.finfo(elbo.dtype).eps) * abs(objective.mean())
     if are_equal:
         return Check(
             f"All {restarts} other starts are one, for the model's start draws nothing: they say "
             "nothing."
         )
-    said = (
-        f"The best of {restarts} other start(s) ends {abs(more):.2f} nats "
-        f"{'above' if more > 0 else 'below'} this fit."
-    )
-    fault = (
-        f"Another start ends {more:.2f} nats higher (± {noise:.2f}): fit with restarts=."
-        if higher
-        else ""
-    )
-    return Check(said, fault)
+    side = "above" if gain > 0 else "below"
+    text = f"The best of {restarts} other start(s) ends {abs(gain):.2f} nats {side} this fit."
+    fault = ""
+    if gain > max(limits.HIGHER, limits.SURE * noise + rounding):
+        fault = f"Another start ends {gain:.2f} nats higher (± {noise:.2f}): fit with restarts=."
+    return Check(text, fault)
+
+
+def _check_searches(fit: Fit) -> Check:
+    """The check of other starts that were part of a fit with a report."""
+    others = fit.report.others
+    has_searches = others is not None and others.num_starts > 0
+    require(has_searches, "fit", "one with searches from several starts", "none")
+    fault = ""
+    if others.others:
+        fault = (
+            f"Searches found {others.others} mode(s) of similar weight that q does not describe."
+        )
+    return Check(f"{others.num_starts} searches were part of the fit.", fault)
+
+
+def _fit_again(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> tuple[Fit, bool]:
+    """The best fit from other starts, and True where all starts were equal. Other warnings are
+    passed on."""
+    spec = fit.alg.spec
+    sizes = fit.trace.get("num_groups")
+    hyper = {name: value for name, value in fit.state.hyper.items() if name not in spec.learn}
+    with warnings.catch_warnings(record=True) as records:
+        warnings.simplefilter("always", EqualStartsWarning)
+        best_fit = fitting.fit(
+            fit.alg,
+            data,
+            key=key,
+            num_steps=int(fit.state.step),
+            batch_size=None if sizes is None or spec.model.form.one_group else int(np.max(sizes)),
+            hyper=hyper or None,
+            restarts=restarts,
+            callbacks=[lambda progress: progress.elapsed_s > SECONDS],
+            throw=False,
+        )
+    are_equal = False
+    for record in records:
+        if issubclass(record.category, EqualStartsWarning):
+            are_equal = True
+        else:
+            warnings.warn_explicit(
+                record.message, record.category, record.filename, record.lineno
+            )
+    return best_fit, are_equal

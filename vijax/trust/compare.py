@@ -20,9 +20,9 @@ class Ranked(NamedTuple):
     Attributes:
       name: its name.
       score: its leave-one-out score.
-      behind: how much lower its `elpd` is than that of the best model, in nats; 0 for the best.
-      error: standard error of `behind`, of the differences group by group.
-      num_unreliable: number of groups whose k-hat is too high for their terms to be relied on.
+      behind: the best model's `elpd` less its own, in nats; 0 for the best.
+      error: standard error of `behind`, from the differences by group.
+      num_unreliable: number of groups whose k-hat is too high for a reliable term.
     """
 
     name: str
@@ -39,25 +39,23 @@ class Compared:
     ranked: tuple[Ranked, ...]
 
     def __str__(self) -> str:
-        width = max(map(len, ("model", *(one.name for one in self.ranked))))
+        width = max(len(name) for name in ("model", *(row.name for row in self.ranked)))
         lines = [f"{'model':{width}}        elpd     behind  its error  parameters"]
-        for one in self.ranked:
-            numbers = (
-                f"{one.score.elpd:10.2f}  {one.behind:9.2f}  {one.error:9.2f}  "
-                f"{one.score.p_eff:10.1f}"
-            )
-            lines.append(f"{one.name:{width}}  {numbers}")
-        best, *others = self.ranked
-        if close := ", ".join(one.name for one in others if one.behind <= 2 * one.error):
+        for row in self.ranked:
+            score = f"{row.score.elpd:10.2f}  {row.behind:9.2f}  {row.error:9.2f}"
+            lines.append(f"{row.name:{width}}  {score}  {row.score.p_eff:10.1f}")
+        best, *worse = self.ranked
+        close = [row.name for row in worse if row.behind <= 2 * row.error]
+        if close:
             lines.append(
                 f"Not clearly worse than {best.name} (by no more than two standard errors): "
-                f"{close}."
+                f"{', '.join(close)}."
             )
-        if poor := ", ".join(
-            f"{one.num_unreliable} of {one.name}" for one in self.ranked if one.num_unreliable
-        ):
+        poor = [f"{row.num_unreliable} of {row.name}" for row in self.ranked if row.num_unreliable]
+        if poor:
             lines.append(
-                f"Groups whose terms are not reliable (k-hat above {limits.KHAT_RELIABLE}): {poor}."
+                f"Groups whose terms are not reliable (k-hat above {limits.KHAT_RELIABLE}): "
+                f"{', '.join(poor)}."
             )
         return printable("\n".join(lines))
 
@@ -90,22 +88,18 @@ def compare(scores: Mapping[str, Elpd]) -> Compared:
     Not clearly worse than sd 1 (by no more than two standard errors): sd 1.1.
     """
     require(len(scores) > 1, "scores", "two scores or more, by name", f"{len(scores)}")
-    sizes = {name: one.pointwise.size for name, one in scores.items()}
-    same = len(set(sizes.values())) == 1
-    require(
-        same,
-        "scores",
-        "scores of the same groups",
-        f"of {sizes} groups",
-        "Fit all models to the same rows.",
-    )
+    sizes = {name: score.pointwise.size for name, score in scores.items()}
+    is_same = len(set(sizes.values())) == 1
+    remedy = "Fit all models to the same rows."
+    require(is_same, "scores", "scores of the same groups", f"of {sizes} groups", remedy)
     order = sorted(scores, key=lambda name: -scores[name].elpd)
     best = scores[order[0]].pointwise
-    return Compared(
-        tuple(_ranked(name, scores[name], best - scores[name].pointwise) for name in order)
-    )
+    rows = [_make_row(name, scores[name], best - scores[name].pointwise) for name in order]
+    return Compared(tuple(rows))
 
 
-def _ranked(name: str, score: Elpd, behind: np.ndarray) -> Ranked:
-    poor = 0 if score.khat is None else int(np.sum(score.khat > limits.KHAT_RELIABLE))
-    return Ranked(name, score, *total(behind), poor)
+def _make_row(name: str, score: Elpd, behind: np.ndarray) -> Ranked:
+    num_unreliable = 0
+    if score.khat is not None:
+        num_unreliable = int(np.sum(score.khat > limits.KHAT_RELIABLE))
+    return Ranked(name, score, *total(behind), num_unreliable)

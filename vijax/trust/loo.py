@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy import special
 
 from vijax.checks import require
-from vijax.verdict.psis import log_weights_of, psis
+from vijax.verdict.psis import check_log_weights, psis
 
 
 class Elpd(NamedTuple):
@@ -18,13 +18,13 @@ class Elpd(NamedTuple):
     Attributes:
       elpd: the sum; higher is better.
       standard_error: standard error of the sum, over groups; inf for a single group.
-      p_eff: effective number of parameters: the excess of the fit's own log predictive density over
+      p_eff: effective number of parameters: the log predictive density of the fitted data less
           `elpd`.
       pointwise: `elpd` by group, (N,).
       p_eff_pointwise: `p_eff` by group, (N,). From `waic`, values above 0.4 are a warning: take
           `loo`.
-      khat: from `loo`, the k-hat of each group, (N,): above 0.7 its term is not reliable
-        (`in_words`). From `waic` None.
+      khat: from `loo`, the k-hat of each group, (N,): above 0.7 the group's term is not reliable
+        (`in_words`). None from `waic`.
     """
 
     elpd: float
@@ -61,12 +61,12 @@ def loo(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     >>> print(loo(-0.5 * (y - mean[:, None]) ** 2 - 0.5 * np.log(2 * np.pi)))
     -26.47 ± 2.59 nats (20 groups, 0.7 effective parameters, largest k-hat 0.23)
     """
-    log_lik, log_ratios = _checked(log_lik, log_ratios)
+    log_lik, log_ratios = _check_arguments(log_lik, log_ratios)
     smoothed = [psis(log_ratios - column) for column in log_lik.T]
-    log_weights = np.stack([s.log_weights for s in smoothed], 1)
+    log_weights = np.stack([weights.log_weights for weights in smoothed], 1)
     pointwise = special.logsumexp(log_weights + log_lik, axis=0)
-    excess = _log_density(log_lik, psis(log_ratios).log_weights) - pointwise
-    return _summed(pointwise, excess, np.array([s.khat for s in smoothed]))
+    p_eff = _log_density(log_lik, psis(log_ratios).log_weights) - pointwise
+    return _make_elpd(pointwise, p_eff, np.array([weights.khat for weights in smoothed]))
 
 
 def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
@@ -81,46 +81,39 @@ def waic(log_lik: Any, *, log_ratios: Any = None) -> Elpd:
     >>> print(np.round(waic(log_lik).pointwise, 4))
     [-1.4685 -0.6931]
     """
-    log_lik, log_ratios = _checked(log_lik, log_ratios)
+    log_lik, log_ratios = _check_arguments(log_lik, log_ratios)
     log_weights = psis(log_ratios).log_weights
     weights = np.exp(log_weights)
     mean = weights @ log_lik
     p_eff = weights @ (log_lik - mean) ** 2 / (1 - weights @ weights)
-    return _summed(_log_density(log_lik, log_weights) - p_eff, p_eff, None)
+    return _make_elpd(_log_density(log_lik, log_weights) - p_eff, p_eff, None)
 
 
-def _checked(
+def _check_arguments(
     log_lik: Any, log_ratios: Any
 ) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
-    """Returns the arguments as float64, without draws of no weight, whose likelihood does not
-    matter."""
+    """The arguments as float64, without draws of weight zero, whose likelihood does not matter.
+    Raises ValueError where they do not fit or are not finite."""
     log_lik = np.asarray(log_lik, np.float64)
-    some = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
-    require(
-        some, "log_lik", "an array (draws, groups) of two draws or more", f"shape {log_lik.shape}"
-    )
-    ratios = (
-        np.zeros(len(log_lik)) if log_ratios is None else log_weights_of("log_ratios", log_ratios)
-    )
-    fits = len(ratios) == len(log_lik)
-    require(
-        fits,
-        "log_ratios",
-        f"one number for each of the {len(log_lik)} draws",
-        f"shape {ratios.shape}",
-    )
-    used = np.isfinite(ratios)
-    require(
-        used.sum() > 1,
-        "log_ratios",
-        "two draws or more at which the posterior is not zero",
-        f"{used.sum()}",
-    )
-    log_lik, ratios = log_lik[used], ratios[used]
-    finite = np.isfinite(log_lik).all(0)
-    got = f"others for groups {np.flatnonzero(~finite)[:5].tolist()}"
+    has_draws = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
+    expected = "an array (draws, groups) of two draws or more"
+    require(has_draws, "log_lik", expected, f"shape {log_lik.shape}")
+    num_draws = len(log_lik)
+    ratios = np.zeros(num_draws)
+    if log_ratios is not None:
+        ratios = check_log_weights("log_ratios", log_ratios)
+    expected = f"one number for each of the {num_draws} draws"
+    require(len(ratios) == num_draws, "log_ratios", expected, f"shape {ratios.shape}")
+    has_weight = np.isfinite(ratios)
+    count = has_weight.sum()
+    expected = "two draws or more at which the posterior is not zero"
+    require(count > 1, "log_ratios", expected, f"{count}")
+    log_lik = log_lik[has_weight]
+    ratios = ratios[has_weight]
+    is_finite = np.isfinite(log_lik).all(0)
+    actual = f"others for groups {np.flatnonzero(~is_finite)[:5].tolist()}"
     remedy = "No draw of a posterior gives an observation the likelihood zero."
-    require(finite.all(), "log_lik", "finite numbers", got, remedy)
+    require(is_finite.all(), "log_lik", "finite numbers", actual, remedy)
     return log_lik, ratios
 
 
@@ -130,13 +123,12 @@ def _log_density(
     return special.logsumexp(log_lik + log_weights[:, None], axis=0)
 
 
-def _summed(pointwise: np.ndarray, p_eff: np.ndarray, khat: np.ndarray | None) -> Elpd:
+def _make_elpd(pointwise: np.ndarray, p_eff: np.ndarray, khat: np.ndarray | None) -> Elpd:
     return Elpd(*total(pointwise), float(p_eff.sum()), pointwise, p_eff, khat)
 
 
 def total(pointwise: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """The sum over N groups, and its standard error over them; inf for a single group."""
+    """The sum over N groups, and its standard error; inf for a single group."""
     n = pointwise.size
-    return float(pointwise.sum()), float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float(
-        "inf"
-    )
+    error = float(np.sqrt(n * pointwise.var(ddof=1))) if n > 1 else float("inf")
+    return float(pointwise.sum()), error

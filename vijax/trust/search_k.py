@@ -19,8 +19,8 @@ from vijax.models.structural.stm import Stm
 from vijax.terminal import printable
 
 
-class OfNumber(NamedTuple):
-    """Scores of a fit with some number of topics.
+class TopicScores(NamedTuple):
+    """Scores of a fit with K topics.
 
     Attributes:
       num_topics: K.
@@ -28,7 +28,7 @@ class OfNumber(NamedTuple):
       error: its standard error.
       coherence: semantic coherence of the leading words (`vijax.evaluate.semantic_coherence`), 0 at
           best.
-      exclusivity: their exclusivity (`vijax.evaluate.exclusivity`), 1 at best.
+      exclusivity: exclusivity of the leading words (`vijax.evaluate.exclusivity`), 1 at best.
       fit: the fit.
     """
 
@@ -44,14 +44,14 @@ class OfNumber(NamedTuple):
 class Searched:
     """Fits of several numbers of topics; printed as a table."""
 
-    found: tuple[OfNumber, ...]
+    found: tuple[TopicScores, ...]
 
     def __str__(self) -> str:
         lines = ["topics  held-out score     coherence  exclusivity"]
-        for one in self.found:
-            score = f"{one.score:8.4f} ± {one.error:.4f}"
+        for row in self.found:
+            score = f"{row.score:8.4f} ± {row.error:.4f}"
             lines.append(
-                f"{one.num_topics:6d}  {score}  {one.coherence:9.3f}  {one.exclusivity:11.3f}"
+                f"{row.num_topics:6d}  {score}  {row.coherence:9.3f}  {row.exclusivity:11.3f}"
             )
         return printable("\n".join(lines))
 
@@ -69,15 +69,15 @@ def search_k(
 ) -> Searched:
     """Fits of topic models of several numbers of topics, to choose one (`searchK` of R's stm).
 
-    More topics score better until they learn what is of the training data alone; they are more
+    More topics score better until they learn peculiarities of the training data; they are more
     exclusive and less coherent.
 
     Args:
-      make: (K, training documents) -> model; with a table (K, documents, their rows of it) ->
-          `vijax.stm`.
+      make: (K, training documents) -> model; with a table (K, documents, their rows of the table)
+          -> `vijax.stm`.
       numbers: the numbers K.
       corpus: a `vijax.data.Corpus`.
-      table: a table of pandas, a row for each document.
+      table: a table of pandas with a row for each document.
       key: random key; the same documents are held out for each K.
       held_out: share or number of documents for the score.
       algorithm: model -> algorithm.
@@ -87,29 +87,40 @@ def search_k(
     >>> import jax, vijax as vi
     >>> corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=2, vocab_size=20, seed=0)
     >>> make = lambda k, documents: vi.models.lda(k, 20)
-    >>> found = search_k(make, [2], corpus, key=jax.random.key(0), num_steps=5)
-    >>> print(str(found).split()[:3])
+    >>> fits = search_k(make, [2], corpus, key=jax.random.key(0), num_steps=5)
+    >>> print(str(fits).split()[:3])
     ['topics', 'held-out', 'score']
     """
     check_key(key)
     require(len(numbers) > 0, "numbers", "one number of topics or more", "none")
-    rows = split_ids(corpus.num_documents, held_out, 0)
-    train, test = (corpus[part] for part in rows)
-    tables: list[tuple] = [(), ()] if table is None else [(_rows_of(table, part),) for part in rows]
-    found = []
+    train_ids, test_ids = split_ids(corpus.num_documents, held_out, 0)
+    train = corpus[train_ids]
+    test = corpus[test_ids]
+    train_table = () if table is None else (_select_rows(table, train_ids),)
+    test_table = () if table is None else (_select_rows(table, test_ids),)
+    rows = []
     for number in numbers:
-        model = make(number, train, *tables[0])
+        model = make(number, train, *train_table)
         is_described = isinstance(model, Stm)
         fit = vijax_fit(algorithm(model), model.data if is_described else train, key=key, **how)
-        score = fit.score(model.described(test, *tables[1]) if is_described else test, key=key)
+        test_data = model.described(test, *test_table) if is_described else test
+        score = fit.score(test_data, key=key)
         topics = np.asarray(smoothed_topics(fit.estimates))
-        words = {"num_words": min(10, topics.shape[1])}
-        scores = semantic_coherence(topics, train, **words).mean, exclusivity(topics, **words).mean
-        found.append(OfNumber(int(number), score.mean, score.standard_error, *scores, fit))
-    return Searched(tuple(found))
+        num_words = min(10, topics.shape[1])
+        rows.append(
+            TopicScores(
+                num_topics=int(number),
+                score=score.mean,
+                error=score.standard_error,
+                coherence=semantic_coherence(topics, train, num_words=num_words).mean,
+                exclusivity=exclusivity(topics, num_words=num_words).mean,
+                fit=fit,
+            )
+        )
+    return Searched(tuple(rows))
 
 
-def _rows_of(table: Any, rows: np.ndarray) -> Any:
+def _select_rows(table: Any, rows: np.ndarray) -> Any:
     if hasattr(table, "iloc"):
         return table.iloc[rows]
     return {name: np.asarray(values)[rows] for name, values in dict(table).items()}

@@ -66,7 +66,7 @@ def psis(log_ratios: Any) -> Smoothed:
     >>> 0.1 < smoothed.khat < 0.5, bool(abs(mean_square - 1.44) < 0.1)
     (True, True)
     """
-    log_ratios = log_weights_of("log_ratios", log_ratios)
+    log_ratios = check_log_weights("log_ratios", log_ratios)
     raw = log_ratios - np.max(log_ratios)
     cutoff = _cutoff(raw)
     tail = np.flatnonzero(raw > cutoff)
@@ -98,11 +98,11 @@ def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | No
     return law if np.all(np.isfinite(law)) else None
 
 
-def log_weights_of(argument: str, x: Any) -> np.ndarray:
+def check_log_weights(argument: str, x: Any) -> np.ndarray:
     """Log ratios (S,): numbers or -inf, not all of them -inf; ValueError naming the argument
     otherwise.
 
-    >>> print(log_weights_of("log_ratios", [0, -np.inf]))
+    >>> print(check_log_weights("log_ratios", [0, -np.inf]))
     [  0. -inf]
     """
     x = np.asarray(x, np.float64)
