@@ -215,7 +215,8 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
     makers["predictive checks"] = lambda key: _check_predictions(fit, data, key)
     makers["restarts"] = lambda key: _check_restarts(fit, data, restarts, key)
     checks = {
-        name: _try(make, jax.random.fold_in(key, i)) for i, (name, make) in enumerate(makers.items())
+        name: _try(make, jax.random.fold_in(key, i))
+        for i, (name, make) in enumerate(makers.items())
     }
     quantities = [_quantity(name, draws, checks) for name, draws in q.items()]
     faults = []
@@ -568,7 +569,5 @@ def _fit_again(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> tuple[F
         if issubclass(record.category, EqualStartsWarning):
             are_equal = True
         else:
-            warnings.warn_explicit(
-                record.message, record.category, record.filename, record.lineno
-            )
+            warnings.warn_explicit(record.message, record.category, record.filename, record.lineno)
     return best_fit, are_equal
