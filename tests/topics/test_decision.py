@@ -143,5 +143,5 @@ def test_the_shape_is_found_from_a_part_of_the_first_pass():
     some = vi.data.Corpus.from_counts((rng.random((400, 300)) < 0.02).astype(int))
     loader = OwnWordsLoader(as_loader(some, lda(300), 10, 0, None, 0), 300)
     most = max(np.sum(batch.data.words < 300) for batch in loader.batches(0, 4000))
-    assert len(loader.words_of_batches()) <= 16
+    assert len(loader.count_words()) <= 16
     assert most <= loader.size <= most + 32

@@ -1,5 +1,5 @@
-"""Steps by words or on all words: decided once, before step 1, from the data. `vijax.fit` and the
-command line both ask `choose_steps`."""
+"""The decision between steps by words and steps on all words, made once, from the data, before step
+1. `vijax.fit` and the command line both call `choose_steps`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
 from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, word_tables
 
 ROWS = ("svi", "ssvi_a")
-"""Rows that are taken by words where nothing is said: the steps are the same, or the same in
+"""Named algorithms whose steps are by words by default: the steps are the same, or the same in
 law."""
 USUAL_PENALTY_EVERY = 10
-"""Steps of these rows between evaluations of the penalty, where nothing is said; by words it is
-about once a pass."""
+"""Their steps between evaluations of the penalty by default; by words it is about once a pass."""
 WORTH = 2**16
-"""Numbers of the topics that a step must be spared: it saves about a millisecond then."""
+"""Numbers of the topics that steps by words must spare: then a step saves about a millisecond."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,57 +31,57 @@ class AllWords(Wrapper):
 
 
 def all_words(alg: Algorithm) -> Algorithm:
-    """An algorithm whose steps move the topics of all words, also where steps by words would cost
-    less; short: `lazy=False`. It changes nothing but what `vijax.fit` decides."""
+    """An algorithm whose steps move the topics of all words, even if steps by words would cost
+    less; short: `lazy=False`. It changes only the decision of `vijax.fit`."""
     return wrap(alg, AllWords())
 
 
 def choose_steps(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
-    """The algorithm that a fit to these data takes: `vijax.topics.by_words(alg)` where that pays,
-    else `alg`.
+    """The algorithm for a fit to these data: `vijax.topics.by_words(alg)` if that pays, else `alg`.
 
-    Steps by words pay where batches hold less than half of the vocabulary, and a step is spared at
-    least `WORTH` numbers. They are taken of `vijax.svi` and `vijax.ssvi_a` on minibatches, unless
-    `lazy` says otherwise or a wrapper or a choice does not go with them (`vijax.topics.by_words`
-    says which).
+    Steps by words pay if batches hold less than half of the vocabulary, and a step is spared
+    `WORTH` numbers at least. `vijax.svi` and `vijax.ssvi_a` take them on minibatches, unless `lazy`
+    says otherwise or a wrapper or a choice does not go with them (see `vijax.topics.by_words`).
 
     Args:
       alg: an algorithm.
       loader: the batches of the data.
-      state: the state from which the fit goes on, whose form decides and not the data; None at a
-          start.
+      state: the state that the fit resumes: its form decides, not the data; None at a start.
     """
-    if alg.spec.name not in ROWS or any(
-        find_wrapper(alg, kind) is not None for kind in (AllWords, ByWords)
-    ):
+    has_decided = any(find_wrapper(alg, kind) is not None for kind in (AllWords, ByWords))
+    if alg.spec.name not in ROWS or has_decided:
         return alg
-    every = alg.spec.penalty_every
+    penalty_every: int | None = alg.spec.penalty_every
+    if penalty_every == USUAL_PENALTY_EVERY:
+        penalty_every = None
     try:
-        lazy = by_words(alg, penalty_every=None if every == USUAL_PENALTY_EVERY else every)
-    except ValueError:  # it says why not, which matters to those who ask for it
+        lazy = by_words(alg, penalty_every=penalty_every)
+    except ValueError:  # the reason matters only to users who ask for steps by words
         return alg
     if state is not None:
-        kept = getattr(
-            getattr(state, "states", state), "posterior", {}
-        )  # of runs side by side they are in `states`
-        return lazy if any(isinstance(q, StoredByRow) for q in kept.values()) else alg
+        return lazy if _is_stored_by_row(state) else alg
     return lazy if loader.steps_per_epoch > 1 and pays(alg, loader) else alg
 
 
+def _is_stored_by_row(state: Any) -> bool:
+    """True for a state, or several runs stacked in `states`, of steps by words."""
+    posterior = getattr(getattr(state, "states", state), "posterior", {})
+    return any(isinstance(q, StoredByRow) for q in posterior.values())
+
+
 def is_by_words(alg: Algorithm) -> bool:
-    """True of an algorithm whose steps are by words."""
+    """True for an algorithm whose steps are by words."""
     return find_wrapper(alg, ByWords) is not None
 
 
 def pays(alg: Algorithm, loader: Any) -> bool:
-    """True where batches hold few of the words, and a step is spared many numbers."""
+    """True if batches hold few of the words, and a step is spared many numbers."""
     model = alg.spec.model
     prior = jax.eval_shape(model.prior, dict(model.hyper))
     num_words = model.form.documents.vocab_size  # type: ignore[union-attr]
-    num_topics = (
-        max(tree.parameters(prior[name])[0].size for name in word_tables(model)) // num_words
-    )
+    table_size = max(tree.parameters(prior[name])[0].size for name in word_tables(model))
+    num_topics = table_size // num_words
     if num_topics * num_words < WORTH:
         return False
-    most = max(OwnWordsLoader(loader, num_words).words_of_batches())
-    return 2 * most < num_words and num_topics * (num_words - most) >= WORTH
+    batch_words = max(OwnWordsLoader(loader, num_words).count_words())
+    return 2 * batch_words < num_words and num_topics * (num_words - batch_words) >= WORTH

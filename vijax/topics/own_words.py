@@ -1,17 +1,17 @@
-"""A step that costs its batch: on the columns of the words that occur in it, and one more for all
-others.
+"""Steps that cost their batch: they move the columns of the words in the batch, and one more column
+for all other words.
 
-By the aggregation of the Dirichlet a posterior over V words, seen from a batch that holds W of
-them, is one over W + 1 components (`vijax.families.discrete.by_word`), and so is its prior. A step
-of the same algorithm there moves the columns of the batch to where it would have moved them among
-all; the others shrink towards the prior by a factor that is known. So the step itself is the
-ordinary one, and this wrapper says what it is given and where the result is put.
+By the aggregation of the Dirichlet a posterior over V words, seen from a batch with W of them, has
+W + 1 components (`vijax.families.discrete.by_word`), and so has its prior. A step of the same
+algorithm on these moves the columns of the batch as a step on all columns would; the other columns
+shrink towards the prior by a known factor. So the step itself is the ordinary one. This wrapper
+makes its input, and puts its result back.
 
     mean field: the same numbers; SSVI-A: the same law, for a draw of the W columns is a draw of
     them among all.
 
-V of structured SVI moves all columns, those without a word in the batch by 1 / psi'(lambda): it is
-refused."""
+Structured SVI is refused: its V moves all columns, those without a word in the batch by
+1 / psi'(lambda)."""
 
 from __future__ import annotations
 
@@ -40,32 +40,31 @@ from vijax.inference.state import Info, Result, State
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.update import kl
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
-from vijax.topics.active_topics import ActiveDocuments
+from vijax.topics.active_topics import ActiveDocuments, ActiveTopics
 from vijax.tree import register
 from vijax.xla.content_keys import bag_codes
 
 PENALTY_SHARES = 4, 20
-"""The penalty is of all K x V numbers, of which a step sees W K, or so many pairs. It is evaluated
-about once a pass over the data, at steps no less than 4 and no more than 20 times the ratio of the
-two apart: so it adds a quarter to the numbers of a step, or less."""
+"""The penalty reads all K x V numbers; a step reads W K, or its pairs. With r the ratio of the two,
+the penalty is evaluated about once a pass over the data, but after 4 r steps at least and 20 r at
+most: so it adds a quarter to the numbers of a step, or less."""
 LOOKED_AT = 16
-"""How many batches say to how many words the others are padded."""
+"""Batches whose numbers of words decide to how many words all are padded."""
 SPREAD = 5
-"""Standard deviations above the mean to which they are padded: one batch in millions has more
+"""Standard deviations above their mean to which batches are padded: one batch in millions has more
 words."""
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class OwnWords:
-    """Documents whose word ids count the batch's own words."""
+    """Documents whose word ids are places among the words of their batch."""
 
     read_by: ClassVar[str] = "vijax.topics.by_words(alg)"
 
-    words: Int[
-        Array, " words"
-    ]  # the ids of these among all words; different and increasing, those from V on padding
-    documents: tuple[Documents, ...]  # a tuple of `Documents`
+    # The ids of the words of the batch among all words, increasing; ids from V on are padding
+    words: Int[Array, " words"]
+    documents: tuple[Documents, ...]
 
     def __iter__(self) -> Iterator[Documents]:
         return iter(self.documents)
@@ -80,23 +79,24 @@ def by_words(
     """An algorithm whose steps cost the batch's own words, not all V words of the vocabulary.
 
     The steps of `svi` are exactly the same, for topics (`lda`, `ctm`, `simple_mixture`, `stm`) and
-    for the items of `hpf`; those of `ssvi_a` are the same in law, for topics. It is worth it where
-    a batch holds less than half of the vocabulary; figures are in benchmarks/README.md. Batches
-    must say which words they hold, as those of `vijax.fit` do (`renumbered`). The state keeps a
+    for the items of `hpf`; the steps of `ssvi_a` are the same in law, for topics. They pay if a
+    batch holds less than half of the vocabulary; figures are in benchmarks/README.md. Batches must
+    say which words they hold, as those of `vijax.fit` do (`renumbered`). The state keeps a
     `vijax.families.by_row.StoredByRow`.
 
     Args:
       alg: `svi` or `ssvi_a` of such a model.
-      active: hold each document of `lda` to so many topics at a step (Hughes and Sudderth 2016):
-        those to which a first round at the mean topics gives most of its words. Draws and messages
-        are then of the pairs of its words and these topics alone; only the first round looks at all
-        topics. Exact where it is K. `fit.trace["left_out"]` says what share of the words that first
-        round gave to other topics.
-      left_out: with `active`, a document uses no more of these topics than leave this share of its
-        words to others by that first round, which spreads words widely: 0.5 is no small share. 0:
-        all of them. `fit.trace["active_topics"]` says how many topics documents used.
-      penalty_every: evaluate the penalty of the reported objective, which is of all K x V numbers,
-        every so many steps; None is about once a pass over the data.
+      active: number of topics of each document of `lda` at a step (Hughes and Sudderth 2016): the
+        topics to which a first round at the mean topics gives most of its words. Draws and messages
+        are then needed only for the pairs of its words and these topics; only the first round reads
+        all topics. With K the steps are exact. `fit.trace["left_out"]` is the share of the words
+        that the first round gave to other topics.
+      left_out: with `active`, a document keeps the fewest of these topics that together explain at
+        least 1 - left_out of its words in the first round. That round spreads words widely: 0.5 is
+        no small share. 0 keeps all. `fit.trace["active_topics"]` is the number of topics that
+        documents used.
+      penalty_every: number of steps between evaluations of the penalty of the reported objective,
+        which reads all K x V numbers; None is about once a pass over the data.
 
     Raises:
       ValueError: an algorithm whose steps would move all words, or would not be the same.
@@ -124,7 +124,7 @@ class ByWords(Wrapper):
 
     @property
     def stores_locals(self) -> bool:
-        """See `Wrapper`: those of few topics."""
+        """See `Wrapper`: locals are stored if documents have few topics."""
         return self.active is not None
 
     def check(self, alg: Algorithm) -> None:
@@ -135,283 +135,266 @@ class ByWords(Wrapper):
         return OwnWordsLoader(loader, alg.spec.model.form.documents.vocab_size)  # type: ignore[union-attr]
 
     def init(self, alg: Algorithm, key: PRNGKeyArray, batch: Any, hyper: Any) -> State:
-        """See `Wrapper`; models that start from data read ids of all words."""
+        """See `Wrapper`; models that start from data read ids among all words."""
         state = alg.init(key, None if batch is None else of_all_words(batch), hyper)
         return state._replace(posterior=stored(alg.spec.model, state.hyper, state.posterior))
 
     def step(
         self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
     ) -> tuple[State, Info]:
-        """See `Wrapper`: the step of the state as the batch sees it, put back into the whole."""
-        own = _own(alg.spec.model, state, batch)
-        penalty, whole = self._penalty(alg.spec, state, batch, own)
-        seen = self.view(alg.spec.model, whole, own)
-        new, info = alg.step(key, seen.state, batch._replace(data=seen.data))
-        new = _put_back(alg.spec.model, whole, new, info, own.words, seen.pairs)
+        """See `Wrapper`: a step of the state as the batch sees it, put back into the full state."""
+        model = alg.spec.model
+        own = _own_words(model, state, batch)
+        penalty, full = self._penalty(alg.spec, state, batch, own)
+        view = self.view(model, full, own)
+        new, info = alg.step(key, view.state, batch._replace(data=view.data))
+        new = _put_back(model, full, new, info, own.words, view.pairs)
         return new._replace(penalty=penalty), info._replace(penalty=penalty)
 
     def view(self, model: Model, state: State, own: OwnWords) -> BatchView:
         """The state as a batch sees it."""
-        return (
-            _view_columns(model, state, own)
-            if self.active is None
-            else _view_pairs(model, state, own, self)
-        )
+        if self.active is None:
+            return _view_columns(model, state, own)
+        return _view_pairs(model, state, own, self)
 
     def _penalty(
         self, spec: Spec, state: State, batch: Minibatch, own: OwnWords
     ) -> tuple[Float[Array, ""], State]:
-        """The penalty, as of when it was last evaluated; and the state, with totals that are then
-        summed anew, so that rounding errors do not add up."""
-        every = self.penalty_every or self._cadence(spec.model, state, batch, own)
+        """The penalty at its last evaluation, and the state. An evaluation also sums the totals of
+        the state afresh, so that rounding errors do not add up."""
+        interval = self.penalty_every or self._cadence(spec.model, state, batch, own)
         names = list(word_tables(spec.model))
 
-        def running(q: Any) -> dict[str, Array]:
+        def running_totals(q: Any) -> dict[str, Array]:
             return {field: getattr(q, field) for field in q.running}
 
-        def anew() -> tuple[Array, list[dict[str, Array]]]:
-            tall: list[Any] = [state.posterior[name].resum() for name in names]  # type: ignore[attr-defined]
-            others = {name: q for name, q in state.posterior.items() if name not in names}
-            value = spec.penalty(others, state.hyper) + sum(
-                jnp.sum(q.divergence_from_base()) for q in tall
-            )
-            return value.astype(state.penalty.dtype), [running(q) for q in tall]
+        def evaluate() -> tuple[Array, list[dict[str, Array]]]:
+            stores: list[Any] = [state.posterior[name].resum() for name in names]  # type: ignore[attr-defined]
+            dense = {name: q for name, q in state.posterior.items() if name not in names}
+            divergence = sum(jnp.sum(q.divergence_from_base()) for q in stores)
+            value = spec.penalty(dense, state.hyper) + divergence
+            return value.astype(state.penalty.dtype), [running_totals(q) for q in stores]
 
-        def as_it_was() -> tuple[Array, list[dict[str, Array]]]:
-            return state.penalty, [running(state.posterior[name]) for name in names]
+        def reuse() -> tuple[Array, list[dict[str, Array]]]:
+            return state.penalty, [running_totals(state.posterior[name]) for name in names]
 
-        value, mended = jax.lax.cond(state.step % every == 0, anew, as_it_was)
+        value, totals = jax.lax.cond(state.step % interval == 0, evaluate, reuse)
         stores: dict[str, Any] = dict(state.posterior)
         summed = {
-            name: dataclasses.replace(stores[name], **found)
-            for name, found in zip(names, mended, strict=True)
+            name: dataclasses.replace(stores[name], **fields)
+            for name, fields in zip(names, totals, strict=True)
         }
-        return value, _replaced(state, summed, {})
+        return value, _replace(state, summed, {})
 
     def _cadence(
         self, model: Model, state: State, batch: Minibatch, own: OwnWords
     ) -> Int[Array, ""]:
         """The number of steps between evaluations of the penalty."""
         stores: list[Any] = [state.posterior[name] for name in word_tables(model)]
-        whole, topics = max(q.entries.size for q in stores), max(q.entries.shape[1] for q in stores)
-        seen = own.words.size * topics
+        penalty_numbers = max(q.entries.size for q in stores)
+        num_topics = max(q.entries.shape[1] for q in stores)
+        step_numbers = own.words.size * num_topics
         if self.active is not None:
-            seen = min(seen, sum(docs.words.size for docs in own) * min(self.active, topics))
-        least, most = (-(-share * whole // seen) for share in PENALTY_SHARES)
+            num_words = sum(docs.words.size for docs in own)
+            step_numbers = min(step_numbers, num_words * min(self.active, num_topics))
+        low, high = (-(-share * penalty_numbers // step_numbers) for share in PENALTY_SHARES)
         size = sum(docs.weights.size for docs in own)
-        num_groups = (
-            size if batch.num_groups is None else jnp.nan_to_num(batch.num_groups, nan=size)
-        )
-        return jnp.clip(jnp.asarray(num_groups) / size, least, most).astype(int)
+        num_groups: Any = size
+        if batch.num_groups is not None:
+            num_groups = jnp.nan_to_num(batch.num_groups, nan=size)
+        return jnp.clip(jnp.asarray(num_groups) / size, low, high).astype(int)
 
 
-# --- what a batch sees of a state -----------------------------------------------------------------
+# --- the state as a batch sees it -----------------------------------------------------------------
 class BatchView(NamedTuple):
     """The part of a state that a batch reads."""
 
     state: State  # the state, its tables restricted to the words of the batch
     data: tuple[Documents, ...]  # the data for this state
-    # Pairs of the global by word that are read, where not all topics of a word are
+    # The pairs (word, topic) that are read from the global by word, unless all topics are read
     pairs: Int[Array, " pairs"] | None = None
 
 
 def stored(model: Model, hyper: Hyper, posterior: Product) -> Product:
-    """A dense posterior in the form in which such algorithms keep it."""
-    base = lambda names: [jnp.asarray(hyper[name]) for name in names]
-    return posterior.replace(
-        {
-            name: store_by_row(posterior[name], *base(names))
-            for name, names in word_tables(model).items()
-        }
-    )
+    """A dense posterior in the form that these algorithms keep."""
+    stores = {}
+    for name, names in word_tables(model).items():
+        bases = [jnp.asarray(hyper[hyper_name]) for hyper_name in names]
+        stores[name] = store_by_row(posterior[name], *bases)
+    return posterior.replace(stores)
 
 
 def word_tables(model: Model) -> dict[str, tuple[str, ...]]:
-    """The globals by word, and the hyperparameters of each."""
+    """The globals by word, and the names of the hyperparameters of each."""
     return {} if model.form.documents is None else dict(model.form.documents.by_word)
 
 
 def _view_columns(model: Model, state: State, own: OwnWords) -> BatchView:
-    found: dict[str, Any] = {name: state.posterior[name] for name in word_tables(model)}
+    stores: dict[str, Any] = {name: state.posterior[name] for name in word_tables(model)}
     hyper = {
-        names[0]: found[name].prior_columns(own.words) for name, names in word_tables(model).items()
+        names[0]: stores[name].prior_columns(own.words)
+        for name, names in word_tables(model).items()
     }
-    columns = {name: q.columns(own.words) for name, q in found.items()}
-    return BatchView(
-        _replaced(state, columns, hyper), tuple(_with_codes(docs, own.words) for docs in own)
-    )
+    columns = {name: q.columns(own.words) for name, q in stores.items()}
+    documents = tuple(_with_codes(docs, own.words) for docs in own)
+    return BatchView(_replace(state, columns, hyper), documents)
 
 
 def _with_codes(docs: Documents, words: Int[Array, " words"]) -> Documents:
-    """The documents with codes by the ids among all words: what is drawn for them is what it would
-    be without numbers of the batch's own."""
+    """The documents with codes from the ids among all words: so their draws do not depend on the
+    numbering of the batch."""
     return dataclasses.replace(docs, codes=bag_codes(words[docs.words], jnp.asarray(docs.counts)))
 
 
-def _view_pairs(model: Model, state: State, own: OwnWords, how: ByWords) -> BatchView:
+def _view_pairs(model: Model, state: State, own: OwnWords, wrapper: ByWords) -> BatchView:
     """The state restricted, for each word, to the topics that its documents may use."""
     ((name, (eta, *_)),) = word_tables(model).items()
     q: Any = state.posterior[name]
     choose: Any = model.form.documents.choose  # type: ignore[union-attr]
     table = q.of_words(own.words)
-    most = min(how.active or 1, table.shape[1])
-    chosen = [choose(state.hyper, table, q.totals, docs, most, how.left_out) for docs in own]
-    given = [_ids(docs, found, table.shape) for docs, found in zip(own, chosen, strict=True)]
-    found = distinct(given, table.size, min(table.size, sum(ids.size for ids in given)))
+    num_topics = min(wrapper.active or 1, table.shape[1])
+    choices = [
+        choose(state.hyper, table, q.totals, docs, num_topics, wrapper.left_out) for docs in own
+    ]
+    ids = [_pair_ids(docs, topics, table.shape) for docs, topics in zip(own, choices, strict=True)]
+    found = distinct(ids, table.size, min(table.size, sum(x.size for x in ids)))
     pairs, prior = q.pairs(own.words, found.ids)
-    held = (
-        ActiveDocuments.of(docs, c, places)
-        for docs, c, places in zip(own, chosen, found.places, strict=True)
+    documents = tuple(
+        ActiveDocuments.from_topics(docs, topics, places)
+        for docs, topics, places in zip(own, choices, found.places, strict=True)
     )
-    return BatchView(_replaced(state, {name: pairs}, {eta: prior}), tuple(held), found.ids)
+    return BatchView(_replace(state, {name: pairs}, {eta: prior}), documents, found.ids)
 
 
-def _ids(docs: Documents, chosen: Any, shape: tuple[int, int]) -> Int[Array, ...]:
-    """The pairs of each slot and topic that is used, among all of this shape; none of empty
-    slots."""
-    ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + chosen.topics[:, None, :]
-    used = jnp.arange(chosen.topics.shape[1])[None] < chosen.used[:, None]
-    real = (jnp.asarray(docs.counts) > 0)[:, :, None] & used[:, None, :]
-    return jnp.where(real, ids, shape[0] * shape[1])
+def _pair_ids(docs: Documents, active: ActiveTopics, shape: tuple[int, int]) -> Int[Array, ...]:
+    """The id of the pair of each slot and each topic that is used, among all pairs of this shape
+    (words, topics); one beyond the last for empty slots and unused topics."""
+    ids = jnp.asarray(docs.words)[:, :, None] * shape[1] + active.topics[:, None, :]
+    is_used = jnp.arange(active.topics.shape[1])[None] < active.used[:, None]
+    is_pair = (jnp.asarray(docs.counts) > 0)[:, :, None] & is_used[:, None, :]
+    return jnp.where(is_pair, ids, shape[0] * shape[1])
 
 
-def _replaced(state: State, posterior: Mapping[str, Any], hyper: Hyper) -> State:
+def _replace(state: State, posterior: Mapping[str, Any], hyper: Hyper) -> State:
     return state._replace(
         posterior=state.posterior.replace(posterior), hyper={**state.hyper, **hyper}
     )
 
 
 def _put_back(
-    model: Model, whole: State, new: State, info: Info, words: Array, pairs: Array | None
+    model: Model, full: State, new: State, info: Info, words: Array, pairs: Array | None
 ) -> State:
-    """The whole state after a step of what the batch sees of it."""
+    """The full state after a step of the part that the batch sees."""
     ok = info.result == Result.OK
-    kept = jnp.where(ok, 1 - info.step_size, 1.0)
+    keep = jnp.where(ok, 1 - info.step_size, 1.0)
 
-    def moved(q: Any, to: Any) -> StoredByRow:
-        return (
-            q.with_columns(words, to, kept, ok)
-            if pairs is None
-            else q.with_pairs(words, pairs, to, kept, ok)
-        )
+    def put(q: Any, part: Any) -> StoredByRow:
+        if pairs is None:
+            return q.with_columns(words, part, keep, ok)
+        return q.with_pairs(words, pairs, part, keep, ok)
 
-    moved_all = {
-        name: moved(whole.posterior[name], new.posterior[name]) for name in word_tables(model)
-    }
-    return _replaced(
-        new, moved_all, {names[0]: whole.hyper[names[0]] for names in word_tables(model).values()}
-    )
+    tables = word_tables(model)
+    stores = {name: put(full.posterior[name], new.posterior[name]) for name in tables}
+    hyper = {names[0]: full.hyper[names[0]] for names in tables.values()}
+    return _replace(new, stores, hyper)
 
 
-# --- what is refused ------------------------------------------------------------------------------
-def _own(model: Model, state: State, batch: Any) -> OwnWords:
-    """The documents of a batch. Raises ValueError where state or batch are of an algorithm without
+# --- refusals -------------------------------------------------------------------------------------
+def _own_words(model: Model, state: State, batch: Any) -> OwnWords:
+    """The documents of a batch. Raises ValueError if state or batch belong to an algorithm without
     this wrapper."""
     for name in word_tables(model):
-        how = "vijax.topics.stored(alg.spec.model, state.hyper, state.posterior)"
-        remedy = f"Begin by alg.init, or convert it: state._replace(posterior={how})."
-        kept, got = (
-            isinstance(state.posterior[name], StoredByRow),
-            type(state.posterior[name]).__name__,
-        )
-        require(
-            kept,
-            "state",
-            "one of steps by words, with a table stored by row",
-            f"{got} of {name!r}",
-            remedy,
-        )
+        q = state.posterior[name]
+        call = "vijax.topics.stored(alg.spec.model, state.hyper, state.posterior)"
+        remedy = f"Begin by alg.init, or convert it: state._replace(posterior={call})."
+        expected = "one of steps by words, with a table stored by row"
+        got = f"{type(q).__name__} of {name!r}"
+        require(isinstance(q, StoredByRow), "state", expected, got, remedy)
     remedy = (
         "vijax.fit gives them; in a loop of your own take vijax.topics.renumbered(batch, "
         "vocab_size)."
     )
-    own = isinstance(batch, Minibatch) and isinstance(batch.data, OwnWords)
-    require(
-        own, "batch", "its own words (vijax.topics.OwnWords), for steps by words", "none", remedy
-    )
+    has_words = isinstance(batch, Minibatch) and isinstance(batch.data, OwnWords)
+    expected = "its own words (vijax.topics.OwnWords), for steps by words"
+    require(has_words, "batch", expected, "none", remedy)
     return OwnWords(jnp.asarray(batch.data.words), batch.data.documents)
 
 
+REMEDY = "Leave by_words (lazy) out."
+
+
 def _check(spec: Spec) -> None:
-    """Raises ValueError where a step would not cost less, or not be the same."""
-    remedy = "Leave by_words (lazy) out."
+    """Raises ValueError if a step would not cost less, or would not be the same."""
     expected = (
         "a model of documents with tables over words: lda, ctm, simple_mixture, stm, or hpf "
         "without features"
     )
-    require(word_tables(spec.model), "by_words", expected, "another", remedy)
+    require(word_tables(spec.model), "by_words", expected, "another", REMEDY)
     laws = jax.eval_shape(spec.model.prior, dict(spec.model.hyper))
     for name in word_tables(spec.model):
-        whole = spec.estimand.choice(name) == distribution()
-        require(
-            whole,
-            "by_words",
-            f"a distribution of {name!r}",
-            repr(spec.estimand.choice(name)),
-            remedy,
-        )
-        drawn = STORES[type(laws[name])].draw_covers_rows
-        serves = isinstance(
-            spec.estimator.choice(name), mean_field | ssvi_a if drawn else mean_field
-        )
-        estimators, rows = (
-            ("mean_field() or ssvi_a()", "vijax.svi or vijax.ssvi_a")
-            if drawn
-            else ("mean_field()", "vijax.svi")
-        )
-        why = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
-        require(
-            serves, "by_words", f"{estimators} for {name!r}", repr(spec.estimator.choice(name)), why
-        )
-        plain = spec.update.choice(name) == kl()
-        require(plain, "by_words", f"kl() for {name!r}", repr(spec.update.choice(name)), remedy)
-        at_once = drawn or spec.blocks is None
-        why = (
-            "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words "
-            "(lazy) out."
-        )
-        require(
-            at_once,
-            "by_words",
-            f"a step of all globals at once, with {name!r} among them",
-            "blocks",
-            why,
-        )
-    fixed = not isinstance(spec.step_size, backtracking | by_share)
-    require(fixed, "by_words", "a schedule of step sizes", repr(spec.step_size), remedy)
-    learnt = sorted(
-        {eta for names in word_tables(spec.model).values() for eta in names} & set(spec.learn)
-    )
-    why = "Its gradient is the divergence of all topics, at every step. Leave by_words (lazy) out."
-    require(
-        not learnt,
-        "by_words",
-        "fixed concentrations of the topics (the prior of the tables)",
-        f"learn={learnt}",
-        why,
-    )
+        _check_table(spec, name, STORES[type(laws[name])].draw_covers_rows)
+    is_schedule = not isinstance(spec.step_size, backtracking | by_share)
+    require(is_schedule, "by_words", "a schedule of step sizes", repr(spec.step_size), REMEDY)
+    concentrations = {eta for names in word_tables(spec.model).values() for eta in names}
+    learnt = sorted(concentrations & set(spec.learn))
+    expected = "fixed concentrations of the topics (the prior of the tables)"
+    reason = "Its gradient is the divergence of all topics, at every step."
+    require(not learnt, "by_words", expected, f"learn={learnt}", f"{reason} {REMEDY}")
 
 
-def _check_active(model: Model, how: ByWords) -> None:
-    """Raises ValueError where documents cannot be held to some of the topics."""
-    require_integers(penalty_every=1 if how.penalty_every is None else how.penalty_every)
-    require(0 <= how.left_out < 1, "left_out", "a share of words, from 0 to below 1", how.left_out)
-    if how.active is None:
+def _check_table(spec: Spec, name: str, may_draw: bool) -> None:
+    """Raises ValueError if the choices for a table do not go with steps by words; draws are allowed
+    if a draw of some rows is a draw of them among all (`may_draw`)."""
+    estimand = spec.estimand.choice(name)
+    is_law = estimand == distribution()
+    require(is_law, "by_words", f"a distribution of {name!r}", repr(estimand), REMEDY)
+
+    estimator = spec.estimator.choice(name)
+    serves: Any = mean_field
+    estimators = "mean_field()"
+    rows = "vijax.svi"
+    if may_draw:
+        serves = mean_field | ssvi_a
+        estimators = "mean_field() or ssvi_a()"
+        rows = "vijax.svi or vijax.ssvi_a"
+    remedy = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
+    is_served = isinstance(estimator, serves)
+    require(is_served, "by_words", f"{estimators} for {name!r}", repr(estimator), remedy)
+
+    update = spec.update.choice(name)
+    require(update == kl(), "by_words", f"kl() for {name!r}", repr(update), REMEDY)
+
+    moves_all = may_draw or spec.blocks is None
+    expected = f"a step of all globals at once, with {name!r} among them"
+    remedy = (
+        "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words "
+        "(lazy) out."
+    )
+    require(moves_all, "by_words", expected, "blocks", remedy)
+
+
+def _check_active(model: Model, wrapper: ByWords) -> None:
+    """Raises ValueError if documents cannot be restricted to some of the topics."""
+    penalty_every = 1 if wrapper.penalty_every is None else wrapper.penalty_every
+    require_integers(penalty_every=penalty_every)
+    left_out = wrapper.left_out
+    require(0 <= left_out < 1, "left_out", "a share of words, from 0 to below 1", left_out)
+    if wrapper.active is None:
         remedy = "Say active (active_topics) too: no document uses more. Or leave left_out out."
-        require(how.left_out == 0, "left_out", "0 without active", how.left_out, remedy)
+        require(left_out == 0, "left_out", "0 without active", left_out, remedy)
         return
-    require_integers(active=how.active)
+    require_integers(active=wrapper.active)
     remedy = "Leave active (active_topics) out."
-    able = model.form.documents is not None and model.form.documents.choose is not None
-    require(able, "active", "vijax.models.lda", "another model", remedy)
-    alike = np.ndim(model.hyper["alpha"]) == 0
-    require(alike, "active", "one alpha for all topics", "one of each", remedy)
+    can_choose = model.form.documents is not None and model.form.documents.choose is not None
+    require(can_choose, "active", "vijax.models.lda", "another model", remedy)
+    is_scalar = np.ndim(model.hyper["alpha"]) == 0
+    require(is_scalar, "active", "one alpha for all topics", "one of each", remedy)
 
 
 # --- on the host ----------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class OwnWordsLoader:
-    """The batches of another loader of documents, with ids that count their own words."""
+    """The batches of another loader of documents, with ids among the words of each batch."""
 
     inner: Any
     vocab_size: int
@@ -420,46 +403,46 @@ class OwnWordsLoader:
         return getattr(object.__getattribute__(self, "inner"), name)
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
-        """Batches padded to one number of words, and those of more words to as many as such a batch
-        can have: two shapes in all. Both are a matter of the first pass alone, so that a run may go
-        on anywhere."""
-        return (
-            renumbered(batch, self.vocab_size, self.size)
-            for batch in self.inner.batches(start, stop)
-        )
+        """Batches padded to `size` words; a batch with more words is padded to the most that a
+        batch of its shape can have. So there are two shapes in all. They depend on the first pass
+        alone, so that a run can be resumed anywhere."""
+        for batch in self.inner.batches(start, stop):
+            yield renumbered(batch, self.vocab_size, self.size)
 
     @functools.cached_property
     def size(self) -> int:
         """The number of words to which batches are padded, so coarse that most seeds share a
         program."""
-        found = self.words_of_batches()
-        most = max(float(np.mean(found) + SPREAD * np.std(found)), max(found))
-        return padded_size(int(np.ceil(most)), self.vocab_size)
+        counts = self.count_words()
+        high = max(float(np.mean(counts) + SPREAD * np.std(counts)), max(counts))
+        return padded_size(int(np.ceil(high)), self.vocab_size)
 
-    def words_of_batches(self) -> list[int]:
+    def count_words(self) -> list[int]:
         """The number of different words in each of some batches of the first pass."""
-        total = self.inner.steps_per_epoch
+        batches = (renumbered(batch, self.vocab_size) for batch in self._some_batches())
+        return [int(np.sum(np.asarray(x.data.words) < self.vocab_size)) for x in batches]
+
+    def _some_batches(self) -> Iterator[Minibatch]:
         if hasattr(self.inner, "spread"):
-            some = self.inner.spread(LOOKED_AT)
-        else:
-            starts = range(0, total, -(-total // LOOKED_AT))
-            some = (batch for i in starts for batch in self.inner.batches(i, i + 1))
-        own = (renumbered(batch, self.vocab_size).data.words for batch in some)
-        return [int(np.sum(np.asarray(words) < self.vocab_size)) for words in own]
+            yield from self.inner.spread(LOOKED_AT)
+            return
+        total = self.inner.steps_per_epoch
+        for i in range(0, total, -(-total // LOOKED_AT)):
+            yield from self.inner.batches(i, i + 1)
 
 
 def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Minibatch:
-    """A batch of documents whose word ids count its own words.
+    """A batch of documents whose word ids are places among the words of the batch.
 
     Args:
       batch: documents as NumPy arrays.
       vocab_size: V.
-      size: to how many its words are padded; where they are more, as many as a batch of its shape
-        can have. None takes `padded_size` of their number.
+      size: number of words to which the batch is padded; a batch with more words is padded to the
+        most that a batch of its shape can have. None takes `padded_size` of their number.
 
     Returns:
-      The batch, its data `OwnWords`: the ids as they were are different and increasing, padding is
-      V, V + 1, ...
+      The batch with `OwnWords` as its data: its former ids in increasing order, padding V, V + 1,
+      ...
 
     >>> import numpy as np, vijax as vi
     >>> corpus = vi.data.Corpus.from_counts(np.array([[0, 2, 0, 1], [0, 1, 0, 0]]))
@@ -486,19 +469,23 @@ def renumbered(batch: Minibatch, vocab_size: int, size: int | None = None) -> Mi
 
 
 def of_all_words(batch: Minibatch) -> Minibatch:
-    """The inverse: a batch whose ids count all words, as a model that starts from data reads
-    them."""
+    """The inverse of `renumbered`: a batch with ids among all words, for models that start from
+    data."""
     if not isinstance(batch, Minibatch) or not isinstance(batch.data, OwnWords):
         return batch
     words = jnp.asarray(batch.data.words)
-    ids = lambda docs: jnp.where(jnp.asarray(docs.counts) > 0, words[docs.words], 0)
-    data: PyTree = tuple(dataclasses.replace(docs, words=ids(docs)) for docs in batch.data)
+
+    def with_ids(docs: Documents) -> Documents:
+        ids = jnp.where(jnp.asarray(docs.counts) > 0, words[docs.words], 0)
+        return dataclasses.replace(docs, words=ids)
+
+    data: PyTree = tuple(map(with_ids, batch.data))
     return batch._replace(data=data)
 
 
 def padded_size(count: int, vocab_size: int) -> int:
-    """To how many words a batch is padded, so that batches share programs: at most a sixteenth
-    more.
+    """The number of words to which a batch is padded, at most a sixteenth more than it has, so that
+    batches share programs.
 
     >>> padded_size(1000, 5000), padded_size(4900, 5000)
     (1024, 5000)
