@@ -9,12 +9,12 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
-from vijax.app.answers.shares import grouped
+from vijax.app.answers.shares import page_groups
 from vijax.app.cli import main
 from vijax.app.drawing.bubbles import move_apart
 from vijax.app.drawing.words import GRID, page_words
 from vijax.app.plan.config import ConfigError
-from vijax.app.report.embedded import Explored, documents_of, embedded
+from vijax.app.report.embedded import TopicPage, page_documents, to_json_text
 from vijax.app.sources.doc_topics import read_doc_topics, read_excerpts, write_excerpts
 from vijax.topics.summary import summarise, topic_distances
 
@@ -63,7 +63,7 @@ def test_uses_of_a_word_are_shares_of_it():
 
 def test_documents_that_use_a_topic_most_are_always_kept():
     shares = np.stack([COLUMNS[f"share_{k}"] for k in range(4)], axis=1)
-    found = documents_of(COLUMNS, [f"text {i}" for i in range(40)], 12)
+    found = page_documents(COLUMNS, [f"text {i}" for i in range(40)], 12)
     assert found.total == 40
     assert len(found.titles) == 12
     for k, typical in enumerate(found.typical):
@@ -71,33 +71,33 @@ def test_documents_that_use_a_topic_most_are_always_kept():
         assert found.titles[typical[0][0]] == f"d{best}"
         assert found.excerpts[typical[0][0]] == f"text {best}"
         assert typical[0][1] == shares[best, k]
-    assert documents_of(COLUMNS, [], 0) is None
-    assert documents_of(COLUMNS, ["of another number"], 40).excerpts == ()
+    assert page_documents(COLUMNS, [], 0) is None
+    assert page_documents(COLUMNS, ["of another number"], 40).excerpts == ()
 
 
 def test_columns_of_few_values_and_of_dates_make_groups_by_themselves():
     beside = ["section", "day", "id", "year"]
-    found = {group.by: group for group in grouped(COLUMNS, beside)}
+    found = {group.by: group for group in page_groups(COLUMNS, beside)}
     assert list(found) == ["section", "day", "year"]
     assert [found[name].in_time for name in found] == [False, True, True]
     assert (found["day"].every, found["year"].every) == ("day", None)
-    assert grouped(COLUMNS, beside, ["day"], "month")[0].shares.groups == ("2024-01", "2024-02")
-    assert grouped(COLUMNS, beside, []) == []
+    assert page_groups(COLUMNS, beside, ["day"], "month")[0].shares.groups == ("2024-01", "2024-02")
+    assert page_groups(COLUMNS, beside, []) == []
     with pytest.raises(
         ConfigError,
         match=r"page.by: expected columns of the documents, got 'sections'; known: 'section'",
     ):
-        grouped(COLUMNS, beside, ["sections"])
+        page_groups(COLUMNS, beside, ["sections"])
 
 
 def test_shares_by_group_are_embedded_with_their_errors():
-    found = grouped(COLUMNS, ["section"])
+    found = page_groups(COLUMNS, ["section"])
     topics = summarise(TOPICS, VOCABULARY, coherence=np.array([0.1, -0.2, np.nan, 0.3]))
     probs = TOPICS / TOPICS.sum(1, keepdims=True)
-    explored = Explored(
+    explored = TopicPage(
         topics, topic_distances(probs), page_words(TOPICS, VOCABULARY), 1000, None, found
     )
-    read = json.loads(embedded(explored))
+    read = json.loads(to_json_text(explored))
     news = np.array([COLUMNS[f"share_{k}"][::2] for k in range(4)])
     np.testing.assert_allclose(
         np.array(read["groups"][0]["share"][0]) / read["whole"], news.mean(axis=1), atol=1e-5

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
 from vijax.app.plan.config import load_config, write_toml
-from vijax.app.report.pages import _explored, _page, read_run, summary_text, write_pages
+from vijax.app.report.pages import _page, _topic_page, read_run, summary_text, write_pages
 from vijax.evaluate import metrics
 
 FIGURES = True
@@ -317,7 +317,7 @@ def test_anything_anywhere_in_the_result_is_refused_or_shown_as_text(tmp_path, m
         (folder / "result.json").write_text(json.dumps(put(result, path, wrong)))
         try:
             run = read_run(folder)
-            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _explored(run))
+            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _topic_page(run))
             summary_text(run)
         except ValueError as error:
             refused += "result.json" in str(error)
@@ -335,7 +335,7 @@ def test_anything_in_the_facts_of_the_data_is_refused_or_shown_as_text(tmp_path,
         (folder / "data.json").write_text(json.dumps(put(FACTS[model], path, wrong)))
         try:
             run = read_run(folder)
-            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _explored(run))
+            page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _topic_page(run))
         except ValueError as error:
             refused.append(str(error))
         else:

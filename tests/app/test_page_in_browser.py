@@ -26,7 +26,7 @@ from playwright import sync_api
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
 from vijax.app.drawing.words import page_words
-from vijax.app.report.embedded import Explored, documents_of
+from vijax.app.report.embedded import TopicPage, page_documents
 from vijax.app.report.report import Report, render
 from vijax.evaluate.metrics import Curves
 from vijax.topics.summary import summarise, topic_distances
@@ -455,8 +455,8 @@ def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys
     topics = summarise(concentration, vocabulary)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     excerpts = [" ".join(vocabulary[i] for i in row) for row in rng.integers(0, 20_000, (6000, 15))]
-    documents = documents_of(columns, excerpts, 5000)
-    explored = Explored(
+    documents = page_documents(columns, excerpts, 5000)
+    explored = TopicPage(
         topics, topic_distances(probs), page_words(concentration, vocabulary), 10**6, documents
     )
     empty = Curves(*(np.zeros(0) for _ in range(5)))

@@ -12,7 +12,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.answers.results import Asked, check_asked
+from vijax.app.answers.results import PredictRequest, check_request
 from vijax.app.catalogue import LISTINGS
 from vijax.app.cli import main
 from vijax.app.drawing import exports
@@ -132,11 +132,11 @@ def test_models_of_no_tables_and_of_targets_say_what_to_do():
     with pytest.raises(
         ConfigError, match=r"lda has none to draw; .* vijax transform RUN --data FILE"
     ):
-        check_asked(LISTINGS["lda"], Asked())
+        check_request(LISTINGS["lda"], PredictRequest())
     with pytest.raises(
         ConfigError, match=r"--rows: glm draws its target given the other columns: .* --data"
     ):
-        check_asked(LISTINGS["glm"], Asked(rows=3))
+        check_request(LISTINGS["glm"], PredictRequest(rows=3))
     for listing in LISTINGS.values():
         is_table = listing.source.results == "transformed" and listing.name not in (
             "density",

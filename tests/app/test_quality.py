@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vijax.app.answers.comparison import Compared, Comparison, agreement
+from vijax.app.answers.comparison import ComparedRun, Comparison, agreement
 from vijax.app.answers.comparison_files import note, table
-from vijax.app.answers.quality import plain_of, quality
+from vijax.app.answers.quality import plain_alternative, quality
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
 from vijax.app.plan.config import ConfigError
@@ -37,7 +37,7 @@ def documents(seed):
 def test_random_words_give_a_remark():
     """A model that is as good as the frequencies of words, and one that is worse."""
     train, test = documents(0), documents(1)
-    plain = plain_of(seen(train, test), Score.of(np.zeros(40), test.tokens // 2)).score
+    plain = plain_alternative(seen(train, test), Score.of(np.zeros(40), test.tokens // 2)).score
     frequencies = np.log(train.word_counts() / train.num_tokens)
     wanted = (test.to_scipy() @ frequencies) / test.tokens * (test.tokens // 2)
     np.testing.assert_allclose(plain.log_probs, wanted)
@@ -71,12 +71,12 @@ def test_the_plain_alternative_of_each_kind_of_table():
     score = RowScore.of(np.zeros(10), "row")
     train, test = Table(("a", "b"), x[:20]), Table(("a", "b"), x[20:])
     wanted = stats.norm.logpdf(x[20:], x[:20].mean(axis=0), x[:20].std(axis=0)).sum(axis=1)
-    np.testing.assert_allclose(plain_of(seen(train, test), score).score.parts[0], wanted)
+    np.testing.assert_allclose(plain_alternative(seen(train, test), score).score.parts[0], wanted)
     scaled = train.standardised()
-    found = plain_of(seen(scaled, test.standardised(scaled.scaling)), score)
+    found = plain_alternative(seen(scaled, test.standardised(scaled.scaling)), score)
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = [Table(("a",), x[part, :1], "y", y[part]) for part in (slice(20), slice(20, None))]
-    found = plain_of(seen(*with_y), score)
+    found = plain_alternative(seen(*with_y), score)
     assert found.name == "the mean of the target"
     np.testing.assert_allclose(
         found.score.mean, stats.norm.logpdf(y[20:], y[:20].mean(), y[:20].std()).mean()
@@ -87,12 +87,15 @@ def test_the_plain_alternative_of_each_kind_of_table():
     ]
     chance = ((y[:20] > 0).sum() + 0.5) / 21
     wanted = np.where(y[20:] > 0, np.log(chance), np.log(1 - chance)).mean()
-    np.testing.assert_allclose(plain_of(seen(*classes), score).score.mean, wanted)
+    np.testing.assert_allclose(plain_alternative(seen(*classes), score).score.mean, wanted)
     held = np.where(rng.random((10, 2)) < 0.3, x[20:], np.nan)
     entries = RowScore.of(np.zeros(int(np.isfinite(held).sum())), "entry")
-    assert plain_of(seen(train, Table(("a", "b"), held)), entries).score.number == entries.number
+    assert (
+        plain_alternative(seen(train, Table(("a", "b"), held)), entries).score.number
+        == entries.number
+    )
     groups = RowScore.of(np.zeros(2), "step", sizes=[5, 5])
-    assert plain_of(seen(train, test), groups) is None  # the table has no groups
+    assert plain_alternative(seen(train, test), groups) is None  # the table has no groups
 
 
 def test_the_plain_alternative_of_sequences_and_groups():
@@ -104,15 +107,19 @@ def test_the_plain_alternative_of_sequences_and_groups():
     train, test = Table(("a", "b"), x, **names), Table(("a", "b"), x + 0.1, **names)
     logs = stats.norm.logpdf(x + 0.1, x.mean(axis=0), x.std(axis=0)).sum(axis=1)
     wanted = [logs[:15].sum(), logs[15:20].sum(), logs[20:].sum()]
-    found = plain_of(seen(train, test), RowScore.of(np.zeros(3), "step", sizes=[15, 5, 10]))
+    found = plain_alternative(
+        seen(train, test), RowScore.of(np.zeros(3), "step", sizes=[15, 5, 10])
+    )
     assert found.name == "independent columns without the order of steps"
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = Table(("a", "b"), x, "y", y, **names)
-    found = plain_of(seen(with_y, with_y), RowScore.of(np.zeros(3), "row", sizes=[15, 5, 10]))
+    found = plain_alternative(
+        seen(with_y, with_y), RowScore.of(np.zeros(3), "row", sizes=[15, 5, 10])
+    )
     np.testing.assert_allclose(found.score.mean, stats.norm.logpdf(y, y.mean(), y.std()).mean())
     held = np.where(rng.random((30, 2)) < 0.3, x, np.nan)
     sizes = np.bincount(groups, np.isfinite(held).sum(1))
-    found = plain_of(
+    found = plain_alternative(
         seen(train, Table(("a", "b"), held, **names)),
         RowScore.of(np.zeros(3), "entry", sizes=sizes),
     )
@@ -155,8 +162,8 @@ def test_scores_that_disagree_are_said():
     score = RowScore.of([-1.0, -2.0], "row")
     coherent = lambda mean: Coherence(mean, 0.01, np.array([mean]))
     for second, said in ((0.2, True), (0.11, False)):
-        runs = [Compared(Path("k40"), (40,), score, None, coherent(0.1), "")]
-        runs.append(Compared(Path("k5"), (5,), score, None, coherent(second), ""))
+        runs = [ComparedRun(Path("k40"), (40,), score, None, coherent(0.1), "")]
+        runs.append(ComparedRun(Path("k5"), (5,), score, None, coherent(second), ""))
         assert (
             "The scores disagree: k40 predicts best" in note(Comparison(("k",), tuple(runs), 0))
         ) == said
@@ -165,8 +172,8 @@ def test_scores_that_disagree_are_said():
 def test_labels_that_say_otherwise_are_said():
     score = RowScore.of([-1.0, -2.0], "row")
     near = lambda mean: Agreement(mean, 0.01)
-    runs = [Compared(Path("k40"), (40,), score, None, None, "", near(0.4))]
-    runs.append(Compared(Path("k5"), (5,), score, None, None, "", near(0.6)))
+    runs = [ComparedRun(Path("k40"), (40,), score, None, None, "", near(0.4))]
+    runs.append(ComparedRun(Path("k5"), (5,), score, None, None, "", near(0.6)))
     found = Comparison(("k",), tuple(runs), 0, by="kind")
     assert "the groups of k5 are nearer to kind (NMI 0.600 for 0.400)" in note(found)
     assert [row[-1] for row in table(found).rows] == [0.4, 0.6]
@@ -196,7 +203,8 @@ def test_labels_are_those_of_the_runs_own_results(tmp_path):
 )
 def test_a_comparison_says_what_a_plain_alternative_would_have(better, words):
     runs = tuple(
-        Compared(Path(name), (), RowScore.of([-1.0, -2.0], "row"), None, None, "") for name in "ab"
+        ComparedRun(Path(name), (), RowScore.of([-1.0, -2.0], "row"), None, None, "")
+        for name in "ab"
     )
     assert words in note(Comparison((), runs, 0, plain=("the mean", -1.5, Difference(better, 0.1))))
 
@@ -206,7 +214,7 @@ def test_a_comparison_says_what_a_plain_alternative_would_have(better, words):
 )
 def test_a_sweep_whose_best_is_at_its_edge_says_so(best, words):
     score = RowScore.of([-1.0, -2.0], "row")
-    runs = tuple(Compared(Path(f"k{k}"), (k,), score, None, None, "") for k in (5, 10, 20))
+    runs = tuple(ComparedRun(Path(f"k{k}"), (k,), score, None, None, "") for k in (5, 10, 20))
     said = note(Comparison(("model.num_topics",), runs, best))
     assert words in said
     assert ("that was tried" in said) == bool(words)

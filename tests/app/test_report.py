@@ -12,8 +12,8 @@ from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.blocks import Table, Topics
 from vijax.app.drawing.svg import nice_ticks
 from vijax.app.drawing.words import page_words
-from vijax.app.report.embedded import Explored, documents_of
-from vijax.app.report.pages import one_word_on_letters
+from vijax.app.report.embedded import TopicPage, page_documents
+from vijax.app.report.pages import warn_once_of_letters
 from vijax.app.report.report import Report, render
 from vijax.evaluate.metrics import OF_A_BOUND, Curves
 from vijax.topics.summary import Document, summarise, topic_distances
@@ -38,8 +38,8 @@ def page(concentration=CONCENTRATION, vocabulary=VOCABULARY, curves=CURVES):
     distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
     shown = [Topics("topics", topics, distances)]
     words = page_words(concentration, vocabulary)
-    documents = documents_of(COLUMNS, ["</script>"] * 10, 8) if len(topics) == 5 else None
-    explored = Explored(topics, distances, words, 1000, documents)
+    documents = page_documents(COLUMNS, ["</script>"] * 10, 8) if len(topics) == 5 else None
+    explored = TopicPage(topics, distances, words, 1000, documents)
     tiles, settings = {"Words": "1,000 | 40 different"}, {"config.toml": "a < b"}
     return render(Report("A title", "A lead.", tiles, shown, curves, settings, explored=explored))
 
@@ -175,7 +175,7 @@ def test_sentences_in_a_table_break_their_lines():
 def test_letters_that_a_font_lacks_are_said_once():
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        with one_word_on_letters():
+        with warn_once_of_letters():
             for letter in "कखग":
                 warnings.warn(
                     f"Glyph {ord(letter)} missing from font(s) DejaVu Sans.",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vijax.app.answers import results
-from vijax.app.answers.shares import grouped, shares_by, tables
+from vijax.app.answers.shares import group_shares, page_groups, tables
 from vijax.app.cli import main
 from vijax.app.drawing.blocks import text
 from vijax.app.plan.config import ConfigError
@@ -27,7 +27,7 @@ TOPICS = [
 def test_shares_are_of_words_with_the_error_of_a_ratio():
     """Of group 10: 10 words all of topic 0, 40 of which 10; by hand, residuals (6, -6) over two
     documents."""
-    found = shares_by(DOCUMENTS, "stars")
+    found = group_shares(DOCUMENTS, "stars")
     assert found.groups == ("9", "10")  # as numbers; the document without words is left out
     assert found.documents.tolist() == [2, 2]
     np.testing.assert_allclose(found.share, [[15 / 50, 35 / 50], [20 / 50, 30 / 50]])
@@ -35,9 +35,9 @@ def test_shares_are_of_words_with_the_error_of_a_ratio():
 
 
 def test_dates_make_groups():
-    assert shares_by(DOCUMENTS, "day", "month").groups == ("2024-01", "2024-02", "")
-    assert shares_by(DOCUMENTS, "day", "year").groups == ("2024", "")
-    assert shares_by(DOCUMENTS, "day", "day").groups == (
+    assert group_shares(DOCUMENTS, "day", "month").groups == ("2024-01", "2024-02", "")
+    assert group_shares(DOCUMENTS, "day", "year").groups == ("2024", "")
+    assert group_shares(DOCUMENTS, "day", "day").groups == (
         "2024-01-30",
         "2024-01-31",
         "2024-02-01",
@@ -46,7 +46,7 @@ def test_dates_make_groups():
 
 
 def test_a_group_of_one_document_has_no_interval():
-    found = shares_by(DOCUMENTS, "day", "month")
+    found = group_shares(DOCUMENTS, "day", "month")
     columns = found.columns({0: "sun", 1: "pets"})
     assert columns["group"] == ["2024-01"] * 2 + ["2024-02"] * 2 + [""] * 2
     assert np.isnan(columns["low"][2:]).all()
@@ -57,7 +57,7 @@ def test_a_group_of_one_document_has_no_interval():
 
 
 def test_a_table_fits_the_screen_and_says_what_it_leaves_out():
-    words, table = tables(shares_by(DOCUMENTS, "day", "month"), "day", TOPICS[::-1], 40)
+    words, table = tables(group_shares(DOCUMENTS, "day", "month"), "day", TOPICS[::-1], 40)
     assert words.rows == [[1, "pets: dog"]]  # the largest
     assert table.header == ["day", "documents", "topic 1"]
     assert [row[2] for row in table.rows][:2] == ["37.5 ± 18.8", "100.0"]
@@ -83,12 +83,12 @@ def test_a_table_fits_the_screen_and_says_what_it_leaves_out():
 )
 def test_what_is_no_group_is_refused(by, every, words):
     with pytest.raises(ConfigError, match=words):
-        shares_by(DOCUMENTS, by, every)
+        group_shares(DOCUMENTS, by, every)
 
 
 def test_documents_without_words_are_refused():
     with pytest.raises(ConfigError, match="none of the documents has words"):
-        shares_by({**DOCUMENTS, "words": [0] * 5}, "stars")
+        group_shares({**DOCUMENTS, "words": [0] * 5}, "stars")
 
 
 def test_of_a_run(tmp_path, capsys):
@@ -175,8 +175,8 @@ def test_dates_in_the_usual_ways_of_writing_make_months(days, months):
         "share_1": [0, 0.5, 1.0, 0],
         "day": days,
     }
-    assert shares_by(columns, "day", "month").groups == months
-    found = grouped(columns, ["day"])
+    assert group_shares(columns, "day", "month").groups == months
+    found = page_groups(columns, ["day"])
     assert [(group.in_time, group.every) for group in found] == [(True, "day")]
     assert len(found[0].shares.groups) == len({str(day or "") for day in days})
 
@@ -184,10 +184,10 @@ def test_dates_in_the_usual_ways_of_writing_make_months(days, months):
 def test_a_cell_without_a_date_does_not_hide_the_others_and_doubtful_ones_are_refused():
     days = [f"2013-02-{d:02d}" for d in range(1, 20)] + ["n.d."]
     columns = {"words": [10] * 20, "share_0": [1.0] * 20, "day": days}
-    assert shares_by(columns, "day", "month").groups == ("2013-02", "")
-    assert len(grouped(columns, ["day"])) == 1
+    assert group_shares(columns, "day", "month").groups == ("2013-02", "")
+    assert len(page_groups(columns, ["day"])) == 1
     doubtful = {"words": [10, 10], "share_0": [1.0, 1.0], "day": ["5/6/2013", "7/8/2013"]}
     with pytest.raises(
         ConfigError, match="expected dates such as 2024-05-31 in column 'day', got '5/6/2013'"
     ):
-        shares_by(doubtful, "day", "month")
+        group_shares(doubtful, "day", "month")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import vijax
 from vijax.app.answers import comparison_files
-from vijax.app.answers.comparison import Compared, Comparison
+from vijax.app.answers.comparison import ComparedRun, Comparison
 from vijax.app.drawing import blocks
 from vijax.app.drawing.exports import (
     FORMULA,
@@ -106,7 +106,7 @@ def written(tmp_path):
 
 def compared(tmp_path):
     score = Score(-1.0, 0.1, np.array([-1.0]), np.array([1]), np.array([0]), 0)
-    run = Compared(Path(EVIL), (EVIL,), score, None, None, "")
+    run = ComparedRun(Path(EVIL), (EVIL,), score, None, None, "")
     found = Comparison((f"data.{EVIL}",), (run, run._replace(behind=Difference(0.1, 0.1))), 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

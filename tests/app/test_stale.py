@@ -3,7 +3,7 @@ stay."""
 
 import json
 
-from vijax.app.report.stale import FILE, forget_stale
+from vijax.app.report.stale import FILE, remove_stale
 
 
 def put(folder, *names):
@@ -20,12 +20,12 @@ def test_what_the_last_writing_left_is_removed(tmp_path):
     run = tmp_path / "run"
     put(run / "tables", "8_topics_of_8_in_use.csv", "sizes.csv", "mine.csv")
     put(run / "figures", "curves.png")
-    forget_stale(
+    remove_stale(
         run, {"tables": ["8_topics_of_8_in_use.csv", "sizes.csv"], "figures": ["curves.png"]}
     )
     assert names(run / "tables") == ["8_topics_of_8_in_use.csv", "mine.csv", "sizes.csv"]
     put(run / "tables", "4_topics_of_8_in_use.csv")
-    forget_stale(
+    remove_stale(
         run, {"tables": ["4_topics_of_8_in_use.csv", "sizes.csv"], "figures": ["curves.png"]}
     )
     assert names(run / "tables") == ["4_topics_of_8_in_use.csv", "mine.csv", "sizes.csv"]
@@ -51,10 +51,10 @@ def test_a_list_of_somebody_else_removes_nothing_outside(tmp_path):
     (run / FILE).write_text(
         json.dumps({"tables": said, "figures": ["b.png"], "..": ["posterior.csv"], "x": 3})
     )
-    forget_stale(run, {"tables": [], "figures": []})
+    remove_stale(run, {"tables": [], "figures": []})
     assert names(other) == ["a.csv", "b.png"]
     assert names(run / "tables") == [".hidden.csv", "c.csv"]
     assert (run / "posterior.csv").exists()
     (run / FILE).write_text("{damaged")
-    forget_stale(run, {"tables": ["c.csv"]})
+    remove_stale(run, {"tables": ["c.csv"]})
     assert json.loads((run / FILE).read_text()) == {"tables": ["c.csv"]}

@@ -13,7 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
-from vijax.app.answers.comparison import Compared, Comparison, compare
+from vijax.app.answers.comparison import ComparedRun, Comparison, compare
 from vijax.app.answers.comparison_files import note
 from vijax.app.cli import main
 from vijax.app.rows.by_row import RowScore
@@ -335,7 +335,7 @@ def test_a_damaged_sweep_leads_nowhere_else(tmp_path, capsys):
 def test_what_is_not_clearly_worse_is_named():
     score = RowScore.of([-1.0, -2.0], "row")
     runs = tuple(
-        Compared(Path(name), (), score, behind, None, "")
+        ComparedRun(Path(name), (), score, behind, None, "")
         for name, behind in (("a", None), ("b", Difference(0.1, 0.06)), ("c", Difference(0.3, 0.1)))
     )
     found = Comparison((), runs, 0)

@@ -61,8 +61,8 @@ def fit(
             )
         from vijax.app.runs.together import fit_together
 
-        of = coordinator, num_processes, process_id, devices, initialization_timeout
-        return _end_of_team(*fit_together(config, set, data, out, of))
+        cluster = coordinator, num_processes, process_id, devices, initialization_timeout
+        return _end_of_team(*fit_together(config, set, data, out, cluster))
     _check_alone(coordinator=coordinator, num_processes=num_processes, process_id=process_id)
     set = set if devices is None else (*set, f"fit.devices={devices}")
     if sweep is not None:
@@ -76,10 +76,9 @@ def fit(
     return _end(start(load_config(config, set, data), out))
 
 
-def _check_alone(**given: object) -> None:
-    """Raises ValueError where an option of several processes is given, and nothing says that there
-    are several."""
-    for name, value in given.items():
+def _check_alone(**options: object) -> None:
+    """Raises ValueError on an option for several processes without --distributed."""
+    for name, value in options.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
@@ -116,8 +115,8 @@ def resume(
     if distributed:
         from vijax.app.runs.together import resume_together
 
-        of = coordinator, num_processes, process_id, devices, initialization_timeout
-        return _end_of_team(*resume_together(run, of))
+        cluster = coordinator, num_processes, process_id, devices, initialization_timeout
+        return _end_of_team(*resume_together(run, cluster))
     _check_alone(coordinator=coordinator, num_processes=num_processes, process_id=process_id)
     from vijax.app.folder.team import Alone
     from vijax.app.runs.run import resume
@@ -153,10 +152,12 @@ def compare(
     from vijax.app.answers.comparison import compare, compare_by_training
     from vijax.app.answers.comparison_files import comparison_text, write_comparison
 
-    found = compare_by_training(runs) if training else compare(runs, say_to_stderr, by=by or "")
+    comparison = (
+        compare_by_training(runs) if training else compare(runs, say_to_stderr, by=by or "")
+    )
     if out is not None:
-        write_comparison(out, found)
-    print(comparison_text(found))
+        write_comparison(out, comparison)
+    print(comparison_text(comparison))
     return 0
 
 
@@ -193,9 +194,9 @@ def topics(
     from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
 
-    found = open_run(run).topics(num_words)[:num_topics]
+    topic_list = open_run(run).topics(num_words)[:num_topics]
     say_remarks(run, say_to_stderr)
-    print(format_topics(found, format, num_words))
+    print(format_topics(topic_list, format, num_words))
     return 0
 
 
@@ -227,14 +228,19 @@ def shares(
     from vijax.app.report.pages import read_run
     from vijax.app.rows.transformed import write_columns
 
-    found = shares_of_run(run, by, every, data, column, say_to_stderr)
+    group_shares = shares_of_run(run, by, every, data, column, say_to_stderr)
     topics = next(block.topics for block in read_run(run).shown if isinstance(block, Topics))
     if out is None:
         topics = [topic for topic in topics if topic.words]
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
-        print(text(tables(found, by, topics, width), most=max(len(found.groups), len(topics))))
+        print(
+            text(
+                tables(group_shares, by, topics, width),
+                most=max(len(group_shares.groups), len(topics)),
+            )
+        )
     else:
-        write_columns(out, found.columns({topic.number: topic.label for topic in topics}))
+        write_columns(out, group_shares.columns({topic.number: topic.label for topic in topics}))
         print(out)
     return 0
 
@@ -298,10 +304,10 @@ def predict(
       seed: seed of the draws.
       training: see `vijax transform`.
     """
-    from vijax.app.answers.results import Asked, predict_run
+    from vijax.app.answers.results import PredictRequest, predict_run
 
-    asked = Asked(data, rows, steps, draws, each, level, seed)
-    print(predict_run(run, asked, out, training, say_to_stderr))
+    request = PredictRequest(data, rows, steps, draws, each, level, seed)
+    print(predict_run(run, request, out, training, say_to_stderr))
     return 0
 
 
@@ -325,7 +331,7 @@ def evaluate(
       seed: seed of the split in halves and of the draws.
       training: see `vijax transform`.
     """
-    from vijax.app.answers.quality import evaluated
+    from vijax.app.answers.quality import evaluate_run
     from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
     from vijax.app.settings.typed_toml import check_seed
@@ -333,7 +339,7 @@ def evaluate(
     check_seed(seed)
     loaded = open_run(run, training, allow_code=True)
     say_remarks(run, say_to_stderr)
-    print(evaluated(loaded, data, column, seed, say_to_stderr))
+    print(evaluate_run(loaded, data, column, seed, say_to_stderr))
     return 0
 
 
@@ -405,8 +411,8 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
     """
     from vijax.app.plan.initial import write_initial
 
-    written = write_initial(model, data, out, set)
-    print(f"Wrote {written}: look at it, then: vijax fit {written}")
+    path = write_initial(model, data, out, set)
+    print(f"Wrote {path}: look at it, then: vijax fit {path}")
     return 0
 
 
@@ -447,20 +453,22 @@ def version() -> int:
 
 RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, check, report)
 OTHERS = (init, prepare, configs, settings, version)
-COMMANDS: dict[str, Callable[..., int]] = {each.__name__: each for each in (*RUNS, *OTHERS)}
+COMMANDS: dict[str, Callable[..., int]] = {
+    command.__name__: command for command in (*RUNS, *OTHERS)
+}
 
 
-def _end_of_sweep(folder: Path, found: Any) -> int:
+def _end_of_sweep(folder: Path, comparison: Any) -> int:
     from vijax.app.answers.comparison_files import comparison_text
 
-    print(comparison_text(found))
+    print(comparison_text(comparison))
     print(
         f"Table and figure: {(folder / 'comparison.csv').resolve()}, "
         f"{(folder / 'comparison.png').resolve()}"
     )
-    if found.unusable:
+    if comparison.unusable:
         print(
-            f"Do not use: {', '.join(found.unusable)}. The verdict of each says why: vijax "
+            f"Do not use: {', '.join(comparison.unusable)}. The verdict of each says why: vijax "
             f"summary {folder}/NAME"
         )
         return UNUSABLE
@@ -468,7 +476,7 @@ def _end_of_sweep(folder: Path, found: Any) -> int:
 
 
 def _end_of_team(outcome: Any, is_first: bool) -> int:
-    """The exit code of one of several processes; only the first has something to print."""
+    """The exit code of one of several processes; only the first prints."""
     from vijax.fitting.status import FAILED, Status
 
     if is_first:
@@ -479,13 +487,11 @@ def _end_of_team(outcome: Any, is_first: bool) -> int:
 
 
 UNUSABLE = 4
-"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run in
-it."""
+"""Exit code of a run whose verdict is "Do not use this fit", and of a sweep with such a run."""
 
 
 def _end(outcome: Any) -> int:
-    """Prints the last screen: results, score, the path of the page; and how to go on if the run did
-    not finish."""
+    """Prints the last screen: results, score, the path of the page, and how to resume."""
     from vijax.app.report.pages import summary_path
     from vijax.evaluate import Ranking, Score
     from vijax.fitting.status import Status
@@ -493,10 +499,11 @@ def _end(outcome: Any) -> int:
     finished = outcome.status in (Status.FINISHED, Status.CONVERGED)
     print(summary_path(outcome.folder).read_text(encoding="utf-8"))
     if outcome.score is not None:
-        measure = (
-            "document completion" if isinstance(outcome.score, Score) else "log predictive density"
-        )
-        measure = "ranking" if isinstance(outcome.score, Ranking) else measure
+        measure = "log predictive density"
+        if isinstance(outcome.score, Score):
+            measure = "document completion"
+        if isinstance(outcome.score, Ranking):
+            measure = "ranking"
         print(f"Held-out score ({measure}): {outcome.score}")
     print(f"Report: {(outcome.folder / 'report.html').resolve()}")
     if outcome.skipped:
@@ -530,18 +537,18 @@ def _end(outcome: Any) -> int:
 
 # --- errors and start-up --------------------------------------------------------------------------
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose verdict
-    is not to use it, 5 another process of the fit is lost, 130 interrupted, 141 where nobody reads
-    on (as of `vijax summary RUN | head`), 1 a fault of vijax."""
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    debug = "--debug" in given or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
-    given = [argument for argument in given if argument != "--debug"]
-    given = ["version"] if given == ["--version"] else given
+    """Runs a command and returns its exit code: 0 done, 2 wrong input, 3 diverged, 4 a fit whose
+    verdict is not to use it, 5 another process of the fit is lost, 130 interrupted, 141 if nobody
+    reads the output any more (as after `vijax summary RUN | head`), 1 a fault of vijax."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    debug = "--debug" in words or os.environ.get("VIJAX_DEBUG", "") not in ("", "0")
+    words = [argument for argument in words if argument != "--debug"]
+    words = ["version"] if words == ["--version"] else words
     ours = arguments is None
     at_the_end = ignore_interrupts if ours else lambda: None
     with _as_a_program(debug) if ours else contextlib.nullcontext():
         try:
-            code = _guarded(given, debug, at_the_end)
+            code = _run_and_report(words, debug, at_the_end)
         finally:
             at_the_end()
     if ours and "vijax.app.folder.team" in sys.modules:
@@ -549,33 +556,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _guarded(given: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:
-    """The exit code; prints an error in one line."""
+def _run_and_report(words: list[str], debug: bool, at_the_end: Callable[[], None]) -> int:
+    """The exit code of a command; prints an error as one line."""
     try:
-        code = _run(given)
+        code = _run(words)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt as stopped:  # a run's says what is saved
+    except KeyboardInterrupt as interrupt:  # that of a run says what is saved
         at_the_end()
-        print(f"\nvijax: {stopped if stopped.args else 'stopped'}", file=sys.stderr)
+        print(f"\nvijax: {interrupt if interrupt.args else 'stopped'}", file=sys.stderr)
         return 130
-    except (
-        BrokenPipeError
-    ):  # Python would complain once more when it writes the rest of its buffer at its end
+    except BrokenPipeError:
+        # Python would complain again when it flushes its buffer at exit.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
         if debug:
             raise
-        print(f"vijax: {printable(_one_line(error, given[0]))}", file=sys.stderr)
+        print(f"vijax: {printable(_one_line(error, words[0]))}", file=sys.stderr)
         return 2 if _is_input_error(error) else 1
 
 
 @contextlib.contextmanager
 def _as_a_program(debug: bool) -> Iterator[None]:
-    """Sets up the process of the program: keeps compiled programs, and XLA's banners off the
-    screen."""
+    """Sets up the process: compiled programs are cached, and XLA's banners stay off the screen."""
     from vijax.app.plan.warned import warnings_in_a_line
     from vijax.app.settings.banners import filter_stderr
 
@@ -587,34 +592,35 @@ def _as_a_program(debug: bool) -> Iterator[None]:
         yield
 
 
-def _run(given: list[str]) -> int:
+def _run(words: list[str]) -> int:
     from vijax.app.settings.guide import GUIDE
     from vijax.extras import require_extra
 
     tyro = require_extra("tyro")
     command = tyro.extras.subcommand_cli_from_dict
-    return int(command(COMMANDS, prog="vijax", description=GUIDE, args=_gathered(given)))
+    return int(command(COMMANDS, prog="vijax", description=GUIDE, args=_gather_settings(words)))
 
 
-def _gathered(given: list[str]) -> list[str]:
+def _gather_settings(words: list[str]) -> list[str]:
     """The arguments with all values of `--set` as one list at the end.
 
-    >>> _gathered(["fit", "--set", "a=1", "b=2", "c.toml", "--set=d=3"])
+    >>> _gather_settings(["fit", "--set", "a=1", "b=2", "c.toml", "--set=d=3"])
     ['fit', 'c.toml', '--set', 'a=1', 'b=2', 'd=3']
     """
-    rest: list[str] = []
+    other_words: list[str] = []
     values: list[str] = []
-    inside = False
-    for argument in given:
+    is_value = False
+    for argument in words:
         if argument == "--set" or argument.startswith("--set="):
-            inside = True
-            values += [argument.removeprefix("--set=")] if argument != "--set" else []
-        elif inside and "=" in argument and not argument.startswith("-"):
+            is_value = True
+            if argument != "--set":
+                values.append(argument.removeprefix("--set="))
+        elif is_value and "=" in argument and not argument.startswith("-"):
             values.append(argument)
         else:
-            inside = False
-            rest.append(argument)
-    return [*rest, "--set", *values] if values else rest
+            is_value = False
+            other_words.append(argument)
+    return [*other_words, "--set", *values] if values else other_words
 
 
 def _is_input_error(error: Exception) -> bool:
@@ -628,8 +634,7 @@ WITH_SETTINGS = ("fit", "init", "prepare")
 
 
 def _one_line(error: Exception, command: str) -> str:
-    """The message in the words of the command line; for a fault of vijax its kind, and how to see
-    more."""
+    """The message in the words of the command line; a fault of vijax has its kind too."""
     from vijax.app.plan.wording import to_command_line_terms
     from vijax.data.formulas.tokens import FormulaError
 
@@ -637,16 +642,15 @@ def _one_line(error: Exception, command: str) -> str:
         return f"{to_command_line_terms(error.said)}\n{error.marked}"
     text = " ".join(str(error).split())
     if _is_input_error(error) and text:
-        options = inspect.signature(COMMANDS[command]).parameters if command in COMMANDS else ()
-        return to_command_line_terms(
-            text, options, command not in COMMANDS or command in WITH_SETTINGS
-        )
+        if command not in COMMANDS:
+            return to_command_line_terms(text)
+        options = inspect.signature(COMMANDS[command]).parameters
+        return to_command_line_terms(text, options, command in WITH_SETTINGS)
     return f"{type(error).__name__}: {text} (a fault of vijax, it seems; --debug shows where)"
 
 
 def _keep_compiled_programs() -> None:
-    """JAX's persistent compilation cache in the user's cache folder, unless the user has set
-    one."""
+    """Sets JAX's compilation cache to the user's cache folder, unless the user has set one."""
     import jax
 
     from vijax.data.reading.cache import cache_folder

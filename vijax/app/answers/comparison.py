@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.answers.quality import plain_of
+from vijax.app.answers.quality import plain_alternative
 from vijax.app.answers.results import results_paths
 from vijax.app.drawing.exports import unguard_formula
 from vijax.app.folder.restored import reread_plan, restore
@@ -29,49 +29,43 @@ from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
 
 SILENT = ("name", "algorithm.lazy")
-"""Settings whose difference says nothing about runs."""
-SCALED = "standardise"
+"""Settings whose difference tells nothing about runs."""
+SCALING = "standardise"
 """The setting of [data] in which runs of one table may differ."""
 UNUSABLE = "do not use this fit (see its verdict)"
-"""Remark on a run whose verdict says so: it is not scored, however high its bound is."""
+"""Remark on a run whose verdict is not to use it: it is not scored, however high its bound."""
 NUM_WORDS = 10
 """Number of leading words of a topic for its coherence."""
 
 
-class Compared(NamedTuple):
+class ComparedRun(NamedTuple):
     """A run in a comparison."""
 
     folder: Path  # folder of the run
     values: tuple[
         Any, ...
     ]  # its settings that differ between runs, in the order of `Comparison.keys`
-    # held-out score; None without one, as for a run that diverged, or whose verdict is not to use
-    # it
+    # held-out score; None if there is none, if the run diverged, or if its verdict is not to use it
     score: Any
-    behind: (
-        Difference | None
-    )  # advantage of the best run; None for the best run itself and for a run without a score
-    coherence: (
-        Coherence | None
-    )  # NPMI of the topics over the training documents; None for models without topics
+    # advantage of the best run; None for the best run itself and for a run without a score
+    behind: Difference | None
+    # NPMI of the topics over the training documents; None for models without topics
+    coherence: Coherence | None
     remark: str  # further facts: how it ended, why there is no score
-    agreement: Agreement | None = (
-        None  # NMI of the groups that it finds with a column of labels; None without one
-    )
+    # NMI of the groups that it finds with a column of labels; None without a column
+    agreement: Agreement | None = None
 
 
 class Comparison(NamedTuple):
     """Several runs."""
 
     keys: tuple[str, ...]  # settings that differ between the runs
-    runs: tuple[Compared, ...]  # the runs, in the order in which they were named
+    runs: tuple[ComparedRun, ...]  # the runs, in the order in which they were named
     best: int  # the place of the run with the best score
-    training: bool = (
-        False  # True where the scores are bounds on the training data, and nothing was held out
-    )
+    # True if the scores are bounds on the training data, and nothing was held out
+    training: bool = False
     by: str = ""  # name of the column of labels
-    # the plain alternative, its score, and how much better the best run is; None where there is
-    # none
+    # the plain alternative, its score, and how much better the best run is; None if there is none
     plain: tuple[str, float, Difference] | None = None
 
     @property
@@ -81,7 +75,7 @@ class Comparison(NamedTuple):
 
     @property
     def as_good(self) -> list[int]:
-        """The places of runs that are within two standard errors of the best, the best included."""
+        """The places of runs within two standard errors of the best, which is included."""
         close = [
             run.behind and run.behind.mean <= 2 * run.behind.standard_error for run in self.runs
         ]
@@ -91,13 +85,18 @@ class Comparison(NamedTuple):
 def compare(
     folders: Sequence[Path], say: Say, data: Data | None = None, by: str = ""
 ) -> Comparison:
-    """Scores two runs or more on the held-out data that they share, all with one key, so that
-    documents are cut into the same halves; with `by` the groups that they find are compared with
-    this column of the data too. `data` may have been read already."""
+    """Scores two or more runs on the held-out data that they share, with one key, so that documents
+    are cut into the same halves.
+
+    Args:
+      folders: folders of the runs.
+      say: prints a line.
+      data: the data, if they have been read.
+      by: a column of the data with which the groups that runs find are compared; "" for none.
+    """
     configs = [read_run_config(folder) for folder in folders]
-    # Where only some runs have standardised their columns, scores in the units of the data can
-    # still be compared.
-    scales = {getattr(config.data, SCALED, None) for config in configs} - {None}
+    # If only some runs have standardised their columns, scores in the units of the data compare.
+    scales = {getattr(config.data, SCALING, None) for config in configs} - {None}
     check_same_data(folders, configs if len(scales) > 1 else None)
     read = [data] * len(folders) if data is not None else _read(folders, configs)
     if read[0].test is None:
@@ -105,41 +104,39 @@ def compare(
             f"{folders[0]}: nothing was held out, and so there is nothing to compare; set "
             "data.held_out, or compare bounds on the training data: vijax compare --training"
         )
-    agreements = [
-        agreement(folder, config, by) if by else None
-        for folder, config in zip(folders, configs, strict=True)
-    ]
-    found = []
-    for number, (folder, config, own) in enumerate(zip(folders, configs, read, strict=True), 1):
+    agreements: list[Agreement | None] = [None] * len(folders)
+    if by:
+        pairs = zip(folders, configs, strict=True)
+        agreements = [agreement(folder, config, by) for folder, config in pairs]
+    results = []
+    for number, (folder, config, run_data) in enumerate(
+        zip(folders, configs, read, strict=True), 1
+    ):
         say(f"Scoring {folder} ({number} of {len(folders)})")
-        found.append(_scored(folder, Plan(config, own)))
-    scores = [score for score, _, _ in found]
+        results.append(_score_run(folder, Plan(config, run_data)))
+    scores = [score for score, _, _ in results]
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
     runs = []
     for i, (folder, config, (score, coherence, remark)) in enumerate(
-        zip(folders, configs, found, strict=True)
+        zip(folders, configs, results, strict=True)
     ):
         behind = None if i == best or score is None else paired_difference(scores[best], score)
-        runs.append(
-            Compared(
-                folder, values_of(config, keys), score, behind, coherence, remark, agreements[i]
-            )
-        )
+        values = setting_values(config, keys)
+        run = ComparedRun(folder, values, score, behind, coherence, remark, agreements[i])
+        runs.append(run)
     return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
 
 
 def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
-    plain = plain_of(FittedRun(None, data, None, None), score)  # type: ignore[arg-type]
-    return (
-        None
-        if plain is None
-        else (plain.name, float(plain.score.mean), paired_difference(score, plain.score))
-    )
+    plain = plain_alternative(FittedRun(None, data, None, None), score)  # type: ignore[arg-type]
+    if plain is None:
+        return None
+    return plain.name, float(plain.score.mean), paired_difference(score, plain.score)
 
 
 def agreement(folder: Path, config: Config, by: str) -> Agreement:
-    """NMI of what a run finds for each document or row with a column of the data: rows without a
+    """NMI of what a run finds for each document or row with a column of the data; rows without a
     label are left out."""
     (path, _), predicts = results_paths(folder, config), config.listing.predicts
     if not path.is_file():
@@ -156,75 +153,83 @@ def agreement(folder: Path, config: Config, by: str) -> Agreement:
         )
         raise ConfigError(f"--by {by}: {path}: expected {expected}; its columns are: {columns}")
     places = names.index(by), names.index(predicts)
-    labels, found = zip(*([row[i] for i in places] for row in rows if row[places[0]]), strict=True)
-    return nmi(labels, found)
+    labels, groups = zip(*([row[i] for i in places] for row in rows if row[places[0]]), strict=True)
+    return nmi(labels, groups)
 
 
 def ending(folder: Path) -> str:
-    """The end of a run in a word or two, where it did not finish as it should; else empty."""
-    ended = read_end(folder)
-    status = "unfinished" if ended is None else ended["status"].partition(";")[0].partition(":")[0]
-    if ended is not None and not ended["usable"]:
+    """The end of a run in a word or two if it did not finish as it should; else empty."""
+    end = read_end(folder)
+    if end is None:
+        return "unfinished"
+    if not end["usable"]:
         return UNUSABLE
+    status = end["status"].partition(";")[0].partition(":")[0]
     return "" if status in ("finished", "converged") else status
 
 
 def _read(folders: Sequence[Path], configs: Sequence[Config]) -> list[Data]:
-    """The data of each run. They are the same, except where some runs have standardised them; each
-    is checked against the data that the run began with."""
-    found: dict[bool, Data] = {}
+    """The data of each run, the same for all runs with the same scaling; each is checked against
+    the data that the run began with."""
+    data_by_scaling: dict[bool, Data] = {}
     for folder, config in zip(folders, configs, strict=True):
-        scaled = getattr(config.data, SCALED, False)
-        found[scaled] = found[scaled] if scaled in found else reread_plan(folder, config).data
-    return [found[getattr(config.data, SCALED, False)] for config in configs]
+        scaled = getattr(config.data, SCALING, False)
+        if scaled not in data_by_scaling:
+            data_by_scaling[scaled] = reread_plan(folder, config).data
+    return [data_by_scaling[getattr(config.data, SCALING, False)] for config in configs]
 
 
 def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = None) -> None:
     """Raises ConfigError on fewer than two runs, or runs of other data. The data are compared, not
-    their settings: with `configs`, as they were before columns were standardised."""
+    their settings; with `configs`, as they were before columns were standardised."""
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
         raise ConfigError(
             "vijax compare: expected two different runs or more: vijax compare RUN RUN"
         )
-    found = [_of_data(read_facts(folder)) for folder in folders]
+    all_facts = [_data_facts(read_facts(folder)) for folder in folders]
     if configs is not None:
-        found = [_unscaled(facts, config) for facts, config in zip(found, configs, strict=True)]
-    if not all(UNITS in facts for facts in found):  # one is of an earlier version
-        found = [{key: value for key, value in facts.items() if key != UNITS} for facts in found]
-    first = found[0]
-    for folder, facts in zip(folders, found, strict=True):
+        all_facts = [
+            _without_scaling(facts, config)
+            for facts, config in zip(all_facts, configs, strict=True)
+        ]
+    if not all(UNITS in facts for facts in all_facts):  # one is of an earlier version
+        all_facts = [
+            {key: value for key, value in facts.items() if key != UNITS} for facts in all_facts
+        ]
+    first = all_facts[0]
+    for folder, facts in zip(folders, all_facts, strict=True):
         changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]
         if changed:
-            known = ", ".join(
+            differences = ", ".join(
                 f"{key}: {_cut(first.get(key))} and {_cut(facts.get(key))}" for key in changed
             )
             raise ConfigError(
                 f"{folders[0]} and {folder} are of other data, on which scores cannot be compared "
-                f"({known}); fit both to the same data with the same split"
+                f"({differences}); fit both to the same data with the same split"
             )
 
 
 def _cut(fact: Any) -> str:
-    """The beginning of it; long lists say that they go on."""
+    """The beginning of a fact; long lists end in dots."""
     text = str(fact)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _unscaled(facts: dict[str, Any], config: Config) -> dict[str, Any]:
-    """Facts of the data of a run, with the checksum of the columns as they are in the table."""
-    if not getattr(config.data, SCALED, False):
+def _without_scaling(facts: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Facts of the data of a run, with the checksum of the columns before standardising."""
+    if not getattr(config.data, SCALING, False):
         return facts
-    raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALED: False}))
+    raw = dataclasses.replace(config, data=dataclasses.replace(config.data, **{SCALING: False}))
     plan = Plan(raw, load_data(raw))
     return {**facts, "sha256": plan.fingerprint, UNITS: plan.units_fingerprint}
 
 
-def _of_data(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts that data.json has of the data, and not of the files of its run."""
+def _data_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts in data.json of the data, without the checksums of the run's files."""
     return {key: value for key, value in facts.items() if key != KEPT}
 
 
-def _scored(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
+def _score_run(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
     """The score, the coherence, and a remark."""
     config, remark = plan.config, ending(folder)
     if remark == UNUSABLE:
@@ -255,21 +260,23 @@ def _coherence(run: FittedRun) -> Coherence | None:
 
 
 def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
-    known = [i for i, score in enumerate(scores) if score is not None]
-    if not known:
+    candidates = [i for i, score in enumerate(scores) if score is not None]
+    if not candidates:
         raise ConfigError(
             f"{folders[0]} and the others have no score: all of them diverged, or are not to be "
             "used"
         )
-    first = scores[known[0]]
-    for i in known:
-        same = type(scores[i]) is type(first) and np.array_equal(scores[i].parts[1], first.parts[1])
-        if not same:
+    first = scores[candidates[0]]
+    for i in candidates:
+        is_comparable = type(scores[i]) is type(first) and np.array_equal(
+            scores[i].parts[1], first.parts[1]
+        )
+        if not is_comparable:
             raise ConfigError(
-                f"{folders[known[0]]} and {folders[i]} have scores that measure other things, and "
+                f"{folders[candidates[0]]} and {folders[i]} have scores that measure other things, and "
                 f"cannot be compared: {first}; {scores[i]}"
             )
-    return max(known, key=lambda i: scores[i].mean)
+    return max(candidates, key=lambda i: scores[i].mean)
 
 
 def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
@@ -277,15 +284,12 @@ def keys_that_differ(configs: Sequence[Config]) -> tuple[str, ...]:
     flat = [flatten(config) for config in configs]
     if len({values["model.name"] for values in flat}) > 1:
         return ("model.name",)
-    keys = [
-        key
-        for key in flat[0]
-        if key not in SILENT and (not key.startswith("data.") or key == f"data.{SCALED}")
-    ]
+    is_compared = lambda key: not key.startswith("data.") or key == f"data.{SCALING}"
+    keys = [key for key in flat[0] if key not in SILENT and is_compared(key)]
     return tuple(key for key in keys if any(values[key] != flat[0][key] for values in flat))
 
 
-def values_of(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
+def setting_values(config: Config, keys: Sequence[str]) -> tuple[Any, ...]:
     """The values of settings."""
     flat = flatten(config)
     return tuple(flat[key] for key in keys)
@@ -327,36 +331,29 @@ def training_bound(folder: Path, config: Config) -> TrainingBound:
 
 
 def compare_by_training(folders: Sequence[Path]) -> Comparison:
-    """Compares two runs or more of the same data by their bounds on the training data, where none
+    """Compares two or more runs of the same data by their bounds on the training data, if nothing
     can be held out."""
     configs = [read_run_config(folder) for folder in folders]
     check_same_data(folders)
-    found = [
+    run_bounds = [
         training_bound(folder, config) for folder, config in zip(folders, configs, strict=True)
     ]
-    if len({bound.per for bound in found}) > 1:
+    if len({bound.per for bound in run_bounds}) > 1:
         raise ConfigError(
-            f"their bounds are per {' and per '.join(sorted({b.per for b in found}))}: not "
+            f"their bounds are per {' and per '.join(sorted({b.per for b in run_bounds}))}: not "
             "comparable"
         )
     usable = [i for i, folder in enumerate(folders) if ending(folder) != UNUSABLE]
     if not usable:
         raise ConfigError(f"{folders[0]} and the others are not to be used: their verdicts say why")
-    best = max(usable, key=lambda i: found[i].mean)
+    best = max(usable, key=lambda i: run_bounds[i].mean)
     keys = keys_that_differ(configs)
     runs = []
-    for i, (folder, config, bound) in enumerate(zip(folders, configs, found, strict=True)):
-        behind = None if i == best else Difference(found[best].mean - bound.mean, float("nan"))
+    for i, (folder, config, bound) in enumerate(zip(folders, configs, run_bounds, strict=True)):
+        behind = None if i == best else Difference(run_bounds[best].mean - bound.mean, float("nan"))
         # A likelihood at a point is no bound on the evidence.
         remarks = [ending(folder), "point estimates" if config.algorithm.name in POINTS else ""]
-        runs.append(
-            Compared(
-                folder,
-                values_of(config, keys),
-                bound,
-                behind,
-                None,
-                ", ".join(filter(None, remarks)),
-            )
-        )
+        remark = ", ".join(filter(None, remarks))
+        values = setting_values(config, keys)
+        runs.append(ComparedRun(folder, values, bound, behind, None, remark))
     return Comparison(keys, tuple(runs), best, training=True)

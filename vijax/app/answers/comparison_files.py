@@ -1,5 +1,4 @@
-"""A comparison of runs as a table with conclusions, and as files: comparison.txt, comparison.csv,
-comparison.png."""
+"""A comparison of runs as a table with conclusions, and as comparison.txt, .csv and .png."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.answers.comparison import Compared, Comparison
+from vijax.app.answers.comparison import ComparedRun, Comparison
 from vijax.app.drawing import blocks
 from vijax.app.drawing.exports import csv_text
 from vijax.evaluate.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain
@@ -18,80 +17,77 @@ from vijax.evaluate.units import unit_of
 from vijax.files import own_folder, write_atomically, write_text
 
 LEAST = 0.02
-"""Least difference of NPMI or NMI that is worth a remark."""
+"""Smallest difference of NPMI or NMI that is worth a remark."""
 MOST_NAMED = 24
 """Letters of a run's name below a figure."""
 
 
-def write_comparison(folder: Path, found: Comparison) -> None:
+def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Writes the three files."""
-    shown = table(found)
+    runs_table = table(comparison)
     rows = [
         [float(f"{cell:.6g}") if isinstance(cell, float) else cell for cell in row]
-        for row in shown.rows
+        for row in runs_table.rows
     ]
-    write_text(own_folder(folder) / "comparison.csv", csv_text(shown.header, rows))
-    write_text(folder / "comparison.txt", comparison_text(found) + "\n")
+    write_text(own_folder(folder) / "comparison.csv", csv_text(runs_table.header, rows))
+    write_text(folder / "comparison.txt", comparison_text(comparison) + "\n")
     write_atomically(
-        folder / "comparison.png", functools.partial(figure(found).savefig, format="png")
+        folder / "comparison.png", functools.partial(figure(comparison).savefig, format="png")
     )
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(comparison: Comparison) -> str:
     """The table for the screen."""
-    return blocks.text([table(found)], most=len(found.runs))
+    return blocks.text([table(comparison)], most=len(comparison.runs))
 
 
-def figure(found: Comparison) -> Figure:
-    """Scores with their errors, the distance from the best with two errors of the difference, and
-    coherence."""
-    panels = 2 + any(run.coherence for run in found.runs)
-    drawn = new_figure(4.2 * panels, 3.6)
-    axes = drawn.subplots(1, panels)
-    places = np.arange(len(found.runs))
-    scores = [
-        (np.nan, 0.0) if r.score is None else (r.score.mean, r.score.standard_error)
-        for r in found.runs
-    ]
-    behind = [
-        (0.0 if i == found.best else np.nan, 0.0) if r.behind is None else r.behind
-        for i, r in enumerate(found.runs)
-    ]
-    title = (
-        "bound on the training data, NOT held out"
-        if found.training
-        else "held-out score, with one standard error"
-    )
+def figure(comparison: Comparison) -> Figure:
+    """Scores, distances from the best, and coherence, each with its errors."""
+    panels = 2 + any(run.coherence for run in comparison.runs)
+    picture = new_figure(4.2 * panels, 3.6)
+    axes = picture.subplots(1, panels)
+    places = np.arange(len(comparison.runs))
+    scores = [_score_and_error(run) for run in comparison.runs]
+    behind = [run.behind or (np.nan, 0.0) for run in comparison.runs]
+    if comparison.runs[comparison.best].behind is None:
+        behind[comparison.best] = (0.0, 0.0)
+    title = "held-out score, with one standard error"
+    errors = ", with two standard errors"
+    if comparison.training:
+        title = "bound on the training data, NOT held out"
+        errors = ""
     _bars(axes[0], places, scores, 1, title)
-    errors = "" if found.training else ", with two standard errors"
-    _bars(
-        axes[1], places, [(-mean, error) for mean, error in behind], 2, f"behind the best{errors}"
-    )
-    unit = unit_of(str(found.runs[found.best].score))
+    distances = [(-mean, error) for mean, error in behind]
+    _bars(axes[1], places, distances, 2, f"behind the best{errors}")
+    unit = unit_of(str(comparison.runs[comparison.best].score))
     for ax in axes[:2]:
         ax.set_ylabel(unit, fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)
     if panels == 3:
-        coherence = [(np.nan, 0.0) if r.coherence is None else r.coherence[:2] for r in found.runs]
+        coherence = [
+            (np.nan, 0.0) if r.coherence is None else r.coherence[:2] for r in comparison.runs
+        ]
         _bars(axes[2], places, coherence, 1, "NPMI of topics, with one standard error")
-    by_values = 0 < len(found.keys) <= 2 and len({run.values for run in found.runs}) == len(
-        found.runs
-    )
-    named = [
-        ", ".join(map(str, run.values)) if by_values else run.folder.name for run in found.runs
-    ]
-    labels = [plain(name, MOST_NAMED) for name in named]
+    has_distinct_values = len({run.values for run in comparison.runs}) == len(comparison.runs)
+    if 0 < len(comparison.keys) <= 2 and has_distinct_values:
+        names = [", ".join(map(str, run.values)) for run in comparison.runs]
+        x_label = plain(", ".join(comparison.keys))
+    else:
+        names = [run.folder.name for run in comparison.runs]
+        x_label = "run"
+    labels = [plain(name, MOST_NAMED) for name in names]
+    is_slanted = max(map(len, labels)) > 6
+    style: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_slanted else {"rotation": 0}
     for ax in axes:
-        slanted = max(map(len, labels)) > 6
-        ax.set_xticks(
-            places,
-            labels,
-            rotation=30 if slanted else 0,
-            ha="right" if slanted else "center",
-            fontsize=8,
-        )
-        ax.set_xlabel(plain(", ".join(found.keys)) if by_values else "run", fontsize=9)
-    return drawn
+        ax.set_xticks(places, labels, fontsize=8, **({"ha": "center"} | style))
+        ax.set_xlabel(x_label, fontsize=9)
+    return picture
+
+
+def _score_and_error(run: ComparedRun) -> tuple[float, float]:
+    if run.score is None:
+        return np.nan, 0.0
+    return run.score.mean, run.score.standard_error
 
 
 def _bars(ax: Any, places: np.ndarray, points: Any, errors: int, title: str) -> None:
@@ -113,51 +109,55 @@ def _bars(ax: Any, places: np.ndarray, points: Any, errors: int, title: str) -> 
     bare(ax, keep=("left", "bottom"))
 
 
-def table(found: Comparison) -> blocks.Table:
+def table(comparison: Comparison) -> blocks.Table:
     """A row for each run."""
-    has_topics = any(run.coherence for run in found.runs)
-    has_remarks = any(run.remark for run in found.runs)
+    has_topics = any(run.coherence for run in comparison.runs)
+    has_remarks = any(run.remark for run in comparison.runs)
     header = [
         "run",
-        *(key.rpartition(".")[2] for key in found.keys),
+        *(key.rpartition(".")[2] for key in comparison.keys),
         "score",
         "error",
         "behind",
         "its error",
     ]
-    if found.training:
+    if comparison.training:
         header = [name for name in header if "error" not in name]
-    header += (
-        ["NPMI"] * has_topics + [f"NMI with {found.by}"] * bool(found.by) + ["remark"] * has_remarks
-    )
+    if has_topics:
+        header.append("NPMI")
+    if comparison.by:
+        header.append(f"NMI with {comparison.by}")
+    if has_remarks:
+        header.append("remark")
 
-    def row(run: Compared) -> list[Any]:
-        score = (
-            [None, None]
-            if run.score is None
-            else [float(run.score.mean), float(run.score.standard_error)]
-        )
+    def row(run: ComparedRun) -> list[Any]:
+        score: list[float | None] = [None, None]
+        if run.score is not None:
+            score = [float(run.score.mean), float(run.score.standard_error)]
         behind = [None, None] if run.behind is None else [float(x) for x in run.behind]
-        topics = [None if run.coherence is None else float(run.coherence.mean)] * has_topics
-        topics += [None if run.agreement is None else run.agreement.mean] * bool(found.by)
-        values = [v if isinstance(v, int | float | str) else str(v) for v in run.values]
-        if found.training:
+        if comparison.training:  # no errors are known
             score, behind = score[:1], behind[:1]
-        return [run.folder.name, *values, *score, *behind, *topics, *[run.remark] * has_remarks]
+        values = [v if isinstance(v, int | float | str) else str(v) for v in run.values]
+        cells: list[Any] = [run.folder.name, *values, *score, *behind]
+        if has_topics:
+            cells.append(None if run.coherence is None else float(run.coherence.mean))
+        if comparison.by:
+            cells.append(None if run.agreement is None else run.agreement.mean)
+        if has_remarks:
+            cells.append(run.remark)
+        return cells
 
-    title = (
-        "Runs on the data they were fitted to (NOT held out)"
-        if found.training
-        else "Runs on the same held-out data"
-    )
-    return blocks.Table(title, header, [row(run) for run in found.runs], note(found))
+    title = "Runs on the same held-out data"
+    if comparison.training:
+        title = "Runs on the data they were fitted to (NOT held out)"
+    return blocks.Table(title, header, [row(run) for run in comparison.runs], note(comparison))
 
 
-def _plain(found: Comparison) -> str:
+def _plain(comparison: Comparison) -> str:
     """A remark on the score of the plain alternative."""
-    if found.plain is None:
+    if comparison.plain is None:
         return ""
-    name, mean, better = found.plain
+    name, mean, better = comparison.plain
     if not np.isfinite(better.standard_error) or better.mean > 2 * better.standard_error:
         return f"Beside them, {name}: {mean:.3f}. "
     return (
@@ -165,55 +165,58 @@ def _plain(found: Comparison) -> str:
     )
 
 
-def _edge(found: Comparison) -> str:
-    """A remark where the best of numbers that a setting had is the least or the largest of them."""
-    values = [run.values[0] for run in found.runs if len(run.values) == 1]
-    if len(values) < max(3, len(found.runs)) or not all(
-        type(value) in (int, float) for value in values
-    ):
+def _edge(comparison: Comparison) -> str:
+    """A remark if the best value of a numeric setting is the smallest or largest that was tried."""
+    values = [run.values[0] for run in comparison.runs if len(run.values) == 1]
+    are_numbers = all(type(value) in (int, float) for value in values)
+    if len(values) < max(3, len(comparison.runs)) or not are_numbers:
         return ""
-    best = values[found.best]
+    best = values[comparison.best]
     if best not in (min(values), max(values)):
         return ""
     which, further = ("largest", "larger") if best == max(values) else ("smallest", "smaller")
-    return f"It has the {which} {found.keys[0]} that was tried, {best:g}: try {further} ones too. "
+    return f"It has the {which} {comparison.keys[0]} that was tried, {best:g}: try {further} ones too. "
 
 
-def _other(
-    found: Comparison, of: Callable[[Compared], Any], what: str, measure: str, advice: str
+def _disagreement(
+    comparison: Comparison,
+    measure_of: Callable[[ComparedRun], Any],
+    claim: str,
+    measure: str,
+    advice: str,
 ) -> str:
-    known = [run for run in found.runs if of(run)]
-    best, most = found.runs[found.best], max(known, key=lambda run: of(run).mean, default=None)
-    if most is None or not of(best):
+    """A remark if another run than the best has a clearly higher measure of its groups."""
+    measured = [run for run in comparison.runs if measure_of(run)]
+    best = comparison.runs[comparison.best]
+    highest = max(measured, key=lambda run: measure_of(run).mean, default=None)
+    if highest is None or not measure_of(best):
         return ""
-    gain, error = (
-        of(most).mean - of(best).mean,
-        np.hypot(of(most).standard_error, of(best).standard_error),
-    )
+    gain = measure_of(highest).mean - measure_of(best).mean
+    error = np.hypot(measure_of(highest).standard_error, measure_of(best).standard_error)
     if not gain > max(2 * error, LEAST):
         return ""
-    said = f"{of(most).mean:.3f} for {of(best).mean:.3f}"
-    groups = "topics" if most.coherence else "groups"
+    values = f"{measure_of(highest).mean:.3f} for {measure_of(best).mean:.3f}"
+    groups = "topics" if highest.coherence else "groups"
     return (
         f"The scores disagree: {best.folder.name} predicts best, and the {groups} of "
-        f"{most.folder.name} {what} ({measure} {said}). {advice}"
+        f"{highest.folder.name} {claim} ({measure} {values}). {advice}"
     )
 
 
-def note(found: Comparison) -> str:
+def note(comparison: Comparison) -> str:
     """The meaning of the columns, and the conclusions."""
-    best = found.runs[found.best]
-    if found.training:
+    best = comparison.runs[comparison.best]
+    if comparison.training:
         return (
             f"The best is {best.folder.name}, {best.score}; higher is better. Nothing was held "
             "out: this is the bound on the log evidence of the training data, the mean of the last "
             "pass. It counts what a model could explain but need not, so that more parts do not "
             "always win; for point estimates (em, map) they do. No standard errors are known."
         )
-    close = [found.runs[i].folder.name for i in found.as_good if i != found.best]
-    said = (
+    as_good = [comparison.runs[i].folder.name for i in comparison.as_good if i != comparison.best]
+    text = (
         f"The best is {best.folder.name}, {best.score}; higher is better. "
-        f"{_plain(found)}{_edge(found)}"
+        f"{_plain(comparison)}{_edge(comparison)}"
     )
     coherent = (
         "have the more coherent words",
@@ -221,11 +224,10 @@ def note(found: Comparison) -> str:
         "Take the first to predict, the second to read. ",
     )
     advice = "More groups may predict better and split what a label holds together. "
-    near = f"are nearer to {found.by}", "NMI", advice
-    said += _other(found, lambda run: run.coherence, *coherent) + _other(
-        found, lambda run: run.agreement, *near
-    )
-    said += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
-    if close:
-        return said + f"Not clearly worse (by no more than two such errors): {', '.join(close)}."
-    return said + "All others are clearly worse (by more than two such errors)."
+    agreeing = f"are nearer to {comparison.by}", "NMI", advice
+    text += _disagreement(comparison, lambda run: run.coherence, *coherent)
+    text += _disagreement(comparison, lambda run: run.agreement, *agreeing)
+    text += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
+    if as_good:
+        return text + f"Not clearly worse (by no more than two such errors): {', '.join(as_good)}."
+    return text + "All others are clearly worse (by more than two such errors)."

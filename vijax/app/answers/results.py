@@ -1,5 +1,6 @@
-"""The results of a run row by row: for its own data, in its folder (doc_topics.csv, transformed.csv
-or nodes.csv); of `vijax transform`; and draws, of `vijax predict`."""
+"""The results of a run for single rows: of its own data, in its folder (doc_topics.csv,
+transformed.csv or nodes.csv), and of other data (`vijax transform`); and draws (`vijax
+predict`)."""
 
 from __future__ import annotations
 
@@ -33,111 +34,125 @@ from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.app.sources.topic_names import topic_names
 
 MOST_ROWS = 100_000
-"""Most documents or rows in the file: a longer one would be large, and take long."""
+"""Most documents or rows in the file: more would make a large file, and take long."""
 SAMPLE = 20_000
-"""Documents, evenly spread, that the page of a larger run knows instead."""
+"""Number of documents, evenly spread, that the page of a larger run has instead."""
 EXCERPTS = "excerpts.json"
 """The file of the beginnings of documents."""
 
 
 def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> None:
-    """Writes the file at the end of a run, where the model has results for single rows. An error is
-    said, and does not end the run, which is saved."""
+    """Writes the file of results at the end of a run, if the model has results for single rows. An
+    error is printed and does not end the run, which is saved."""
     listing = config.listing
     if listing.transform is None:
         return
     if isinstance(run.data.train, TableSample):
-        one = f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
+        command = (
+            f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
+        )
         say(
             f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of "
-            f"a file of them: {one}"
+            f"a file of them: {command}"
         )
         return
-    (path, sample), excerpts = results_paths(folder, config), listing.source.excerpts
+    path, sample_path = results_paths(folder, config)
     is_sample = isinstance(run.data.train, SampledDocuments)
-    number = sum(map(len, run.data.parts)) if not is_sample else _number_of(run)
-    many = number > MOST_ROWS or is_sample
-    if many:
-        shown = min(SAMPLE, len(run.data.train)) if is_sample else SAMPLE
-        command = f"vijax transform {folder} --out {path.stem}.parquet"
-        called = listing.source.columns[0] if listing.of_documents else listing.unit
-        page = f" The page shows {shown:,} of them, evenly spread." if excerpts else ""
-        say(
-            f"Note: {path.name} is left out, for {number:,} {called}s are many; make it: "
-            f"{command}.{page}"
-        )
-        if excerpts is None:
+    number = _num_documents(run) if is_sample else sum(map(len, run.data.parts))
+    is_large = number > MOST_ROWS or is_sample
+    if is_large:
+        _note_large(folder, config, run, number, say)
+        if listing.source.excerpts is None:
             return
-        path = sample
+    out = sample_path if is_large else path
     try:
-        source, train = listing.source, run.data.train
-        new = (
-            new_documents(source.columns, train)
-            if is_sample
-            else source.new(config, run.data, None, None)
-        )
-        if many:
-            rows = spread_rows(len(new.data), SAMPLE)
-            beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
-            new = new._replace(data=new.data[rows], beside=beside)
-        _said(config, run, new, say).write(path)
-        if excerpts is not None and config.page.excerpts:
-            write_excerpts(folder / EXCERPTS, excerpts(new.data))
+        _write_own_results(folder, config, run, out, is_large, say)
     except Exception as error:
         say(
-            f"Warning: {path.name} could not be made ({error}); try: vijax transform {folder} "
-            f"--out {path.name}"
+            f"Warning: {out.name} could not be made ({error}); try: vijax transform {folder} "
+            f"--out {out.name}"
         )
 
 
-def said_of(
+def _note_large(folder: Path, config: Config, run: FittedRun, number: int, say: Say) -> None:
+    """Says that the results of a large run are left out, and how to make them."""
+    listing = config.listing
+    path, _ = results_paths(folder, config)
+    command = f"vijax transform {folder} --out {path.stem}.parquet"
+    unit = listing.source.columns[0] if listing.of_documents else listing.unit
+    page = ""
+    if listing.source.excerpts:
+        is_sample = isinstance(run.data.train, SampledDocuments)
+        num_shown = min(SAMPLE, len(run.data.train)) if is_sample else SAMPLE
+        page = f" The page shows {num_shown:,} of them, evenly spread."
+    say(
+        f"Note: {path.name} is left out, for {number:,} {unit}s are many; make it: {command}.{page}"
+    )
+
+
+def _write_own_results(
+    folder: Path, config: Config, run: FittedRun, out: Path, is_large: bool, say: Say
+) -> None:
+    """Writes the results for the run's own data, for evenly spread rows of a large run."""
+    source = config.listing.source
+    if isinstance(run.data.train, SampledDocuments):
+        new = new_documents(source.columns, run.data.train)
+    else:
+        new = source.new(config, run.data, None, None)
+    if is_large:
+        rows = spread_rows(len(new.data), SAMPLE)
+        beside = {name: [values[i] for i in rows] for name, values in new.beside.items()}
+        new = new._replace(data=new.data[rows], beside=beside)
+    _transform_new(config, run, new, say).write(out)
+    if source.excerpts is not None and config.page.excerpts:
+        write_excerpts(folder / EXCERPTS, source.excerpts(new.data))
+
+
+def transform_source(
     config: Config, run: FittedRun, source: object, column: str | None, say: Say
 ) -> Transformed:
-    """The results for a source, or for the run's own data. Says its notes, and how many rows are
-    done."""
+    """The results for a source, or for the run's own data. Prints notes and progress."""
     new = config.listing.source.new(config, run.data, source, column)
     if source is not None:
         for note in new.notes:
             say(f"Note: {note}")
-    return _said(config, run, new, say)
+    return _transform_new(config, run, new, say)
 
 
-def _said(config: Config, run: FittedRun, new: New, say: Say) -> Transformed:
+def _transform_new(config: Config, run: FittedRun, new: New, say: Say) -> Transformed:
     name = config.listing.source.results
-    told = Counter(say, f"rows of {name}", len(new.data))
+    counter = Counter(say, f"rows of {name}", len(new.data))
     with announce_if_slow(say, f"Making {name} ... (the program is compiled first)"):
-        return transform_rows(config, run, new, told)
+        return transform_rows(config, run, new, counter)
 
 
-def _number_of(run: FittedRun) -> int:
-    return run.data.whole.num_documents + (
-        0 if run.data.test is None else run.data.test.num_documents
-    )
+def _num_documents(run: FittedRun) -> int:
+    held_out = 0 if run.data.test is None else run.data.test.num_documents
+    return run.data.whole.num_documents + held_out
 
 
-def _written_by_parts(config: Config, run: FittedRun, out: Path, say: Say) -> Path:
-    """Writes the results of all documents of a run that are read by parts, in the order of the
-    files, held-out ones among them."""
-    told = Counter(say, f"rows of {config.listing.source.results}", _number_of(run))
-    write_parts(out, (part.columns() for part in transform_parts(config, run, told)))
+def _write_by_parts(config: Config, run: FittedRun, out: Path, say: Say) -> Path:
+    """Writes the results for all documents of a run that are read by parts, held-out ones too, in
+    the order of the files."""
+    counter = Counter(say, f"rows of {config.listing.source.results}", _num_documents(run))
+    write_parts(out, (part.columns() for part in transform_parts(config, run, counter)))
     return out
 
 
 def results_paths(folder: Path, config: Config) -> tuple[Path, Path]:
-    """The paths of the file, and of that of some documents, where all were too many."""
+    """The paths of the file of results, and of the file for some documents of a large run."""
     name = config.listing.source.results
     return folder / f"{name}.csv", folder / f"{name}_sample.csv"
 
 
-def forget_results(folder: Path, config: Config) -> None:
-    """Removes these files: the run goes on, and they hold no more."""
+def remove_results(folder: Path, config: Config) -> None:
+    """Removes these files: the run is resumed, and they no longer hold."""
     for path in (*results_paths(folder, config), folder / EXCERPTS):
         path.unlink(missing_ok=True)
 
 
 def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
-    """Gives topics the names of these lines, in the settings of a run and in its results for
-    documents."""
+    """Gives topics the names in these lines, in the settings of a run and in its results."""
     keep_names(folder, names)
     config = read_run_config(folder)
     for path in results_paths(folder, config):
@@ -152,7 +167,7 @@ def transform_run(
     training: str | None,
     say: Say,
 ) -> str:
-    """The output of `vijax transform`: the name of the file that it has written, or CSV."""
+    """The output of `vijax transform`: the name of the file written, or CSV."""
     check_new_file(out)
     config = read_run_config(folder)
     check_transforms(config.listing)
@@ -163,16 +178,15 @@ def transform_run(
             run = restore_run(folder, config, training)
         say_remarks(folder, say)
         if source is None and out is not None and isinstance(run.data.train, SampledDocuments):
-            return str(_written_by_parts(config, run, out, say))
-        found = said_of(
-            with_data_path(config, training if source is None else None), run, source, column, say
-        )
-    return found.write_or_csv(out)
+            return str(_write_by_parts(config, run, out, say))
+        moved = with_data_path(config, training if source is None else None)
+        results = transform_source(moved, run, source, column, say)
+    return results.write_or_csv(out)
 
 
 # --- `vijax predict` ------------------------------------------------------------------------------
-class Asked(NamedTuple):
-    """The options of `vijax predict`: what is to be drawn."""
+class PredictRequest(NamedTuple):
+    """The options of `vijax predict`."""
 
     data: str | None = None
     rows: int | None = None
@@ -184,21 +198,23 @@ class Asked(NamedTuple):
 
 
 def predict_run(
-    folder: Path, asked: Asked, out: Path | None, training: str | None, say: Say
+    folder: Path, request: PredictRequest, out: Path | None, training: str | None, say: Say
 ) -> str:
-    """The output of `vijax predict`: the name of the file that it has written, or CSV."""
+    """The output of `vijax predict`: the name of the file written, or CSV."""
     check_new_file(out)
-    check_asked(read_run_config(folder).listing, asked)
+    check_request(read_run_config(folder).listing, request)
     run = open_run(folder, training)
     say_remarks(folder, say)
     with announce_if_slow(say, "Drawing ... (the program is compiled first)"):
-        draws = _drawn(run, asked)
-    for note in draws.notes if asked.data is not None else ():
-        say(f"Note: {note}")
-    return (draws.each() if asked.each else draws.summary(asked.level)).write_or_csv(out)
+        draws = _draw(run, request)
+    if request.data is not None:
+        for note in draws.notes:
+            say(f"Note: {note}")
+    rows = draws.each() if request.each else draws.summary(request.level)
+    return rows.write_or_csv(out)
 
 
-def check_asked(listing: Listing, asked: Asked) -> None:
+def check_request(listing: Listing, request: PredictRequest) -> None:
     """Raises a `ConfigError` on options for which nothing can be drawn."""
     if listing.drawing is None:
         raise ConfigError(
@@ -206,35 +222,35 @@ def check_asked(listing: Listing, asked: Asked) -> None:
             "each row or document of a file, with intervals where it has them, is written by vijax "
             "transform RUN --data FILE"
         )
-    for name, other in (("data", "rows"), ("rows", "steps")):
-        if getattr(asked, name) is not None and getattr(asked, other) is not None:
-            raise ConfigError(f"--{name} and --{other} do not go together; give one of them")
-    for name, number, least in (
-        ("rows", asked.rows, 1),
-        ("steps", asked.steps, 1),
-        ("draws", asked.draws, 2),
+    for first, second in (("data", "rows"), ("rows", "steps")):
+        if getattr(request, first) is not None and getattr(request, second) is not None:
+            raise ConfigError(f"--{first} and --{second} do not go together; give one of them")
+    for first, number, minimum in (
+        ("rows", request.rows, 1),
+        ("steps", request.steps, 1),
+        ("draws", request.draws, 2),
     ):
-        if number is not None and number < least:
-            raise ConfigError(f"--{name}: expected {least} or more, got {number}")
-    if not 0 < asked.level < 1:
+        if number is not None and number < minimum:
+            raise ConfigError(f"--{first}: expected {minimum} or more, got {number}")
+    if not 0 < request.level < 1:
         raise ConfigError(
-            f"--level: expected a probability between 0 and 1, got {asked.level:g}; such as 0.95"
+            f"--level: expected a probability between 0 and 1, got {request.level:g}; such as 0.95"
         )
-    check_seed(asked.seed)
-    if asked.rows is not None and listing.drawing.of_target:
+    check_seed(request.seed)
+    if request.rows is not None and listing.drawing.of_target:
         raise ConfigError(
             f"--rows: {listing.name} draws its target given the other columns: name a table of "
             "those columns, --data"
         )
-    if asked.steps is not None:
+    if request.steps is not None:
         check_has_forecasts(listing)
 
 
-def _drawn(run: Run, asked: Asked) -> Draws:
-    key = jax.random.key(asked.seed)
-    if asked.steps is not None:
-        return run.forecast(key, asked.draws, asked.steps, asked.data)
-    if asked.rows is not None:
+def _draw(run: Run, request: PredictRequest) -> Draws:
+    key = jax.random.key(request.seed)
+    if request.steps is not None:
+        return run.forecast(key, request.draws, request.steps, request.data)
+    if request.rows is not None:
         of_steps = run.config.listing.drawing is not None and run.config.listing.drawing.of_steps
-        return run.predictive(key, asked.draws, [asked.rows] if of_steps else asked.rows)
-    return run.predictive(key, asked.draws, asked.data, groups="same")
+        return run.predictive(key, request.draws, [request.rows] if of_steps else request.rows)
+    return run.predictive(key, request.draws, request.data, groups="same")

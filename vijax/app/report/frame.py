@@ -1,11 +1,11 @@
-"""The frame of the part of the page on which topics are explored: its content before a script has
-run.
+"""The part of the page on which topics are explored, as it is before a script has run.
 
 Without scripts it still shows the map, and a table of topics and their words.
 """
 
 from __future__ import annotations
 
+import math
 import string
 from importlib import resources
 
@@ -14,18 +14,18 @@ import numpy as np
 from vijax.app.drawing.bubbles import Bubble, bubble_map
 from vijax.app.drawing.svg import escape
 from vijax.app.drawing.words import Words
-from vijax.app.report.embedded import Documents, Explored, embedded
+from vijax.app.report.embedded import Documents, TopicPage, to_json_text
 from vijax.topics.summary import Topic
 
 RELEVANCE = 0.6
-"""The first position of the slider: Sievert and Shirley's choice."""
+"""The first position of the slider, as in Sievert and Shirley."""
 IN_TABLE = 8
 ALL = "The topics of all documents: vijax transform."
 SCRIPTS = ("start", "words", "map", "topics", "one_topic", "search", "groups", "finish")
 
 
 def script() -> str:
-    """The whole script of the page, one file after the other."""
+    """The script of the page, one file after the other."""
     return '"use strict";\n{\n' + "\n".join(_file(f"script/{name}.js") for name in SCRIPTS) + "}\n"
 
 
@@ -38,56 +38,59 @@ def _file(name: str) -> str:
     return resources.files("vijax.app.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def sections(explored: Explored) -> str:
-    """The whole part, without its script; text is escaped where it is made."""
-    left_out = explored.words.left_out
+def sections(page: TopicPage) -> str:
+    """The HTML of this part, without its script; text is escaped where it is made."""
+    left_out = page.words.left_out
     rare = f" {left_out:,} rarer words are left out of this page." if left_out else ""
     choices = (
-        f'<option value="{i}">{escape(group.by)}</option>'
-        for i, group in enumerate(explored.groups)
+        f'<option value="{i}">{escape(group.by)}</option>' for i, group in enumerate(page.groups)
     )
-    topics = [topic for topic in explored.topics if topic.words]
-    of = f" of {len(explored.topics)} that hold words" if len(topics) < len(explored.topics) else ""
+    topics = [topic for topic in page.topics if topic.words]
+    title = "The topic" if len(topics) == 1 else f"The {len(topics)} topics"
+    if len(topics) < len(page.topics):
+        title += f" of {len(page.topics)} that hold words"
+    about_groups = ""
+    if page.sampled:
+        about_groups = f" Made of {page.sampled:,} documents, evenly spread. {ALL}"
     return string.Template(_file("explorer.html")).substitute(
-        title=("The topic" if len(topics) == 1 else f"The {len(topics)} topics") + of,
+        title=title,
         weight=RELEVANCE,
-        map=bubble_map([_bubble(topic, explored.words) for topic in topics]),
+        map=bubble_map([_bubble(topic, page.words) for topic in topics]),
         about_words=f"Which topics use a word, and for how many of its uses.{rare}",
-        about_documents=_about_documents(explored.documents, explored.sampled),
-        about_groups=f" Made of {explored.sampled:,} documents, evenly spread. {ALL}"
-        if explored.sampled
-        else "",
+        about_documents=_about_documents(page.documents, page.sampled),
+        about_groups=about_groups,
         columns="".join(choices),
-        rows="".join(_row(topic, explored.words) for topic in topics),
-        data=embedded(explored),
+        rows="".join(_row(topic, page.words) for topic in topics),
+        data=to_json_text(page),
     )
 
 
 def _about_documents(documents: Documents | None, sampled: int | None) -> str:
-    kept, total = (0, 0) if documents is None else (len(documents.titles), documents.total)
-    some = (
-        f" {kept:,} of {total:,} documents are on this page: those that use a topic most, and "
+    if documents is None or len(documents.titles) >= documents.total:
+        return "By title or beginning."
+    num_shown, total = len(documents.titles), documents.total
+    selection = (
+        f" {num_shown:,} of {total:,} documents are on this page: those that use a topic most, and "
         "others, evenly spread."
     )
-    chosen = (
-        f" They were chosen from {sampled or 0:,}, evenly spread, in doc_topics_sample.csv. {ALL}"
-    )
-    where = chosen if sampled else " All are in doc_topics.csv."
-    return f"By title or beginning.{some + where if kept < total else ''}"
+    place = " All are in doc_topics.csv."
+    if sampled:
+        place = (
+            f" They were chosen from {sampled:,}, evenly spread, in doc_topics_sample.csv. {ALL}"
+        )
+    return f"By title or beginning.{selection}{place}"
 
 
 def _bubble(topic: Topic, words: Words) -> Bubble:
     name = f" ({topic.name})" if topic.name else ""
-    said = (
-        f"Topic {topic.number}{name}, {100 * topic.share:.1f} %: "
-        f"{', '.join(by_relevance(topic, words)[:IN_TABLE])}"
-    )
+    leading = ", ".join(relevant_words(topic, words)[:IN_TABLE])
+    text = f"Topic {topic.number}{name}, {100 * topic.share:.1f} %: {leading}"
     return Bubble(
-        *topic.position, topic.share, str(topic.number), topic.label, f"#topic-{topic.number}", said
+        *topic.position, topic.share, str(topic.number), topic.label, f"#topic-{topic.number}", text
     )
 
 
-def by_relevance(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[str]:
+def relevant_words(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[str]:
     """The words of a topic, the most relevant first."""
     places, log_probs = words.leading[topic.number]
     relevance = log_probs - (1.0 - weight) * words.log_overall[places]
@@ -95,12 +98,13 @@ def by_relevance(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[
 
 
 def _row(topic: Topic, words: Words) -> str:
-    known = topic.coherence == topic.coherence
-    coherence = f"{topic.coherence:.2f}".replace("-", "\u2212") if known else ""
-    called = escape(f"{topic.number} {topic.name}".strip())
+    coherence = ""
+    if not math.isnan(topic.coherence):
+        coherence = f"{topic.coherence:.2f}".replace("-", "\u2212")
+    name = escape(f"{topic.number} {topic.name}".strip())
     return (
         f'<tr id="topic-{topic.number}" data-topic="{topic.number}"><td><a '
-        f'href="#topic-{topic.number}">{called}</a>'
+        f'href="#topic-{topic.number}">{name}</a>'
         f'</td><td class="number">{100 * topic.share:.1f} %</td><td class="number">{coherence}</td>'
-        f'<td class="leading">{escape(", ".join(by_relevance(topic, words)[:IN_TABLE]))}</td></tr>'
+        f'<td class="leading">{escape(", ".join(relevant_words(topic, words)[:IN_TABLE]))}</td></tr>'
     )

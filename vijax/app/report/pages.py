@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import operator
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +19,9 @@ from vijax.app.folder.restored import reread_plan, restore
 from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import facts_remedy, read_facts, read_run_config
 from vijax.app.plan.config import Config
-from vijax.app.report.embedded import Explored, explored_of
+from vijax.app.report.embedded import TopicPage, topic_page
 from vijax.app.report.report import Report, render, training
-from vijax.app.report.stale import forget_stale
+from vijax.app.report.stale import remove_stale
 from vijax.app.settings.progress import clock_time
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.sources.topic_names import name_topics, topic_names
@@ -34,14 +33,14 @@ from vijax.terminal import printable
 
 
 class Run(NamedTuple):
-    """A run folder, read.
+    """The content of a run folder.
 
     Attributes:
       folder: its path.
       config: its settings.
       shown: the blocks of its page.
-      result: contents of result.json; empty while the run has not ended.
-      concentration: concentration of the words of topics, while the run has not ended.
+      result: contents of result.json; empty if the run has not ended.
+      concentration: concentration of the words of topics, if the run has not ended.
     """
 
     folder: Path
@@ -52,7 +51,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """A run, finished or not: for an unfinished one its newest checkpoint is described again."""
+    """A run, finished or not: of an unfinished one the newest checkpoint is described."""
     config, result = read_run_config(folder), read_end(folder)
     if result is not None:
         return Run(folder, config, name_topics(result["blocks"], topic_names(config)), result)
@@ -70,57 +69,53 @@ def read_run(folder: Path) -> Run:
 
 
 def write_pages(folder: Path) -> Path:
-    """Writes summary.txt, figures, tables and report.html of a run; returns the path of
-    report.html."""
+    """Writes summary.txt, figures, tables and report.html of a run; returns the last one's path."""
     run = read_run(folder)
     curves = metrics.read_curves(folder / "metrics.jsonl")
     try:
-        write_text(summary_path(folder), f"{found_text(run)}\n")
-        drawn = _write_figures(own_folder(folder / "figures"), run, curves)
-        explored, curves_shown = (
-            _explored(run),
-            training(curves, run.config.listing.per, _score_unit(run)),
-        )
-        groups = (
-            [all_shares(group, explored.topics) for group in explored.groups] if explored else []
-        )
-        listed = {
-            f"{name}.csv": text
-            for name, text in exports.tables([*run.shown, *curves_shown, *groups])
-        }
-        for name, text in listed.items():
+        write_text(summary_path(folder), f"{results_text(run)}\n")
+        figure_names = _write_figures(own_folder(folder / "figures"), run, curves)
+        page_of_topics = _topic_page(run)
+        table_blocks = [*run.shown, *training(curves, run.config.listing.per, _score_unit(run))]
+        if page_of_topics:
+            groups = page_of_topics.groups
+            table_blocks += [all_shares(group, page_of_topics.topics) for group in groups]
+        table_texts = {f"{name}.csv": text for name, text in exports.tables(table_blocks)}
+        for name, text in table_texts.items():
             write_text(own_folder(folder / "tables") / name, text)
-        write_text(folder / "report.html", _page(run, curves, explored))
-        forget_stale(folder, {"tables": listed, "figures": drawn})
+        write_text(folder / "report.html", _page(run, curves, page_of_topics))
+        remove_stale(folder, {"tables": table_texts, "figures": figure_names})
     except OSError as error:
         raise unwritable(folder, error) from error
     return folder / "report.html"
 
 
-def _page(run: Run, curves: metrics.Curves, explored: Explored | None) -> str:
+def _page(run: Run, curves: metrics.Curves, topics_page: TopicPage | None) -> str:
     files = [run.folder / name for name in ("config.toml", "versions.json")]
     settings = {
         path.name: path.read_text(encoding="utf-8", errors="replace")
         for path in files
         if path.is_file()
     }
-    topics = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
-    title = f"{run.config.name}: {topics[0] if topics else run.config.listing.title}"
+    topic_titles = [block.title for block in run.shown if isinstance(block, blocks.Topics)]
+    title = f"{run.config.name}: {topic_titles[0] if topic_titles else run.config.listing.title}"
     per = run.config.listing.per, _score_unit(run)
     return render(
-        Report(title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, explored)
+        Report(
+            title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, topics_page
+        )
     )
 
 
-def _explored(run: Run) -> Explored | None:
-    """The explored topics on the page of a run of topics; None for other runs."""
+def _topic_page(run: Run) -> TopicPage | None:
+    """The page of the topics of a run; None for runs without topics."""
     topics = [block for block in run.shown if isinstance(block, blocks.Topics)]
     if not topics or not run.config.listing.of_documents:
         return None
     facts = read_facts(run.folder)
     tokens = facts.get("tokens")
-    known = tokens if isinstance(tokens, int) else None
-    return explored_of(run.folder, run.config, topics[0], known, run.concentration)
+    num_tokens = tokens if isinstance(tokens, int) else None
+    return topic_page(run.folder, run.config, topics[0], num_tokens, run.concentration)
 
 
 def summary_path(folder: Path) -> Path:
@@ -131,32 +126,29 @@ def summary_path(folder: Path) -> Path:
 def summary_text(run: Run) -> str:
     """The text of summary.txt, and the score."""
     score = run.result.get("score_text")
-    return found_text(run) + (f"\n\nHeld-out score: {printable(score)}" if score else "")
+    if not score:
+        return results_text(run)
+    return f"{results_text(run)}\n\nHeld-out score: {printable(score)}"
 
 
-def found_text(run: Run) -> str:
+def results_text(run: Run) -> str:
     """The results of a run, in words and numbers; an unfinished run says so first."""
-    return printable(
-        "\n\n".join(
-            part for part in (_unfinished(run), blocks.text(run.shown, folder="tables/")) if part
-        )
-    )
+    parts = (_unfinished_note(run), blocks.text(run.shown, folder="tables/"))
+    return printable("\n\n".join(filter(None, parts)))
 
 
-def _unfinished(run: Run) -> str:
-    """The state of an unfinished run, and how to go on; empty for a finished one."""
+def _unfinished_note(run: Run) -> str:
+    """The state of an unfinished run, and how to resume it; empty for a finished one."""
     status = run.result.get("status")
     if status is None:
         return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
     if status.startswith(("finished", "converged")):
         return ""
-    why = status.partition(";")[0]  # the rest speaks of Python
-    more = (
-        f". Go on: vijax resume {run.folder}"
-        if status.startswith(("interrupted", "stopped"))
-        else ""
-    )
-    return f"Not complete: {why}{more}"
+    reason = status.partition(";")[0]  # the remainder is for users of Python
+    remedy = ""
+    if status.startswith(("interrupted", "stopped")):
+        remedy = f". Go on: vijax resume {run.folder}"
+    return f"Not complete: {reason}{remedy}"
 
 
 def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> list[str]:
@@ -164,27 +156,27 @@ def _write_figures(folder: Path, run: Run, curves: metrics.Curves) -> list[str]:
     from vijax.app.drawing import figures
     from vijax.evaluate import plots
 
-    shown = [
+    figures_to_write = [
         ("curves", plots.curves(curves, run.config.listing.per, _score_unit(run))),
         *figures.pictures(run.shown),
     ]
-    written = [f"{name}.png" for name, _ in shown]
-    with one_word_on_letters():
-        for name, (_, figure) in zip(written, shown, strict=True):
+    file_names = [f"{name}.png" for name, _ in figures_to_write]
+    with warn_once_of_letters():
+        for name, (_, figure) in zip(file_names, figures_to_write, strict=True):
             write_atomically(folder / name, functools.partial(figure.savefig, format="png"))
-    return written
+    return file_names
 
 
 @contextlib.contextmanager
-def one_word_on_letters() -> Iterator[None]:
-    """Matplotlib warns of each letter that its font lacks; one warning says it for all of them."""
-    with warnings.catch_warnings(record=True) as given:
+def warn_once_of_letters() -> Iterator[None]:
+    """Gives one warning for all letters that the font of Matplotlib lacks; it warns of each."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    are_of_letters = [str(each.message).startswith("Glyph ") for each in given]
-    for each in itertools.compress(given, map(operator.not_, are_of_letters)):
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    if any(are_of_letters):
+    is_of_letter = lambda warning: str(warning.message).startswith("Glyph ")
+    for warning in itertools.filterfalse(is_of_letter, caught):
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if any(map(is_of_letter, caught)):
         warnings.warn(
             "The pictures in the folder figures have boxes in the place of some letters, which the "
             "font of Matplotlib lacks. The page report.html has them all.",
@@ -193,34 +185,34 @@ def one_word_on_letters() -> Iterator[None]:
 
 
 def _lead(run: Run) -> str:
-    chosen, path = run.config.algorithm, run.config.data.path
+    algorithm, path = run.config.algorithm, run.config.data.path
     data = "the docstrings of installed packages" if path == "docstrings" else path
-    estep = f" with {chosen.estep.name}" if hasattr(chosen, "estep") else ""
+    estep = f" with {algorithm.estep.name}" if hasattr(algorithm, "estep") else ""
     title = run.config.listing.title
-    words = ", in steps by words" if getattr(chosen, "lazy", None) else ""
-    method = f"{title[0].upper()}{title[1:]}, by {chosen.name}{estep}{words}, on {data}."
-    how = _unfinished(run)
-    return f"{method} {how}{'' if how.endswith('.') or not how else '.'}".strip()
+    words = ", in steps by words" if getattr(algorithm, "lazy", None) else ""
+    method = f"{title[0].upper()}{title[1:]}, by {algorithm.name}{estep}{words}, on {data}."
+    state = _unfinished_note(run)
+    if state and not state.endswith("."):
+        state += "."
+    return f"{method} {state}".strip()
 
 
 def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
-    known, result = read_facts(run.folder), run.result
+    data_facts, result = read_facts(run.folder), run.result
     try:
-        facts = dict(run.config.listing.source.tiles(known))
+        facts = dict(run.config.listing.source.tiles(data_facts))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{run.folder / 'data.json'}: damaged ({type(error).__name__}: {error})"
         raise DamagedError(fault, facts_remedy(run.folder)) from error
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
-        facts["Held-out score"] = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}".replace(
-            "-", "\u2212"
-        )
+        score = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}"
+        facts["Held-out score"] = score.replace("-", "\u2212")
     if len(curves.epoch):
-        ended = (
-            ", then it had converged" if str(result.get("status")).startswith("converged") else ""
-        )
-        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ended}"
+        has_converged = str(result.get("status")).startswith("converged")
+        ending = ", then it had converged" if has_converged else ""
+        facts["Passes"] = f"{curves.epoch[-1]:.3g} | {len(curves.epoch):,} steps{ending}"
     if result.get("seconds"):
         facts["Time"] = (
             f"{clock_time(result['seconds'])} | {result['seconds']:,.1f} seconds of training"
@@ -229,7 +221,8 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
 
 
 def _score_unit(run: Run) -> str:
-    """The unit of the score, as the score itself says; before there is one, that of the model's
-    scores."""
-    said, listing = run.result.get("score_text"), run.config.listing
-    return unit_of(said) if said else listing.score_unit or f"nats per {listing.per}"
+    """The unit of the score, as the score says; without a score that of the model's scores."""
+    score = run.result.get("score_text")
+    if score:
+        return unit_of(score)
+    return run.config.listing.score_unit or f"nats per {run.config.listing.per}"

@@ -1,9 +1,10 @@
-"""A self-contained page of a run: facts, results (`vijax.app.drawing.blocks`), curves, settings.
+"""The page of a run in one file: facts, results (`vijax.app.drawing.blocks`), curves, settings.
 
-Everything is inline (style, charts, and for topics the script and its data), so the file works
-offline, by mail and for ever. Content from data or from a run folder is always text: the functions
-that make markup take text and numbers and escape them (`vijax.app.drawing.svg.escape`), and the
-page's policy lets no other script run."""
+Style, charts, and for topics the script and its data are in the page, so the file works offline and
+by mail. Content from data or from a run folder is always text: the functions that make markup take
+text and numbers and escape them (`vijax.app.drawing.svg.escape`), and the page's policy lets no
+other script run.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import numpy as np
 from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.svg import escape
 from vijax.app.report import frame
-from vijax.app.report.embedded import Explored
+from vijax.app.report.embedded import TopicPage
 from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
 from vijax.evaluate.units import meaning_of, measured_by
 
@@ -34,10 +35,10 @@ class Report(NamedTuple):
       facts: the tiles: name and value; a value may have a small remark after a "|".
       shown: the blocks of results.
       curves: curves from `vijax.evaluate.metrics.read_curves`.
-      settings: files to show folded away, by their names.
+      settings: texts of files, shown folded, by name.
       per: unit of bounds.
       score_unit: unit of scores.
-      explored: the topics, where the run has some.
+      explored: the topics, if the run has some.
     """
 
     title: str
@@ -48,28 +49,31 @@ class Report(NamedTuple):
     settings: Mapping[str, str]
     per: str = "word"
     score_unit: str = "nats per word"
-    explored: Explored | None = None
+    explored: TopicPage | None = None
 
 
 def render(report: Report) -> str:
     """The page, as one string of HTML."""
     style = resources.files("vijax.app.report").joinpath("report.css").read_text(encoding="utf-8")
-    style, script = (style + frame.style(), frame.script()) if report.explored else (style, "")
-    run = f"<script>{script}</script>\n" if script else ""
+    script = ""
+    script_element = ""
+    if report.explored:
+        style += frame.style()
+        script = frame.script()
+        script_element = f"<script>{script}</script>\n"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_found(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
+        f"{_header(report)}\n{_results(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
         f"{_settings(report.settings)}\n<footer>Made by "
-        f"vijax.</footer>\n</main>\n{run}</body>\n</html>\n"
+        f"vijax.</footer>\n</main>\n{script_element}</body>\n</html>\n"
     )
 
 
 def _policy(script: str) -> str:
-    """The page's policy for a browser: run the page's own script and no other, fetch nothing, send
-    nothing."""
+    """The page's policy for a browser: run its own script only, fetch nothing, send nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri "
@@ -89,43 +93,47 @@ def _header(report: Report) -> str:
     )
 
 
-def _found(report: Report) -> str:
-    """Topics have a layout of their own; other blocks are cards side by side."""
+def _results(report: Report) -> str:
+    """The results: topics in their own layout, other blocks as cards side by side."""
     topics = frame.sections(report.explored) if report.explored else ""
     cards = [charts.card(block) for block in report.shown if not isinstance(block, blocks.Topics)]
     title = "What else was found" if topics else "What was found"
-    found = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
-    return topics + found
+    results = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
+    return topics + results
 
 
 def _curves(curves: Curves, per: str, score_unit: str) -> str:
-    drawn = "".join(charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_unit))
-    return f'<h2>Training</h2><div class="pair">{drawn}</div>' if drawn else ""
+    charts_text = "".join(
+        charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_unit)
+    )
+    return f'<h2>Training</h2><div class="pair">{charts_text}</div>' if charts_text else ""
 
 
 def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
-    """The curves of a run: held-out scores, and the bound, but for a wild start of a long one."""
-    drawn = []
+    """The curves of a run: held-out scores, and the bound; without a wild start of a long curve."""
+    curves_to_show = []
     if len(curves.held_out_score):
         note = (
             f"{measured_by(score_unit)}, higher is better; the band is one standard error. "
             f"{meaning_of(score_unit)}"
         )
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
-        drawn.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
+        curves_to_show.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
         note = (
             f"The bound that training maximises, nats per {per}, averaged over a pass up to each "
             "step."
         )
-        drawn.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
-    return drawn
+        curves_to_show.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
+    return curves_to_show
 
 
-def _curve(title: str, note: str, x: np.ndarray, y: np.ndarray, *more: np.ndarray) -> blocks.Lines:
+def _curve(
+    title: str, note: str, x: np.ndarray, y: np.ndarray, *more_parts: np.ndarray
+) -> blocks.Lines:
     finite = y[np.isfinite(y)]
-    shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
-    parts: list[Any] = [part[shown] for part in (x, y, *more)]
+    is_shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
+    parts: list[Any] = [part[is_shown] for part in (x, y, *more_parts)]
     return blocks.Lines(title, PASSES, title.lower(), *parts)._replace(note=note)
 
 

@@ -1,5 +1,6 @@
-"""Files of a page that an earlier writing left, and this one has not: names of tables and figures
-may hold numbers that change as a run goes on. Files of anybody else in these folders stay."""
+"""Files that an earlier writing of a run's pages left and the present one did not write: names of
+tables and figures may hold numbers that change as a run goes on. Files of others in these folders
+stay."""
 
 from __future__ import annotations
 
@@ -12,43 +13,42 @@ from pathlib import Path
 from vijax.files import write_text
 
 FILE = "pages.json"
-"""The names of the tables and figures of the last writing, in the folder of the run."""
+"""The file in the run folder with the names of the tables and figures of the last writing."""
 NAME = re.compile(r"[\w][\w.,+-]*\.(csv|png)")
-"""A name that a table or a figure may have: of no other folder, and of no hidden file."""
+"""Names that a table or figure may have: in no other folder, and not hidden."""
 
 
-def forget_stale(folder: Path, written: Mapping[str, Collection[str]]) -> None:
-    """Removes what the last writing of a run's pages wrote and this one did not, and keeps the
-    names of this one.
+def remove_stale(folder: Path, written: Mapping[str, Collection[str]]) -> None:
+    """Removes the files of the last writing that the present one did not write, and records the
+    present names.
 
     Args:
       folder: folder of the run.
-      written: names of files, by the folder within that of the run.
+      written: names of files, by their folder inside the run's.
 
     Raises:
       OSError: the names cannot be written.
     """
-    for place, names in _known(folder / FILE).items():
+    for place, names in _earlier_names(folder / FILE).items():
         if place not in written or (folder / place).is_symlink():
             continue
         for name in set(names) - set(written[place]):
             with contextlib.suppress(OSError):
                 (folder / place / name).unlink(missing_ok=True)
-    write_text(
-        folder / FILE, json.dumps({place: sorted(names) for place, names in written.items()}) + "\n"
-    )
+    sorted_names = {place: sorted(names) for place, names in written.items()}
+    write_text(folder / FILE, json.dumps(sorted_names) + "\n")
 
 
-def _known(path: Path) -> dict[str, list[str]]:
-    """The names of the last writing; none of a file that is missing or damaged."""
+def _earlier_names(path: Path) -> dict[str, list[str]]:
+    """The names of the last writing; none if the file is missing or damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return {}
-    known = {place: names for place, names in found.items() if isinstance(names, list)}
-    return {place: [name for name in names if _is_name(name)] for place, names in known.items()}
+    lists = {place: names for place, names in value.items() if isinstance(names, list)}
+    return {place: [name for name in names if _is_name(name)] for place, names in lists.items()}
 
 
 def _is_name(name: object) -> bool:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from vijax.app.answers.quality import quality
-from vijax.app.answers.results import forget_results, write_results
+from vijax.app.answers.results import remove_results, write_results
 from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
 from vijax.app.drawing.blocks import drop_excerpts
 from vijax.app.folder.at_once import (
@@ -151,7 +151,7 @@ def resume(
             return _tell_end(folder, config, end, say)
         if is_at_once(config):
             newest = None  # such a fit resumes from its stage, or starts again
-        forget_results(folder, config)
+        remove_results(folder, config)
         _prepare(folder, newest.step if newest else 0, say)
         return _work(Session(folder, plan, newest, say, team))
 
