@@ -12,7 +12,7 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 
 from vijax.checks import check_key, require, require_integers
 from vijax.contract import describe
-from vijax.contract.batch import Minibatch
+from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.intake import cast_data, cast_for_score
 from vijax.data.known_words import read_over_words, require_own_covariates
 from vijax.data.loader import check_own_data
@@ -470,7 +470,7 @@ class Fit(NamedTuple):
         conditionals of its last sweep, not marginals.
 
         Args:
-          data: data as `vijax.fit` takes them (arrays with one leading axis of groups).
+          data: data as `vijax.fit` takes them (arrays with one leading axis of groups, documents).
           key: random key of an E-step that draws.
 
         Raises:
@@ -479,6 +479,9 @@ class Fit(NamedTuple):
         spec = self.alg.spec
         if spec.model.by_entry is not None:
             raise spec.model.cannot_answer("locals")
+        if spec.model.form.documents is not None and not isinstance(data, Documents):
+            at = self.state.hyper, self.posterior
+            return inferred_of_documents(locals_of, spec, *at, self.in_words(data), key)
         batch = Minibatch(cast_data(spec.model, in_order_of(self.columns, data)), None)
         return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
 
