@@ -4,19 +4,11 @@ costs is compiling what runs once."""
 import functools
 import os
 import re
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jaxlib
 import pytest
-
-try:  # no public name leads to what makes a context
-    from jax._src.interpreters import mlir
-except ImportError:
-    mlir = None
 
 QUICK = {
     "xla_backend_optimization_level": 0,
@@ -29,10 +21,8 @@ DEFAULT = {
     "xla_llvm_disable_expensive_passes": False,
     "xla_cpu_parallel_codegen_split_count": 32,
 }
-if tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2])) <= (
-    0,
-    10,
-):  # XLA aborts on a flag it does not know
+VERSION = tuple(map(int, re.findall(r"\d+", jaxlib.__version__)[:2]))
+if VERSION <= (0, 10):  # XLA aborts on a flag it does not know
     QUICK["xla_cpu_use_fusion_emitters"] = False
     DEFAULT["xla_cpu_use_fusion_emitters"] = True
 
@@ -45,9 +35,6 @@ XLA_FLAGS = " ".join([ALONE, *(f"--{name}={str(value).lower()}" for name, value 
 optimized_jit = functools.partial(jax.jit, compiler_options=DEFAULT)
 """`jax.jit` as users have it, whatever the flags: for a test of what XLA's optimiser makes of a
 program."""
-
-PROGRAMS_IN_A_CONTEXT = 100
-"""What a context has seen stays in it, constants too, until it is let go."""
 
 MOST_KEPT = 1e9
 """Bytes of compiled programs kept from run to run; one run of all tests writes about a tenth of
@@ -77,28 +64,6 @@ def keep_programs(config: pytest.Config) -> None:
             value
         )  # for processes to come; this one has read its environment
         jax.config.update(name, value)
-
-
-@functools.cache  # once a process: a test may run pytest in its own
-def share_contexts() -> None:
-    """jax lowers each program in a new MLIR context, and making one is a fifth of what the smallest
-    programs cost, and memory. Here many programs in a row share one, as those of later versions of
-    jax do."""
-    if jax.__version_info__ < (0, 11) and hasattr(mlir, "make_ir_context"):
-        mlir.make_ir_context = many_times(mlir.make_ir_context, PROGRAMS_IN_A_CONTEXT)
-
-
-def many_times(make: Callable[[], Any], most: int) -> Callable[[], Any]:
-    """The result of `make`, the same so many times, then another; of each thread its own."""
-    own = threading.local()
-
-    def again() -> Any:
-        if not getattr(own, "left", 0):
-            own.last, own.left = make(), most
-        own.left -= 1
-        return own.last
-
-    return again
 
 
 def forget_oldest(folder: Path, most: float) -> None:

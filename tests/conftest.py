@@ -12,8 +12,8 @@ import jax
 import jax.experimental
 import pytest
 
-from tests import dear, first_cases, seeds
-from tests.compilation import ALONE, XLA_FLAGS, keep_programs, share_contexts
+from tests import first_cases, known_costs, seeds
+from tests.compilation import ALONE, XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
 
@@ -41,13 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any backend exists; commands that tests start inherit it. The slow checks run more
     than they compile, and run what users run, but without threads within a matrix product;
     `XLA_FLAGS= pytest` has all tests do so."""
-    quick = config.option.markexpr in ("not slow", "dear", "costly", "costly or not slow")
+    quick = config.option.markexpr == "not slow"
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS if quick else ALONE)
     keep_programs(config)
-    share_contexts()
     config.pluginmanager.register(Meter(config))
     config.pluginmanager.register(Memory())
-    config.pluginmanager.register(dear)
+    config.pluginmanager.register(known_costs)
     config.pluginmanager.register(first_cases)
     config.pluginmanager.register(seeds)
 

@@ -1,12 +1,15 @@
-"""`pytest --first-cases`: of every test function the first and the last of the cases that the run
-has of it, for a run that asks whether all works, not whether all is right: the oldest or the newest
-jax lacks a function or it does not. So .ci/run has the dear ones too, whose middle cases differ by
-the family, the model or the E-step.
+"""Parts of the suite, for a run that has not the time for all of it.
 
-`--part 0/4`, `--part 1/4`, ...: every fourth test function, from the first, the second, ..., for a
-run that has not the time for all; other parts at other commits (.ci/run) have them all in turn."""
+`--part 0/12`, `--part 1/12`, ...: a twelfth of the tests each, and together all of them. The cases
+of one function stay together, and so do the laws of one family or model, which share what they
+compile. .ci/run takes them in turn.
+
+`--first-cases`: of every test function the first and the last of its cases, for a run that asks
+whether all works and not whether all is right: the oldest or the newest jax lacks a function or it
+does not."""
 
 import argparse
+from collections.abc import Hashable
 
 import pytest
 
@@ -29,13 +32,22 @@ def fraction(text: str) -> tuple[int, int]:
     return int(which), int(of)
 
 
-def part(names: list[str], which: int, of: int) -> list[int]:
-    """Where the cases of every `of`-th test function are, from function number `which` on."""
-    functions = {
-        name: place
-        for place, name in enumerate(dict.fromkeys(name.partition("[")[0] for name in names))
-    }
-    return [i for i, name in enumerate(names) if functions[name.partition("[")[0]] % of == which]
+def part(groups: list[Hashable], which: int, of: int) -> list[int]:
+    """The places of the members of every `of`-th group, from group number `which` on.
+
+    >>> part(["a", "b", "a", "c"], 0, 2)
+    [0, 2, 3]
+    """
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    return [place for place, group in enumerate(groups) if numbers[group] % of == which]
+
+
+def group(item: pytest.Item) -> Hashable:
+    """The tests with which a test stays in one part: those of its family or model in its file, or
+    the other cases of its function."""
+    parameters = getattr(item, "callspec", None)
+    name = getattr(parameters and parameters.params.get("case"), "name", None)
+    return item.nodeid.partition("[")[0] if name is None else (item.path, name)
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """After pytest has chosen by marks, so that a function whose first case is slow keeps one that
     is not."""
     if config.option.part is not None:
-        _keep(config, items, part([item.nodeid for item in items], *config.option.part))
+        _keep(config, items, part([group(item) for item in items], *config.option.part))
     if config.option.first_cases:
         _keep(config, items, ends([item.nodeid for item in items]))
 

@@ -91,9 +91,7 @@ data and methods."""
 def slow_unless_quick(path):
     """Compilation makes a fit of each too long for the fast suite."""
     quick = path in [FIRST[n] for n in QUICK]
-    return pytest.param(
-        path, id=path.stem, marks=() if quick else (pytest.mark.slow, pytest.mark.dear)
-    )
+    return pytest.param(path, id=path.stem, marks=() if quick else pytest.mark.slow)
 
 
 @pytest.mark.parametrize("path", [slow_unless_quick(path) for path in CONFIGS])

@@ -784,10 +784,8 @@ TABLES = [
 # --- parametrisation ------------------------------------------------------------------------------
 def on(cases: Iterable[Case | TableCase], also: Container[str] = ()) -> pytest.MarkDecorator:
     """A test of each of these rows: of the cheap ones, and those named beside them, by default;
-    else dear: an eighth of the laws runs on some of them at each landing, `pytest -m dear` on
-    all."""
-    dear = pytest.mark.slow, pytest.mark.dear
-    marks = lambda case: () if case.cheap or case.name in also else dear
+    else slow."""
+    marks = lambda case: () if case.cheap or case.name in also else pytest.mark.slow
     return pytest.mark.parametrize(
         "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
     )

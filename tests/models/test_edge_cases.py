@@ -35,9 +35,7 @@ def run(algorithm, model, data, steps=8):
 @pytest.mark.parametrize(
     ("algorithm", "name"),
     [
-        pytest.param(
-            a, name, marks=[] if (a, name) in QUICK else [pytest.mark.slow, pytest.mark.dear]
-        )
+        pytest.param(a, name, marks=[] if (a, name) in QUICK else pytest.mark.slow)
         for a in ("em", "cavi")
         for name in EMISSIONS
     ],
@@ -56,7 +54,6 @@ def test_points_all_alike_leave_classes_empty(name, algorithm):
 
 
 @pytest.mark.slow
-@pytest.mark.dear
 @pytest.mark.parametrize("name", EMISSIONS)
 @pytest.mark.parametrize("algorithm", ["em", "map", "cavi"])
 def test_one_point_and_constant_columns(name, algorithm):
@@ -99,12 +96,8 @@ def test_ard_regression(rows):
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(
-            vi.models.hierarchical_linear_regression, marks=[pytest.mark.slow, pytest.mark.dear]
-        ),
-        pytest.param(
-            vi.models.hierarchical_probit_regression, marks=[pytest.mark.slow, pytest.mark.dear]
-        ),
+        pytest.param(vi.models.hierarchical_linear_regression, marks=pytest.mark.slow),
+        pytest.param(vi.models.hierarchical_probit_regression, marks=pytest.mark.slow),
         vi.models.multilevel_logistic_regression,
     ],
 )

@@ -156,9 +156,7 @@ def cases(table, algorithms_at):
     for name, row in table.items():
         for algorithm in EVERY:
             fast = algorithm in row[algorithms_at]
-            yield pytest.param(
-                name, algorithm, marks=[] if fast else [pytest.mark.slow, pytest.mark.dear]
-            )
+            yield pytest.param(name, algorithm, marks=[] if fast else pytest.mark.slow)
         for algorithm in row[algorithms_at]:
             if algorithm not in EVERY:
                 yield pytest.param(name, algorithm)

@@ -1,13 +1,10 @@
 """The tests' own tools: what is kept of compiled programs, and what tests cost."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax
-import pytest
-
-from tests.compilation import PROGRAMS_IN_A_CONTEXT, forget_oldest, many_times, mlir
+from tests import known_costs
+from tests.compilation import forget_oldest
 
 
 def test_the_oldest_programs_go_first(tmp_path: Path) -> None:
@@ -21,18 +18,19 @@ def test_the_oldest_programs_go_first(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d"]
 
 
-@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="this jax shares contexts by itself")
-def test_programs_share_contexts() -> None:
-    made = {
-        id(context): context
-        for context in (mlir.make_ir_context() for _ in range(3 * PROGRAMS_IN_A_CONTEXT))
-    }
-    assert len(made) in (3, 4)
+def test_costs_of_slow_cases_are_those_of_the_last_run(tmp_path: Path) -> None:
+    """A line of a function stands for all of its cases, and has the cost of the dearest."""
+    costs = known_costs.read("# seconds\n1.0\ta.py::f\n0.5\ta.py::g[1]\n")
+    assert known_costs.seconds_of("a.py::f[x]", costs) == 1.0
+    assert known_costs.seconds_of("a.py::g[2]", costs) is None
+    after = known_costs.updated(
+        costs,
+        {"a.py::f[x]": 3.0, "a.py::f[y]": 2.0, "a.py::g[1]": 0.1, "a.py::g[2]": 5.0},
+    )
+    assert after == {"a.py::f": 3.0, "a.py::g[2]": 5.0}
+    assert known_costs.read(known_costs.written(after)) == after
 
 
-def test_none_is_kept_for_ever() -> None:
-    make = many_times(object, 3)
-    made = [make() for _ in range(8)]
-    assert [made.index(x) for x in made] == [0, 0, 0, 3, 3, 3, 6, 6]
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(make).result() not in made
+def test_costs_of_tests_that_are_gone_are_named() -> None:
+    ids = ["a.py::f[1]", "b.py::g"]
+    assert known_costs.stale(["a.py::f", "a.py::h", "c.py::k"], ids) == ["a.py::h"]
