@@ -250,7 +250,7 @@ def by_nuts(model: pm.Model, reference: Any) -> tuple[dict[str, np.ndarray], flo
     """Draws by name, the worst R-hat of coordinates, and the number of divergences."""
     with jax.enable_x64(True):
         own = vi.from_pymc(model).log_density
-        placed = None if reference is None else lambda z: own.hierarchy.placed(reference, z)
+        placed = None if reference is None else lambda z: own.hierarchy.to_free(reference, z)
 
         def potential(z: Any) -> Any:
             if placed is None:
@@ -266,7 +266,11 @@ def by_nuts(model: pm.Model, reference: Any) -> tuple[dict[str, np.ndarray], flo
         sampler.run(jax.random.key(2), init_params=start, extra_fields=("diverging",))
         z = sampler.get_samples(group_by_chain=True)
         rhat = float(np.max(_rhat(np.asarray(z))))
-        at = (lambda z: own.all_at(z)) if placed is None else (lambda z: own.all_at(placed(z).free))
+        at = (
+            (lambda z: own.values_and_derived(z))
+            if placed is None
+            else (lambda z: own.values_and_derived(placed(z).free))
+        )
         values = jax.jit(jax.vmap(at))(z.reshape(-1, own.variables.dim))
         diverging = int(sampler.get_extra_fields()["diverging"].sum())
     return {name: np.asarray(x, float) for name, x in values.items()}, rhat, diverging

@@ -1,12 +1,13 @@
-"""Standard normal noise that is bent, so that it is skewed.
+"""A bend of standard normal noise that makes it skewed.
 
 A standard normal z becomes
 
     u(z) = (z + a (sqrt(1 + z^2) - m)) / sqrt(1 + v a^2),    |a| < 1,
 
-with mean 0 and variance 1 (m and v are mean and variance of sqrt(1 + z^2)) and a skewness of about
-3 c a, c being the covariance of z^2 and sqrt(1 + z^2). It rises everywhere, is like a normal of
-another scale in either tail, and z is known where u is. Where a = 0 it is z, to the last bit."""
+with mean 0, variance 1 (m and v are the mean and the variance of sqrt(1 + z^2)) and a skewness of
+about 3 c a, where c is the covariance of z^2 and sqrt(1 + z^2). u is increasing, has the tail of a
+normal of another scale on either side, and has an inverse in closed form. For a = 0 it is z, to the
+last bit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 MEAN, VARIANCE, COVARIANCE = 1.3545308, 0.1652463, 0.5648908
-"""m, v and c above."""
+"""m, v and c of the formulas above."""
 MOST_BENT = 0.6
 """Largest |a|: a skewness of 1."""
 SKEWNESS = 3 * COVARIANCE
@@ -29,8 +30,10 @@ def bent(
 ) -> tuple[Float[Array, "*shape"], Array]:
     """u(z) - z and its slope, du / dz; `amount` is a."""
     unit = jnp.sqrt(1 + VARIANCE * amount * amount)
-    far = jnp.sqrt(1 + z * z)
-    return (amount * (far - MEAN) + z * (1 - unit)) / unit, (1 + amount * z / far) / unit
+    hyperbola = jnp.sqrt(1 + z * z)
+    return (amount * (hyperbola - MEAN) + z * (1 - unit)) / unit, (
+        1 + amount * z / hyperbola
+    ) / unit
 
 
 def unbent(u: Float[Array, "*shape"], amount: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -40,7 +43,7 @@ def unbent(u: Float[Array, "*shape"], amount: Float[Array, "*shape"]) -> Float[A
 
 
 class Bend(NamedTuple):
-    """Coordinates x of which each is bent about a place: x = center + width u((z - center) /
+    """Coordinates that are bent one by one about a center: x = center + width u((z - center) /
     width)."""
 
     center: Float[Array | np.ndarray, " D"]
@@ -49,7 +52,7 @@ class Bend(NamedTuple):
 
     @classmethod
     def none(cls, dim: int) -> Bend:
-        """One that changes nothing."""
+        """A bend that changes nothing."""
         dtype = jnp.result_type(float)
         return cls(np.zeros(dim, dtype), np.ones(dim, dtype), np.zeros(dim, dtype))
 

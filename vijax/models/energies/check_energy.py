@@ -1,5 +1,4 @@
-"""The check of an energy against the log density that it is meant to be, at random values of all
-variables."""
+"""The check of an energy against a log density, at random values of all variables."""
 
 from __future__ import annotations
 
@@ -20,8 +19,10 @@ from vijax.models.energies.energy import Energy, model_energy
 from vijax.xla.lapack import guard_lapack
 
 CLOSE = 1e-3
-"""Nats, and relative to the energy in size: float32 holds a sum of large terms to no more."""
+"""Largest difference, in nats, and relative to the size of the energy: float32 does not hold sums
+of large terms any better."""
 GROUPS = 8
+"""Most groups that are checked."""
 
 
 def check_energy(
@@ -37,9 +38,9 @@ def check_energy(
     variables.
 
     An energy leaves out the base measures of its locals, and is a function of sufficient
-    statistics. A wrong term is easily written, and no fit shows it. A gamma local has `shape *
+    statistics. A wrong term is easy to write, and no fit shows it. A gamma local has `shape *
     s["z"].log` in its energy; with `(shape - 1) * s["z"].log`, as in the density of a gamma, it
-    would be a gamma of another shape.
+    would be a gamma with another shape.
 
     Args:
       model: made by `vijax.energy_model`, without `joint` locals.
@@ -50,12 +51,12 @@ def check_energy(
       key: random key of the values: globals are drawn from their priors, locals from their
           templates.
       num_draws: number of values at which each group is checked.
-      hyper: hyperparameters; the model's own if None.
+      hyper: hyperparameters; None takes those of the model.
 
     Raises:
-      ValueError: the two differ. The message says by how much, and whether the difference is the
-        base measure of a local, which the energy must not have, or one number everywhere, which
-        only shifts the bound.
+      ValueError: the two differ. The message states the difference, and if it is the base measure
+        of a local, which the energy must not have, or the same number everywhere, which only shifts
+        the bound.
 
     >>> import vijax as vi
     >>> from jax.scipy.stats import gamma, poisson
@@ -75,7 +76,7 @@ def check_energy(
     groups = jax.tree.map(lambda x: jnp.asarray(x)[:GROUPS], cast_data(model, data))
     size = int(jax.tree.leaves(groups)[0].shape[0])
 
-    def one(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:
+    def compare_group(key: PRNGKeyArray, group: PyTree) -> tuple[Any, ...]:
         values, stats, base = _draw_values(model, settings, group, key)
         density = jnp.asarray(log_density(values, group), float)
         return (
@@ -86,18 +87,13 @@ def check_energy(
         )
 
     keys = jax.random.split(key, (num_draws, size))
-    energies, counts, densities, base = jax.jit(guard_lapack(jax.vmap(jax.vmap(one), (0, None))))(
-        keys, groups
-    )
+    energies, counts, densities, base = jax.jit(
+        guard_lapack(jax.vmap(jax.vmap(compare_group), (0, None)))
+    )(keys, groups)
     shape = densities.shape
     remedy = "Sum over its terms: jnp.sum(...)."
-    require(
-        shape == (num_draws, size),
-        "log_density",
-        "a number for each group",
-        f"shape {shape[2:]}",
-        remedy,
-    )
+    is_scalar = shape == (num_draws, size)
+    require(is_scalar, "log_density", "a number for each group", f"shape {shape[2:]}", remedy)
     measures = {name: np.asarray(x, np.float64) for name, x in base.items()}
     _compare(
         np.asarray(energies, np.float64),
@@ -114,36 +110,31 @@ def _draw_values(
     locals."""
     key_globals, key_locals = jax.random.split(key)
     prior, locals_ = model.prior(hyper), model_energy(model).locals(group)
-    drawn = prior.sample(key_globals)
-    given = (
-        drawn
-        if model.free is None
-        else jax.tree.map(
-            lambda x: x[0], model.free.values(hyper, jax.tree.map(lambda x: x[None], dict(drawn)))
-        )
-    )
+    free_draw = prior.sample(key_globals)
+    global_values = free_draw
+    if model.free is not None:
+        draws = jax.tree.map(lambda x: x[None], dict(free_draw))
+        global_values = jax.tree.map(lambda x: x[0], model.free.values(hyper, draws))
     keys = jax.random.split(key_locals, max(1, len(locals_)))
-    own = {name: q.sample(k) for (name, q), k in zip(locals_.items(), keys, strict=False)}
-    of_own = {name: q.stats(own[name]) for name, q in locals_.items()}
-    base = {name: jnp.sum(q.log_base_measure(of_own[name])) for name, q in locals_.items()}
-    return {**given, **own}, {**prior.stats(drawn), **of_own}, base
+    local_values = {name: q.sample(k) for (name, q), k in zip(locals_.items(), keys, strict=False)}
+    local_stats = {name: q.stats(local_values[name]) for name, q in locals_.items()}
+    base = {name: jnp.sum(q.log_base_measure(local_stats[name])) for name, q in locals_.items()}
+    return {**global_values, **local_values}, {**prior.stats(free_draw), **local_stats}, base
 
 
 def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
+    """The number of impossible events."""
     return jnp.zeros(()) if spec.impossible is None else spec.impossible(stats, group, hyper)
 
 
 def _compare(
     energies: np.ndarray, counts: np.ndarray, densities: np.ndarray, base: dict[str, np.ndarray]
 ) -> None:
-    """Raises ValueError where energy and base measures do not sum to the density."""
+    """Raises ValueError unless energy and base measures sum to the density."""
     impossible = counts > 0.5
-    require(
-        ~(impossible & np.isfinite(densities)),
-        "impossible",
-        "no impossible event where log_density is finite",
-        f"{counts[impossible & np.isfinite(densities)][:1]} events",
-    )
+    wrong = impossible & np.isfinite(densities)
+    expected = "no impossible event where log_density is finite"
+    require(~wrong, "impossible", expected, f"{counts[wrong][:1]} events")
     total = energies + sum(base.values())
     ok = CLOSE * (1 + np.maximum(np.abs(energies), np.abs(densities)))
     gap = np.where(impossible, 0.0, total - densities)
@@ -161,7 +152,7 @@ def _compare(
 
 
 def _reason(gap: np.ndarray, ok: np.ndarray, base: dict[str, np.ndarray]) -> str:
-    """The reason of the difference, where it is a known one."""
+    """The reason of the difference, if it is a known one, and a remedy."""
     if np.ptp(gap) < 2 * np.max(ok):
         return (
             "The difference is the same everywhere: the bound is off by it in each group, and "

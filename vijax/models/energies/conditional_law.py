@@ -1,7 +1,7 @@
 """The law of a variable given other variables and the data, and its standard noise.
 
-Where entries depend on each other only through other variables, the law of each is bent
-(`vijax.models.energies.bend`), because data as counts are skewed."""
+If entries depend on each other only through other variables, the law of each is bent
+(`vijax.models.energies.bend`): data like counts make it skewed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LawPoint(NamedTuple):
 
 
 class ConditionalLaw(abc.ABC):
-    """The law of a variable given others and the data."""
+    """The law of a variable given other variables and the data."""
 
     @abc.abstractmethod
     def point(self, z: Float[Array, "*shape n"]) -> LawPoint:
@@ -44,25 +44,26 @@ class ConditionalLaw(abc.ABC):
         """The log density without data."""
 
 
-def conditional_law(law: Law, said: Information) -> ConditionalLaw:
-    """The law of a variable, of the shape of what the data say of it."""
-    shape, dtype = said.linear.shape, said.linear.dtype
+def conditional_law(law: Law, information: Information) -> ConditionalLaw:
+    """The law of a variable given this information of the data, in the shape of the information."""
+    shape, dtype = information.linear.shape, information.linear.dtype
     loc = jnp.broadcast_to(jnp.asarray(law.loc, dtype), shape)
     if jnp.ndim(law.scale) == len(shape) + 1:
-        return Dependent(law, loc, said)
-    return Independent(law, loc, said)
+        return Dependent(law, loc, information)
+    return Independent(law, loc, information)
 
 
 class Independent(ConditionalLaw):
     """Entries that do not depend on each other: center + sd u(z)."""
 
-    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Information):
+    def __init__(self, law: Law, loc: Float[Array, "*shape n"], information: Information):
         self._loc = loc
         self._scale = jnp.broadcast_to(jnp.asarray(law.scale, loc.dtype), loc.shape)
-        self._sd = self._scale / jnp.sqrt(1 + said.information * self._scale * self._scale)
-        pull = said.linear - said.information * loc
-        self._center = loc + self._sd * (self._sd * pull)  # no square of a large scale times zero
-        skewness = said.skew * said.information * self._sd * self._sd * self._sd
+        self._sd = self._scale / jnp.sqrt(1 + information.information * self._scale * self._scale)
+        pull = information.linear - information.information * loc
+        # Not sd**2: the square of a large scale would overflow.
+        self._center = loc + self._sd * (self._sd * pull)
+        skewness = information.skew * information.information * self._sd * self._sd * self._sd
         self._bend = jnp.clip(skewness / SKEWNESS, -MOST_BENT, MOST_BENT)
 
     def point(self, z: Float[Array, "*shape n"]) -> LawPoint:
@@ -78,19 +79,19 @@ class Independent(ConditionalLaw):
 
 
 class Dependent(ConditionalLaw):
-    """Entries whose law has a factor L of its covariance: center + L R'^-1 z."""
+    """Entries with a covariance L L': center + L R'^-1 z."""
 
-    def __init__(self, law: Law, loc: Float[Array, "*shape n"], said: Information):
+    def __init__(self, law: Law, loc: Float[Array, "*shape n"], information: Information):
         size = loc.shape[-1]
         self._loc = loc
         self._scale = scale = jnp.broadcast_to(
             jnp.asarray(law.scale, loc.dtype), (*loc.shape, size)
         )
         inner = jnp.eye(size, dtype=loc.dtype) + _product(
-            _transpose(scale), said.information[..., None] * scale
+            _transpose(scale), information.information[..., None] * scale
         )
         self._root = jnp.linalg.cholesky(inner)
-        pull = _times(_transpose(scale), said.linear - said.information * loc)
+        pull = _times(_transpose(scale), information.linear - information.information * loc)
         self._center = loc + _times(
             scale, jax.scipy.linalg.cho_solve((self._root, True), pull[..., None])[..., 0]
         )

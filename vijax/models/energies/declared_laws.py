@@ -1,4 +1,5 @@
-"""Laws that are declared, `vijax.free(..., loc=, scale=)`: the order in which they are known."""
+"""Laws declared by `vijax.free(..., loc=, scale=)`, sorted so that each reads only earlier
+variables."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from vijax.models.energies.coordinates import Hierarchy, Visit
 
 
 class _Reads(Mapping[str, Any]):
-    """Values by name that remembers which were asked for and are not known yet."""
+    """Values by name; reading an unknown name raises `_NotYetError`."""
 
     def __init__(self, values: Mapping[str, Any]):
         self._values = values
@@ -36,19 +37,19 @@ class _NotYetError(KeyError):
 
 
 def declared_hierarchy(variables: Variables) -> Hierarchy | None:
-    """The hierarchy of variables with `vijax.free(..., loc=, scale=)`; None where there are none.
+    """The hierarchy of variables with `vijax.free(..., loc=, scale=)`; None without such variables.
 
     Raises:
-      ValueError: laws that depend on each other in a circle, or read a name that is no variable;
-        shapes that do not fit.
+      ValueError: laws that depend on each other in a circle, or read an unknown name; shapes that
+        do not fit.
     """
     leaves = variables.structure.unflatten(variables.leaves)
-    named = {
+    laws = {
         name: leaf.law
         for name, leaf in leaves.items()
         if isinstance(leaf, Free) and leaf.law is not None
     }
-    inside = [
+    in_trees = [
         leaf
         for name in leaves
         if not isinstance(leaves[name], Free)
@@ -56,43 +57,44 @@ def declared_hierarchy(variables: Variables) -> Hierarchy | None:
     ]
     remedy = "Give it a name of its own."
     require(
-        all(leaf.law is None for leaf in inside),
+        all(leaf.law is None for leaf in in_trees),
         "loc, scale",
         "none inside a tree of variables",
         "some",
         remedy,
     )
-    if not named:
+    if not laws:
         return None
-    order, levels = _sort_by_level(variables, leaves, named)
+    order, levels = _sort_by_level(variables, leaves, laws)
 
     def walk(visit: Visit) -> None:
         values: dict[str, Any] = {}
         for name in leaves:
-            if name not in named and isinstance(leaves[name], Free):
+            if name not in laws and isinstance(leaves[name], Free):
                 values[name] = visit(name, None)
         for name in order:
-            values[name] = visit(name, named[name].evaluate(values))
+            values[name] = visit(name, laws[name].evaluate(values))
 
     return Hierarchy(variables, walk, levels)
 
 
 def _sort_by_level(
-    variables: Variables, leaves: Mapping[str, Any], named: Mapping[str, DeclaredLaw]
+    variables: Variables, leaves: Mapping[str, Any], laws: Mapping[str, DeclaredLaw]
 ) -> tuple[list[str], tuple[tuple[str, ...], ...]]:
-    """The variables with a law, those that others depend on first; and their levels."""
+    """The variables with a law, each after those that it depends on; and their levels."""
     shapes = jax.eval_shape(
         lambda x: variables.values(x)[0], jax.ShapeDtypeStruct((variables.dim,), jnp.float32)
     )
-    known = {name: shapes[name] for name in leaves if name not in named}
+    shapes_of_sorted = {name: shapes[name] for name in leaves if name not in laws}
     levels: list[tuple[str, ...]] = []
-    while len(known) < len(leaves):
+    while len(shapes_of_sorted) < len(leaves):
         level = tuple(
             name
-            for name in named
-            if name not in known and _is_ready(name, named[name], known, leaves)
+            for name in laws
+            if name not in shapes_of_sorted
+            and _is_ready(name, laws[name], shapes_of_sorted, leaves)
         )
-        waiting = [name for name in named if name not in known]
+        waiting = [name for name in laws if name not in shapes_of_sorted]
         remedy = "Let one of them depend on others alone."
         require(
             bool(level),
@@ -101,28 +103,28 @@ def _sort_by_level(
             waiting,
             remedy,
         )
-        known |= {name: shapes[name] for name in level}
+        shapes_of_sorted |= {name: shapes[name] for name in level}
         levels.append(level)
     return [name for level in levels for name in level], tuple(levels)
 
 
 def _is_ready(
-    name: str, own: DeclaredLaw, known: Mapping[str, Any], leaves: Mapping[str, Any]
+    name: str, declared_law: DeclaredLaw, known: Mapping[str, Any], leaves: Mapping[str, Any]
 ) -> bool:
-    """Tells whether all that a law reads is known; ValueError where it reads what is no variable,
-    or does not fit."""
+    """True if all variables that a law reads are known; ValueError if it reads an unknown name or
+    has a wrong shape."""
     argument = f"loc, scale of {name!r}"
     try:
         with traceable(argument):
-            law = jax.eval_shape(lambda values: own.evaluate(_Reads(values)), dict(known))
+            law = jax.eval_shape(lambda values: declared_law.evaluate(_Reads(values)), dict(known))
     except _NotYetError as error:
-        (other,) = error.args
-        is_other = other in leaves and other != name
+        (unknown,) = error.args
+        is_other = unknown in leaves and unknown != name
         require(
             is_other,
             argument,
             f"functions of the other variables, {[n for n in leaves if n != name]}",
-            other,
+            unknown,
         )
         return False
     shape = leaves[name].free_shape
@@ -138,13 +140,15 @@ def _is_ready(
     return True
 
 
-def _check_shape(argument: str, part: str, got: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    fits = len(got) <= len(shape) and all(
-        n in (1, m) for n, m in zip(got[::-1], shape[::-1], strict=False)
+def _check_shape(
+    argument: str, part: str, found_shape: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    fits = len(found_shape) <= len(shape) and all(
+        n in (1, m) for n, m in zip(found_shape[::-1], shape[::-1], strict=False)
     )
     require(
         fits,
         argument,
         f"a {part} that broadcasts to the coordinates, {shape}",
-        f"one of shape {got}",
+        f"one of shape {found_shape}",
     )

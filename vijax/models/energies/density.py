@@ -251,17 +251,14 @@ def read_frame(hyper: Hyper) -> Frame | None:
 def with_guide(
     model: Model, guide: Guide, is_framed: bool | None = None, num_directions: int = 0
 ) -> Model:
-    """A log density whose q has another family, and with `is_framed` coordinates relative to a frame
-    in the state of the fit."""
+    """A log density whose q has another family, and with `is_framed` coordinates relative to a
+    frame in the state of the fit."""
     log_density = require_log_density(
         model, "Give the guide of an energy to vijax.energy_model(guide=...)."
     )
     framed = log_density.is_framed if is_framed is None else is_framed
-    if (
-        guide == log_density.guide
-        and framed == log_density.is_framed
-        and num_directions == log_density.num_directions
-    ):
+    old = (log_density.guide, log_density.is_framed, log_density.num_directions)
+    if (guide, framed, num_directions) == old:
         return model
     return by_value.intern(model, _GuideModel(model, guide, framed, num_directions)).made
 
@@ -356,37 +353,9 @@ def density(
     free_variables = Variables.from_tree(variables)
     check_apart(free_variables.shapes, "variables")
     require_positive(start=start)
-    has_parts = log_prior is not None or log_lik is not None
-    remedy = "Give log_density alone, or log_prior and log_lik."
-    require(
-        (log_density is None) == has_parts,
-        "log_density",
-        "one form of the density",
-        _forms(log_density, has_parts),
-        remedy,
-    )
-    if log_density is None:
-        remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
-        require(
-            log_prior is not None or free_variables.has_priors,
-            "log_prior",
-            "a function of the values",
-            "none",
-            remedy,
-        )
-        prior = log_prior or (lambda x: jnp.zeros(()))
-        parts: dict[str, Any] = {
-            "log_prior": prior,
-            "log_lik": log_lik,
-            "is_whole": log_lik is None,
-        }
-    elif num_arguments(log_density) > 1:
-        parts = {"log_prior": lambda x: jnp.zeros(()), "log_lik": log_density, "is_whole": True}
-    else:
-        parts = {"log_prior": log_density, "log_lik": None, "is_whole": True}
-    _check_prior(
-        free_variables, parts["log_prior"], "log_prior" if log_density is None else "log_density"
-    )
+    parts = _density_parts(free_variables, log_density, log_prior, log_lik)
+    argument = "log_prior" if log_density is None else "log_density"
+    _check_prior(free_variables, parts["log_prior"], argument)
     _check_derived_values(free_variables, derived)
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
@@ -399,12 +368,30 @@ def density(
     return _make_model(density_of_values, answers(generative))
 
 
-def _forms(log_density: Any, has_parts: bool) -> str:
-    return "both" if log_density is not None and has_parts else "none"
+def _density_parts(
+    variables: Variables, log_density: Any, log_prior: Any, log_lik: Any
+) -> dict[str, Any]:
+    """`log_prior`, `log_lik` and `is_whole` of a `LogDensity`; ValueError for no form of a density,
+    and for both."""
+    has_parts = log_prior is not None or log_lik is not None
+    remedy = "Give log_density alone, or log_prior and log_lik."
+    forms = "both" if log_density is not None and has_parts else "none"
+    is_one_form = (log_density is None) == has_parts
+    require(is_one_form, "log_density", "one form of the density", forms, remedy)
+    no_prior = lambda x: jnp.zeros(())
+    if log_density is None:
+        remedy = "Or give every variable one of its own: vijax.free(..., log_prior=...)."
+        has_prior = log_prior is not None or variables.has_priors
+        require(has_prior, "log_prior", "a function of the values", "none", remedy)
+        prior = log_prior or no_prior
+        return {"log_prior": prior, "log_lik": log_lik, "is_whole": log_lik is None}
+    if num_arguments(log_density) > 1:
+        return {"log_prior": no_prior, "log_lik": log_density, "is_whole": True}
+    return {"log_prior": log_density, "log_lik": None, "is_whole": True}
 
 
 def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
-    """The model of a log density, with its answers beside the score."""
+    """The model of a log density, with these queries and the score."""
     dtype = jnp.result_type(float)
     guide = density.guide.over(density.variables.places)
     start_at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
@@ -413,28 +400,21 @@ def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     def local_elbo(
         hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
     ) -> LocalElbo:
-        data = (
-            batch.data
-            if batch.weights is None
-            else fill_padding(batch.data, jnp.asarray(batch.weights))
-        )
-        log_liks = density.log_liks_at(
-            density.point(hyper, stats[Z].value), jax.tree.map(jnp.asarray, data)
-        )
-        weights = (
-            jnp.ones_like(log_liks)
-            if batch.weights is None
-            else jnp.asarray(batch.weights, log_liks.dtype)
-        )
-        return LocalElbo(
-            weighted_sum(weights, log_liks), jnp.sum(weights), jax.lax.stop_gradient(log_liks), None
-        )
+        data = batch.data
+        if batch.weights is not None:
+            data = fill_padding(data, jnp.asarray(batch.weights))
+        x = density.point(hyper, stats[Z].value)
+        log_liks = density.log_liks_at(x, jax.tree.map(jnp.asarray, data))
+        weights = jnp.ones_like(log_liks)
+        if batch.weights is not None:
+            weights = jnp.asarray(batch.weights, log_liks.dtype)
+        total = weighted_sum(weights, log_liks)
+        return LocalElbo(total, jnp.sum(weights), jax.lax.stop_gradient(log_liks), None)
 
     def global_elbo(hyper: Hyper, stats: PyTree) -> Float[Array, ""]:
         z = stats[Z].value
-        return density.log_prior_at(density.point(hyper, z)) + density.log_volume(hyper, z).astype(
-            z.dtype
-        )
+        log_prior = density.log_prior_at(density.point(hyper, z))
+        return log_prior + density.log_volume(hyper, z).astype(z.dtype)
 
     def init(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if density.is_framed:
@@ -457,48 +437,39 @@ def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
 
 
 def _no_frame(density: LogDensity) -> Frame:
-    """The frame that changes nothing, of the shapes that fit the guide."""
-    dtype, dim, count = jnp.result_type(float), density.variables.dim, density.num_directions
+    """The frame that changes nothing, in the shapes that fit the guide."""
+    dtype = jnp.result_type(float)
+    dim = density.variables.dim
+    count = density.num_directions
+    zeros, ones = np.zeros(dim, dtype), np.ones(dim, dtype)
     reference = None if density.hierarchy is None else Reference.identity(dim)
     if count:
-        along = np.zeros((dim, count), dtype), np.ones(count, dtype)
-        return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), *along, reference)
+        directions, stretch = np.zeros((dim, count), dtype), np.ones(count, dtype)
+        return Frame(zeros, ones, directions, stretch, reference)
     if density.guide.is_correlated:
-        return Frame(
-            np.zeros(dim, dtype), np.eye(dim, dtype=dtype), reference=reference, bend=Bend.none(dim)
-        )
-    return Frame(np.zeros(dim, dtype), np.ones(dim, dtype), reference=reference)
+        bend = Bend.none(dim)
+        return Frame(zeros, np.eye(dim, dtype=dtype), reference=reference, bend=bend)
+    return Frame(zeros, ones, reference=reference)
 
 
 # --- checks ---------------------------------------------------------------------------------------
 def _call(density: Callable, argument: str, *arguments: Any) -> Float[Array, ""]:
-    """The scalar that a density returns, checked."""
+    """The number that a density returns; ValueError for anything else."""
     with traceable(argument):
         x = density(*arguments)
     remedy = "Let the function return its value."
     require(x is not None, argument, "one number", "None", remedy)
     shape, dtype = jnp.shape(x), jnp.result_type(x)
-    require(
-        shape == (),
-        argument,
-        "one number",
-        f"an array of shape {shape}",
-        "Sum over its terms: jnp.sum(...).",
-    )
-    real = jnp.issubdtype(dtype, jnp.floating)
-    require(
-        real,
-        argument,
-        "a real number",
-        f"one of type {dtype}",
-        "A density of floats has a gradient; this has none.",
-    )
+    remedy = "Sum over its terms: jnp.sum(...)."
+    require(shape == (), argument, "one number", f"an array of shape {shape}", remedy)
+    is_real = jnp.issubdtype(dtype, jnp.floating)
+    remedy = "A density of floats has a gradient; this has none."
+    require(is_real, argument, "a real number", f"one of type {dtype}", remedy)
     return jnp.asarray(x)
 
 
 def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> None:
-    """Raises ValueError where a density of values alone reads an unknown name, or returns no
-    number."""
+    """Raises ValueError if a density of values alone reads an unknown name or returns no number."""
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     try:
         jax.eval_shape(lambda x: _call(log_prior, argument, variables.values(x)[0]), x)
@@ -507,60 +478,46 @@ def _check_prior(variables: Variables, log_prior: Callable, argument: str) -> No
 
 
 def _say_what_is_read(argument: str, variables: Variables, error: Exception) -> None:
-    """Raises ValueError at a name that is no variable, or read as v.name; other errors are the
-    user's own."""
+    """Raises ValueError for an unknown name, and for a name read as v.name; other errors are raised
+    as they are."""
     expected = f"a function of the variables {variables.names}"
     if isinstance(error, KeyError):
         require(False, argument, expected, f"one that reads {error}")
     if "'dict' object" not in str(error):
         raise error
     name = str(error).rpartition(" ")[2].strip("'")
-    require(
-        False,
-        argument,
-        expected,
-        f"one that reads .{name}",
-        f"Values have names: v[{name!r}], not v.{name}.",
-    )
+    remedy = f"Values have names: v[{name!r}], not v.{name}."
+    require(False, argument, expected, f"one that reads .{name}", remedy)
 
 
 def _check_derived_values(variables: Variables, derived: Callable | None) -> None:
-    """Raises ValueError where `derived` returns no mapping of other names."""
+    """Raises ValueError unless `derived` returns a mapping of names that no variable has."""
     if derived is None:
         return
     x = jax.ShapeDtypeStruct((variables.dim,), jnp.result_type(float))
     with traceable("derived"):
         values = jax.eval_shape(lambda x: derived(variables.values(x)[0]), x)
-    require(
-        isinstance(values, Mapping),
-        "derived",
-        "a mapping of names to values",
-        type(values).__name__,
-    )
+    is_mapping = isinstance(values, Mapping)
+    require(is_mapping, "derived", "a mapping of names to values", type(values).__name__)
     repeated = sorted(set(values) & set(variables.names))
-    require(
-        not repeated,
-        "derived",
-        f"names other than those of the variables {variables.names}",
-        repeated,
-    )
+    expected = f"names other than those of the variables {variables.names}"
+    require(not repeated, "derived", expected, repeated)
     leaves, _ = jax.tree_util.tree_flatten_with_path(dict(values))
-    shapes = [
-        (jax.tree_util.keystr(path, simple=True, separator="."), leaf.shape)
-        for path, leaf in leaves
-    ]
+    shapes = []
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        shapes.append((name, leaf.shape))
     check_apart([*variables.shapes, *shapes], "derived")
 
 
 def _check_data(density: LogDensity, data: PyTree) -> None:
-    """Raises ValueError where the density cannot read the data, or is finite nowhere that a fit may
-    start."""
+    """Raises ValueError if the density cannot read the data, or is finite at none of eight random
+    starts."""
     data = one_group(None) if data is None else data
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
-        is_empty = [np.shape(x) for x in jax.tree.leaves(data)] == [(1,)] and jax.tree.leaves(data)[
-            0
-        ][0] == 0  # one_group
+        leaves = jax.tree.leaves(data)
+        is_empty = [np.shape(x) for x in leaves] == [(1,)] and leaves[0][0] == 0  # `one_group`
         require(is_empty, "data", "None, because this density reads no data", "data", remedy)
     else:
         check_numbers(data)
@@ -568,11 +525,8 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         if not density.is_whole:
             check_lengths(data)
     width = density.start
-    starts = (
-        np.random.default_rng(0)
-        .uniform(-width, width, (8, density.variables.dim))
-        .astype(jnp.result_type(float))
-    )
+    rng = np.random.default_rng(0)
+    starts = rng.uniform(-width, width, (8, density.variables.dim)).astype(jnp.result_type(float))
     groups = density.as_read(jax.tree.map(lambda x: array(x)[:64], data))
     program = cached_program(density, "check", lambda density: quick_jit(_totals(density)))
     try:
@@ -584,13 +538,8 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         "nearer to zero: "
         f"vijax.density(..., start={width / 10:g})."
     )
-    require(
-        np.isfinite(densities).any(),
-        "log_density",
-        "one finite at any of eight random starts",
-        densities,
-        remedy,
-    )
+    expected = "one finite at any of eight random starts"
+    require(np.isfinite(densities).any(), "log_density", expected, densities, remedy)
 
 
 def _totals(of: weakref.ref[LogDensity]) -> Callable[..., Any]:

@@ -12,8 +12,8 @@ at mean statistics), Gibbs sampling (the gradient at statistics of draws), the b
 every algorithm of `vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41;
 Hoffman and Blei 2015, section 2.6).
 
-With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and log g included:
-at the exact conditional it equals log p(y_n | beta).
+With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and
+log g included: at the exact conditional it equals log p(y_n | beta).
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Energy:
     def conditionals(
         self, block: Sequence[str], stats: Stats, group: PyTree, hyper: Hyper
     ) -> dict[str, Family]:
-        """The complete conditionals of these locals, given the statistics of all other variables."""
+        """The complete conditionals of these locals, given the statistics of all other
+        variables."""
         part = {name: stats[name] for name in block}
         slopes = lambda f: jax.grad(lambda part: f({**stats, **part}, group, hyper))(part)
         counts = None if self.impossible is None else slopes(self.impossible)
@@ -563,8 +564,9 @@ def _independent_locals(
     key: PRNGKeyArray,
     estep: Any,
 ) -> tuple[Float[Array, ""], Any]:
-    """Bound of one group whose energy is affine in all its locals together, E = E_0 + <l, t(z)>. One
-    evaluation gives E_0 and l, and both are differentiated, so that nothing is computed twice."""
+    """Bound of one group whose energy is affine in all its locals together, E = E_0 + <l, t(z)>.
+    One evaluation gives E_0 and l, and both are differentiated, so that nothing is computed
+    twice."""
     templates = spec.locals(group)
     energy, *count = spec.affine(stats, group, hyper, templates)
     fixed = jax.lax.stop_gradient([energy.slopes, *(c.slopes for c in count)])

@@ -1,13 +1,13 @@
-"""Checks that `energy_model` makes at once: names, families, and the energy itself at random
-statistics and data.
+"""Checks of the arguments of `energy_model`: names, families, and the energy at random statistics
+and data.
 
-Second differences at random statistics show whether an energy is multilinear, and which variables
-it couples. For independent perturbations a, b of two fields of statistics,
+Second differences at random statistics show if an energy is multilinear, and which variables it
+couples. For independent perturbations a, b of two fields of statistics,
 
     f(s + a + b) - f(s + a) - f(s + b) + f(s)
 
-is zero for every s exactly when no term of f contains both fields. So two fields of *one* variable
-(or one field twice) must give zero, else its complete conditional is no gradient; two variables
+is zero for every s exactly if no term of f contains both fields. So two fields of *one* variable
+(or one field twice) must give zero, else its complete conditional is not a gradient. Two variables
 with another result are coupled, and coordinate ascent must visit them in turn."""
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Blocks = tuple[tuple[str, ...], ...]
 
 
 def check_families(prior: Product, local: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is global and local, a local that is no family, or an
+    """Raises ValueError for a name that is global and local, a local that is not a family, and an
     improper family."""
-    both = sorted(set(prior) & set(local))
-    require(not both, "locals", "names that are not those of globals", both)
+    shared_names = sorted(set(prior) & set(local))
+    require(not shared_names, "locals", "names that are not those of globals", shared_names)
     for name, q in local.items():
         require(
             isinstance(q, Family),
@@ -49,10 +49,16 @@ def check_families(prior: Product, local: Mapping[str, Any]) -> None:
 
 
 def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that is a hyperparameter and a point, as the energy reads both
-    from one dict; and for a module with functions among its leaves."""
-    both = sorted(set(hyper) & set(points))
-    require(not both, "points", "names that are not those of hyper", both, "Rename one of them.")
+    """Raises ValueError for a name that is a hyperparameter and a point, since the energy reads
+    both from one dict; and for a module with functions among its leaves."""
+    shared_names = sorted(set(hyper) & set(points))
+    require(
+        not shared_names,
+        "points",
+        "names that are not those of hyper",
+        shared_names,
+        "Rename one of them.",
+    )
     for name, value in [*hyper.items(), *points.items()]:
         require_arrays(f"points[{name!r}]" if name in points else f"hyper[{name!r}]", value)
 
@@ -60,33 +66,33 @@ def check_points(hyper: Mapping[str, Any], points: Mapping[str, Any]) -> None:
 def check_free(
     names: Collection[str], guide: Any, prior: Product, local: Mapping[str, Any]
 ) -> None:
-    """Raises ValueError for a guide without free variables, or a name that would stand for two
-    things."""
+    """Raises ValueError for a guide without free variables, and for a name with two meanings."""
     if not names:
         remedy = "Declare them by vijax.free, or leave guide out."
         require(
             guide is None, "guide", "none for an energy without free globals", repr(guide), remedy
         )
         return
-    both = sorted(set(names) & set(local))
-    require(not both, "locals", "names that are not those of globals", both)
-    for argument, named in (("globals", prior), ("locals", local)):
+    shared_names = sorted(set(names) & set(local))
+    require(not shared_names, "locals", "names that are not those of globals", shared_names)
+    for argument, families in (("globals", prior), ("locals", local)):
         expected = f"names other than {Z!r}, which all free variables {sorted(names)} have together"
-        require(Z not in named, argument, expected, repr(Z), "Rename it.")
+        require(Z not in families, argument, expected, repr(Z), "Rename it.")
 
 
 def check_plates(
     plates: Sequence[str], local: Mapping[str, Any], joint: Sequence[Sequence[str]]
 ) -> None:
-    """Raises ValueError for a plate that is no local, has no axis of entries, or is kept joint."""
+    """Raises ValueError for a plate that is not a local, has no axis of entries, or is kept
+    joint."""
     unknown = sorted(set(plates) - set(local))
     require(not unknown, "plates", f"names among the locals {list(local)}", unknown)
-    both = sorted(set(plates) & {name for group in joint for name in group})
+    shared_names = sorted(set(plates) & {name for group in joint for name in group})
     require(
-        not both,
+        not shared_names,
         "plates",
         "locals that are not in `joint`, under which their entries are one variable",
-        both,
+        shared_names,
     )
     for name in plates:
         shape = local[name].batch_shape
@@ -99,8 +105,8 @@ def check_plates(
 
 
 def readable(energy: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    """The energy with clear errors: for an unknown name of a variable or a statistic the error
-    lists the known ones; for operations that JAX cannot trace it names the line."""
+    """The energy with clear errors: for an unknown variable or statistic the error lists the known
+    names; for operations that JAX cannot trace it names the line."""
 
     @functools.wraps(energy)
     def read(stats: Mapping[str, Any], *rest: Any) -> Any:
@@ -141,11 +147,11 @@ def find_blocks(
     order: Sequence[str] | None,
     plates: Sequence[str] = (),
 ) -> tuple[Blocks, Blocks]:
-    """Checks the energies and finds the variables that can be updated together: blocks of globals,
-    blocks of locals.
+    """Checks the energies and returns the variables that can be updated together: blocks of
+    globals, and blocks of locals.
 
-    `fn` and `count` are functions (stats, group, hyper), `prior_fn` is one of (stats, hyper);
-    `groups` are the example and other groups like it (`values_like`)."""
+    `fn` and `count` are functions of (stats, group, hyper), `prior_fn` is one of (stats, hyper).
+    `groups` has the example and other groups like it (`values_like`)."""
     order = [*prior, *local] if order is None else list(order)
     require(
         sorted(order) == sorted([*prior, *local]),
@@ -185,8 +191,8 @@ def _couplings(
     argument: str,
     plates: Sequence[str] = (),
 ) -> set[frozenset[str]]:
-    """`coupled_variables` with separate errors for an energy that needs more than statistics, and
-    for one that is infinite or NaN even at the mean statistics."""
+    """`coupled_variables` with separate errors for an energy that is not a function of statistics,
+    and for one that is infinite or NaN even at the mean statistics."""
     try:
         coupled, finite = coupled_variables(fn, zeros(stats), plates)
     except ValueError as error:
@@ -199,17 +205,14 @@ def _couplings(
 
 
 def _message(argument: str, error: ValueError) -> str:
-    """The message of `coupled_variables`, about the function that was given as this argument."""
-    return (
-        str(error).replace("energy: ", f"{argument}: ", 1)
-        if str(error).startswith("energy: ")
-        else str(error)
-    )
+    """The message of `coupled_variables`, with the name of this argument."""
+    text = str(error)
+    return text.replace("energy: ", f"{argument}: ", 1) if text.startswith("energy: ") else text
 
 
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
-    """Raises ValueError where the energy is -inf, or NaN, at mean statistics: for all data
-    (`every`), or wherever data are positive."""
+    """Raises ValueError if the energy is -inf or NaN at mean statistics: for all data if `every`,
+    else for all positive data."""
     values = np.asarray(quick_jit(fn)(mean_statistics(families)))
     values = values if every else values[list(POSITIVE)]
     if np.isfinite(values).any():
@@ -233,8 +236,8 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
 
 
 def _require_counts(count: Callable, families: Mapping[str, Any]) -> None:
-    """Raises ValueError where the number of impossible events is negative at the example and the
-    mean statistics."""
+    """Raises ValueError if the number of impossible events is negative at the example and the mean
+    statistics."""
     number = np.asarray(quick_jit(count)(mean_statistics(families)))[0]
     expected = "a number of impossible events, 0 or more, at the mean statistics of the variables"
     require(
@@ -260,8 +263,8 @@ _TOLERANCE = 1e-3
 
 
 class NowhereFiniteError(ValueError):
-    """No value is finite at random statistics: the function takes a logarithm, root or quotient of
-    one."""
+    """No value is finite at random statistics: the function takes the logarithm, root or quotient
+    of a statistic."""
 
 
 def coupled_variables(
@@ -269,35 +272,36 @@ def coupled_variables(
     stats: Statistics,
     plates: Collection[str] = (),
 ) -> tuple[set[frozenset[str]], np.ndarray]:
-    """The pairs of variables that share a term of `fn`, after a check that it is multilinear; and
-    the data at which it is finite.
+    """The pairs of variables that share a term of `fn`, after a check that it is multilinear; and a
+    mask of the groups at which it is finite.
 
     Args:
-      fn: statistics by variable -> its value at each of several data. Data at which it is not
-        finite are ignored, as long as there are others; a term at any of the others counts.
+      fn: statistics by variable -> its value at each of several groups. Groups at which it is not
+        finite are ignored; a term counts if any other group has it.
       stats: statistics of the right shapes; the values do not matter.
-      plates: names of variables whose entries along the first axis are variables of their own:
-        terms may multiply two of them. Up to `_ENTRIES` of them are checked for terms that multiply
+      plates: names of variables whose entries along the first axis count as separate variables:
+        terms may multiply two entries. Up to `_ENTRIES` entries are checked for terms that multiply
         an entry by itself.
 
     Raises:
-      ValueError: a term is not linear in the statistics of one variable, which is named with its
-          fields.
-      NowhereFiniteError: `fn` is finite nowhere, so no polynomial.
+      ValueError: a term is not linear in a variable; the message names the variable and its
+        statistics.
+      NowhereFiniteError: `fn` is finite at no group, so it is not a polynomial.
     """
     fields = [(name, i) for name in stats for i in range(len(stats[name]))]
-    value, rng = quick_jit(fn), np.random.default_rng(0)
+    value = quick_jit(fn)
+    rng = np.random.default_rng(0)
     base = _random(rng, stats)
     at_base = np.asarray(value(base), np.float64)
-    known = np.isfinite(at_base)
-    if not known.any():
+    is_finite = np.isfinite(at_base)
+    if not is_finite.any():
         raise NowhereFiniteError(
             "energy: expected a polynomial in the sufficient statistics, but at arbitrary real "
             "values of them "
             "it is not finite: it takes a logarithm, root or quotient of one. Declare that as a "
             "statistic of its own."
         )
-    at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[known]
+    value_at = lambda *moves: np.asarray(value(_sum(base, *moves)), np.float64)[is_finite]
     pairs: set[frozenset[str]] = set()
     for first, second in itertools.combinations_with_replacement(fields, 2):
         moves: list[tuple] = [(_perturbation(rng, base, first), _perturbation(rng, base, second))]
@@ -305,19 +309,22 @@ def coupled_variables(
             size = jax.tree.leaves(stats[first[0]])[0].shape[0]
             entries = rng.choice(size, min(size, _ENTRIES), replace=False)
             moves = [tuple(_restrict_to_entry(move, int(i)) for move in moves[0]) for i in entries]
-        gap = any(_is_gap(np.stack([at(a, b), at(a), at(b), at_base[known]])) for a, b in moves)
+        gap = any(
+            _is_gap(np.stack([value_at(a, b), value_at(a), value_at(b), at_base[is_finite]]))
+            for a, b in moves
+        )
         if gap and first[0] == second[0]:
             raise ValueError(_nonlinear(stats, first, second))
         if gap:
             pairs.add(frozenset((first[0], second[0])))
-    return pairs, known
+    return pairs, is_finite
 
 
 def update_order(
     names: Sequence[str], coupled: Iterable[frozenset[str]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Groups of variables that are not coupled, so that each can be updated at once: greedily, in
-    the given order.
+    """Groups of variables that are not coupled, so that each group can be updated at once. They are
+    formed greedily, in this order.
 
     >>> update_order(["a", "b", "c"], [frozenset("ab")])
     (('a', 'c'), ('b',))
@@ -328,7 +335,7 @@ def update_order(
         free = (
             block
             for block in blocks
-            if not any(frozenset((name, other)) in coupled for other in block)
+            if not any(frozenset((name, member)) in coupled for member in block)
         )
         block = next(free, None)
         if block is None:
@@ -339,11 +346,9 @@ def update_order(
 
 
 def _random(rng: np.random.Generator, tree: Any) -> Any:
-    """Standard normal values in the place of every leaf; 1-float leaves of the working
-    precision."""
-    return jax.tree.map(
-        lambda x: np.asarray(rng.normal(size=jnp.shape(x)), jnp.result_type(float)), tree
-    )
+    """Standard normal values in the shape of every leaf, in the working precision."""
+    dtype = jnp.result_type(float)
+    return jax.tree.map(lambda x: np.asarray(rng.normal(size=jnp.shape(x)), dtype), tree)
 
 
 def _perturbation(rng: np.random.Generator, stats: Statistics, field: Field) -> Statistics:
@@ -356,11 +361,10 @@ def _perturbation(rng: np.random.Generator, stats: Statistics, field: Field) -> 
 
 
 def _restrict_to_entry(move: Statistics, entry: int) -> Statistics:
-    """The perturbation of one entry of a plate; other variables are left out, because they are not
-    moved."""
-    return jax.tree.map(
-        lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T if np.any(x) else x, dict(move)
-    )
+    """The perturbation of one entry of a plate. Other variables have a perturbation of zero, which
+    is returned as it is."""
+    keep_entry = lambda x: np.where(np.arange(len(x)) == entry, x.T, 0).T
+    return jax.tree.map(lambda x: keep_entry(x) if np.any(x) else x, dict(move))
 
 
 def _sum(*trees: Statistics) -> Statistics:
@@ -368,8 +372,7 @@ def _sum(*trees: Statistics) -> Statistics:
 
 
 def _is_gap(terms: Float[np.ndarray, "4 places"]) -> bool:
-    """True where a second difference differs from zero by more than rounding anywhere, or is not
-    even a number."""
+    """True if a second difference differs from zero by more than rounding anywhere, or is NaN."""
     gap = np.array([1.0, -1.0, -1.0, 1.0]) @ terms
     return bool(np.any(~(np.abs(gap) <= _TOLERANCE * np.max(np.abs(terms), axis=0))))
 
@@ -377,10 +380,10 @@ def _is_gap(terms: Float[np.ndarray, "4 places"]) -> bool:
 def _nonlinear(stats: Statistics, first: Field, second: Field) -> str:
     name = first[0]
     fields = getattr(stats[name], "_fields", tuple(map(str, range(len(stats[name])))))
-    one, two = fields[first[1]], fields[second[1]]
-    term = f"is not linear in stats[{name!r}].{one}"
-    if one != two:
-        term = f"multiplies stats[{name!r}].{one} by stats[{name!r}].{two}"
+    first_field, second_field = fields[first[1]], fields[second[1]]
+    term = f"is not linear in stats[{name!r}].{first_field}"
+    if first_field != second_field:
+        term = f"multiplies stats[{name!r}].{first_field} by stats[{name!r}].{second_field}"
     return (
         "energy: expected a function linear in the sufficient statistics of each variable, but "
         f"it {term}. Use the "

@@ -1,9 +1,9 @@
-"""Example groups for `energy_model`: other values of the example's shapes, and the check that data
-have these shapes.
+"""Example groups for `energy_model`: other values in the shapes of the example, and the check that
+data have these shapes.
 
-A term of an energy may vanish at the values of the example (any term times y does where y = 0), so
-the energy is evaluated at several groups. Some of these keep the sign of the data, some the unit
-interval, some whole numbers: where the energy is not finite at one of them the others count."""
+A term of an energy may vanish at the values of the example (any term times y does at y = 0), so the
+energy is evaluated at several groups. Some of them keep the sign of the data, some the unit
+interval, some whole numbers: if the energy is not finite at one of them, the others count."""
 
 from __future__ import annotations
 
@@ -20,55 +20,61 @@ from vijax.families.base import as_array
 from vijax.tree import to_device
 
 POSITIVE = (1, 2, 3, 4)
-"""The places in the result of `values_like` at which every float is positive where the example's
-are not negative."""
+"""Indices of the groups of `values_like` whose floats are positive if the example has no negative
+ones."""
 
 
 def values_like(example: PyTree) -> PyTree:
-    """The example, and seven other groups of its shapes, stacked along a leading axis; always the
-    same.
+    """The example and seven other groups of its shapes, stacked along a leading axis. The result is
+    deterministic.
 
     Floats: times a factor and further from 0; in the unit interval; whole numbers 1 or 2 further
-    from 0, and 2 or 1; of the opposite sign; +1 and -1 at random, and the other way round.
+    from 0, and 2 or 1; of the opposite sign; +1 and -1 at random, and their negatives.
     Integers: 0 to 2 further from 0; +1 and -1.
-    Booleans: all true; at random; the other way round.
+    Booleans: all true; at random; the negation.
 
     >>> values_like(jnp.zeros(3)).shape
     (8, 3)
     """
     rng = np.random.default_rng(1)
-    return jax.tree.map(
-        lambda leaf: np.stack(_values(np.asarray(leaf), rng)), jax.tree.map(to_device, example)
-    )
+    stack = lambda leaf: np.stack(_values(np.asarray(leaf), rng))
+    return jax.tree.map(stack, jax.tree.map(to_device, example))
 
 
 def _values(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    away, coin = np.where(x < 0, -1, 1), rng.choice([-1, 1], x.shape)
+    direction, coin = np.where(x < 0, -1, 1), rng.choice([-1, 1], x.shape)
     if np.issubdtype(x.dtype, np.bool_):
         yes = np.ones(x.shape, bool)
-        others = [yes, yes, yes, yes, yes, coin > 0, coin < 0]
+        values = [yes, yes, yes, yes, yes, coin > 0, coin < 0]
     elif np.issubdtype(x.dtype, np.integer):
-        more = rng.integers(0, 3, x.shape)
+        offset = rng.integers(0, 3, x.shape)
         signs = [x, x] if np.issubdtype(x.dtype, np.unsignedinteger) else [coin, -coin]
-        others = [x + away, x + away * more, x + away * (2 - more), x + 2 * away, x, *signs]
+        values = [
+            x + direction,
+            x + direction * offset,
+            x + direction * (2 - offset),
+            x + 2 * direction,
+            x,
+            *signs,
+        ]
     elif np.issubdtype(x.dtype, np.floating):
-        known, more = np.nan_to_num(x, posinf=0.0, neginf=0.0), rng.integers(1, 3, x.shape)
-        real = known * rng.uniform(0.5, 1.5, x.shape) + away * rng.uniform(0.1, 0.6, x.shape)
-        whole = [np.round(known) + away * k for k in (more, 3 - more)]
-        others = [real, rng.uniform(0.05, 0.95, x.shape), *whole, -real, coin, -coin]
+        finite, offset = np.nan_to_num(x, posinf=0.0, neginf=0.0), rng.integers(1, 3, x.shape)
+        real = finite * rng.uniform(0.5, 1.5, x.shape) + direction * rng.uniform(0.1, 0.6, x.shape)
+        integers = [np.round(finite) + direction * k for k in (offset, 3 - offset)]
+        values = [real, rng.uniform(0.05, 0.95, x.shape), *integers, -real, coin, -coin]
     else:
-        others = [x] * 7
-    return [np.asarray(value, x.dtype) for value in (x, *others)]
+        values = [x] * 7
+    return [np.asarray(value, x.dtype) for value in (x, *values)]
 
 
 def array_kinds(example: PyTree, read: Any) -> list[Kind]:
-    """The kind of each array of a group: booleans are a mask; integers are numbers, unless `read`,
-    a function of a group, uses them as indices."""
-    shown = array_shapes(jax.tree.map(as_array, example))
-    found = found_kinds(shown, read)
+    """The kind of each array of a group. Booleans are masks; integers are numbers, unless `read`, a
+    function of a group, uses them as indices."""
+    arrays = array_shapes(jax.tree.map(as_array, example))
+    kinds = found_kinds(arrays, read)
     return [
         "mask" if x.dtype == bool else kind
-        for kind, x in zip(found, jax.tree.leaves(shown), strict=True)
+        for kind, x in zip(kinds, jax.tree.leaves(arrays), strict=True)
     ]
 
 
@@ -80,21 +86,21 @@ def array_shapes(group: PyTree) -> PyTree:
 def check_groups(
     example: PyTree, data: PyTree, evaluate: Any, locals_: Any, any_size: bool
 ) -> None:
-    """Raises ValueError unless data have the structure of the example and, in front of its axes,
-    one axis of groups.
+    """Raises ValueError unless data have the structure of the example and an axis of groups in
+    front of its axes.
 
-    Sizes may differ from the example's, as the lengths of sequences do, where locals have the same
-    sizes as the group, or with `any_size`; and the energy must accept them.
+    Sizes may differ from those of the example, as the lengths of sequences do, if locals have the
+    same sizes as the group, or with `any_size`; the energy must accept them.
 
     `example` has the `jax.ShapeDtypeStruct`s of one group; `evaluate` is the energy of a group at
-    any statistics."""
-    known: Any = jax.tree.structure(example)
+    arbitrary statistics."""
+    structure: Any = jax.tree.structure(example)
     remedy = (
         "Data are the arrays of one group, as in `example`, each with one axis of groups in front."
     )
-    if jax.tree.structure(data) != known:
+    if jax.tree.structure(data) != structure:
         raise ValueError(
-            f"data: expected the structure of the example, {known}, got "
+            f"data: expected the structure of the example, {structure}, got "
             f"{jax.tree.structure(data)}. {remedy}"
         )
     pairs = list(zip(jax.tree.leaves(example), jax.tree.leaves(data), strict=True))
@@ -118,9 +124,9 @@ def check_groups(
     if all(np.shape(y)[1:] == x.shape for x, y in pairs):
         return
     group = jax.tree.map(lambda x, y: jax.ShapeDtypeStruct(np.shape(y)[1:], x.dtype), example, data)
-    changed = _changes(example, group)
-    if not any_size and not changed <= _local_changes(locals_, example, group):
-        sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changed))
+    changes = _changes(example, group)
+    if not any_size and not changes <= _local_changes(locals_, example, group):
+        sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changes))
         require(
             False,
             "data",
@@ -143,22 +149,22 @@ def check_groups(
 
 
 def _local_changes(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:
-    """Changes of size that the locals follow."""
+    """Changes of size that locals make with the group."""
     try:
         return _changes(*(jax.eval_shape(locals_, x) for x in (example, group)))
-    except (TypeError, ValueError):  # the locals take no groups of these sizes
+    except (TypeError, ValueError):  # the function of locals refuses groups of these sizes
         return set()
 
 
-def _changes(one: PyTree, other: PyTree) -> set[tuple[int, int]]:
-    """Sizes of axes that differ, each with its new size."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=False)
+def _changes(old: PyTree, new: PyTree) -> set[tuple[int, int]]:
+    """(old size, new size) of the axes whose sizes differ."""
+    pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=False)
     return {(m, n) for x, y in pairs for m, n in zip(x.shape, y.shape, strict=False) if m != n}
 
 
 def check_finite(data: PyTree, is_finite: Any) -> None:
-    """Raises ValueError at the first group that holds a NaN or an infinity and at which the energy
-    is not finite; energies may take NaN for a missing entry."""
+    """Raises ValueError for the first group with a NaN or an infinity at which the energy is not
+    finite; an energy may read NaN as a missing entry."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
         values = np.asarray(leaf)
         if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():

@@ -1,9 +1,6 @@
 """Free variables in an energy: it reads their values instead of statistics, and need not be linear
 in them. Together they are one more global, a vector of coordinates, whose density is a term of the
-energy.
-
-All of them are one more global, a vector of coordinates, whose density is a term of the energy.
-"""
+energy."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ from vijax.inference.guides import Guide, Z
 from vijax.xla import by_value
 
 START = 0.1
-"""Standard deviation of q where it starts, and of its means among starts: networks must not begin
-at zero weights."""
+"""Standard deviation of q at the start, and of its random first means: networks must not begin with
+zero weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,38 +30,35 @@ class FreePart(FreeVariables):
 
     variables: Variables  # the free variables
     guide: Guide  # the family of q
-    is_proper: bool = (
-        False  # their prior is known to be proper, so that no bound grows without limit along them
-    )
+    # True if their prior is known to be proper, so that no bound grows without limit along them
+    is_proper: bool = False
 
     def family(self, key: PRNGKeyArray | None = None) -> Family:
-        """The start of q; without a key at zero."""
+        """The start of q, with random means; with means of zero without a key."""
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
-        guide = self.guide.over(self.variables.places)
-        return guide.at(
-            mean if key is None else START * jax.random.normal(key, mean.shape, mean.dtype), START
-        )
+        if key is not None:
+            mean = START * jax.random.normal(key, mean.shape, mean.dtype)
+        return self.guide.over(self.variables.places).at(mean, START)
 
     def read(self, stats: Mapping[str, Any]) -> dict[str, Any]:
-        """Statistics of the conjugate variables, and values of the free ones, by name."""
+        """Statistics of conjugate variables and values of free variables, by name."""
         return {**_others(stats), **self.variables.values(stats[Z].value)[0]}
 
     def bind_random_values(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values as one of statistics, at random values: for checks of
-        the conjugate variables."""
+        """A function of statistics and values as a function of statistics alone, at random values:
+        for checks of the conjugate variables."""
         if fn is None:
             return None
-        x = jax.random.uniform(
-            jax.random.key(0), (self.variables.dim,), jnp.result_type(float), -2.0, 2.0
-        )
+        shape, dtype = (self.variables.dim,), jnp.result_type(float)
+        x = jax.random.uniform(jax.random.key(0), shape, dtype, -2.0, 2.0)
         return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
 
     def reads(self, fn: Callable | None) -> Callable | None:
-        """A function of statistics and values as one of statistics alone."""
+        """A function of statistics and values as a function of statistics alone."""
         return None if fn is None else lambda stats, *rest: fn(self.read(stats), *rest)
 
     def log_prior(self, stats: Mapping[str, Any]) -> Float[Array, ""]:
-        """Log prior of the coordinates: the variables' own priors, and the Jacobian."""
+        """Log prior of the coordinates: the priors of the variables and the Jacobian."""
         return self.variables.log_prior(stats[Z].value)
 
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,12 +68,11 @@ class FreePart(FreeVariables):
     def given_others(
         self, model: Model, hyper: Hyper, posterior: Product, key: PRNGKeyArray
     ) -> tuple[GivenOthers, tuple[Others]] | None:
-        """The bound along free variables, and what else it reads: all else as it is."""
+        """The bound as a function of the free variables, and its other arguments."""
         if self.is_proper:
             return None
-        return by_value.intern(model, GivenOthers(model, self.variables)), (
-            Others(hyper, posterior, key),
-        )
+        bound = by_value.intern(model, GivenOthers(model, self.variables))
+        return bound, (Others(hyper, posterior, key),)
 
     def start_in_words(self) -> str:
         """The start of a fit by steps, in words."""
@@ -104,29 +97,33 @@ class Others(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GivenOthers:
-    """The bound of an energy as a function of its free coordinates: q of the conjugate globals
-    stays, that of locals is found by their E-step. It is one object for each model, whose programs
-    serve every fit (`vijax.xla.by_value.intern`)."""
+    """The bound of an energy as a function of its free coordinates: q of the conjugate globals is
+    fixed, q of the locals is found by the E-step. There is one object for each model, so that its
+    programs serve every fit (`vijax.xla.by_value.intern`)."""
 
     model: Model  # the energy
     variables: Variables  # the variables that have these coordinates
     reads_data: ClassVar[bool] = True
-    has_groups: ClassVar[bool] = False  # one bound of all of them
+    has_groups: ClassVar[bool] = False  # all groups have one bound together
     prior_part: ClassVar[None] = None
 
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of the globals alone."""
-        of = self.model.global_elbo
-        return jnp.zeros((), x.dtype) if of is None else of(others.hyper, others.stats(x))
+        global_elbo = self.model.global_elbo
+        return (
+            jnp.zeros((), x.dtype)
+            if global_elbo is None
+            else global_elbo(others.hyper, others.stats(x))
+        )
 
     prior_part_at = log_prior_at
 
     def log_liks_at(self, x: Float[Array, " D"], data: Any, others: Others) -> Float[Array, " 1"]:
         """The bound of all groups."""
-        batch, model = Minibatch(data, None), self.model
-        return model.local_elbo(
-            others.hyper, others.stats(x), batch, others.key, model.estep
-        ).total[None]
+        batch = Minibatch(data, None)
+        model = self.model
+        bound = model.local_elbo(others.hyper, others.stats(x), batch, others.key, model.estep)
+        return bound.total[None]
 
 
 def _others(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,8 +133,8 @@ def _others(named: Mapping[str, Any]) -> dict[str, Any]:
 def split(globals_: Mapping[str, Any], guide: Guide) -> tuple[dict[str, Any], FreePart | None]:
     """The conjugate globals, and the free globals."""
     free = {name: x for name, x in globals_.items() if _is_free(x)}
-    rest = {name: x for name, x in globals_.items() if name not in free}
-    return rest, FreePart(Variables.from_tree(free), guide) if free else None
+    conjugate = {name: x for name, x in globals_.items() if name not in free}
+    return conjugate, FreePart(Variables.from_tree(free), guide) if free else None
 
 
 def _is_free(x: Any) -> bool:

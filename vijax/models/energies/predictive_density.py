@@ -1,4 +1,4 @@
-"""The log predictive density of groups of data that a fitted log density has not seen."""
+"""The log predictive density of new groups of data under a fitted log density."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NUM_DRAWS = 1000
 def predictive_density(
     density: Any, hyper: Hyper, q: Estimates, data: PyTree, key: PRNGKeyArray
 ) -> HeldOut:
-    """log E_q[p(group | values)] of each group, with the mean over `NUM_DRAWS` draws of q instead
-    of E_q.
+    """log E_q[p(group | values)] of each group, with E_q replaced by the mean over `NUM_DRAWS`
+    draws.
 
-    The logarithm of a mean of draws is below that of the mean, by half the variance of p / E[p]
-    over the number of draws: little, unless a group holds as much information on the variables as
-    all the data before it. Raises ValueError: data that are no finite numbers, or of unequal
+    The logarithm of the mean over draws is too low by half the variance of p / E[p] over the number
+    of draws. This is little, unless a group holds as much information on the variables as all the
+    data before it. Raises ValueError for data that are not finite numbers or of unequal
     lengths."""
     check_numbers(data)
     check_finite(data)
@@ -44,7 +44,7 @@ def predictive_density(
 
 
 def _predictive_program(of: weakref.ref[Any]) -> Callable[..., Float[Array, " groups"]]:
-    def mixed(
+    def log_predictive(
         hyper: Hyper, draws: Float[Array, "draws D"], data: PyTree
     ) -> Float[Array, " groups"]:
         density: Any = of()
@@ -56,4 +56,4 @@ def _predictive_program(of: weakref.ref[Any]) -> Callable[..., Float[Array, " gr
         total, _ = jax.lax.scan(add, nothing, draws)
         return total - jnp.log(len(draws))
 
-    return mixed
+    return log_predictive

@@ -1,5 +1,5 @@
-"""The numbers of a density that its verdict speaks of, at free coordinates, as in `fit.summary`:
-those of its variables whose names do not begin with "_", and those that it derives from them."""
+"""The numbers of a density for its verdict, at free coordinates, as in `fit.summary`: those of
+variables whose names do not begin with "_", and derived ones."""
 
 from __future__ import annotations
 
@@ -14,48 +14,52 @@ from jaxtyping import Float, PyTree
 from vijax.models.energies.density import LogDensity
 from vijax.xla.compiler import cached_program, quick_jit
 
-BLOCK = 512  # points of one call, so that any number of them shares a program
-MOST = 1024  # derived numbers of a point, at most; what is larger is left out
-# units of rounding that a derived number varies by, at least: it is computed in the density's
-# precision
+BLOCK = 512
+"""Points of one call, so that any number of points shares a program."""
+MOST = 1024
+"""Most derived numbers of a point; larger leaves are left out."""
 LEAST = 1e3
+"""Least variation of a derived number, in units of rounding: it is computed in the precision of the
+density."""
 
 
 def shown_numbers(
     density: LogDensity, x: Float[np.ndarray, "points D"]
 ) -> tuple[list[str], Float[np.ndarray, "points M"]]:
-    """The numbers by name: those of all variables where nothing is derived that can be told apart
-    from rounding."""
-    chosen = _small_leaves(density)
-    if not chosen:
+    """The names and the numbers of visible variables and of derived values; the numbers of all
+    variables if no derived value varies by more than rounding."""
+    leaves = _small_leaves(density)
+    if not leaves:
         return density.variables.numbers(x)
-    names = [
+    derived_names = [
         f"{name}[{', '.join(map(str, i))}]" if i else name
-        for name, shape in chosen
+        for name, shape in leaves
         for i in np.ndindex(shape)
     ]
-    wanted = {name for name, _ in chosen}
-    program = cached_program(density, "derived", lambda of: quick_jit(_derived_program(of, wanted)))
+    numbers = _derived_numbers(density, {name for name, _ in leaves}, x)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounding = LEAST * np.finfo(jnp.result_type(float)).eps * np.abs(numbers.mean(0))
+        varies = ~(numbers.std(0) <= rounding)
+    derived_names = [name for name, keep in zip(derived_names, varies, strict=True) if keep]
+    numbers = numbers[:, varies]
+    if all(name.startswith("_") for name in density.variables.names):
+        return (derived_names, numbers) if derived_names else density.variables.numbers(x)
+    variable_names, values = density.variables.numbers(x)
+    is_visible = np.array([not name.startswith("_") for name in variable_names])
+    names = [name for name, keep in zip(variable_names, is_visible, strict=True) if keep]
+    return names + derived_names, np.c_[values[:, is_visible], numbers]
+
+
+def _derived_numbers(
+    density: LogDensity, names: set[str], x: Float[np.ndarray, "points D"]
+) -> Float[np.ndarray, "points M"]:
+    """The numbers of these derived leaves, in blocks of points."""
+    program = cached_program(density, "derived", lambda of: quick_jit(_derived_program(of, names)))
     padded = np.concatenate([x, np.broadcast_to(x[:1], (-len(x) % BLOCK, x.shape[1]))])
     dtype = jnp.result_type(float)
-    parts = [
-        np.asarray(program(padded[i : i + BLOCK].astype(dtype)))
-        for i in range(0, len(padded), BLOCK)
-    ]
-    found = np.concatenate(parts)[: len(x)].astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        told = ~(found.std(0) <= LEAST * np.finfo(dtype).eps * np.abs(found.mean(0)))
-    names, found = (
-        [name for name, is_told in zip(names, told, strict=True) if is_told],
-        found[:, told],
-    )
-    if all(name.startswith("_") for name in density.variables.names):
-        return (names, found) if names else density.variables.numbers(x)
-    own, values = density.variables.numbers(x)
-    seen = np.array([not name.startswith("_") for name in own])
-    return [name for name, is_seen in zip(own, seen, strict=True) if is_seen] + names, np.c_[
-        values[:, seen], found
-    ]
+    blocks = [padded[i : i + BLOCK].astype(dtype) for i in range(0, len(padded), BLOCK)]
+    parts = [np.asarray(program(block)) for block in blocks]
+    return np.concatenate(parts)[: len(x)].astype(np.float64)
 
 
 def _small_leaves(density: LogDensity) -> list[tuple[str, tuple[int, ...]]]:
@@ -64,24 +68,24 @@ def _small_leaves(density: LogDensity) -> list[tuple[str, tuple[int, ...]]]:
     if derived is None:
         return []
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
-    chosen, total = [], 0
+    leaves, total = [], 0
     for name, leaf in _leaves_by_path(jax.eval_shape(lambda x: derived(density.values_at(x)), x)):
         if total + leaf.size <= MOST:
-            chosen.append((name, leaf.shape))
+            leaves.append((name, leaf.shape))
             total += leaf.size
-    return chosen
+    return leaves
 
 
-def _derived_program(of: Callable[[], Any], wanted: set[str]) -> Callable[..., Any]:
-    """Returns a program from points to their derived numbers, (points, M)."""
+def _derived_program(of: Callable[[], Any], names: set[str]) -> Callable[..., Any]:
+    """A program from points to their derived numbers, (points, M)."""
 
-    def at(x: Any) -> Any:
-        found = _leaves_by_path(of().derived(of().values_at(x)))
+    def numbers(x: Any) -> Any:
+        leaves = _leaves_by_path(of().derived(of().values_at(x)))
         return jnp.concatenate(
-            [jnp.ravel(leaf).astype(x.dtype) for name, leaf in found if name in wanted]
+            [jnp.ravel(leaf).astype(x.dtype) for name, leaf in leaves if name in names]
         )
 
-    return jax.vmap(at)
+    return jax.vmap(numbers)
 
 
 def _leaves_by_path(values: PyTree) -> list[tuple[str, Any]]:
