@@ -18,12 +18,11 @@ from vijax.data.corpora.storage import is_corpus_folder
 
 def cache_folder() -> Path:
     """The folder named by VIJAX_CACHE, or else `vijax` in the user's cache folder."""
-    if named := os.environ.get("VIJAX_CACHE"):
-        return Path(named)
+    if folder := os.environ.get("VIJAX_CACHE"):
+        return Path(folder)
     if sys.platform == "win32":
-        return (
-            Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "vijax" / "cache"
-        )
+        local = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local"))
+        return local / "vijax" / "cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "vijax"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vijax"
@@ -32,10 +31,10 @@ def cache_folder() -> Path:
 def cached_corpus(
     name: str, key: object, build: Callable[[Path], Corpus], root: Path | None = None
 ) -> Corpus:
-    """The corpus that `build` writes into an empty folder, or the one it wrote before for an equal
+    """The corpus that `build` writes into an empty folder, or that it wrote earlier for an equal
     key.
 
-    The key has everything that the corpus depends on; its `repr` tells one corpus from another.
+    The key contains everything that the corpus depends on, and is compared by its `repr`.
     """
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     final = (root or cache_folder()) / "corpora" / f"{name}-{digest}"
@@ -48,8 +47,8 @@ def cached_corpus(
 
 
 def _put(built: Path, final: Path) -> None:
-    """Moves a corpus into its place, whole or not at all; another process may have put the same
-    there before."""
+    """Moves a corpus into its place, as a whole or not at all; another process may have put the
+    same one there before."""
     if is_corpus_folder(final):
         return
     shutil.rmtree(final, ignore_errors=True)
@@ -64,12 +63,11 @@ A_WEEK = 7 * 86_400.0
 
 
 def working_folder(prefix: str, parent: Path | None = None) -> tempfile.TemporaryDirectory:
-    """A new temporary folder in `parent`, by default the system's folder for such.
+    """A new temporary folder in `parent`, by default in the system's temporary folder.
 
-    Folders of the same prefix that are a week old are removed: processes that were killed left
-    them."""
-    for left in Path(parent or tempfile.gettempdir()).glob(f"{prefix}*"):
+    Older folders of the same prefix, left by killed processes, are removed after a week."""
+    for old in Path(parent or tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            if time.time() - left.lstat().st_mtime > A_WEEK:
-                shutil.rmtree(left)  # which refuses links
+            if time.time() - old.lstat().st_mtime > A_WEEK:
+                shutil.rmtree(old)  # which refuses links
     return tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)

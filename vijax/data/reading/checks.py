@@ -1,4 +1,4 @@
-"""Checks of data, with errors that say where, what was expected, what came and what to do; and
+"""Checks of data, with errors that say where, what was expected, what was found and what to do; and
 notes on data."""
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ INT32_MAX = 2**31 - 1
 MAX_WORDS = 10_000_000
 """The largest vocabulary: ten topics over it take 400 MB."""
 MAX_DOCUMENTS = 100_000_000
-"""The most documents: to know where they start takes 800 MB."""
-MAX_EMPTY, MAX_EMPTY_PER_ENTRY = 1_000_000, 100
-"""The most documents where there are no entries, and more for each entry: a small file may say that
-it has many."""
+"""The most documents: the places where they start take 800 MB."""
+MAX_EMPTY = 1_000_000
+MAX_EMPTY_PER_ENTRY = 100
+"""The most documents without entries, and the number that each entry adds: a small file may say
+that it has many."""
 
 
 class DataError(ValueError):
-    """An error in data; the message says where, what was expected, what came and what to do."""
+    """An error in data; the message says where, what was expected, what was found and what to
+    do."""
 
 
 REMEDY = "To mend it: "
-"""What stands between an error and its remedy."""
+"""The text between an error and its remedy."""
 
 
 def fail(where: object, expected: str, got: str, remedy: str) -> DataError:
@@ -50,7 +52,7 @@ def listed(names: Iterable[object], most: int = 10) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that is not known: the nearest known one, and all of them.
+    """A hint for an unknown name: the nearest known name, and all of them.
 
     >>> nearest("txet", ["id", "text"])
     "did you mean 'text'? known: 'id', 'text'"
@@ -62,7 +64,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def says_number(text: str) -> bool:
-    """True of the text of a number.
+    """True for the text of a number.
 
     >>> says_number("1e3"), says_number("1_000"), says_number("nan")
     (True, False, False)
@@ -76,34 +78,30 @@ def says_number(text: str) -> bool:
 
 
 def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
-    """Counts as int32; DataError where one is negative, fractional, not finite, beyond int32 or no
-    number."""
+    """Counts as int32.
+
+    Raises:
+      DataError: a count is negative, fractional, not finite, beyond int32 or no number.
+    """
     counts = np.asarray(counts)
     if counts.dtype.kind not in "biuf":
         raise fail(where, "counts that are numbers", f"dtype {counts.dtype}", "pass integers")
     for name, bad, remedy in _faults(counts):
         if bad.any():
             value = counts[tuple(np.argwhere(bad)[0])]
-            raise fail(
-                where,
-                "whole counts of 0 or more",
-                f"{name} {value} ({int(bad.sum())} such)",
-                remedy,
-            )
+            got = f"{name} {value} ({int(bad.sum())} such)"
+            raise fail(where, "whole counts of 0 or more", got, remedy)
     return counts.astype(np.int32, copy=False)
 
 
 def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
-    """The ways in which numbers are no counts, one by one: a name, a mask of the wrong ones and a
+    """The reasons why numbers are no counts, one by one: a name, a mask of the wrong numbers and a
     remedy."""
     if counts.dtype.kind == "f":
         remedy = "replace missing values by 0, or drop those documents"
         yield "the not finite value", ~np.isfinite(counts), remedy
-    yield (
-        "the negative count",
-        counts < 0,
-        "counts say how often a word occurs: drop or correct these entries",
-    )
+    remedy = "counts say how often a word occurs: drop or correct these entries"
+    yield "the negative count", counts < 0, remedy
     if counts.dtype.kind == "f":
         remedy = (
             "pass raw counts, not tf-idf weights or frequencies; of ratings such as 3.5 the "
@@ -114,8 +112,8 @@ def _faults(counts: np.ndarray) -> Iterable[tuple[str, np.ndarray, str]]:
 
 
 def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
-    """One axis of integers, as `dtype`; DataError for other axes, a fraction, or a number that
-    `dtype` cannot hold.
+    """One axis of integers, as `dtype`. Raises DataError for other axes, a fraction, or a number
+    that `dtype` cannot hold.
 
     >>> whole_numbers([0.0, 2.0], np.int32, "ids")
     array([0, 2], dtype=int32)
@@ -123,20 +121,17 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
     values = np.asarray(values)
     remedy = "pass whole numbers, such as those of a SciPy CSR matrix"
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        raise fail(
-            where,
-            "one axis of whole numbers",
-            f"shape {values.shape}, dtype {values.dtype}",
-            remedy,
-        )
+        got = f"shape {values.shape}, dtype {values.dtype}"
+        raise fail(where, "one axis of whole numbers", got, remedy)
     if values.dtype == np.dtype(dtype):
         return np.ascontiguousarray(values)
-    # Floats count in steps of one up to 2^53 only.
-    exact = 2**53 if values.dtype.kind == "f" else np.iinfo(dtype).max
+    is_float = values.dtype.kind == "f"
+    # Floats count in steps of one only up to 2^53.
+    exact = 2**53 if is_float else np.iinfo(dtype).max
     most = min(np.iinfo(dtype).max, exact)
-    bad = ~((values >= -most) & (values <= most)) | (
-        values != np.floor(values) if values.dtype.kind == "f" else False
-    )
+    bad = ~((values >= -most) & (values <= most))
+    if is_float:
+        bad |= values != np.floor(values)
     if bad.any():
         place = int(np.argmax(bad))
         got = f"{values[place]} at place {place} ({int(bad.sum())} such)"
@@ -145,21 +140,19 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
 
 
 def check_vocab_size(vocab_size: int, where: object) -> None:
-    """Raises a DataError when there are more words than `MAX_WORDS`, before memory is taken for
-    them."""
+    """Raises a DataError for more words than `MAX_WORDS`, before memory is allocated for them."""
     if vocab_size > MAX_WORDS:
+        expected = f"a vocabulary of at most {MAX_WORDS:,} words"
         remedy = (
             "number the words that occur 0, 1, 2, ... (numpy.unique does it), or leave rare "
             "words out"
         )
-        raise fail(
-            where, f"a vocabulary of at most {MAX_WORDS:,} words", f"one of {vocab_size:,}", remedy
-        )
+        raise fail(where, expected, f"one of {vocab_size:,}", remedy)
 
 
 def check_num_documents(number: int, where: object, entries: int | None = None) -> None:
-    """Raises a DataError when there are more documents than `MAX_DOCUMENTS`, or far more than the
-    entries of all of them, where these are known, before memory is taken for them."""
+    """Raises a DataError for more documents than `MAX_DOCUMENTS`, or for far more than their
+    `entries`, if given, before memory is allocated for them."""
     remedy = "check the number of documents, or divide them among several files"
     if number > MAX_DOCUMENTS:
         raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
@@ -168,31 +161,25 @@ def check_num_documents(number: int, where: object, entries: int | None = None) 
         expected = (
             f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
         )
-        raise fail(
-            where,
-            expected,
-            f"{number:,}",
-            "correct the number of documents; nearly all of these are empty",
-        )
+        remedy = "correct the number of documents; nearly all of these are empty"
+        raise fail(where, expected, f"{number:,}", remedy)
 
 
 def check_offsets(indptr: np.ndarray, where: object) -> None:
-    """Raises a DataError unless documents begin at 0 and none ends before it begins."""
+    """Raises a DataError unless the offsets of documents begin at 0 and never fall."""
     if len(indptr) < 2:
-        raise fail(
-            where, "one document or more", "none", "check the path, the file ending and the column"
-        )
+        remedy = "check the path, the file ending and the column"
+        raise fail(where, "one document or more", "none", remedy)
     backwards = np.flatnonzero(np.diff(indptr) < 0)
     if indptr[0] != 0 or len(backwards):
         place = int(backwards[0]) + 1 if len(backwards) else 0
+        expected = "offsets that begin at 0 and never fall"
         got = f"{indptr[place]} at place {place}"
-        raise fail(
-            where, "offsets that begin at 0 and never fall", got, "pass the indptr of a CSR matrix"
-        )
+        raise fail(where, expected, got, "pass the indptr of a CSR matrix")
 
 
 def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
-    """Raises a DataError when a word id is outside 0 .. vocab_size - 1."""
+    """Raises a DataError for a word id outside 0 .. vocab_size - 1."""
     if indices.size == 0:
         return
     low = int(indices.min())
@@ -204,14 +191,14 @@ def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
 
 
 def check_vocabulary(vocabulary: Sequence[str], vocab_size: int, where: object) -> None:
-    """Raises a DataError when the vocabulary does not have one word per column of the counts."""
+    """Raises a DataError unless the vocabulary has one word per column of the counts."""
     if len(vocabulary) != vocab_size:
         remedy = "pass the vocabulary that the counts were made with, one word per column, in order"
         raise fail(where, f"a vocabulary of {vocab_size} words", f"{len(vocabulary)} words", remedy)
 
 
 class Notes:
-    """Remarks for the user, gathered while data are read; each is kept once.
+    """Remarks for the user, gathered while data are read; equal ones are merged.
 
     >>> notes = Notes()
     >>> notes.add("Empty lines are left out.", "a.txt:3")
@@ -221,18 +208,18 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[int, str | None]] = {}
+        self._notes: dict[str, tuple[int, str | None]] = {}
 
     def add(self, note: str, where: str | None = None, times: int = 1) -> None:
-        """Adds a note; with a place, the text says how often it came, and where first."""
-        number, first = self._found.get(note, (0, where))
-        self._found[note] = (number + times, first)
+        """Adds a note; with a place, its text tells the number of times, and the first place."""
+        number, first = self._notes.get(note, (0, where))
+        self._notes[note] = (number + times, first)
 
     def texts(self) -> tuple[str, ...]:
-        """All notes, in the order in which they first came."""
+        """All notes, in the order in which they were first added."""
         return tuple(
             note if first is None else f"{note} ({number:,} such, the first at {first})"
-            for note, (number, first) in self._found.items()
+            for note, (number, first) in self._notes.items()
         )
 
 
@@ -243,7 +230,7 @@ HALF_REPLACED = (
 
 
 def whole_letters(text: str, notes: Notes, where: str) -> str:
-    """The text with halves of letters replaced (of an emoji that was cut, say), and a note of it.
+    """The text with halves of letters (say of a cut emoji) replaced, and a note about them.
 
     >>> whole_letters("cut \\ud83d", Notes(), "a.jsonl:1")
     'cut \ufffd'
@@ -255,18 +242,17 @@ def whole_letters(text: str, notes: Notes, where: str) -> str:
 
 
 def check_whole_letters(strings: Sequence[str], where: str) -> Sequence[str]:
-    """The strings, if all can be written to a file; DataError where one has half a letter or is no
-    string."""
+    """The strings, if all can be written to a file. Raises DataError for a string with half a
+    letter, or for anything but strings."""
     with contextlib.suppress(TypeError):
-        joined = "".join(strings)  # quick where all is well, of a million words too
+        joined = "".join(strings)  # fast for correct strings, also for a million of them
         if joined.isascii() or not _HALF.search(joined):
             return strings
     for place, text in enumerate(strings):
         if not isinstance(text, str):
             raise fail(where, "strings", f"{text!r} at place {place}", "pass strings")
         if _HALF.search(text):
+            got = f"half a letter in {text[:40]!r} at place {place}"
             remedy = "replace it: text.encode('utf-8', 'replace').decode()"
-            raise fail(
-                where, "whole letters", f"half a letter in {text[:40]!r} at place {place}", remedy
-            )
+            raise fail(where, "whole letters", got, remedy)
     return strings

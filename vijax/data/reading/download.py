@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 14
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Limits of a download: its size, its time, and the time in which nothing comes."""
+    """Limits of a download: its size, its time, and the time without any data."""
 
     num_bytes: float = dataclasses.field(
         default_factory=lambda: 1e9 * _from_environment("VIJAX_DOWNLOAD_GB", 20.0)
@@ -36,7 +36,7 @@ class Limits:
 
 
 def is_url(source: object) -> bool:
-    """Tells whether `source` is an http or https address.
+    """True for an http or https address.
 
     >>> is_url("https://example.org/corpus.jsonl"), is_url("corpus.jsonl")
     (True, False)
@@ -51,14 +51,14 @@ def fetch(
 
     Args:
       url: an http or https address; the ending of its path tells the format.
-      sha256: SHA-256 that the file must have. Without it, that of the first download is recorded
-          and must stay.
+      sha256: SHA-256 that the file must have. Without it, the value of the first download is
+        recorded and must stay.
       root: the cache folder, by default the user's.
       limits: limits of size and time; by default 20 GB and two hours, which the environment
         variables VIJAX_DOWNLOAD_GB and VIJAX_DOWNLOAD_MINUTES change.
 
     Raises:
-      DataError: the file cannot be had, is beyond the limits, or is not the one expected.
+      DataError: the file cannot be downloaded, exceeds the limits, or is not the expected one.
       ImportError: pooch is missing; the message has the remedy.
     """
     pooch = require_extra("pooch")
@@ -67,12 +67,8 @@ def fetch(
     name = local_name(url)
     record = folder / f"{name}.sha256"
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise fail(
-            "sha256",
-            "64 hexadecimal digits",
-            repr(sha256)[:80],
-            "run sha256sum on the file to get them",
-        )
+        remedy = "run sha256sum on the file to get them"
+        raise fail("sha256", "64 hexadecimal digits", repr(sha256)[:80], remedy)
     if sha256:
         expected = sha256.lower()
     elif record.is_file():
@@ -86,21 +82,18 @@ def fetch(
         headers={"User-Agent": "vijax", "Accept-Encoding": "identity"},
     )
     try:
+        known_hash = f"sha256:{expected}" if expected else None
         with _quiet(pooch.get_logger()):
-            path = pooch.retrieve(
-                url, f"sha256:{expected}" if expected else None, name, folder, downloader=get
-            )
+            path = pooch.retrieve(url, known_hash, name, folder, downloader=get)
     except DataError:
         raise
     except OSError as error:
         remedy = "check the address and the network, or download it yourself and name the file"
         raise fail(url, "a file to download", str(error), remedy) from error
     except ValueError as error:
-        remedy = (
-            "pass the right sha256="
-            if sha256
-            else f"if the new file is to be trusted, delete {record}"
-        )
+        remedy = f"if the new file is to be trusted, delete {record}"
+        if sha256:
+            remedy = "pass the right sha256="
         remedy += ", and fetch again"
         raise fail(url, f"a file with SHA-256 {expected}", f"another ({error})", remedy) from error
     record.write_text(f"{expected or pooch.file_hash(path)}\n")
@@ -111,11 +104,14 @@ class _Watch:
     """A progress bar for `pooch` that shows nothing and ends a transfer beyond the limits."""
 
     def __init__(self, url: str, limits: Limits):
-        self.total = self.come = 0
-        self._url, self._limits, self._began = url, limits, time.monotonic()
+        self.total = 0
+        self.come = 0
+        self._url = url
+        self._limits = limits
+        self._start = time.monotonic()
 
     def update(self, num_bytes: int) -> None:
-        """Counts a block that has come; the last one may be shorter."""
+        """Counts a block that was received; the last one may be shorter."""
         self.come += num_bytes
         size = max(self.total, self.come - BLOCK_BYTES)
         if size > self._limits.num_bytes:
@@ -125,13 +121,13 @@ class _Watch:
             )
             expected = f"a file of at most {_megabytes(self._limits.num_bytes)}"
             raise fail(self._url, expected, f"{_megabytes(size)} or more", remedy)
-        if time.monotonic() - self._began > self._limits.seconds:
+        if time.monotonic() - self._start > self._limits.seconds:
             remedy = "allow more, by the environment variable VIJAX_DOWNLOAD_MINUTES"
             expected = f"a file within {self._limits.seconds / 60:g} minutes"
             raise fail(self._url, expected, f"{_megabytes(self.come)} in that time", remedy)
 
     def reset(self) -> None:
-        """Called by `pooch` when the whole file has come."""
+        """Called by `pooch` when the whole file was received."""
         self.come = 0
 
     def close(self) -> None:
@@ -140,7 +136,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Silences what `pooch` advises those who call it themselves."""
+    """Silences the advice that `pooch` gives to its direct callers."""
     before = logger.level
     logger.setLevel(logging.WARNING)
     try:
@@ -154,7 +150,7 @@ def _megabytes(size: float) -> str:
 
 
 def local_name(url: str) -> str:
-    """The name of the local copy: different for each address, with its ending.
+    """The name of the local copy: different for each address, and with its ending.
 
     >>> local_name("https://example.org/a%20b/docword.news.txt.gz?download=1")
     '71b711e582-docword.news.txt.gz'
@@ -174,7 +170,6 @@ def _from_environment(name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not value > 0:
-        raise fail(
-            name, "a number above 0", repr(text), f"set it to {default:g}, say, or leave it out"
-        )
+        remedy = f"set it to {default:g}, say, or leave it out"
+        raise fail(name, "a number above 0", repr(text), remedy)
     return value

@@ -1,5 +1,5 @@
-"""Columns of Parquet files as Python's values and as NumPy's numbers, missing ones as None and
-NaN."""
+"""Columns of Parquet files as Python's values or NumPy's numbers, with None or NaN for missing
+ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from vijax.memory import free_bytes, size_text
 EXACT = 2**53
 """Whole numbers up to this one are exact as float64."""
 CELL_BYTES = 40
-"""Memory of a value of Python."""
+"""Memory of a Python value."""
 
 
-# --- what a file says before it is read -----------------------------------------------------------
+# --- facts of a file before it is read ------------------------------------------------------------
 class Kind(NamedTuple):
     """The numbers of a column, as a file says before it is read.
 
     Attributes:
-      dtype: their type; None of other values than numbers.
-      may_lack: whether some may be missing.
-      most: the most of them in a row group, those in lists one by one.
+      dtype: their type; None for other values than numbers.
+      may_lack: True if some may be missing.
+      most: the most numbers in a row group; those in lists count one by one.
     """
 
     dtype: np.dtype | None
@@ -35,26 +35,25 @@ class Kind(NamedTuple):
 
 
 def column_kinds(opened: Any) -> dict[str, Kind]:
-    """The kinds of all columns of a Parquet file, from its schema and its statistics. Where there
-    are no statistics, values may be missing unless the schema says that none is."""
+    """The kinds of all columns of a Parquet file, from its schema and its statistics. Without
+    statistics, values may be missing unless the schema says that none is."""
     schema = opened.schema_arrow
-    found = {}
+    kinds = {}
     leaf = 0
     for field in schema:
         count = _num_leaves(field.type)
         can_lack = field.nullable or field.type.num_fields > 0
         leaves = range(leaf, leaf + count)
         lacks = can_lack and any(_may_lack(opened.metadata, i) for i in leaves)
-        found[field.name] = Kind(
-            _number_dtype(field.type), lacks, max(_most(opened.metadata, i) for i in leaves)
-        )
+        most = max(_most(opened.metadata, i) for i in leaves)
+        kinds[field.name] = Kind(_number_dtype(field.type), lacks, most)
         leaf += count
-    return found
+    return kinds
 
 
 def common_type(kinds: Sequence[Kind]) -> np.dtype | None:
-    """The type that holds the numbers of all of these: float64 where some may be missing, and are
-    none of floats.
+    """The type that holds the numbers of all columns: float64 for whole numbers if some may be
+    missing.
 
     >>> common_type([Kind(np.dtype(np.int64), False), Kind(np.dtype(np.float64), True)])
     dtype('float64')
@@ -64,13 +63,13 @@ def common_type(kinds: Sequence[Kind]) -> np.dtype | None:
     dtypes = [kind.dtype for kind in kinds]
     if any(dtype is None for dtype in dtypes):
         return None
-    whole = np.result_type(*[dtype for dtype in dtypes if dtype is not None])
+    dtype = np.result_type(*[dtype for dtype in dtypes if dtype is not None])
     lacks = any(kind.may_lack for kind in kinds)
-    return np.dtype(np.float64) if lacks and whole.kind in "iub" else whole
+    return np.dtype(np.float64) if lacks and dtype.kind in "iub" else dtype
 
 
 def _num_leaves(kind: Any) -> int:
-    """The columns that a Parquet file has for a type of Arrow."""
+    """The number of columns that a Parquet file has for a type of Arrow."""
     if kind.num_fields == 0 or require_extra("pyarrow.types").is_dictionary(kind):
         return 1
     return sum(_num_leaves(kind.field(i).type) for i in range(kind.num_fields))
@@ -78,8 +77,8 @@ def _num_leaves(kind: Any) -> int:
 
 def _may_lack(metadata: Any, leaf: int) -> bool:
     for i in range(metadata.num_row_groups):
-        said = metadata.row_group(i).column(leaf).statistics
-        if said is None or not said.has_null_count or said.null_count:
+        statistics = metadata.row_group(i).column(leaf).statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count:
             return True
     return False
 
@@ -90,7 +89,7 @@ def _most(metadata: Any, leaf: int) -> int:
 
 
 def _number_dtype(kind: Any) -> np.dtype | None:
-    """NumPy's type of numbers of Arrow, also in lists; None of other values."""
+    """NumPy's type for a number type of Arrow, also in lists; None for other values."""
     types = require_extra("pyarrow.types")
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _number_dtype(kind.value_type)
@@ -110,10 +109,13 @@ def to_numbers(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
     Args:
       column: a column of Arrow.
       where: its place, for errors and warnings.
-      dtype: the type of the array; None: that of the column, float64 for whole numbers of which
-          some are missing.
+      dtype: the type of the array; None: the type of the column, or float64 if it has whole numbers
+        and some are missing.
 
-    Warns where whole numbers are rounded to floats. Raises DataError: other values than numbers.
+    Raises:
+      DataError: other values than numbers.
+
+    Warns if whole numbers are rounded to floats.
     """
     types = require_extra("pyarrow.types")
     compute = require_extra("pyarrow.compute")
@@ -124,35 +126,33 @@ def to_numbers(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
     ):
         lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
         if column.null_count or (lengths != lengths[:1]).any():
-            raise fail(
-                where,
-                "lists of one length",
-                "lists of several, or missing ones",
-                "give all rows one length",
-            )
+            got = "lists of several, or missing ones"
+            raise fail(where, "lists of one length", got, "give all rows one length")
         return to_numbers(compute.list_flatten(column), where, dtype).reshape(len(lengths), -1)
-    own = check_numeric(column.type, where)
+    column_dtype = check_numeric(column.type, where)
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_null(column.type) or types.is_decimal(column.type):
         column = column.cast(require_extra("pyarrow").float64())
     missing = None
-    if column.null_count and own.kind in "iub":
+    if column.null_count and column_dtype.kind in "iub":
         missing = column.is_null().to_numpy(zero_copy_only=False)
-        column = column.fill_null(False if own.kind == "b" else 0)
-    found = column.to_numpy(zero_copy_only=False)
-    wanted = dtype or (np.dtype(np.float64) if missing is not None else found.dtype)
-    if wanted.kind == "f" and found.dtype.kind in "iu":
-        warn_of_rounding(found, wanted, where)
+        column = column.fill_null(False if column_dtype.kind == "b" else 0)
+    values = column.to_numpy(zero_copy_only=False)
+    wanted = dtype or (np.dtype(np.float64) if missing is not None else values.dtype)
+    if wanted.kind == "f" and values.dtype.kind in "iu":
+        warn_of_rounding(values, wanted, where)
     if missing is None:
-        return found.astype(wanted, copy=False)
-    found = found.astype(np.promote_types(wanted, np.float64) if wanted.kind in "iub" else wanted)
-    found[missing] = np.nan
-    return found
+        return values.astype(wanted, copy=False)
+    if wanted.kind in "iub":
+        wanted = np.promote_types(wanted, np.float64)
+    values = values.astype(wanted)
+    values[missing] = np.nan
+    return values
 
 
 def check_numeric(kind: Any, where: str) -> np.dtype:
-    """NumPy's type of numbers of Arrow. Raises DataError: other values than numbers."""
+    """NumPy's type for a number type of Arrow. Raises DataError for other values than numbers."""
     dtype = _number_dtype(kind)
     if dtype is None:
         remedy = "code categories as 0, 1, 2, ..., or leave the column out (columns=)"
@@ -163,13 +163,13 @@ def check_numeric(kind: Any, where: str) -> np.dtype:
 def warn_of_rounding(whole: np.ndarray, dtype: np.dtype, where: str) -> None:
     """Warns of the first whole number that floats do not hold."""
     exact = 2 ** (np.finfo(dtype).nmant + 1)
-    if not len(whole) or (
-        whole.max() <= exact and (whole.dtype.kind == "u" or whole.min() >= -exact)
-    ):
+    is_signed = whole.dtype.kind == "i"
+    if not len(whole) or (whole.max() <= exact and (not is_signed or whole.min() >= -exact)):
         return
-    large = np.flatnonzero(
-        (whole > exact) | (whole < -exact) if whole.dtype.kind == "i" else whole > exact
-    )
+    is_large = whole > exact
+    if is_signed:
+        is_large |= whole < -exact
+    large = np.flatnonzero(is_large)
     for row in large.tolist():
         number = int(whole[row])
         if int(dtype.type(number)) != number:
@@ -185,32 +185,29 @@ def warn_of_rounding(whole: np.ndarray, dtype: np.dtype, where: str) -> None:
 
 # --- values ---------------------------------------------------------------------------------------
 def to_values(column: Any) -> list[Any]:
-    """The values of a column of Arrow, None where one is missing. A text that comes again is one
-    object."""
+    """The values of a column of Arrow, None for missing ones. A repeated text is one object."""
     pieces = column.chunks if hasattr(column, "chunks") else [column]
-    found: list[Any] = []
+    values: list[Any] = []
     for piece in pieces:
-        if hasattr(piece, "dictionary"):
-            words = piece.dictionary.to_pylist()
-            found += [
-                None if place is None else words[place] for place in piece.indices.to_pylist()
-            ]
-        else:
-            found += piece.to_pylist()
-    return found
+        if not hasattr(piece, "dictionary"):
+            values += piece.to_pylist()
+            continue
+        words = piece.dictionary.to_pylist()
+        places = piece.indices.to_pylist()
+        values += [None if place is None else words[place] for place in places]
+    return values
 
 
-def check_num_rows(found: int, said: int, file: object) -> None:
-    """Raises a DataError where a file holds another number of rows than it says."""
-    if found != said:
-        raise fail(
-            file, f"{said:,} rows, as it says", f"{found:,}", "fetch or write the file again"
-        )
+def check_num_rows(number: int, expected: int, file: object) -> None:
+    """Raises a DataError if a file holds another number of rows than it says."""
+    if number != expected:
+        remedy = "fetch or write the file again"
+        raise fail(file, f"{expected:,} rows, as it says", f"{number:,}", remedy)
 
 
 def check_row_groups(opened: Any, names: Container[str], file: object) -> None:
-    """Raises a DataError where the wanted columns of a row group, unpacked, are said to be larger
-    than the memory that is free; row groups are unpacked one by one."""
+    """Raises a DataError if the wanted columns of a row group, unpacked, are larger than the free
+    memory, as the file says; row groups are unpacked one by one."""
     metadata = opened.metadata
     leaves: list[int] = []
     leaf = 0
@@ -224,13 +221,12 @@ def check_row_groups(opened: Any, names: Container[str], file: object) -> None:
         check_room(size, file, f"row group {i}")
 
 
-def check_room(number: int, file: object, what: str) -> None:
-    """Raises a DataError where values are said to take more bytes than are free, before they are
-    read."""
+def check_room(number: int, file: object, noun: str) -> None:
+    """Raises a DataError if values take more bytes than are free, before they are read."""
     if number < 0:
         raise fail(file, "numbers of rows", "one below 0", "fetch or write the file again")
     if number > (free := free_bytes()):
-        got = f"{what}, {size_text(number)} where {size_text(free)} are free"
+        got = f"{noun}, {size_text(number)} where {size_text(free)} are free"
         remedy = (
             "fetch or write the file again, with smaller row groups; tables of many rows are "
             "read by parts"

@@ -1,10 +1,10 @@
-"""The Parquet files of a folder, by their names alone: which are read, and which columns the names
-of folders give.
+"""The Parquet files of a folder, by their names alone: the files that are read, and the columns
+that names of folders give.
 
 Spark, Dask, polars and others write a table in folders called `column=value`, two levels for two
 columns, with the column left out of the files. Beside them lie files that are no part of the table:
-`_SUCCESS`, `_metadata`, `.part-0.parquet.crc`, `._part-0.parquet`. As all readers do, files are
-left out whose names begin with . or _."""
+`_SUCCESS`, `_metadata`, `.part-0.parquet.crc`, `._part-0.parquet`. As in all readers, files whose
+names begin with . or _ are left out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from urllib.parse import unquote
 from vijax.data.reading.checks import fail, listed
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a column, in the name of a folder, where it is missing."""
+"""The name of a folder has this for a missing value."""
 MOST_LOOKED_AT = 100_000
-"""Files and folders, in folders that are no parts, that are looked at."""
+"""The most files and folders that are listed in folders that are no parts."""
 ENDING = ".parquet"
 LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-"""Folders that say which of the files beside them are the table of today; others are of versions
-that were replaced."""
+"""Folders that say which of the files beside them are the present table; the others are old
+versions."""
 INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
     Attributes:
       file: its path or address.
-      values: the columns that the names of its folders give it, as text, "" for a missing value.
+      values: the columns from the names of its folders, as text, "" for a missing value.
     """
 
     file: str
@@ -42,8 +42,7 @@ class Part(NamedTuple):
 
 
 def is_index(name: str) -> bool:
-    """Tells whether a column is the index of a data frame, which pandas and Dask write beside the
-    columns.
+    """True for the index of a data frame, which pandas and Dask write beside the columns.
 
     >>> is_index("__index_level_0__"), is_index("__null_dask_index__"), is_index("index")
     (True, True, False)
@@ -52,7 +51,7 @@ def is_index(name: str) -> bool:
 
 
 def index_note(name: str) -> str:
-    """The note on the index of a data frame."""
+    """The note about the index of a data frame."""
     return (
         f"The column {name!r} is left out: it is the index of a data frame. Rename it to have it "
         "read."
@@ -60,8 +59,8 @@ def index_note(name: str) -> str:
 
 
 def check_no_log(name: str, source: object) -> None:
-    """Raises a DataError for the folder of a log in the source: without it, rows that were deleted
-    would be read."""
+    """Raises a DataError for the folder of a log in the source: without the log, deleted rows would
+    be read."""
     if name in LOGS:
         got = f"a table of {LOGS[name]}, whose {name} says which files count"
         remedy = (
@@ -72,14 +71,14 @@ def check_no_log(name: str, source: object) -> None:
 
 
 def find_parts(names: Iterable[str], source: object) -> list[Part]:
-    """The parts of a folder, in the order of their names, from the names of the files in it.
+    """The parts of a folder, in the order of their names, from the names of its files.
 
     Args:
       names: paths within the folder, with / between their parts.
       source: the folder, for errors.
 
     Raises:
-      DataError: files lie in folders of other names, or in folders of other columns than others.
+      DataError: files lie in folders with other names, or folders give different columns.
 
     >>> find_parts(["_SUCCESS", "year=2020/a.parquet", "year=2020/._a.parquet"], "folder")
     [Part(file='year=2020/a.parquet', values={'year': '2020'})]
@@ -98,12 +97,8 @@ def find_parts(names: Iterable[str], source: object) -> list[Part]:
     remedy = "move them, or name one of the folders"
     if strays:
         got = f"{listed(strays, 3)} beside {parts[0].file!r}"
-        raise fail(
-            source,
-            "Parquet files in the folder itself, or in folders called column=value",
-            got,
-            remedy,
-        )
+        expected = "Parquet files in the folder itself, or in folders called column=value"
+        raise fail(source, expected, got, remedy)
     columns = tuple(parts[0].values)
     if other := next((part for part in parts if tuple(part.values) != columns), None):
         expected = "Parquet files in folders of one depth, called by the same columns"
@@ -116,10 +111,10 @@ OTHER_TABLES = re.compile(r"\.(?:csv|tsv|xlsx?|ods|npy|npz|jsonl)(?:\.gz)?$", re
 
 
 def find_other_tables(folder: Path) -> list[str]:
-    """The names of tables of other formats in a folder itself.
+    """The names of the tables of other formats in a folder itself.
 
     Args:
-      folder: a folder of this machine; another path has none.
+      folder: a folder of this machine; other paths have none.
     """
     if not folder.is_dir():
         return []
@@ -129,18 +124,17 @@ def find_other_tables(folder: Path) -> list[str]:
 
 
 def check_one_format(folder: Path, first: str) -> None:
-    """Raises a DataError where tables of other formats lie beside Parquet files: they would be left
+    """Raises a DataError if tables of other formats lie beside Parquet files: they would be left
     out.
 
     Args:
-      folder: a folder of this machine; another path is not looked at.
+      folder: a folder of this machine; other paths are not checked.
       first: one of the Parquet files.
     """
-    if others := find_other_tables(folder):
-        got = f"{listed(others, 3)} beside {os.path.basename(first)!r}"
-        raise fail(
-            folder, "a folder of Parquet files alone", got, "move the others, or name one file"
-        )
+    if tables := find_other_tables(folder):
+        got = f"{listed(tables, 3)} beside {os.path.basename(first)!r}"
+        remedy = "move the others, or name one file"
+        raise fail(folder, "a folder of Parquet files alone", got, remedy)
 
 
 def find_strays(names: Iterable[str]) -> list[str]:
@@ -153,39 +147,38 @@ def find_strays(names: Iterable[str]) -> list[str]:
 
 
 def local_names(folder: Path) -> list[str]:
-    """The paths of the Parquet files in a folder, and in those within it. All folders of parts are
-    looked at, and of others some: their files are not read, but named in errors."""
-    found: list[str] = []
+    """The paths of the Parquet files in a folder and in its inner folders. All folders of parts are
+    listed, and some others: their files are not read, but named in errors."""
+    names: list[str] = []
     waiting: list[tuple[str, frozenset[str]]] = [("", frozenset())]
-    left = MOST_LOOKED_AT
+    num_left = MOST_LOOKED_AT
     while waiting:
-        within, above = waiting.pop()
-        real = os.path.realpath(folder / within)
-        if real in above or (left <= 0 and not is_part(within)):  # a link can lead back
+        inner, above = waiting.pop()
+        real = os.path.realpath(folder / inner)
+        if real in above or (num_left <= 0 and not is_part(inner)):  # a link can lead back
             continue
         with (
-            contextlib.nullcontext() if is_part(within) else contextlib.suppress(OSError),
+            contextlib.nullcontext() if is_part(inner) else contextlib.suppress(OSError),
             os.scandir(real) as entries,
         ):
             for entry in entries:
-                name = f"{within}/{entry.name}".removeprefix("/")
-                left -= not is_part(within)
+                name = f"{inner}/{entry.name}".removeprefix("/")
+                num_left -= not is_part(inner)
                 if entry.is_dir():
                     check_no_log(name, folder)
                     waiting += [] if is_hidden(entry.name) else [(name, above | {real})]
                 elif entry.name.endswith(ENDING):
-                    found.append(name)
-    return found
+                    names.append(name)
+    return names
 
 
 def is_part(folder: str) -> bool:
-    """Tells whether the folders of a path all have a column and a value; the folder itself, "",
-    does."""
+    """True if every folder of a path has a column and a value; true for "", the folder itself."""
     return _folder_values(f"{folder}/") is not None
 
 
 def is_hidden(name: str) -> bool:
-    """Tells whether a part of a path begins with . or _; a column may begin with _."""
+    """True if a part of a path begins with . or _; the name of a column may begin with _."""
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part)
         for part in name.split("/")
@@ -193,8 +186,7 @@ def is_hidden(name: str) -> bool:
 
 
 def _folder_values(name: str) -> dict[str, str] | None:
-    """The columns that the folders of a path give; None where one of them has no column and
-    value."""
+    """The columns that the folders of a path give; None if a folder has no column and value."""
     values: dict[str, str] = {}
     for folder in filter(None, name.split("/")[:-1]):
         column, equals, value = folder.partition("=")
@@ -206,13 +198,19 @@ def _folder_values(name: str) -> dict[str, str] | None:
 
 
 def folder_cells(parts: Sequence[Part], counts: Sequence[int]) -> dict[str, list[str]]:
-    """The columns that folders give, a cell for each row, from the number of rows of each part.
+    """The columns that folders give, with a cell for each row.
+
+    Args:
+      parts: the parts.
+      counts: number of rows of each part.
 
     >>> folder_cells([Part("year=1/a.parquet", {"year": "1"}), Part("year=2/b.parquet", {"year": "2"})], [1, 2])
     {'year': ['1', '2', '2']}
     """
     names = list(parts[0].values) if parts else []
-    both = list(zip(parts, counts, strict=True))
-    return {
-        name: [part.values[name] for part, count in both for _ in range(count)] for name in names
-    }
+    cells: dict[str, list[str]] = {}
+    for name in names:
+        cells[name] = []
+        for part, count in zip(parts, counts, strict=True):
+            cells[name] += [part.values[name]] * count
+    return cells

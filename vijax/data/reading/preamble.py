@@ -1,7 +1,7 @@
 """The lines before the header of a text file: a declaration of the separator, and comments.
 
 Excel writes and reads `sep=;` as a first line. Instruments and statistical offices write comments
-there, each line of which begins with #. Neither is data, and neither is a header."""
+there, in lines that begin with #. Neither is data or a header."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Preamble(NamedTuple):
     """The lines before the header.
 
     Attributes:
-      number: how many they are.
-      separator: the letter that is declared to divide cells; None where none is.
-      comment: the last comment without its sign, and its line; None where there is none.
+      number: their number.
+      separator: the declared separator of cells; None without a declaration.
+      comment: the last comment without its sign, and its line; None without comments.
     """
 
     number: int
@@ -32,31 +32,29 @@ class Preamble(NamedTuple):
 
 
 def read_preamble(lines: Sequence[str], known: Sequence[str], path: Path, notes: Notes) -> Preamble:
-    """The lines before the header, which are noted.
+    """The lines before the header; comments are noted.
 
     Args:
       lines: the first lines of a file.
-      known: letters that may divide cells.
+      known: letters that may separate cells.
       path: the file.
-      notes: takes a note of comments.
+      notes: gets a note about comments.
 
     Raises:
-      DataError: another letter is declared.
+      DataError: an unknown separator is declared.
     """
-    number, separator = 0, None
+    number = 0
+    separator = None
     declared = DECLARATION.fullmatch(lines[0].rstrip("\n")) if lines else None
     if declared is not None:
         number = 1
         separator = declared[1]
         if separator not in known:
             letters = ", ".join(repr(letter) for letter in known)
+            expected = f"one of {letters} between cells"
+            got = f"the line {lines[0].strip()!r}"
             remedy = "write the file with one of these, and this line with it, or remove the line"
-            raise fail(
-                f"{path}:1",
-                f"one of {letters} between cells",
-                f"the line {lines[0].strip()!r}",
-                remedy,
-            )
+            raise fail(f"{path}:1", expected, got, remedy)
     first = number
     comment = None
     while number < len(lines) and (
@@ -66,19 +64,16 @@ def read_preamble(lines: Sequence[str], known: Sequence[str], path: Path, notes:
             comment = text, number + 1
         number += 1
     if number > first and any(map(str.strip, lines[first:number])):
-        place = f"Line {number}" if number == first + 1 else f"Lines {first + 1} to {number}"
-        verb = (
-            "begins with # and is left out"
-            if number == first + 1
-            else "begin with # and are left out"
-        )
-        notes.add(f"{place} of {path.name} {verb}, as a comment.")
+        text = f"Lines {first + 1} to {number} of {path.name} begin with # and are left out"
+        if number == first + 1:
+            text = f"Line {number} of {path.name} begins with # and is left out"
+        notes.add(f"{text}, as a comment.")
     return Preamble(number, separator, comment)
 
 
 def _is_comment(line: str, known: Sequence[str]) -> bool:
-    """True of a line that begins with #, unless # is its whole first cell: the name of a column of
-    numbers of rows."""
+    """True for a line that begins with #, unless # alone is its first cell: the name of a column of
+    row numbers."""
     bare = line.lstrip(" \ufeff")
     return bare.startswith(COMMENT) and bare[1:2] not in known
 
@@ -90,14 +85,14 @@ def check_comment(
     delimiter: str,
     path: Path,
 ) -> None:
-    """Raises a DataError where the last comment may be the header: it has as many cells as the line
-    below, and that may be a row.
+    """Raises a DataError if the last comment may be the header: it has as many cells as the line
+    below, and that line may be a row.
 
     Args:
       preamble: the lines before the header.
-      header: the cells of the line that was taken for it.
+      header: the cells of the line that was taken for the header.
       rows: some rows below it.
-      delimiter: the letter between cells.
+      delimiter: the separator of cells.
       path: the file.
     """
     if preamble.comment is None:

@@ -27,9 +27,12 @@ from vijax.data.reading.partitions import (
 from vijax.extras import require_extra
 
 WAITS_S = (0.2, 1.0, 5.0)
-"""Waits between the attempts at a store that does not answer, or gives less than was asked."""
-LIMIT_S, SPEED = 60.0, 1e6
-"""Seconds that a request may take, and the bytes a second that come on top."""
+"""Seconds between the attempts at a store that does not answer, or gives less than was asked
+for."""
+LIMIT_S = 60.0
+"""Seconds that a request may take."""
+SPEED = 1e6
+"""Bytes for which a request may take a second more."""
 FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
 """Errors that another attempt does not mend."""
 WHOLE = "a whole Parquet file"
@@ -39,24 +42,28 @@ Result = TypeVar("Result")
 
 
 def is_address(source: object) -> bool:
-    """Tells whether `source` is an address in a store that fsspec knows; files by http are
-    downloaded instead.
+    """True for an address in a store that fsspec knows; http addresses are downloaded instead.
 
     >>> is_address("s3://bucket/folder"), is_address("https://example.org/a.parquet"), is_address("folder")
     (True, False, False)
     """
-    return (
-        isinstance(source, str)
-        and "://" in source
-        and not source.lower().startswith(("http://", "https://"))
-    )
+    if not isinstance(source, str) or "://" not in source:
+        return False
+    return not source.lower().startswith(("http://", "https://"))
 
 
 # --- Parquet files --------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A row group of a Parquet file: its rows are first, ..., first + count - 1 of all, and above,
-    above + 1, ... of those of the file."""
+    """A row group of a Parquet file.
+
+    Attributes:
+      file: the file.
+      number: its number in the file.
+      first: number of its first row among the rows of all files.
+      count: number of its rows.
+      above: number of rows above it in the file.
+    """
 
     file: str
     number: int
@@ -69,7 +76,7 @@ class Block:
 
 
 def file_blocks(file: str, counts: Sequence[int], first: int) -> Iterator[Block]:
-    """The row groups of a file that have rows, the first of them being row `first` of all."""
+    """The row groups of a file that have rows; the first row of the file is row `first` of all."""
     above = 0
     for number, count in enumerate(counts):
         if count:
@@ -78,115 +85,124 @@ def file_blocks(file: str, counts: Sequence[int], first: int) -> Iterator[Block]
 
 
 def shard_paths(path: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names; a file is its own only shard."""
+    """The Parquet files of a folder in the order of their names; for a file, the file itself."""
     return [Path(part.file) for part in parquet_parts(path)] if path.is_dir() else [path]
 
 
 def parquet_files(source: str | Path) -> list[str]:
-    """The Parquet files of a folder in the order of their names; a file is its own only one."""
+    """The Parquet files of a source in the order of their names; for a file, the file itself."""
     return [part.file for part in parquet_parts(source)]
 
 
 def parquet_parts(source: str | Path) -> list[Part]:
-    """The Parquet files of a folder, with the columns that the names of folders within it give them
-    (`column=value`); a file is its own only one. Hidden files, and those whose names begin with an
+    """The Parquet files of a folder, with the columns that names of inner folders (`column=value`)
+    give them; for a file, the file itself. Hidden files, and files whose names begin with an
     underscore, are left out.
 
     Raises:
-      DataError: files lie in folders of other names, or some in folders and some beside them.
+      DataError: files lie in folders with other names, or some in folders and some beside them.
     """
     if not is_address(source):
-        path = Path(source).expanduser()
-        kind = path_kind(path)
-        if kind == "a folder":
-            found = find_parts(local_names(path), source)
-            parts = [Part(str(path / part.file), part.values) for part in found]
-        else:
-            parts = [] if kind == "none" else [Part(str(path), {})]
-        for part in parts:
-            check_regular(Path(part.file))
-        return parts
+        return _local_parts(source)
 
-    def found_there(asked: Request) -> list[Part]:
-        with asked.track(0):
+    def ask(request: Request) -> list[Part]:
+        with request.track(0):
             store, path = _find_store(str(source))
             store.invalidate_cache()
             if path.endswith(".parquet") and not store.isdir(path):
                 return [Part(store.unstrip_protocol(path), {})]
-            begin = f"{path.rstrip('/')}/"
-            parts = find_parts(_stored_names(store, begin), source)
-            return [Part(store.unstrip_protocol(begin + part.file), part.values) for part in parts]
+            root = f"{path.rstrip('/')}/"
+            parts = find_parts(_stored_names(store, root), source)
+            return [Part(store.unstrip_protocol(root + part.file), part.values) for part in parts]
 
-    return ask_with_retries(str(source), found_there)
+    return ask_with_retries(str(source), ask)
+
+
+def _local_parts(source: str | Path) -> list[Part]:
+    path = Path(source).expanduser()
+    kind = path_kind(path)
+    if kind == "none":
+        return []
+    parts = [Part(str(path), {})]
+    if kind == "a folder":
+        inner = find_parts(local_names(path), source)
+        parts = [Part(str(path / part.file), part.values) for part in inner]
+    for part in parts:
+        check_regular(Path(part.file))
+    return parts
 
 
 MOST_ASKED = 50
-"""Folders of a store, which are no parts, in which files are looked for: each is a request."""
+"""The most folders of a store that are no parts and are searched for files: each is a request."""
 
 
-def _stored_names(store: Any, begin: str) -> list[str]:
-    """The paths of the Parquet files in a folder of a store, and in those within it; see
+def _stored_names(store: Any, root: str) -> list[str]:
+    """The paths of the Parquet files in a folder of a store and in its inner folders; see
     `local_names`."""
-    found: list[str] = []
+    names: list[str] = []
     waiting = [""]
-    left = MOST_ASKED
+    num_left = MOST_ASKED
     while waiting:
-        within = waiting.pop()
-        left -= not is_part(within)
-        if left < 0 and not is_part(within):
+        folder = waiting.pop()
+        num_left -= not is_part(folder)
+        if num_left < 0 and not is_part(folder):
             continue
         try:
-            entries = store.ls(f"{begin}{within}".rstrip("/"), detail=True)
+            entries = store.ls(f"{root}{folder}".rstrip("/"), detail=True)
         except FileNotFoundError:
             continue
         for entry in entries:
-            name = entry["name"].rstrip("/").removeprefix(begin)
+            name = entry["name"].rstrip("/").removeprefix(root)
             if entry["type"] == "directory":
-                check_no_log(name, begin)
-                waiting += [] if is_hidden(name) or name == within else [name]
+                check_no_log(name, root)
+                waiting += [] if is_hidden(name) or name == folder else [name]
             elif name.endswith(".parquet"):
-                found.append(name)
-    return found
+                names.append(name)
+    return names
 
 
 def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
-    """The error of a source without Parquet files; it names those that lie in folders within it."""
+    """The error for a source without Parquet files; it names left-out files in inner folders."""
     path = Path(str(source)).expanduser()
-    strays = find_strays(local_names(path)) if not is_address(source) and path.is_dir() else []
-    got = f"none but {listed(strays, 3)}, which are left out" if strays else "none"
-    tables = [] if is_address(source) or strays else find_other_tables(path)
-    if tables:
-        got = listed(tables, 3)
-        remedy = "name one of them; a table in several files is read of Parquet alone"
+    strays = []
+    tables = []
+    if not is_address(source):
+        strays = find_strays(local_names(path)) if path.is_dir() else []
+        tables = [] if strays else find_other_tables(path)
+    got = "none"
     if strays:
+        got = f"none but {listed(strays, 3)}, which are left out"
         remedy = (
             "name the file, or its folder; files in folders called column=value are read, hidden "
             "ones are not"
         )
+    elif tables:
+        got = listed(tables, 3)
+        remedy = "name one of them; a table in several files is read of Parquet alone"
     return fail(source, "a Parquet file, or a folder of them", got, remedy)
 
 
 def open_parquet(file: Any, texts_once: bool = False) -> Any:
-    """A Parquet file, opened; its pages are compared with their checksums where it has any.
+    """A Parquet file, opened; its pages are compared with their checksums if it has them.
 
     Args:
       file: a path, or a file.
-      texts_once: whether a text that comes again and again is in memory once. A file of 1 MB can
-        say a text of 20 MB ten thousand times.
+      texts_once: True keeps repeated texts in memory once. A file of 1 MB can repeat a text of 20
+        MB ten thousand times.
     """
     parquet = require_extra("pyarrow.parquet")
-    how = {"page_checksum_verification": True}
-    opened = parquet.ParquetFile(file, **how)
+    settings = {"page_checksum_verification": True}
+    opened = parquet.ParquetFile(file, **settings)
     if not texts_once:
         return opened
-    names = _columns_of_texts(opened)
+    names = _text_columns(opened)
     opened.close()
     if hasattr(file, "seek"):
         file.seek(0)
-    return parquet.ParquetFile(file, read_dictionary=names, **how)
+    return parquet.ParquetFile(file, read_dictionary=names, **settings)
 
 
-def _columns_of_texts(opened: Any) -> list[str]:
+def _text_columns(opened: Any) -> list[str]:
     types = require_extra("pyarrow.types")
     is_text = lambda kind: (
         types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
@@ -195,105 +211,116 @@ def _columns_of_texts(opened: Any) -> list[str]:
 
 
 def from_parquet(file: str, read: Callable[[Any], Result], texts_once: bool = False) -> Result:
-    """Reads from a Parquet file, and asks its store again where it does not answer; see
+    """Reads from a Parquet file, with more attempts if its store does not answer; see
     `open_parquet`.
 
     Raises:
-      DataError: the file is damaged or not there, or its store does not answer.
+      DataError: the file is damaged or missing, or its store does not answer.
     """
-    if not is_address(file):
-        with (
-            naming(Path(file)),
-            parsing(Path(file), WHOLE, REMEDY),
-            open_parquet(file, texts_once) as opened,
-        ):
-            return read(opened)
+    if is_address(file):
 
-    def there(asked: Request) -> Result:
-        with _open_stored(file, asked) as stored, open_parquet(stored, texts_once) as opened:
-            return read(opened)
+        def ask(request: Request) -> Result:
+            with (
+                _open_stored(file, request) as stored,
+                open_parquet(stored, texts_once) as opened,
+            ):
+                return read(opened)
 
-    return ask_with_retries(file, there)
+        return ask_with_retries(file, ask)
+    with (
+        naming(Path(file)),
+        parsing(Path(file), WHOLE, REMEDY),
+        open_parquet(file, texts_once) as opened,
+    ):
+        return read(opened)
 
 
 def read_folder_text(source: str | Path, name: str) -> str | None:
-    """The text of a file in a folder, on this machine or in a store; None where there is none."""
+    """The text of a file in a folder, on this machine or in a store; None without the file."""
     if not is_address(source):
         path = Path(source).expanduser() / name
         return read_text(path) if path.is_file() else None
     file = f"{str(source).rstrip('/')}/{name}"
 
-    def found(asked: Request) -> str | None:
-        with asked.track(0):
+    def ask(request: Request) -> str | None:
+        with request.track(0):
             store, path = _find_store(file)
             if not store.exists(path):
                 return None
-        with _open_stored(file, asked) as stored:
+        with _open_stored(file, request) as stored:
             return stored.read().decode()
 
-    return ask_with_retries(file, found)
+    return ask_with_retries(file, ask)
 
 
 def describe_files(files: Sequence[str]) -> list[str]:
-    """The row groups of each Parquet file in its own words, which tell it from others."""
-    of_file = lambda file: [
-        file.metadata.row_group(i).to_dict() for i in range(file.metadata.num_row_groups)
-    ]
-    return [repr(from_parquet(file, of_file)) for file in files]
+    """Texts that identify Parquet files: what each says of its row groups."""
+
+    def read(file: Any) -> list[dict]:
+        groups = range(file.metadata.num_row_groups)
+        return [file.metadata.row_group(i).to_dict() for i in groups]
+
+    return [repr(from_parquet(file, read)) for file in files]
 
 
 # --- stores ---------------------------------------------------------------------------------------
 class Request:
-    """The request that a store has not answered yet: since when, for how many bytes; and its last
-    error."""
+    """The requests to a store, one at a time: the start and the size of the present one, and the
+    last error."""
 
     def __init__(self) -> None:
         self.fault: BaseException | None = None
-        self._now: tuple[float, int] | None = None
+        self._present: tuple[float, int] | None = None
 
     @contextlib.contextmanager
     def track(self, size: int) -> Iterator[None]:
-        """A request goes on inside."""
-        self._now = time.monotonic(), size
+        """Inside, a request for `size` bytes is under way."""
+        self._present = time.monotonic(), size
         try:
             yield
         except BaseException as error:
             self.fault = error
             raise
         finally:
-            self._now = None
+            self._present = None
 
     def late(self) -> TimeoutError | None:
-        """The error where the present request takes longer than it may."""
-        now = self._now
-        if now is None:
+        """An error if the present request takes longer than it may, else None."""
+        present = self._present
+        if present is None:
             return None
-        limit = LIMIT_S + now[1] / SPEED
-        if time.monotonic() - now[0] > limit:
+        start, size = present
+        limit = LIMIT_S + size / SPEED
+        if time.monotonic() - start > limit:
             return TimeoutError(f"no answer within {limit:.1f} s")
         return None
 
 
 class Whole:
-    """A stored file that gives as many bytes as are asked, or raises an OSError."""
+    """A stored file that gives as many bytes as are asked for, or raises an OSError."""
 
-    def __init__(self, file: Any, asked: Request):
-        self._file, self._asked, self.closed = file, asked, False
+    def __init__(self, file: Any, request: Request):
+        self._file = file
+        self._request = request
+        self.closed = False
         self._size = file.size if hasattr(file, "size") else None
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes from here on, fewer at the end of the file alone; -1: all."""
-        left = None if self._size is None else max(0, self._size - self._file.tell())
-        wanted = left if left is not None and (size < 0 or size > left) else size
-        with self._asked.track(max(0, wanted)):
-            found = self._file.read(size)
-            if wanted is not None and len(found) < wanted:
-                raise OSError(f"{len(found):,} bytes in the place of {wanted:,}")
-        return found
+        """The next `size` bytes, fewer only at the end of the file; -1: all."""
+        wanted = size
+        if self._size is not None:
+            num_left = max(0, self._size - self._file.tell())
+            if size < 0 or size > num_left:
+                wanted = num_left
+        with self._request.track(max(0, wanted)):
+            data = self._file.read(size)
+            if len(data) < wanted:
+                raise OSError(f"{len(data):,} bytes in the place of {wanted:,}")
+        return data
 
     def seek(self, *place: int) -> int:
-        """Goes to a place of the file."""
-        with self._asked.track(0):
+        """Moves to a place of the file."""
+        with self._request.track(0):
             return self._file.seek(*place)
 
     def tell(self) -> int:
@@ -301,78 +328,71 @@ class Whole:
         return self._file.tell()
 
     def close(self) -> None:
-        """Closes it."""
+        """Marks the file as closed; the store closes it."""
         self.closed = True
 
 
 NO_STORES = ("reference", "dask", "generic", "async_wrapper", "asyncwrapper", "asynclocal")
-"""Kinds of addresses that hold no files: what they name says what else is read, by templates too,
-or runs elsewhere."""
+"""Kinds of addresses that hold no files: they name other addresses, also by templates, or run
+elsewhere."""
 
 
 def _find_store(address: str) -> tuple[Any, str]:
-    """The store of an address, and the path in it. Raises DataError: it is of no store of files."""
+    """The store of an address, and the path in it. Raises DataError if it is no store of files."""
     for link in address.split("::"):
         kind = link.partition("://")[0].lower()
         if kind in NO_STORES:
-            raise fail(
-                address,
-                "an address of a store of files",
-                f"one of {kind}://",
-                "name the files themselves",
-            )
+            expected = "an address of a store of files"
+            raise fail(address, expected, f"one of {kind}://", "name the files themselves")
     try:
         return require_extra("fsspec.core", "store").url_to_fs(address)
     except ValueError as error:
-        raise fail(
-            address, "an address that fsspec knows", str(error), "check what stands before ://"
-        ) from error
+        expected = "an address that fsspec knows"
+        raise fail(address, expected, str(error), "check what stands before ://") from error
 
 
 @contextlib.contextmanager
-def _open_stored(file: str, asked: Request) -> Iterator[Whole]:
+def _open_stored(file: str, request: Request) -> Iterator[Whole]:
     with contextlib.ExitStack() as stack:
-        with asked.track(0):
+        with request.track(0):
             store, path = _find_store(file)
             stored = stack.enter_context(store.open(path, "rb"))
-        yield Whole(stored, asked)
+        yield Whole(stored, request)
 
 
 def ask_with_retries(where: str, ask: Callable[[Request], Result]) -> Result:
-    """Returns the answer of a store, asked up to four times where it does not answer, or gives less
-    than was asked.
+    """The answer of a store, asked up to four times if it does not answer, or gives less than was
+    asked for.
 
     Raises:
-      DataError: there is no answer; or it was whole, and is no Parquet file, which is not asked for
-          again.
+      DataError: there is no answer; or a complete answer is no Parquet file, and then it is not
+        asked for again.
     """
     for wait in (*WAITS_S, None):
-        asked = Request()
+        request = Request()
         try:
-            return _call_in_thread(ask, asked)
+            return _call_in_thread(ask, request)
         except (DataError, MemoryError):
             raise
         except FINAL as error:
-            remedy = (
-                "check the address" if isinstance(error, OSError) else "install what is missing"
-            )
+            remedy = "install what is missing"
+            if isinstance(error, OSError):
+                remedy = "check the address"
             if isinstance(error, PermissionError):
                 remedy = f"{remedy} and your rights there; {_credentials(where)}"
             raise fail(where, "a file that may be read", _error_text(error), remedy) from error
         except Exception as error:  # each store has errors of its own
             if (refusal := _find_refusal(error)) is not None:
+                expected = "credentials that the store takes"
                 got = f"none, or such as it refuses: {_error_text(refusal)}"
-                raise fail(
-                    where, "credentials that the store takes", got, _credentials(where)
-                ) from error
-            if asked.fault is None:
-                raise fail(
-                    where, WHOLE, f"an unreadable one ({_error_text(error)})", REMEDY
-                ) from error
+                raise fail(where, expected, got, _credentials(where)) from error
+            if request.fault is None:
+                got = f"an unreadable one ({_error_text(error)})"
+                raise fail(where, WHOLE, got, REMEDY) from error
             if wait is None:
-                tries = f"{_error_text(asked.fault)}, {len(WAITS_S) + 1} times"
+                got = f"{_error_text(request.fault)}, {len(WAITS_S) + 1} times"
                 remedy = "try again later: a run with checkpoints goes on"
-                raise fail(where, "a store that answers with whole files", tries, remedy) from error
+                raise fail(where, "a store that answers with whole files", got, remedy) from error
         time.sleep(wait)
     raise AssertionError
 
@@ -382,7 +402,7 @@ CREDENTIALS = re.compile(
     r"|Anonymous caller|ClientAuthentication|\bForbidden\b|\bUnauthorized\b",
     re.IGNORECASE,
 )
-"""What stores say where they do not know who asks; to ask again does not mend it."""
+"""Words in the errors of stores that do not know who asks; another attempt does not mend them."""
 OF_STORES = {
     "s3": "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; FSSPEC_S3_ANON=true for "
     "a public one",
@@ -398,44 +418,44 @@ OF_STORES |= {
 
 
 def _find_refusal(error: BaseException) -> BaseException | None:
-    """The error, or the one behind it, by which a store says that it does not know who asks; None
-    of another."""
-    seen: list[BaseException] = []
-    at: BaseException | None = error
-    while at is not None and at not in seen:
-        if CREDENTIALS.search(f"{type(at).__name__} {at}"):
-            return at
-        seen.append(at)
-        at = at.__cause__ or at.__context__
+    """The error, or the one behind it, by which a store refuses the credentials; None for other
+    errors."""
+    checked: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in checked:
+        if CREDENTIALS.search(f"{type(cause).__name__} {cause}"):
+            return cause
+        checked.append(cause)
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
 def _credentials(where: str) -> str:
-    """The remedy: credentials of the store of an address."""
+    """The remedy: credentials for the store of an address."""
     kind = where.partition("://")[0].lower()
     return f"give credentials ({OF_STORES.get(kind, f'as fsspec takes them for {kind}://')})"
 
 
-def _call_in_thread(ask: Callable[[Request], Result], asked: Request) -> Result:
-    """The answer, or the error, of a call in a thread; a thread that hangs in a request is left
-    behind."""
-    found: list[Any] = []
+def _call_in_thread(ask: Callable[[Request], Result], request: Request) -> Result:
+    """The answer, or the error, of a call in a thread; a thread that hangs in a request is
+    abandoned."""
+    outcomes: list[Any] = []
 
     def call() -> None:
         try:
-            found.append((ask(asked), None))
+            outcomes.append((ask(request), None))
         except BaseException as error:
-            found.append((None, error))
+            outcomes.append((None, error))
         finally:
             done.set()
 
     done = threading.Event()
     threading.Thread(target=call, name="vijax-store", daemon=True).start()
     while not done.wait(min(1.0, LIMIT_S / 4)):
-        if (late := asked.late()) is not None:
-            asked.fault = late
+        if (late := request.late()) is not None:
+            request.fault = late
             raise late
-    answer, error = found[0]
+    answer, error = outcomes[0]
     if error is not None:
         raise error
     return answer

@@ -1,5 +1,5 @@
-"""The settings that say how a file is written, and the formats that have them: none is passed over
-in silence."""
+"""The settings that say how a file is written, and the formats that have them: a setting that does
+not suit its data is an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vijax.data.reading.checks import DataError
 
 TEXTS = ("text-folder", "text-lines", "jsonl", "csv", "parquet", "sheet")
-"""Formats of texts; those of counts have words already."""
+"""Formats of texts; formats of counts have words already."""
 NAMES = {
     "csv": "a text file whose lines have cells (.csv, .tsv, .txt)",
     "jsonl": "JSON lines",
@@ -28,15 +28,15 @@ NAMES = {
     "ratings": "a table of users and items, which has names and no texts",
     "corpus": "a corpus, which has words already",
 }
-"""Formats in the words of messages."""
+"""Names of formats in messages."""
 
 
 class Purpose(NamedTuple):
     """A setting.
 
     Attributes:
-      what: what it says.
-      formats: those that have it.
+      what: the meaning of the setting.
+      formats: the formats that have it.
     """
 
     what: str
@@ -64,19 +64,18 @@ PURPOSES = {
 """Settings by name."""
 
 
-OF_TEXTS = frozenset(name for name, purpose in PURPOSES.items() if purpose.formats == TEXTS) | {
-    "column"
-}
-"""Settings of documents; the others are of files."""
+OF_TEXTS = frozenset(name for name, purpose in PURPOSES.items() if purpose.formats == TEXTS)
+OF_TEXTS |= {"column"}
+"""Settings of documents; the others are settings of files."""
 
 
 class Formats(NamedTuple):
     """The formats of some data.
 
     Attributes:
-      file: that of the file.
-      data: that of what is in it: "ratings" of a csv with users and items; else that of the file.
-      is_address: whether it is fetched from an http(s) address.
+      file: the format of the file.
+      data: the format of its contents: "ratings" for a csv with users and items; else as `file`.
+      is_address: True if the file is fetched from an http(s) address.
     """
 
     file: str
@@ -84,17 +83,16 @@ class Formats(NamedTuple):
     is_address: bool = False
 
     def have(self, name: str) -> bool:
-        """True of a setting that such data have, or that is not among `PURPOSES`."""
+        """True for a setting that data of these formats have, or that is not among `PURPOSES`."""
         if name == "sha256":
             return self.is_address
-        return (
-            name not in PURPOSES
-            or (self.data if name in OF_TEXTS else self.file) in PURPOSES[name].formats
-        )
+        if name not in PURPOSES:
+            return True
+        return (self.data if name in OF_TEXTS else self.file) in PURPOSES[name].formats
 
 
 def unsuited_text(name: str, formats: Formats, path: object) -> str:
-    """The words of an error on a setting.
+    """The text of an error about a setting.
 
     >>> unsuited_text("separator", Formats("sheet", "sheet"), "a.xlsx")
     'is what divides the cells of a csv, and a.xlsx is a spreadsheet. To mend it: leave it out.'
@@ -106,7 +104,7 @@ def unsuited_text(name: str, formats: Formats, path: object) -> str:
 
 
 def check_settings(given: Iterable[str], formats: Formats, path: object) -> None:
-    """Raises a DataError on an argument that data of these formats do not have."""
+    """Raises a DataError for an argument that data of these formats do not have."""
     for name in given:
         if not formats.have(name):
             raise DataError(f"{name}: {unsuited_text(name, formats, path)}")

@@ -1,8 +1,8 @@
-"""The embedded corpus: docstrings of the scientific Python packages installed beside vijax, as
+"""The built-in corpus: docstrings of the scientific Python packages installed beside vijax, as
 prose.
 
-Nothing is downloaded and nothing imported: `ast` parses the modules, and runs no code. The strings
-that calls of `add_newdoc` give to compiled functions count as docstrings."""
+Nothing is downloaded or imported: `ast` parses the modules, and runs no code. The strings that
+calls of `add_newdoc` give to compiled functions count as docstrings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from vijax.data.texts.text import TextSettings, corpus_from_texts
 from vijax.extras import require_extra
 
 PACKAGES = ("numpy", "scipy", "jax", "sklearn", "optax", "matplotlib")
-# Tests, copies of other projects, and jax's kernel languages, which are big, and written for their
-# own developers.
+# Tests, copies of other projects, and JAX's kernel languages, which are large, and written for
+# their own developers.
 LEFT_OUT = {
     "test",
     "tests",
@@ -36,9 +36,8 @@ LEFT_OUT = {
     "_lib",
 }
 LEFT_OUT |= {"pallas", "mosaic"}
-VERSION = (
-    1  # version of the rules below; a corpus in the cache that another version made is made again
-)
+# Version of the rules below: a corpus that another version put into the cache is made again.
+VERSION = 1
 
 
 def docstring_corpus(
@@ -52,21 +51,17 @@ def docstring_corpus(
     Args:
       packages: top-level packages; the notes name those that are not installed.
       min_chars: shorter docstrings are left out, and so are repeated ones.
-      cache_dir: the cache folder; by default that of `vijax.data.reading.cache.cache_folder`.
+      cache_dir: the cache folder; by default `vijax.data.reading.cache.cache_folder()`.
 
     Raises:
       ValueError: no package is installed.
     """
     versions = {name: _version(name) for name in packages if _root(name)}
     if not versions:
-        raise fail(
-            "packages",
-            "an installed package",
-            ", ".join(packages),
-            "pip install numpy scipy scikit-learn",
-        )
+        remedy = "pip install numpy scipy scikit-learn"
+        raise fail("packages", "an installed package", ", ".join(packages), remedy)
     missing = [name for name in packages if name not in versions]
-    # Sorted, so that the settings, which are a key of the cache, are the same in every process.
+    # Sorted, so that the settings, a part of the key in the cache, are the same in every process.
     english = sorted(require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS)
     settings = TextSettings(stop_words=(*STOP_WORDS, *english))
 
@@ -81,17 +76,17 @@ def docstring_corpus(
 
 def docstrings(packages: Sequence[str], min_chars: int) -> Iterator[tuple[str, str]]:
     """(qualified name, cleaned docstring) pairs, each text once."""
-    seen: set[str] = set()
+    texts: set[str] = set()
     for path, module in itertools.chain.from_iterable(map(_modules, packages)):
         for name, text in _file_docstrings(path, module):
             prose = clean(text)
-            if len(prose) >= min_chars and prose not in seen:
-                seen.add(prose)
+            if len(prose) >= min_chars and prose not in texts:
+                texts.add(prose)
                 yield _public(name), prose
 
 
 def _public(name: str) -> str:
-    """A dotted name without its private packages, as a reader of a report would look it up.
+    """A dotted name without its private packages, as readers of a report would look it up.
 
     >>> _public("sklearn.decomposition._lda.LatentDirichletAllocation")
     'sklearn.decomposition.LatentDirichletAllocation'
@@ -101,7 +96,7 @@ def _public(name: str) -> str:
 
 
 def _root(package: str) -> Path | None:
-    """The folder of a top-level package, None when it is not installed; the package is not
+    """The folder of a top-level package, None if it is not installed; the package is not
     imported."""
     spec = importlib.util.find_spec(package)
     if spec and spec.submodule_search_locations:
@@ -129,7 +124,7 @@ def _modules(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _file_docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
-    """(qualified name, docstring) pairs of a file; none of a file that does not parse."""
+    """(qualified name, docstring) pairs of a file; none if it does not parse."""
     try:
         tree = _parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -139,8 +134,8 @@ def _file_docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse(source: bytes) -> ast.Module:
-    """The syntax tree; garbage collection pauses, since it takes a third of the time and finds
-    nothing in a tree."""
+    """The syntax tree. Garbage collection pauses: it takes a third of the time and finds nothing in
+    a tree."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -166,20 +161,17 @@ def _newdoc_strings(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
     functions."""
     for statement in tree.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
-        if (
-            isinstance(call, ast.Call)
-            and getattr(call.func, "id", getattr(call.func, "attr", "")) == "add_newdoc"
-        ):
-            strings = [
-                s.value
-                for s in ast.walk(call)
-                if isinstance(s, ast.Constant) and isinstance(s.value, str)
-            ]
-            if len(strings) >= 2:
-                yield ".".join([module.partition(".")[0], *strings[:-1][-2:][-1:]]), strings[-1]
+        if not isinstance(call, ast.Call):
+            continue
+        if getattr(call.func, "id", getattr(call.func, "attr", "")) != "add_newdoc":
+            continue
+        constants = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant)]
+        strings = [value for value in constants if isinstance(value, str)]
+        if len(strings) >= 2:
+            yield ".".join([module.partition(".")[0], *strings[:-1][-2:][-1:]]), strings[-1]
 
 
-# Words of all documentation, whatever its subject: without them topics are about the subjects.
+# Words of all documentation, whatever its subject; without them topics tell the subjects.
 _CRAFT = """
 args arg kwargs argument arguments param params parameter parameters attribute attributes attr return returns
 returned returning raise raises raised yield yields note notes example examples usage warning warnings see also

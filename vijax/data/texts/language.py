@@ -1,5 +1,5 @@
-"""The language of texts, found by its stop words; and texts without spaces between words, which are
-refused."""
+"""The language of texts, detected by its stop words; and texts without spaces between words, which
+are refused."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from vijax.extras import require_extra
 MOST_DOCUMENTS = 1000
 MOST_CHARACTERS = 1 << 18
 LEAST = 0.1
-"""Least share of stop words in texts whose language is found."""
+"""Least share of stop words in texts whose language is detected."""
 LEAST_WORDS = 10
-"""Least number of them."""
+"""Least number of stop words in them."""
 LEAST_DIFFERENT = 5
-"""Least number of different ones: a single one, such as "car", may be a word of another
+"""Least number of different stop words: a single one, such as "car", may be a word of another
 language."""
 TURKISH = str.maketrans("ýþðÝÞ", "ışğİŞ")
-"""Letters that older releases of stop-words have in its list of Turkish, as the wrong encoding
-reads them."""
+"""Letters in the list of Turkish of older releases of stop-words, which was read in a wrong
+encoding."""
 
-# Beginnings and ends of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's
-# list lacks.
+# Parts of "don't", "we've", ..., which the apostrophe divides, that scikit-learn's list lacks.
 CONTRACTIONS = (
     *(
         "ain",
@@ -51,8 +50,8 @@ CONTRACTIONS = (
 def first_texts(
     documents: Iterable[tuple[str, str]],
 ) -> tuple[list[str], Iterable[tuple[str, str]]]:
-    """The texts of the first documents, a quarter of a megabyte at most or one document, and all of
-    the documents."""
+    """The texts of the first documents, at most a quarter of a megabyte or one document; and all
+    documents."""
     documents = iter(documents)
     first = []
     size = 0
@@ -61,44 +60,40 @@ def first_texts(
         size += len(text) if isinstance(text, str) else 0
         if len(first) == MOST_DOCUMENTS or size >= MOST_CHARACTERS:
             break
-    return [text[:MOST_CHARACTERS] for _, text in first if isinstance(text, str)], itertools.chain(
-        first, documents
-    )
+    texts = [text[:MOST_CHARACTERS] for _, text in first if isinstance(text, str)]
+    return texts, itertools.chain(first, documents)
 
 
 # --- stop words -----------------------------------------------------------------------------------
 def language_stop_words(language: str, where: str = "language") -> tuple[str, ...]:
-    """The stop words of a language: scikit-learn's for English, those of the package stop-words for
-    others."""
+    """The stop words of a language, for English from scikit-learn, else from the package
+    stop-words."""
     if language == "english":
         return (*require_extra("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS, *CONTRACTIONS)
     package = require_extra("stop_words")
     name = package.LANGUAGE_MAPPING.get(language, language)
     if name not in package.AVAILABLE_LANGUAGES:
         known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
-        expected = (
-            "a language"
-            if where == "language"
-            else "a language, a file of words, a list of words or None"
-        )
-        raise fail(
-            where, expected, repr(language), f"pass a list of words; known languages: {known}"
-        )
+        expected = "a language, a file of words, a list of words or None"
+        if where == "language":
+            expected = "a language"
+        remedy = f"pass a list of words; known languages: {known}"
+        raise fail(where, expected, repr(language), remedy)
     words = tuple(package.get_stop_words(name))
     return tuple(word.translate(TURKISH) for word in words) if name == "turkish" else words
 
 
 @functools.cache
 def _single_stop_words(language: str) -> frozenset[str]:
-    """The stop words of a language that are one word, without the quotes and commas that some lists
-    have."""
-    divided = (find_all_words(normalise(word)) for word in language_stop_words(language))
-    return frozenset(parts[0] for parts in divided if len(parts) == 1)
+    """The stop words of a language that are one word, without the quotes and commas in some
+    lists."""
+    phrases = (find_all_words(normalise(word)) for word in language_stop_words(language))
+    return frozenset(phrase[0] for phrase in phrases if len(phrase) == 1)
 
 
 def detect_language(texts: Sequence[str]) -> str:
-    """The language whose stop words are the most frequent in texts, each counted the less the more
-    languages have it; empty where stop words are few. English goes before languages that do little
+    """The language whose stop words are the most frequent in the texts; "" if stop words are few. A
+    word counts less the more languages have it. English goes before languages that do little
     better.
 
     >>> detect_language(["Der Hund lief mit der Katze über die Straße.", "Der Igel war mit ihm im Garten."])
@@ -111,9 +106,10 @@ def detect_language(texts: Sequence[str]) -> str:
     )
     names = {*require_extra("stop_words").AVAILABLE_LANGUAGES, "english"}
     lists = {name: counts.keys() & _single_stop_words(name) for name in sorted(names)}
-    having = collections.Counter(word for words in lists.values() for word in words)
+    num_languages = collections.Counter(word for words in lists.values() for word in words)
     scores = {
-        name: sum(counts[word] / having[word] for word in words) for name, words in lists.items()
+        name: sum(counts[word] / num_languages[word] for word in words)
+        for name, words in lists.items()
     }
     best = max(scores, key=lambda name: scores[name])
     if 2 * scores["english"] >= scores[best]:
@@ -124,18 +120,18 @@ def detect_language(texts: Sequence[str]) -> str:
 
 
 def choose_language(texts: Sequence[str], notes: Notes) -> str:
-    """As `detect_language`, with a note of what is found; English where nothing is."""
+    """The language that `detect_language` finds, else English; a note names it."""
     try:
-        found = detect_language(texts)
+        language = detect_language(texts)
     except ImportError as error:
         notes.add(
             "The language of the text was not looked for, and English stop words are left out: "
             f"{error}"
         )
         return "english"
-    if found:
+    if language:
         notes.add(
-            f"By its stop words, which are left out, the text is in {found.capitalize()}. If not, "
+            f"By its stop words, which are left out, the text is in {language.capitalize()}. If not, "
             "set language."
         )
     else:
@@ -143,7 +139,7 @@ def choose_language(texts: Sequence[str], notes: Notes) -> str:
             "The language of the text was not found by its stop words, and those of English are "
             "left out. If it is in another language, set language."
         )
-    return found or "english"
+    return language or "english"
 
 
 # --- texts without spaces -------------------------------------------------------------------------
@@ -154,8 +150,8 @@ UNSPACED = {
     ),
     "Thai, Lao, Burmese or Khmer": (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"), 16),
 }
-"""Scripts that are written without spaces between words, and the mean length from which a run of
-letters is no word."""
+"""Scripts without spaces between words, and the mean length from which on a run of letters is no
+word."""
 MUCH = 0.2
 SOME = 0.01
 REMEDY = (
@@ -166,9 +162,9 @@ REMEDY = (
 
 
 def check_spaces(texts: Sequence[str], where: str, notes: Notes) -> None:
-    """Raises a DataError where a fifth of the letters or more is of clauses without spaces between
-    words: each would be taken for one word. Less of it is noted, and so are words of so few letters
-    that most would be left out."""
+    """Raises a DataError if at least a fifth of the letters is in clauses without spaces between
+    words: each clause would be taken for one word. A smaller share is noted, and so are words of so
+    few letters that most would be left out."""
     total = sum(len(text) - text.count(" ") for text in texts)
     texts = [text for text in texts if not text.isascii()]
     for name, (script, longest) in UNSPACED.items():
@@ -179,12 +175,8 @@ def check_spaces(texts: Sequence[str], where: str, notes: Notes) -> None:
         mean = sum(len(run) ** 2 for run in runs) / letters
         example = max(runs, key=len)[:20]
         if mean > longest and letters >= MUCH * total:
-            raise fail(
-                where,
-                "text with spaces between its words",
-                f"{name} without them, as in {example!r}",
-                REMEDY,
-            )
+            got = f"{name} without them, as in {example!r}"
+            raise fail(where, "text with spaces between its words", got, REMEDY)
         if mean > longest:
             notes.add(
                 f"Some text is {name} without spaces, and its clauses are taken for words: "

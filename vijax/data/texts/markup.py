@@ -1,5 +1,5 @@
-"""Parts of texts that are no words: HTML tags, entities such as &amp;, addresses of the web and of
-e-mail."""
+"""Parts of texts that are no words: HTML tags, entities such as &amp;, and addresses of the web and
+of e-mail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ progress q rp rt ruby s samp script section select slot small source span strike
 tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr
 """
 NAMES = frozenset(_NAMES.split())
-"""The elements of HTML. Other names in angle brackets are tags where they have attributes or are
+"""The elements of HTML. Other names in angle brackets are tags if they have attributes or are
 closed in the text."""
 _BARE = "async|autofocus|checked|controls|defer|disabled|hidden|loop|multiple|muted|noshade|nowrap|readonly|selected"
 _ATTRIBUTE = rf"""(?:[\w:@.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>]+)|{_BARE})"""
@@ -39,16 +39,16 @@ _TAG = re.compile(
 )
 _DECLARATION = re.compile(r"<!DOCTYPE\b[^<>]*>|<\?xml\b[^<>]*>|<!\[CDATA\[|\]\]>", re.IGNORECASE)
 _UNSEEN = (("<script", "</script>"), ("<style", "</style>"), ("<!--", "-->"))
-"""Parts of a page that nobody sees, with what is between."""
+"""Parts of a page that are invisible, with all between begin and end."""
 
 # --- entities -------------------------------------------------------------------------------------
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 MOST_ESCAPED = 3
-"""How often a text may have been escaped: &amp;lt; is &lt;, and this is <."""
+"""The most times that a text may have been escaped: &amp;lt; is &lt;, which is <."""
 
 # --- addresses ------------------------------------------------------------------------------------
 _WITHOUT_SPACES = "\u3000-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uff00-\uffef"
-"""Scripts without spaces between words, in which an address ends where the script begins."""
+"""Scripts without spaces between words, whose letters end an address."""
 _SIGN = rf"""[^\s()<>\[\]{{}}"“”„«»|\\^`{_WITHOUT_SPACES}]"""
 _PATH = rf"(?:{_SIGN}|\({_SIGN}*\))"
 _DOMAINS = "com|org|net|edu|gov|info|co|uk|de|fr|eu|us|io|ly|gl|me|be|tv|am|it|gd|page|app|dev"
@@ -63,7 +63,7 @@ _PATH_OF_DOMAIN = re.compile(rf"\.(?:{_DOMAINS})/", re.IGNORECASE)
 
 
 class Plain(NamedTuple):
-    """A text without markup, and how many tags and entities it had."""
+    """A text without markup, and the numbers of tags and entities that it had."""
 
     text: str
     tags: int
@@ -71,7 +71,7 @@ class Plain(NamedTuple):
 
 
 def plain(text: str) -> Plain:
-    """The text that a reader of a page sees.
+    """The text that the reader of a page sees.
 
     >>> plain("Fish &amp; <b>chips</b>").text.split(), plain("a < b and c > d").text
     (['Fish', '&', 'chips'], 'a < b and c > d')
@@ -90,13 +90,13 @@ def plain(text: str) -> Plain:
         if name not in closed and "=" not in (match["more"] or ""):
             return match[0]
         tags += 1
-        return "" if name == "wbr" else " "  # a place where a long word may be broken
+        return "" if name == "wbr" else " "  # wbr: a long word may be broken there
 
     return Plain(_TAG.sub(gap, text), unseen + declared + tags, entities)
 
 
 def _decode_entities(text: str) -> tuple[str, int]:
-    """The text with the letters that entities stand for, and how many there were."""
+    """The text with the letters that entities stand for, and the number of entities."""
     number = 0
 
     def letter(match: re.Match[str]) -> str:
@@ -117,18 +117,18 @@ def _decode_entities(text: str) -> tuple[str, int]:
 
 
 def _remove_unseen(text: str) -> tuple[str, int]:
-    """The text without scripts, style sheets and comments, and how many there were."""
+    """The text without scripts, style sheets and comments, and their number."""
     number = 0
     for begin, end in _UNSEEN:
         parts = []
         lower = text.lower()
         place = 0
-        if len(lower) != len(text):  # a letter whose small form is longer moves all places after it
+        if len(lower) != len(text):  # a letter with a longer lower case moves all later places
             lower = text
         while (first := lower.find(begin, place)) >= 0 and (last := lower.find(end, first)) >= 0:
             parts.append(text[place:first])
             place = last + len(end)
-            number = number + 1
+            number += 1
         text = " ".join([*parts, text[place:]])
     return text, number
 
@@ -143,32 +143,32 @@ def remove_addresses(text: str) -> str:
 
 
 def _may_have_addresses(text: str) -> bool:
-    """A quick look: the search for addresses costs as much as all else that is done to a text."""
+    """A quick test: a search for addresses costs as much as all other work on a text."""
     if "://" in text or "@" in text or "www." in text or "WWW." in text:
         return True
     return "/" in text and _PATH_OF_DOMAIN.search(text) is not None
 
 
 def read_plain(text: str, notes: Notes, where: str) -> str:
-    """The text without markup, and notes of what was in it: of its addresses too, which
+    """The text without markup; notes tell what it had, also of its addresses, which
     `remove_addresses` leaves out of its words."""
-    found = plain(text)
+    page = plain(text)
     for note, number in (
-        (TAGS, found.tags),
-        (ENTITIES, found.entities),
-        (ADDRESSES, _addresses(found.text)),
+        (TAGS, page.tags),
+        (ENTITIES, page.entities),
+        (ADDRESSES, _num_addresses(page.text)),
     ):
         if number:
             notes.add(note, where, number)
-    return found.text
+    return page.text
 
 
 def note_markup(text: str, notes: Notes, where: str) -> None:
-    """Notes that a text has what a user's own pattern of words decides about."""
-    found = plain(text)
-    if found.tags or found.entities or _addresses(found.text):
+    """Notes that a text has markup or addresses, about which a user's own pattern decides."""
+    page = plain(text)
+    if page.tags or page.entities or _num_addresses(page.text):
         notes.add(LEFT_TO_PATTERN, where)
 
 
-def _addresses(text: str) -> int:
+def _num_addresses(text: str) -> int:
     return len(_ADDRESS.findall(text)) if _may_have_addresses(text) else 0

@@ -1,5 +1,5 @@
-"""From text to bags of words: scikit-learn's phrases and stop words, and a vocabulary that gives
-readable topics.
+"""From text to bags of words, with scikit-learn's phrases and stop words, and a vocabulary that
+gives readable topics.
 
 The texts are read once. Their words are counted under provisional ids, in memory or in files; then
 the vocabulary is chosen from the counts, and the bags are written again with its ids. Memory holds
@@ -38,8 +38,8 @@ BLOCK_DOCUMENTS = 4096
 BLOCK_CHARACTERS = 1 << 20
 SNIPPET_CHARACTERS = 300
 NO_TEXT = "drop the document, or make it the empty string"
-MOST_WORDS = 5  # of a phrase
-SMALL_COLLECTION = 10  # a fractional max_df never drops a word of so few documents
+MOST_WORDS = 5  # in a phrase
+SMALL_COLLECTION = 10  # a fractional max_df never drops a word of at most this many documents
 
 
 def _is_number(x: Any) -> bool:
@@ -64,20 +64,20 @@ class TextSettings:
       lowercase: whether to ignore case.
       token_pattern: regular expression of a word (of package regex), in texts as they are. None
         takes words of three letters or more, of any script, with their marks
-        (`vijax.data.texts.words`). HTML tags, and addresses of the web and of e-mail, are then left
-        out, entities such as &amp; are decoded, and notes say so.
-      language: language of the text ("german" or "de"), whose stop words are left out. None finds
-        it by the stop words of the first documents, and a note says which it is.
+        (`vijax.data.texts.words`). Then HTML tags, and web and e-mail addresses, are left out,
+        entities such as &amp; are decoded, and notes say so.
+      language: language of the text ("german" or "de"), whose stop words are left out. None detects
+        it by the stop words of the first documents, and a note names it.
       stop_words: "auto" (those of the language), "english" (scikit-learn's list and contractions),
         another language ("german"), a file with a word on each line, your own words, or None to
         keep all.
       ngrams: the longest phrase, in words, that counts as a word of its own: 2 adds pairs of
-        neighbours ("new york"), stop words left out.
-      min_df: the documents a word must be in, as a number or a fraction. None means 5, or 1 % of
+        neighbours ("new york"), with stop words left out.
+      min_df: the least documents with a word, as a number or a fraction. None means 5, or 1 % of
         the documents if that is fewer.
-      max_df: the documents a word may be in, as a number or a fraction (which never drops a word of
-          10 or fewer).
-      max_vocabulary: the most frequent so many words are kept. None keeps all.
+      max_df: the most documents with a word, as a number or a fraction (which never drops a word of
+        10 or fewer).
+      max_vocabulary: this many of the most frequent words are kept. None keeps all.
     """
 
     lowercase: bool = True
@@ -90,7 +90,7 @@ class TextSettings:
     max_vocabulary: Annotated[int, Limit(_is_number, "a whole number of 1 or more")] | None = 10_000
 
     def check(self, name: str, remedy: str) -> None:
-        """Raises a `DataError` where a setting is outside its limit."""
+        """Raises a `DataError` if a setting is outside its limit."""
         limit = read_arguments(TextSettings)[name].limit
         value = getattr(self, name)
         if limit is not None and value is not None and not limit.test(value):
@@ -113,15 +113,15 @@ def corpus_from_texts(
     Args:
       documents: the pairs; a generator may give more than memory holds.
       settings: settings by which text becomes words.
-      vocabulary: a fixed vocabulary, that of a fitted model say; other words are left out. Its
-        phrases are counted, whatever `settings.ngrams` is.
+      vocabulary: a fixed vocabulary, say of a fitted model; other words are left out. Its phrases
+        are counted, whatever `settings.ngrams` is.
       folder: folder to write the corpus to as memory-mapped files; None makes it in memory.
       where: name of the documents in errors.
       notes: remarks made while `documents` are read; the corpus gets them.
 
     Raises:
-      ValueError: there are no documents, or no words are left, or a text is no string, or a setting
-          is wrong.
+      ValueError: there are no documents, no words remain, a text is no string, or a setting is
+        wrong.
 
     >>> texts = [("a", "The cat sat."), ("b", "A dog, a cat!")]
     >>> corpus = corpus_from_texts(texts)
@@ -134,15 +134,13 @@ def corpus_from_texts(
         settings, documents, vocabulary, where, corpus.notes
     )
     analyze = analyzer(settings)
-    with (
-        contextlib.nullcontext()
-        if folder is None
-        else working_folder("counting-", folder) as scratch
-    ):
+    scratch_folder = (
+        contextlib.nullcontext() if folder is None else working_folder("counting-", folder)
+    )
+    with scratch_folder as scratch:
         counting = CorpusBuilder(None if scratch is None else Path(scratch))
-        words, number = _count(
-            text_blocks(documents, settings, where, corpus.notes), analyze, counting, corpus
-        )
+        blocks = text_blocks(documents, settings, where, corpus.notes)
+        words, number = _count(blocks, analyze, counting, corpus)
         if number and not words:
             raise no_words_error(where, number)
         raw = counting.finish(words)
@@ -158,8 +156,8 @@ def choose_settings(
     where: str,
     notes: Notes,
 ) -> tuple[TextSettings, Iterable[tuple[str, str]], str]:
-    """The settings with the stop words of the language that was said or found, the documents, and
-    the language.
+    """The settings with the stop words of the given or detected language, the documents, and the
+    language.
 
     Raises:
       DataError: texts without spaces between words, or both a language and stop words.
@@ -172,12 +170,8 @@ def choose_settings(
         first = [plain(text).text for text in first]
         check_spaces(first, where, notes)
     if settings.language is not None and settings.stop_words != "auto":
-        raise fail(
-            "language",
-            "stop_words left as they are",
-            repr(settings.stop_words),
-            "set one of the two",
-        )
+        got = repr(settings.stop_words)
+        raise fail("language", "stop_words left as they are", got, "set one of the two")
     if settings.stop_words != "auto":
         return settings, documents, ""
     language = settings.language or choose_language(first, notes)
@@ -186,25 +180,26 @@ def choose_settings(
 
 
 def analyzer(settings: TextSettings) -> Callable[[str], Iterable[str]]:
-    """The function from a text to its words (and phrases), stop words left out."""
+    """The function from a text to its words (and phrases) without stop words."""
     settings.check("ngrams", "2 counts pairs of words too")
     text = require_extra("sklearn.feature_extraction.text")
     words = find_words if settings.token_pattern is None else word_finder(settings.token_pattern)
-    spelt = functools.partial(_spelt, settings)
+    spell = functools.partial(_spell, settings)
     make = functools.partial(
-        text.CountVectorizer, preprocessor=spelt, tokenizer=words, token_pattern=None
+        text.CountVectorizer, preprocessor=spell, tokenizer=words, token_pattern=None
     )
-    # Stop words go through the same tokeniser, so that "don't" stops the token "don".
+    # Stop words pass through the same tokeniser, so that "don't" stops the token "don".
     tokens = make().build_analyzer()
-    stop = sorted(
-        {token for word in read_stop_words(settings.stop_words) for token in tokens(word)}
-    )
+    stop_words = read_stop_words(settings.stop_words)
+    stop = sorted({token for word in stop_words for token in tokens(word)})
     return make(stop_words=stop, ngram_range=(1, settings.ngrams)).build_analyzer()
 
 
-def _spelt(settings: TextSettings, text: str) -> str:
-    """A text in the spelling in which its words are looked for."""
-    text = normalise(text if settings.token_pattern is not None else remove_addresses(text))
+def _spell(settings: TextSettings, text: str) -> str:
+    """A text in the spelling that is searched for words."""
+    if settings.token_pattern is None:
+        text = remove_addresses(text)
+    text = normalise(text)
     return to_lower(text) if settings.lowercase else text
 
 
@@ -214,8 +209,8 @@ def _count(
     counting: CorpusBuilder,
     corpus: CorpusBuilder,
 ) -> tuple[tuple[str, ...], int]:
-    """Counts every word under a provisional id, and returns the words in the order of these ids,
-    and the number of documents."""
+    """Counts every word under a provisional id; returns the words in the order of these ids, and
+    the number of documents."""
     ids = new_word_ids()
     number = 0
     for block in blocks:
@@ -228,7 +223,7 @@ def _count(
 
 
 def no_words_error(where: object, number: int) -> DataError:
-    """The error of documents none of which has a word."""
+    """The error for documents without any word."""
     remedy = (
         "check the column. Words have three letters or more, and are neither stop words nor "
         "markup nor addresses: pass "
@@ -259,8 +254,8 @@ def count_bags(
 def text_blocks(
     documents: Iterable[tuple[str, str]], settings: TextSettings, where: str, notes: Notes
 ) -> Iterator[list[tuple[str, str]]]:
-    """The documents in blocks of about a megabyte of text, or of one document if it is longer;
-    without markup, unless the user has a pattern of words."""
+    """The documents in blocks of about a megabyte of text, or of one longer document; without
+    markup, unless the user has a pattern of words."""
     block = []
     size = 0
     for title, text in documents:
@@ -292,7 +287,7 @@ def snippet(text: str) -> str:
 
 
 def choose_vocabulary(raw: Corpus, words: Sequence[str], settings: TextSettings) -> tuple[str, ...]:
-    """The words that the settings keep, in alphabetical order; the word ids of `raw` are places in
+    """The words that pass the settings, in alphabetical order; the word ids of `raw` are places in
     `words`."""
     in_documents = np.zeros(raw.vocab_size, np.int64)
     for _, indices, _ in raw.blocks():
@@ -307,73 +302,69 @@ def choose_words(
     num_documents: int,
     settings: TextSettings,
 ) -> tuple[str, ...]:
-    """The words that the settings keep, in alphabetical order.
+    """The words that pass the settings, in alphabetical order.
 
     Args:
       words: all words.
-      in_documents: number of documents with each.
-      total: occurrences of each.
+      in_documents: number of documents with each word.
+      total: occurrences of each word.
       num_documents: number of documents.
       settings: `min_df`, `max_df` and `max_vocabulary`.
 
     Raises:
-      ValueError: a setting is out of range, or no word is kept.
+      ValueError: a setting is out of range, or no word passes.
     """
     if len(words) == 0 and num_documents:
         raise no_words_error("texts", num_documents)
     low, high = _document_limits(settings, num_documents)
-    kept = np.flatnonzero((in_documents >= low) & (in_documents <= high))
-    if len(kept) == 0:
+    passing = np.flatnonzero((in_documents >= low) & (in_documents <= high))
+    if len(passing) == 0:
         expected = f"some word in {low:g} to {high:g} of the {num_documents} documents"
         got = f"none of {len(in_documents)}, the most common being in {in_documents.max(initial=0)}"
         raise fail("min_df, max_df", expected, got, "lower min_df or raise max_df")
-    most_frequent_first = kept[np.argsort(-total[kept], kind="stable")]
-    return tuple(
-        sorted(words[word] for word in most_frequent_first[: settings.max_vocabulary].tolist())
-    )
+    most_frequent_first = passing[np.argsort(-total[passing], kind="stable")]
+    chosen = most_frequent_first[: settings.max_vocabulary].tolist()
+    return tuple(sorted(words[word] for word in chosen))
 
 
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
-    """The least and the most documents in which a word that is kept may be."""
+    """The least and the most documents that a word of the vocabulary may be in."""
     for name in ("min_df", "max_df", "max_vocabulary"):
         settings.check(name, f"leave {name} out to get a default that suits most texts")
     low = min(5, max(1, num_documents // 100)) if settings.min_df is None else settings.min_df
     if isinstance(low, float):
         low = low * num_documents
     high = num_documents if settings.max_df is None else settings.max_df
-    return low, max(high * num_documents, SMALL_COLLECTION) if isinstance(high, float) else high
+    if isinstance(high, float):
+        high = max(high * num_documents, SMALL_COLLECTION)
+    return low, high
 
 
 def read_stop_words(stop_words: str | Path | Sequence[str] | None) -> tuple[str, ...]:
-    """The stop words that a setting names (`TextSettings.stop_words`); DataError where it is
-    neither a language nor a file, or a file without words.
+    """The stop words that a setting names (`TextSettings.stop_words`).
+
+    Raises:
+      DataError: the setting is neither a language nor a file, or the file has no words.
 
     >>> "und" in read_stop_words("german"), read_stop_words(["the"]), read_stop_words(None)
     (True, ('the',), ())
     """
-    if isinstance(stop_words, str | Path):
-        path = Path(stop_words).expanduser()
-        return (
-            _read_word_file(path)
-            if path.is_file()
-            else language_stop_words(str(stop_words), "stop_words")
-        )
-    return tuple(stop_words or ())
+    if not isinstance(stop_words, str | Path):
+        return tuple(stop_words or ())
+    path = Path(stop_words).expanduser()
+    if path.is_file():
+        return _read_word_file(path)
+    return language_stop_words(str(stop_words), "stop_words")
 
 
 def _read_word_file(path: Path) -> tuple[str, ...]:
+    where = f"stop_words: {path}"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise fail(
-            f"stop_words: {path}", "text in UTF-8", f"other bytes ({error})", "save it as UTF-8"
-        ) from error
+        raise fail(where, "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
     words = tuple(word for line in lines if (word := line.strip()))
     if not words:
-        raise fail(
-            f"stop_words: {path}",
-            "a word on each line",
-            "an empty file",
-            "write the words, or pass None",
-        )
+        remedy = "write the words, or pass None"
+        raise fail(where, "a word on each line", "an empty file", remedy)
     return words

@@ -24,19 +24,18 @@ HEADER_WORDS = 4  # the name of a column has fewer
 
 
 def text_paths(folder: Path) -> list[Path]:
-    """The .txt files of a folder and of those below it, also gzipped, in the order of their names;
-    without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
+    """The .txt files of a folder and of its inner folders, also gzipped, in the order of their
+    names; without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
     return [path for path in _all_text_paths(folder) if not _is_hidden(path, folder)]
 
 
 def _all_text_paths(folder: Path) -> list[Path]:
-    return sorted(
-        path for path in [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")] if not path.is_dir()
-    )
+    paths = [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")]
+    return sorted(path for path in paths if not path.is_dir())
 
 
 def _is_text(path: Path) -> bool:
-    """True of texts, and not of words beside counts."""
+    """True for texts, but not for words beside counts."""
     return path.name != "vocabulary.txt" and not path.name.endswith(".vocab.txt")
 
 
@@ -47,18 +46,14 @@ def _is_hidden(path: Path, folder: Path) -> bool:
 def text_folder(
     path: Path, column: str | None = None, dialect: Dialect = USUAL, notes: Notes | None = None
 ) -> Texts:
-    """The .txt files of a folder and of those below it, also gzipped, each a document, in the order
-    of their names."""
+    """The .txt files of a folder and of its inner folders, also gzipped, each a document, in the
+    order of their names."""
     files = text_paths(path)
     if not files:
         if find_strays(local_names(path)):
             raise no_parquet(path)
-        raise fail(
-            path,
-            "files ending in .txt",
-            "none",
-            "check the folder, or name a file of another format",
-        )
+        remedy = "check the folder, or name a file of another format"
+        raise fail(path, "files ending in .txt", "none", remedy)
     if notes is not None and (hidden := len(_all_text_paths(path)) - len(files)):
         notes.add(
             "Files whose names begin with a point, or that of their folder, are left out: "
@@ -77,34 +72,39 @@ def text_lines(
 
 
 class Records(NamedTuple):
-    """Rows of a file whose values have names."""
+    """Rows of a file whose values have names.
 
-    names: list[str]  # names of the columns; for JSON lines those of the first line
-    where: str  # the place of these names
-    # Function from the wanted columns (None: all) to the place, the number and the values by name
-    # of each row. Readers of text always give all columns
+    Attributes:
+      names: names of the columns; for JSON lines those of the first line.
+      where: the place of these names.
+      rows: function from the wanted columns (None: all) to the place, the number and the values by
+        name of each row. Readers of text always give all columns.
+    """
+
+    names: list[str]
+    where: str
     rows: Callable[[Sequence[str] | None], Iterator[tuple[str, int, dict[str, Any]]]]
 
 
 def csv_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
     table = read_delimited(path, dialect, notes)
-    named = (
+    records = (
         (f"{path}:{line}", line, dict(zip(table.header, cells, strict=False)))
         for line, cells in table.rows
     )
-    return Records(table.header, f"{path}:{table.line}", lambda columns: named)
+    return Records(table.header, f"{path}:{table.line}", lambda columns: records)
 
 
 def sheet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a sheet of a spreadsheet."""
     table = read_sheet(path, dialect, notes)
-    numbered = zip(table.numbers, table.rows, strict=True)
-    named = (
+    numbered_rows = zip(table.numbers, table.rows, strict=True)
+    records = (
         (f"{path}, row {n}", n, dict(zip(table.header, cells, strict=True)))
-        for n, cells in numbered
+        for n, cells in numbered_rows
     )
-    return Records(table.header, f"{path}, row {table.line}", lambda columns: named)
+    return Records(table.header, f"{path}, row {table.line}", lambda columns: records)
 
 
 def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
@@ -126,12 +126,10 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
-    if (
-        notes is not None
-        and path.is_dir()
-        and (others := [file.name for file in text_paths(path) if _is_text(file)])
-    ):
-        notes.add(f"Files beside those of Parquet are not read: {listed(others, 3)}.")
+    if notes is not None and path.is_dir():
+        texts = [file.name for file in text_paths(path) if _is_text(file)]
+        if texts:
+            notes.add(f"Files beside those of Parquet are not read: {listed(texts, 3)}.")
 
     def rows(columns: Sequence[str] | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
         for part in parts:
@@ -142,25 +140,22 @@ def parquet_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = 
     first = Path(parts[0].file)
     with _parquet(first) as file:
         names = [name for name in file.schema_arrow.names if not is_index(name)]
-    others = [name for name in parts[0].values if name not in names]
-    return Records([*names, *others], str(first), rows)
+    folder_names = [name for name in parts[0].values if name not in names]
+    return Records([*names, *folder_names], str(first), rows)
 
 
 def _parquet_rows(file: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file by name. Raises DataError: it has fewer or more rows than it
+    """The rows of a Parquet file by name. Raises DataError if it has fewer or more rows than it
     says."""
     number = 0
     with _parquet(file) as opened:
-        known = opened.schema_arrow.names
-        wanted = [
-            name for name in known if not is_index(name) and (columns is None or name in columns)
-        ]
+        names = [name for name in opened.schema_arrow.names if not is_index(name)]
+        wanted = [name for name in names if columns is None or name in columns]
         check_row_groups(opened, wanted, file)
         for batch in opened.iter_batches(columns=wanted):
             by_column = {name: to_values(batch.column(name)) for name in batch.schema.names}
-            yield from (
-                {name: by_column[name][i] for name in by_column} for i in range(batch.num_rows)
-            )
+            for i in range(batch.num_rows):
+                yield {name: by_column[name][i] for name in by_column}
             number += batch.num_rows
         check_num_rows(number, opened.metadata.num_rows, file)
 
@@ -188,7 +183,7 @@ def column_texts(
     dialect: Dialect = USUAL,
     notes: Notes | None = None,
 ) -> Texts:
-    """The texts of a file of one of `RECORDS`, which are in `column`."""
+    """The texts of a file of one of `RECORDS`, from `column`."""
     names, where, rows = RECORDS[kind](path, dialect, notes)
     if not names:
         return
@@ -196,21 +191,17 @@ def column_texts(
         _check_only_column(names[0], path, where, notes)
     column = find_column(column, names, where, notes)
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
-    seen = notes or Notes()
-    for at, number, row in rows(wanted):
+    notes = notes or Notes()
+    for place, number, row in rows(wanted):
         title = row.get(TITLE_COLUMN)
         text = row.get(column)
         if not isinstance(text, str):
+            got = "nothing" if text is None else repr(text)[:60]
             remedy = "drop the row, or make its text the empty string"
-            raise fail(
-                at,
-                f"text in column {column!r}",
-                "nothing" if text is None else repr(text)[:60],
-                remedy,
-            )
+            raise fail(place, f"text in column {column!r}", got, remedy)
         if not (isinstance(title, str) and title):
             title = f"{path.name}:{number}"
-        yield whole_letters(title, seen, at), whole_letters(text, seen, at)
+        yield whole_letters(title, notes, place), whole_letters(text, notes, place)
 
 
 def _json_object(line: str, where: str) -> dict:
@@ -226,8 +217,8 @@ def _json_object(line: str, where: str) -> dict:
 
 
 def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -> None:
-    """Looks at the only name twice: the first document of a file without a header would be taken
-    for it."""
+    """Checks the name of the only column: the first document of a file without a header would be
+    taken for it."""
     if name == DEFAULT_COLUMN:
         return
     if len(name.split()) >= HEADER_WORDS:
@@ -248,26 +239,22 @@ def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -
 def find_column(
     column: str | None, known: Iterable[str], where: str, notes: Notes | None = None
 ) -> str:
-    """The column of the text: the one asked for, or else `text`, or the only one. Notes say which
-    of the others are read: `title` names the documents.
+    """The column of the text: the named one, or else `text`, or the only one. Notes name the other
+    columns that are read (`title` names the documents) and those that are not.
 
     >>> find_column(None, ["id", "text"], "file.csv")
     'text'
     """
-    known = list(known)
+    names = list(known)
     if column is None:
-        column = known[0] if len(known) == 1 else DEFAULT_COLUMN
-    if column not in known:
-        raise fail(
-            where, f"a column {column!r}", "none", f"pass column=...; {nearest(column, known)}"
-        )
+        column = names[0] if len(names) == 1 else DEFAULT_COLUMN
+    if column not in names:
+        remedy = f"pass column=...; {nearest(column, names)}"
+        raise fail(where, f"a column {column!r}", "none", remedy)
     if notes is not None:
-        others = [name for name in known if name != column]
-        if TITLE_COLUMN in others:
+        if TITLE_COLUMN in names and column != TITLE_COLUMN:
             notes.add(f"The column {TITLE_COLUMN!r} names the documents.")
-        if left := [name for name in others if name != TITLE_COLUMN]:
-            notes.add(
-                f"Not part of the text: {'the column' if len(left) == 1 else 'the columns'} "
-                f"{listed(left)}."
-            )
+        if unread := [name for name in names if name not in (column, TITLE_COLUMN)]:
+            noun = "the column" if len(unread) == 1 else "the columns"
+            notes.add(f"Not part of the text: {noun} {listed(unread)}.")
     return column

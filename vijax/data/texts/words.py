@@ -1,5 +1,4 @@
-r"""The words of a text: the one definition, by Unicode's properties of letters and marks (UAX 29,
-UAX 44).
+r"""The definition of a word, by Unicode's properties of letters and marks (UAX 29, UAX 44).
 
 A word is a run of letters with the marks that combine with them: the vowel signs of Hindi and
 Tamil, the points of Hebrew, the tones of Thai. Digits and punctuation divide words, as do hyphens
@@ -17,12 +16,12 @@ from vijax.data.reading.checks import fail
 from vijax.extras import require_extra
 
 LEAST_LETTERS = 3
-"""Letters of the shortest word that is kept. The vowel signs of Indic scripts and of Thai count,
+"""Letters of the shortest word that counts. The vowel signs of Indic scripts and of Thai count,
 since they stand where other scripts have letters; points of Hebrew and Arabic do not. A letter that
 writes a syllable (Korean, Amharic) counts twice."""
 
-# Most texts are of letters that stand alone, and Python's own expressions find their words ten
-# times as fast.
+# Most texts have letters that stand alone, and Python's own expressions find their words ten times
+# as fast.
 _PLAIN = (
     "\\x00-\\x26\\x28-\\xac\\xae-\\xb6\\xb8-\\u02ff\\u2010-\\u2027\\u2030-\\u203a\\u20a0-\\u20bf"
 )
@@ -66,7 +65,7 @@ def _compile(pattern: str) -> Callable[[str], list[str]]:
 
 
 def find_words(text: str) -> list[str]:
-    """The words of three letters or more of a `normalise` text, in their order.
+    """The words of three letters or more of a text from `normalise`, in their order.
 
     >>> find_words("The cat's 42 toys, Ärger")
     ['The', 'cat', 'toys', 'Ärger']
@@ -77,7 +76,7 @@ def find_words(text: str) -> list[str]:
 
 
 def find_all_words(text: str) -> list[str]:
-    """The words of a `normalise` text, also those of one and two letters.
+    """The words of a text from `normalise`, also those of one and two letters.
 
     >>> find_all_words("So it is")
     ['So', 'it', 'is']
@@ -86,18 +85,18 @@ def find_all_words(text: str) -> list[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """True for a text without marks, without letters that are syllables, and without signs that
+    """True for a text without marks, without letters that write syllables, and without signs that
     join letters."""
     return text.isascii() or bool(_LATIN_OR_GREEK.fullmatch(text) or _CYRILLIC.fullmatch(text))
 
 
 def word_finder(pattern: str) -> Callable[[str], list[str]]:
-    r"""The function from a text to the matches of a user's own pattern, in which `\w` has marks
-    too. A match over several lines has blanks in the place of line breaks, which a file of words
-    cannot have.
+    r"""A function from a text to the matches of a user's own pattern, in which `\w` has marks too.
+    A match over several lines gets blanks instead of line breaks, which a file of words cannot
+    have.
 
     Raises:
-      DataError: it is no regular expression, or has more than one group.
+      DataError: the pattern is no regular expression, or has more than one group.
 
     >>> word_finder(r"\w+")("A1 b")
     ['A1', 'b']
@@ -109,14 +108,15 @@ def word_finder(pattern: str) -> Callable[[str], list[str]]:
         got = f"{pattern!r} ({error})"
         raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
     if compiled.groups > 1:
+        got = f"{compiled.groups} in {pattern!r}"
         remedy = "write (?:...) for groups that are not the word"
-        raise fail(
-            "token_pattern", "one group (...) or none", f"{compiled.groups} in {pattern!r}", remedy
-        )
+        raise fail("token_pattern", "one group (...) or none", got, remedy)
 
     def words(text: str) -> list[str]:
-        found = compiled.findall(text)
-        return [" ".join(word.split()) if "\n" in word or "\r" in word else word for word in found]
+        matches = compiled.findall(text)
+        return [
+            " ".join(word.split()) if "\n" in word or "\r" in word else word for word in matches
+        ]
 
     return words
 
@@ -125,9 +125,9 @@ def word_finder(pattern: str) -> Callable[[str], list[str]]:
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
 )
-"""Soft hyphens, marks of direction and the like: signs within words that nobody sees."""
+"""Invisible signs within words: soft hyphens, marks of direction and the like."""
 _JOINERS = re.compile("(?<=[A-Za-z\u00c0-\u052f\u1e00-\u1fff])[\u200c\u200d]+")
-"""Joiners after Latin, Greek and Cyrillic letters, which are for typesetters alone."""
+"""Joiners after Latin, Greek and Cyrillic letters, which only typesetters need."""
 _APOSTROPHES = re.compile("(?<=[\u0400-\u052f])[\u2019\u02bc](?=[\u0400-\u052f])")
 
 
@@ -145,7 +145,7 @@ def normalise(text: str) -> str:
 
 
 def to_lower(text: str) -> str:
-    """The text in lower case. The dot that Python leaves of a Turkish capital I is left out.
+    """The text in lower case, without the dot that Python leaves of a Turkish capital I.
 
     >>> to_lower("İstanbul")
     'istanbul'
