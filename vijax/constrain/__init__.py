@@ -1,8 +1,9 @@
-"""Constraints of points, and free coordinates in which points are learnt: any real numbers are
+"""Constraints of points, and the free coordinates in which points are learnt: any real numbers are
 coordinates of a point.
 
-Each is a frozen dataclass, equal by value: `point` is the map and `free` its inverse, `log_det` its
-log determinant, `holds` the support, `free_shape` the shape of the coordinates."""
+A constraint is a frozen dataclass, compared by value. `point` maps coordinates to a point, `free`
+is its inverse and `log_det` its log determinant; `holds` tells the support, and `free_shape` the
+shape of the coordinates."""
 
 from vijax.constrain.base import Constraint as Constraint
 from vijax.constrain.matrices import correlation_cholesky as correlation_cholesky

@@ -13,12 +13,12 @@ from jaxtyping import Array, Bool, Float
 class Constraint(abc.ABC):
     """A set of arrays and a smooth map onto it from free coordinates.
 
-    Wrong shapes raise ValueError, under `jit` too. Values are not checked: for a point outside the
+    Wrong shapes raise ValueError, also under `jit`. Values are not checked: for a point outside the
     set `free` is NaN or infinite, and `holds` is false."""
 
     @abc.abstractmethod
     def free(self, x: Float[Array, "*shape"]) -> Float[Array, "*free"]:
-        """Coordinates of a point."""
+        """The coordinates of a point."""
 
     @abc.abstractmethod
     def point(self, free: Float[Array, "*free"]) -> Float[Array, "*shape"]:
@@ -30,16 +30,15 @@ class Constraint(abc.ABC):
 
     @abc.abstractmethod
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
-        """True where a number of an array satisfies the constraint."""
+        """True for each number of an array that satisfies the constraint."""
 
     def free_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the free coordinates of an array of a given shape; ValueError where no such
-        array can satisfy the constraint.
+        """The shape of the free coordinates of an array of this shape; ValueError if no array of
+        this shape satisfies the constraint.
 
         >>> from vijax.constrain import positive_definite, simplex
         >>> simplex().free_shape((7, 3)), positive_definite().free_shape((4, 4))
         ((7, 2), (10,))
         """
-        return jax.eval_shape(
-            self.free, jax.ShapeDtypeStruct(tuple(shape), jnp.result_type(float))
-        ).shape
+        x = jax.ShapeDtypeStruct(tuple(shape), jnp.result_type(float))
+        return jax.eval_shape(self.free, x).shape

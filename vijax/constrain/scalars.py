@@ -17,7 +17,7 @@ from vijax.constrain.base import Constraint
 
 @dataclasses.dataclass(frozen=True)
 class real(Constraint):
-    """Any number: the weights of a network.
+    """Any number, such as a weight of a network.
 
     >>> print(real().log_det(jnp.array([3.0, -2.0])))
     0.0
@@ -37,8 +37,8 @@ class real(Constraint):
 
 
 class HalfLine(Constraint):
-    """sign (x - end) > 0, by its logarithm; the end is the only field, or 0. A point that rounding
-    would put on the end is the number next to it."""
+    """sign (x - end) > 0, by its logarithm; the end is the only field, or 0 without a field. If
+    rounding puts a point on the end, the point is the number next to it."""
 
     sign: int
 
@@ -109,8 +109,8 @@ class below(HalfLine):
 
 @dataclasses.dataclass(frozen=True)
 class interval(Constraint):
-    """low < x < high, by the logit of the position between the ends. A point that rounding would
-    put on an end is the number next to it: in float32 sigmoid(17) is 1.
+    """low < x < high, by the logit of the position between the ends. If rounding puts a point on an
+    end, the point is the number next to it: in float32 sigmoid(17) is 1.
 
     Raises:
       ValueError: bounds that are not finite, or not in order.
@@ -131,23 +131,20 @@ class interval(Constraint):
         return jnp.log(x - self.low) - jnp.log(self.high - x)
 
     def point(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """The point between the ends, measured from the nearer one."""
+        """The point between the ends, measured from the nearer end."""
         width = self.high - self.low
-        x = jnp.where(
-            free < 0,
-            self.low + width * jax.nn.sigmoid(free),
-            self.high - width * jax.nn.sigmoid(-free),
-        )
-        least, most = next_to(self.low, 1, x.dtype), next_to(self.high, -1, x.dtype)
-        require(
-            least <= most, "high", f"a number of {x.dtype} apart from low={self.low}", self.high
-        )
-        return jnp.clip(x, least, most)
+        from_low = self.low + width * jax.nn.sigmoid(free)
+        from_high = self.high - width * jax.nn.sigmoid(-free)
+        x = jnp.where(free < 0, from_low, from_high)
+        smallest = next_to(self.low, 1, x.dtype)
+        largest = next_to(self.high, -1, x.dtype)
+        expected = f"a number of {x.dtype} apart from low={self.low}"
+        require(smallest <= largest, "high", expected, self.high)
+        return jnp.clip(x, smallest, largest)
 
     def log_det(self, free: Float[Array, "*shape"]) -> Float[Array, ""]:
-        return jnp.sum(
-            np.log(self.high - self.low) - jax.nn.softplus(free) - jax.nn.softplus(-free)
-        )
+        log_width = np.log(self.high - self.low)
+        return jnp.sum(log_width - jax.nn.softplus(free) - jax.nn.softplus(-free))
 
     def holds(self, x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
         return (x > self.low) & (x < self.high)
@@ -163,25 +160,22 @@ def unit_interval() -> interval:
 
 
 def next_to(end: float, sign: int, dtype: Any) -> Any:
-    """The normal number of a precision that is next to `end`, above it for sign 1, below it for -1.
+    """The normal number of this dtype next to `end`: above it for sign 1, below it for -1.
 
-    Points come no nearer, because rounding would put them on the end: in float32 1 + exp(-30) is 1.
+    Points come no nearer: rounding would put them on the end, as 1 + exp(-30) is 1 in float32.
 
     >>> print(next_to(1.0, 1, np.float32))
     1.0000001
     """
-    near = np.nextafter(np.asarray(end, dtype), np.asarray(sign * np.inf, dtype))
-    tiny = np.finfo(dtype).tiny  # smaller ones are flushed to zero by XLA
-    return np.asarray(sign * tiny if abs(near) < tiny else near, dtype)
+    neighbour = np.nextafter(np.asarray(end, dtype), np.asarray(sign * np.inf, dtype))
+    tiny = np.finfo(dtype).tiny  # XLA flushes smaller numbers to zero
+    if abs(neighbour) < tiny:
+        neighbour = sign * tiny
+    return np.asarray(neighbour, dtype)
 
 
 def require_finite(**ends: float) -> None:
-    """ValueError naming the first end that is no finite number."""
+    """ValueError naming the first end that is not finite."""
+    remedy = "For an infinite end use above, below or real."
     for name, end in ends.items():
-        require(
-            math.isfinite(end),
-            name,
-            "a finite number",
-            end,
-            "For an infinite end use above, below or real.",
-        )
+        require(math.isfinite(end), name, "a finite number", end, remedy)

@@ -14,7 +14,7 @@ from vijax.constrain.base import Constraint
 
 @dataclasses.dataclass(frozen=True)
 class simplex(Constraint):
-    """Positive numbers that sum to one over the last axis, by the log ratio of each to the last.
+    """Positive numbers that sum to one over the last axis, by their log ratios to the last number.
 
     >>> weights = simplex().point(jnp.log(jnp.array([2.0, 1.0])))
     >>> print(weights, simplex().holds(weights))
@@ -30,8 +30,8 @@ class simplex(Constraint):
         return jax.nn.softmax(_with_last(free), -1)
 
     def log_det(self, free: Float[Array, "*batch K-1"]) -> Float[Array, ""]:
-        """sum_k log x_k over all K: of the density with respect to the first K - 1, as that of a
-        Dirichlet is."""
+        """sum_k log x_k over all K. The density is with respect to the first K - 1 numbers, as a
+        Dirichlet's is."""
         return jnp.sum(jax.nn.log_softmax(_with_last(free), -1))
 
     def holds(self, x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
@@ -40,18 +40,18 @@ class simplex(Constraint):
 
 
 def _with_last(free: Float[Array, "*batch K-1"]) -> Float[Array, "*batch K"]:
-    """Logits with a zero appended for the last class."""
+    """The coordinates with a zero appended: the logits of all K numbers."""
     require_vector("free", jnp.shape(free), 1)
     return jnp.concatenate([free, jnp.zeros_like(free[..., :1])], -1)
 
 
 @dataclasses.dataclass(frozen=True)
 class ordered(Constraint):
-    """Numbers that increase along the last axis, by the first and the logarithms of the
-    differences: cutpoints.
+    """Numbers that increase along the last axis, such as cutpoints. The coordinates are the first
+    number and the logarithms of the differences.
 
-    A difference below the rounding of the entries is lost: they are then equal, and `holds` is
-    false.
+    Rounding removes a difference that is too small beside its entries: these become equal, and
+    `holds` is false.
 
     >>> print(ordered().point(jnp.array([-1.0, 0.0, 0.0])))
     [-1.  0.  1.]
@@ -62,7 +62,7 @@ class ordered(Constraint):
         return jnp.concatenate([x[..., :1], jnp.log(jnp.diff(x, axis=-1))], -1)
 
     def point(self, free: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-        """The first, and sums of exponentials from there."""
+        """The first number, and cumulative sums of exponentials from it."""
         require_vector("free", jnp.shape(free), 1)
         return jnp.cumsum(jnp.concatenate([free[..., :1], jnp.exp(free[..., 1:])], -1), -1)
 
@@ -76,6 +76,7 @@ class ordered(Constraint):
 
 
 def require_vector(argument: str, shape: tuple[int, ...], least: int) -> None:
-    """ValueError naming the argument unless its last axis has that many entries."""
-    expected = f"a last axis of at least {least} entr{'y' if least == 1 else 'ies'}"
+    """ValueError naming the argument unless its last axis has at least `least` entries."""
+    noun = "entry" if least == 1 else "entries"
+    expected = f"a last axis of at least {least} {noun}"
     require(len(shape) > 0 and shape[-1] >= least, argument, expected, f"shape {shape}")

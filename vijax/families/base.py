@@ -30,9 +30,9 @@ from vijax.tree import register
 
 F = TypeVar("F", bound="Family")
 Statistics = Any
-"""A family's own NamedTuple of statistics (of a `Product`, a dictionary of them)."""
+"""Statistics of a family: its NamedTuple `Stats`, or for a `Product` a dictionary of these."""
 
-OF_VALUES = {
+VALUE_METHODS = {
     "dot",
     "log_prob",
     "log_prob_of_stats",
@@ -44,9 +44,9 @@ OF_VALUES = {
 """Methods of a family whose values may have axes before those of the natural parameters."""
 
 
-def broadcasting(method: Callable) -> Callable:
-    """The method, which broadcasts by NumPy's rules also where jax_numpy_rank_promotion forbids
-    that to the program."""
+def allow_broadcasting(method: Callable) -> Callable:
+    """The method under NumPy's broadcasting rules, even if the program sets
+    jax_numpy_rank_promotion to forbid them."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -60,21 +60,21 @@ def broadcasting(method: Callable) -> Callable:
 def family(cls: type[F]) -> type[F]:
     """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural
     parameters."""
-    for name in OF_VALUES & set(vars(cls)):
-        setattr(cls, name, broadcasting(vars(cls)[name]))
+    for name in VALUE_METHODS & set(vars(cls)):
+        setattr(cls, name, allow_broadcasting(vars(cls)[name]))
     return register(dataclasses.dataclass(frozen=True)(cls))
 
 
 def static_field() -> Any:
-    """A hashable field of a family that is no natural parameter (a multinomial's total); it follows
-    the parameters."""
+    """A hashable field that is not a natural parameter, such as a multinomial's total. A family
+    declares it after the natural parameters."""
     return dataclasses.field(metadata={"static": True})
 
 
 def context_field() -> Any:
-    """A field of a family for arrays that are no natural parameters (a kernel, a mask), which
-    arithmetic leaves alone. It follows the parameters; None stands for a context that is given
-    later (`Family.with_context`)."""
+    """A field for arrays that are not natural parameters, such as a kernel or a mask; arithmetic
+    leaves it unchanged. A family declares it after the natural parameters. None stands for a
+    context that `Family.with_context` sets later."""
     return dataclasses.field(default=None, metadata={"context": True})
 
 
@@ -86,7 +86,7 @@ def dot_event(a: PyTree, b: PyTree, event_ndims: tuple[int, ...]) -> Array:
 
 def _dot(x: Array, y: Array, event_ndim: int) -> Array:
     """<x, y> over the trailing axes, as a matrix product. XLA's CPU backend (jaxlib 0.10.2)
-    miscompiles `jnp.sum(x * y, axis=-1)` in float32 where one has more axes than the other (some
+    miscompiles `jnp.sum(x * y, axis=-1)` in float32 if x and y differ in their number of axes (some
     5,000 draws) and the last axis is small."""
     if event_ndim == 0:
         return x * y
@@ -96,9 +96,9 @@ def _dot(x: Array, y: Array, event_ndim: int) -> Array:
 
 class Family(abc.ABC):
     """An exponential family. Subclasses write the mathematics of `log_normalizer`, `stats`,
-    `sample`, `mean`, `mode`, `in_domain`, and `flat` where h is not constant. All else follows from
-    A by automatic differentiation, and is overridden only where a closed form is faster or more
-    accurate."""
+    `sample`, `mean`, `mode`, `in_domain`, and `flat` if h is not constant. All other methods follow
+    from A by automatic differentiation; a subclass overrides one only if a closed form is faster or
+    more accurate."""
 
     Stats: ClassVar[type[tuple]]
     """NamedTuple of the sufficient statistics, one field per natural parameter, in the same
@@ -106,12 +106,12 @@ class Family(abc.ABC):
     event_ndims: ClassVar[tuple[int, ...]]
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
-    """True where x is discrete, so that no pathwise derivative exists."""
+    """True if x is discrete: then it has no pathwise derivative."""
     exponential: ClassVar[bool] = True
-    """True where the leaves are natural parameters; otherwise only an optimiser moves the family
+    """True if the leaves are natural parameters; otherwise only an optimiser moves the family
     (`stationary`)."""
     closed_entropy: ClassVar[bool] = True
-    """True where the entropy has a closed form; otherwise it is in the gradients of draws alone
+    """True if the entropy has a closed form; otherwise only gradients at draws contain it
     (`ByDraws`)."""
 
     # --- written by every family ------------------------------------------------------------------
@@ -121,12 +121,12 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def stats(self, x: Any) -> Statistics:
-        """Sufficient statistics t(x) of a value. Of logarithms, that of 0 is floored at the log of
-        the smallest normal number (-87.3 in float32)."""
+        """Sufficient statistics t(x) of a value. log 0 becomes the log of the smallest normal
+        number (-87.3 in float32)."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
-        """Draws x ~ q, pathwise differentiable in lambda where x is continuous; the axes of `shape`
+        """Draws x ~ q, pathwise differentiable in lambda if x is continuous; the axes of `shape`
         lead."""
 
     @abc.abstractmethod
@@ -143,11 +143,11 @@ class Family(abc.ABC):
         its leaf."""
 
     def flat(self) -> Self:
-        """The natural parameters, of this shape, of the (usually improper) density that is constant
-        in x: zeros, where h is constant.
+        """The member, in the shape of `self`, whose density is constant in x; it is usually
+        improper. Its natural parameters are zeros if h is constant.
 
         Raises:
-          NotImplementedError: log h is not linear in the statistics: there is no such member.
+          NotImplementedError: log h is not linear in the statistics, so the member does not exist.
         """
         if type(self).log_base_measure is not Family.log_base_measure:
             raise NotImplementedError(
@@ -158,8 +158,8 @@ class Family(abc.ABC):
 
     # --- for reports ------------------------------------------------------------------------------
     def marginal_laws(self) -> Any:
-        """The law of each number of x alone, in the structure of `mean()`:
-        `vijax.families.laws.Law`. Raises NotImplementedError where these have no closed form."""
+        """The marginal law of each number of x, in the structure of `mean()`:
+        `vijax.families.laws.Law`. Raises NotImplementedError if these have no closed form."""
         raise NotImplementedError(
             f"{type(self).__name__}: the law of each number of x alone has no closed form. Draw "
             "from it, as in np.quantile(q.sample(key, (1000,)), [0.025, 0.975], axis=0)."
@@ -174,15 +174,14 @@ class Family(abc.ABC):
         return jax.tree.map(jnp.sqrt, self.variance())
 
     def cdf(self, x: Any) -> Any:
-        """P(X <= x) of each number of x alone; `x` in the structure of `mean()`. Not
-        differentiable."""
+        """P(X <= x) for each number of x; `x` in the structure of `mean()`. Not differentiable."""
         return map_laws(lambda law, x: law.cdf(x), self.marginal_laws(), x)
 
     def quantile(self, p: Any) -> Any:
-        """The quantiles of each number of x alone; the axes of `p` lead. Not differentiable.
+        """The quantiles of each number of x; the axes of `p` lead. Not differentiable.
 
         Raises:
-          ValueError: a `p` that does not lie strictly between 0 and 1.
+          ValueError: a `p` is not strictly between 0 and 1.
           NotImplementedError: as `marginal_laws` does.
 
         >>> from vijax.families import Gamma
@@ -192,16 +191,18 @@ class Family(abc.ABC):
         return map_laws(lambda law: law.quantile(p), self.marginal_laws())
 
     def interval(self, mass: Any = 0.95) -> Interval:
-        """The central interval of each number of x alone that holds `mass` of its probability:
-        `low` and `high`, in the structure of `mean()`. Raises as `quantile` does.
+        """The central interval of each number of x that holds `mass` of its probability: `low` and
+        `high`, in the structure of `mean()`. Raises as `quantile` does.
 
         >>> from vijax.families import Normal
         >>> low, high = Normal.from_mean_variance(1.0, 4.0).interval(0.9)
         >>> print(f"{low:.2f} {high:.2f}")
         -2.29 4.29
         """
-        both = self.quantile(tail_probabilities(mass))
-        return Interval(*(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)))
+        ends = self.quantile(tail_probabilities(mass))
+        low = jax.tree.map(lambda x: x[0], ends)
+        high = jax.tree.map(lambda x: x[1], ends)
+        return Interval(low, high)
 
     # --- derived ----------------------------------------------------------------------------------
     @property
@@ -211,22 +212,24 @@ class Family(abc.ABC):
         return leaf[: len(leaf) - self.event_ndims[0]]
 
     def with_naturals(self, leaves: PyTree) -> Self:
-        """Any tree with one leaf per natural parameter, such as a gradient in the statistics, as
-        natural parameters of this family; its context stays."""
+        """This law with the leaves of any tree, such as a gradient in the statistics, as its
+        natural parameters; the context stays."""
         return tree.with_parameters(self, tree.parameters(leaves))
 
     def with_context(self, context: Any) -> Self:
         """This law with its natural parameters in another context; a family without a context
         returns itself."""
         names = [field.name for field in dataclasses.fields(self) if field.metadata.get("context")]  # type: ignore[arg-type]
-        return dataclasses.replace(self, **dict.fromkeys(names, context)) if names else self  # type: ignore[type-var]
+        if not names:
+            return self
+        return dataclasses.replace(self, **dict.fromkeys(names, context))  # type: ignore[type-var]
 
     def as_stats(self, leaves: PyTree) -> Statistics:
-        """Any tree with one leaf per natural parameter as sufficient statistics: the inverse of
-        `with_naturals`."""
+        """The leaves of any tree, one per natural parameter, as sufficient statistics: the inverse
+        of `with_naturals`."""
         return self.Stats(*tree.parameters(leaves))
 
-    @broadcasting
+    @allow_broadcasting
     def dot(self, stats: Statistics) -> Float[Array, "*batch"]:
         """<lambda, stats>, summed over the event axes."""
         return dot_event(self, stats, self.event_ndims)
@@ -234,9 +237,9 @@ class Family(abc.ABC):
     def log_base_measure(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log h(x), from the statistics of x.
 
-        Where it is linear in them, it is E_q[log h(x)] at mean statistics. Where it is not (log x!
-        of counts), it must not be given mean statistics, and `expected_log_base_measure` is
-        overridden."""
+        If log h is linear in the statistics, its value at mean statistics is E_q[log h(x)]. If it
+        is not (log x! of counts), do not evaluate it at mean statistics: the family overrides
+        `expected_log_base_measure`."""
         return jnp.zeros(self.batch_shape, jnp.result_type(jax.tree.leaves(self)[0]))
 
     def expected_log_base_measure(self) -> Float[Array, "*batch"]:
@@ -248,22 +251,22 @@ class Family(abc.ABC):
         total = lambda naturals: jnp.sum(self.with_naturals(naturals).log_normalizer())
         return self.as_stats(jax.grad(total)(tree.parameters(self)))
 
-    @broadcasting
+    @allow_broadcasting
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Statistics:
-        """t(x) of a draw x ~ q; in log space throughout, wherever t is a logarithm."""
+        """t(x) of a draw x ~ q; statistics that are logarithms are drawn in log space."""
         return self.stats(self.sample(key, shape))
 
-    @broadcasting
+    @allow_broadcasting
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
         """log q(x)."""
         return self.log_prob_of_stats(self.stats(x))
 
-    @broadcasting
+    @allow_broadcasting
     def log_prob_of_stats(self, stats: Statistics) -> Float[Array, "*batch"]:
-        """log q(x) from t(x), finite wherever t is: logarithms in it are floored at x = 0."""
+        """log q(x) from t(x); finite if t is, because `stats` floors the logarithms of 0."""
         return self.dot(stats) + self.log_base_measure(stats) - self.log_normalizer()
 
-    @broadcasting
+    @allow_broadcasting
     def energy_term(self, stats: Statistics) -> Float[Array, "*batch"]:
         """log q(x) - log h(x) = <lambda, t(x)> - A, from statistics of x: the term of a local of
         this law in an energy (`vijax.energy_model`), which leaves out the base measure h.
@@ -277,7 +280,7 @@ class Family(abc.ABC):
         return self.dot(stats) - self.log_normalizer()
 
     def negative_conjugate(self, mean: Statistics) -> Float[Array, "*batch"]:
-        """A(lambda) - <lambda, mu>, given mu = E_q[t]: the entropy, E_q[log h] added."""
+        """A(lambda) - <lambda, mu> for mu = E_q[t]: the entropy plus E_q[log h]."""
         return self.log_normalizer() - self.dot(mean)
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -285,29 +288,28 @@ class Family(abc.ABC):
         return self.negative_conjugate(self.expected_stats()) - self.expected_log_base_measure()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), both of the same
-        family."""
+        """KL(self || other) = <lambda - lambda', mu> - A(lambda) + A(lambda'), within a family."""
         mu = self.expected_stats()
-        there = self.with_naturals(other)  # in the same context
-        return tree.subtract(self, other).dot(mu) - self.log_normalizer() + there.log_normalizer()
+        target = self.with_naturals(other)  # in the context of self
+        return tree.subtract(self, other).dot(mu) - self.log_normalizer() + target.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """KL(self || prior) as a step evaluates it: cheaper where a family can reuse parts of the
+        """KL(self || prior) as a step evaluates it; cheaper if a family can reuse parts of the
         step."""
         return self.kl(prior)
 
     def plain(self) -> Family:
-        """The same law, in the form that users read; most families have no other."""
+        """The same law in the form that users read; most families have only one form."""
         return self
 
     def prepare(self, means: bool = True) -> Self:
-        """This law with its expensive parts (and the mean parameters, with `means`) computed once
-        for a step. Most families have no such parts."""
+        """This law with its expensive parts computed once for a step, and with `means` its mean
+        parameters too. Most families return themselves."""
         return self
 
     def retreat(self, target: Self) -> Self:
-        """The target in the place of a `target` that leads out of the domain, asked of a prior. By
-        default it is the prior itself, a step without a message, which is safe at any step size."""
+        """The target that replaces a `target` that leads out of the domain; called on a prior. By
+        default the prior itself, a step without a message, which is safe at any step size."""
         return self
 
     def fisher_product(self, tangent: Self) -> Statistics:
@@ -317,9 +319,8 @@ class Family(abc.ABC):
         return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
 
     def stationary(self) -> Self:
-        """The target of a step at which the ELBO is level: grad ELBO = F (target - stationary). In
-        an exponential family these are the natural parameters, because -F lambda is the gradient of
-        the entropy."""
+        """The target of a step at which the gradient vanishes: grad ELBO = F (target - stationary).
+        In an exponential family it is lambda, because the gradient of the entropy is -F lambda."""
         return self
 
     def slope(self, stats: Statistics, prior: Self) -> Statistics:
@@ -327,8 +328,8 @@ class Family(abc.ABC):
         return self.as_stats(tree.subtract(self, prior))
 
     def fisher_solve(self, cotangent: Statistics) -> Self:
-        """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. Dense, by event:
-        override it wherever the structure gives a closed form."""
+        """F(lambda)^-1 g: a natural-parameter direction from a gradient in lambda. This one solves
+        a dense system for each event; override it if the structure gives a closed form."""
 
         def solve_one(q: Self, g: Statistics) -> Self:
             flat, unravel = ravel_pytree(q)
@@ -355,8 +356,8 @@ class Family(abc.ABC):
 
     @property
     def noise_size(self) -> int:
-        """The number of standard normal numbers that `from_noise` needs for a draw; ValueError
-        where draws are made of no normal noise."""
+        """The number of standard normals that `from_noise` needs for a draw; ValueError if the
+        family does not draw from normal noise."""
         raise ValueError(
             "quasi: expected a normal global, or a mixture or flow of such, got a "
             f"{type(self).__name__}. Leave quasi "
@@ -365,14 +366,13 @@ class Family(abc.ABC):
         )
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Any:
-        """The draw that this noise makes, pathwise differentiable; independent standard normals
-        make a draw of q."""
+        """A draw of q from independent standard normals `noise`, pathwise differentiable."""
         raise NotImplementedError(f"{type(self).__name__} has no from_noise.")
 
     def pathwise_from_noise(
         self, noise: Float[Array, " noise"]
     ) -> tuple[Statistics, Callable[[Statistics], Self]]:
-        """The statistics and the map of `pathwise_sample`, for the draw `from_noise(noise)`."""
+        """Statistics and map V of `pathwise_sample`, for the draw `from_noise(noise)`."""
         return self._pathwise(lambda q: q.stats(q.from_noise(noise)))
 
     def _pathwise(
@@ -385,15 +385,15 @@ class Family(abc.ABC):
 
 
 def map_batch(f: Callable, batch_ndim: int) -> Callable:
-    """`f`, written for one event, mapped over `batch_ndim` leading axes."""
+    """`f` for one event, mapped over `batch_ndim` leading axes."""
     for _ in range(batch_ndim):
         f = jax.vmap(f)
     return f
 
 
 def as_float(x: Any, argument: str = "parameter") -> Float[Array, ...]:
-    """An array of the working float dtype, never weakly typed: float32, or float64 where x64 is on
-    and `x` has it. Raises ValueError, naming the argument, where `x` is not made of numbers."""
+    """An array of the working float dtype, never weakly typed: float32, or float64 if x64 is on and
+    `x` has it. Raises ValueError naming the argument if `x` is not made of numbers."""
     return as_floats(x, argument=argument)[0]
 
 
@@ -407,35 +407,43 @@ def as_floats(*values: Any, argument: str = "parameter") -> list[Float[Array, ..
     ValueError: parameter: expected numbers, got the string '2'. Write the number without quotes.
     """
     require_numbers(argument, *values)
-    known = [x if isinstance(x, int | float) else as_array(x) for x in values]
-    dtype = jnp.result_type(float, *known)
-    return [
-        jnp.asarray(x if isinstance(x, jax.Array) else np.asarray(x, dtype), dtype) for x in known
-    ]
+    arrays = [x if isinstance(x, int | float) else as_array(x) for x in values]
+    dtype = jnp.result_type(float, *arrays)
+    return [_cast(x, dtype) for x in arrays]
+
+
+def _cast(x: Any, dtype: Any) -> Float[Array, ...]:
+    if not isinstance(x, jax.Array):
+        x = np.asarray(x, dtype)  # in NumPy, which compiles no program
+    return jnp.asarray(x, dtype)
 
 
 def as_array(x: Any) -> Any:
-    """An array as it is; anything else as a NumPy array, which compiles no program, or as JAX's if
-    traced. Types that JAX does not have, long doubles and other orders of bytes, become those that
-    it has."""
+    """An array as it is; anything else as a NumPy array, which compiles no program, or as a JAX
+    array if traced. Long doubles become float64, and bytes get the machine's order, because JAX has
+    no others."""
     if isinstance(x, np.ndarray | np.generic):
-        own = x.dtype if x.dtype.kind != "f" or x.dtype.itemsize <= 8 else np.dtype(np.float64)
-        return x.astype(own.newbyteorder("="), copy=False)
+        is_long_double = x.dtype.kind == "f" and x.dtype.itemsize > 8
+        dtype = np.dtype(np.float64) if is_long_double else x.dtype
+        return x.astype(dtype.newbyteorder("="), copy=False)
     if hasattr(x, "dtype"):
         return x
-    return (
-        jnp if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)) else np
-    ).asarray(x)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x))
+    return jnp.asarray(x) if is_traced else np.asarray(x)
 
 
 def finite(x: Any) -> Any:
     """True where a number is finite; in NumPy, which compiles no program, unless it is traced."""
-    return jnp.isfinite(x) if isinstance(x, jax.core.Tracer) else np.isfinite(np.asarray(x))
+    if isinstance(x, jax.core.Tracer):
+        return jnp.isfinite(x)
+    return np.isfinite(np.asarray(x))
 
 
 def positive_and_finite(x: Any) -> Any:
     """True where 0 < x < inf."""
-    return finite(x) & ((x if isinstance(x, jax.core.Tracer) else np.asarray(x)) > 0)
+    if not isinstance(x, jax.core.Tracer):
+        x = np.asarray(x)
+    return finite(x) & (x > 0)
 
 
 def ratio_or_zero(x: Float[Array, "*shape"], y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -1,9 +1,9 @@
 """Storage of tables row by row (words, items), so that a step costs no more than the rows that it
 touches.
 
-Natural parameters of the rows are eta + S a. A natural-gradient step lambda' = (1 - rho) lambda +
-rho (eta + m) leaves the form as it is: S' = (1 - rho) S, and a changes only where the message m is
-not zero. What a batch needs to know of all other rows is the family's own matter."""
+The natural parameters of the rows are eta + S a. A natural-gradient step lambda' = (1 - rho) lambda
++ rho (eta + m) keeps this form: S' = (1 - rho) S, and a changes only where the message m is not
+zero. Each family chooses what a batch reads about all other rows."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from vijax.families.base import Family
 from vijax.families.construction import delegate
 
 FOLD_BELOW = 1e-12
-"""The least S: entries of a stay below 1e12 times those of lambda."""
+"""The smallest S: entries of a stay below 1e12 times the entries of lambda."""
 
 
 class StoredByRow(Family):
-    """A law of a table in this form, of which `vijax.topics.by_words` gives a step some rows."""
+    """A law of a table in this form; `vijax.topics.by_words` gives a step some of its rows."""
 
     entries: Float[Array, "v k"]  # a, so that the numbers of a row are contiguous
     scale: Float[Array, ""]  # S
 
     running: ClassVar[tuple[str, ...]] = ()
-    """Fields that steps add to, whose rounding errors `resum` mends."""
+    """Fields that steps add to; `resum` removes their rounding errors."""
     draw_covers_rows: ClassVar[bool] = False
-    """True where a draw of `columns` is one of all rows."""
+    """True if a draw of `columns` is a draw of all rows."""
 
     @abc.abstractmethod
     def columns(self, words: Int[Array, " w"]) -> Any:
-        """The law that a batch sees: of these rows, and of what it needs to know of all others.
+        """The law that a batch sees: these rows, and what the batch reads about all others.
 
         Args:
-          words: ids of rows, all different and increasing; those from V on are padding.
+          words: ids of rows, all different and increasing; ids from V on are padding.
         """
 
     @abc.abstractmethod
     def prior_columns(self, words: Int[Array, " w"]) -> Any:
-        """The prior's counterpart of `columns`."""
+        """`columns` of the prior."""
 
     @abc.abstractmethod
     def with_columns(
@@ -54,17 +54,17 @@ class StoredByRow(Family):
         Args:
           words: as in `columns`.
           to: the columns after the step.
-          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other rows; 1 where
-              it was not taken.
-          ok: True where the step was taken.
+          kept: 1 - rho, the factor by which the step shrank lambda - eta of the other rows; 1 if
+              the step was rejected.
+          ok: True if the step was taken.
         """
 
     @abc.abstractmethod
     def divergence_from_base(self) -> Float[Array, ...]:
-        """KL from the prior; its sum is that of the table."""
+        """KL from the prior; its entries sum to the divergence of the table."""
 
     def resum(self) -> Self:
-        """This law with its running fields computed anew."""
+        """This law with its running fields recomputed."""
         return self
 
     @abc.abstractmethod
@@ -75,12 +75,17 @@ class StoredByRow(Family):
         return self.dense()
 
     def _shrink(self, kept: Float[Array, ""], tables: Any) -> tuple[Any, Array]:
-        """Tables that S scales, and S, after a step; S is folded into them, at most once, by a
-        loop, because that keeps their arrays in place."""
-        fold = lambda x: (jax.tree.map(lambda table: table * x[1], x[0]), jnp.ones_like(x[1]))
-        return jax.lax.while_loop(lambda x: x[1] < FOLD_BELOW, fold, (tables, self.scale * kept))
+        """The tables that S scales, and S, after a step. A small S is folded into the tables; the
+        loop runs at most once, and a loop keeps the arrays in place."""
 
-    _law = operator.methodcaller("dense")  # that of the class that inherits
+        def fold(state: tuple[Any, Array]) -> tuple[Any, Array]:
+            tables, scale = state
+            return jax.tree.map(lambda table: table * scale, tables), jnp.ones_like(scale)
+
+        is_small = lambda state: state[1] < FOLD_BELOW
+        return jax.lax.while_loop(is_small, fold, (tables, self.scale * kept))
+
+    _law = operator.methodcaller("dense")  # calls the `dense` of the subclass
     log_normalizer = delegate("log_normalizer", _law)
     stats = delegate("stats", _law)
     expected_stats = delegate("expected_stats", _law)

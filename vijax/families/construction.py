@@ -1,12 +1,12 @@
-"""Constructors of families and their checks. Concrete numbers are handled in NumPy, because a
-compiled program for each operation would cost more. `require_proper` checks a family that was
-passed in: raw constructors check nothing.
+"""Constructors of families and their checks. Concrete numbers are handled in NumPy, because
+compiling a program for each operation would cost more. `require_proper` checks a family that a user
+passes in; raw constructors check nothing.
 
 The information form stores precision @ mean beside the precision, and location^2 beside the spread.
-The parameters of the law are a difference or an inverse of these, so the condition number and (mean
-/ standard deviation)^2 of a law cost digits: float32 has seven. By `require_accuracy` constructors
-compute in float64 the law that the stored numbers stand for, and raise where more than `LIMIT` of
-it is lost. Traced values have no numbers yet, and pass."""
+The parameters of the law are differences or inverses of these, so a large condition number and a
+large (mean / standard deviation)^2 cost digits, and float32 has seven. With `require_accuracy` a
+constructor computes in float64 the law of the stored numbers, and raises if it differs from the
+intended law by more than `LIMIT`. Traced values have no numbers yet, and pass."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ RESCALE = f"Measure each coordinate in units of its own spread, or {_DOUBLE}."
 
 
 def numpy_or_jax(*values: Any) -> tuple[Any, ...]:
-    """NumPy and the values in it; `jax.numpy` and the values as they are, where one of them is
-    traced.
+    """NumPy and the values as its arrays; if one of them is traced, `jax.numpy` and the values.
 
     >>> xp, x = numpy_or_jax(jnp.ones(3))
     >>> xp.sum(x)
@@ -51,41 +50,42 @@ def numpy_or_jax(*values: Any) -> tuple[Any, ...]:
 
 
 def constructor(make: Make) -> Make:
-    """Decorator of a function that makes a family `numpy_or_jax`: the arrays become JAX's and, as in
-    JAX, overflow gives no warning."""
+    """Decorator of a function that makes a family by `numpy_or_jax`: the result has JAX arrays and,
+    as in JAX, overflow gives no warning."""
 
     @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def make_on_device(*args: Any, **kwargs: Any) -> Any:
         with np.errstate(all="ignore"):
             return jax.tree.map(to_device, make(*args, **kwargs))
 
-    return made  # type: ignore[return-value]
+    return make_on_device  # type: ignore[return-value]
 
 
-def _unchanged(q: Any, x: Any) -> Any:
+def _second(q: Any, x: Any) -> Any:
     return x
 
 
 def delegate(
     name: str,
     law: Callable[[Any], Family],
-    give: Callable = _unchanged,
-    take: Callable = _unchanged,
+    give: Callable = _second,
+    take: Callable = _second,
 ) -> Callable[..., Any]:
-    """The method `name` of another law of q, `law(q)`: q's arguments x go there as `take(q, x)`,
-    and results y come back as `give(q, y)`."""
+    """A method that calls `name` of another law, `law(q)`: each argument x is passed as `take(q,
+    x)`, and the result y is returned as `give(q, y)`."""
 
     @functools.wraps(getattr(Family, name), updated=())  # without the mark of abstract methods
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = {key: take(self, x) for key, x in kwargs.items()}
-        return give(self, getattr(law(self), name)(*(take(self, x) for x in args), **given))
+        options = {key: take(self, x) for key, x in kwargs.items()}
+        arguments = [take(self, x) for x in args]
+        return give(self, getattr(law(self), name)(*arguments, **options))
 
     return method
 
 
 def require_proper(argument: str, q: Any) -> None:
     """Raises ValueError unless the natural parameters of a family are arrays inside their domain.
-    Each family of a mapping is checked; traced values pass, and values that are no `Family`.
+    Each family of a mapping is checked; traced values and values other than a `Family` pass.
 
     >>> from vijax.families import Normal
     >>> require_proper("prior", Normal(0.0, 1.0))
@@ -95,33 +95,31 @@ def require_proper(argument: str, q: Any) -> None:
 Normal.from_mean_variance(0.0, 1.0)? A family called by its bare name takes natural parameters.
     """
     if isinstance(q, Mapping):
-        known = {
-            name: factor
-            for name, factor in q.items()
-            if _is_concrete(factor) and _holds_arrays(factor)
-        }
-        if known and bool(_all_proper(list(known.values()))):  # one program for all of them
-            q = {name: factor for name, factor in q.items() if name not in known}
-        for name, factor in q.items():
-            require_proper(f"{argument}[{name!r}]", factor)
+        _require_proper_factors(argument, q)
         return
     if not _is_concrete(q):
         return
     arrays = _holds_arrays(q)
     if arrays and bool(_all_proper([q])):
         return
-    expected = (
-        "natural parameters inside their domain" if arrays else "natural parameters that are arrays"
-    )
-    shown = f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"
+    condition = "inside their domain" if arrays else "that are arrays"
+    call = f"{type(q).__name__}({', '.join(map(brief, _values(q, static=True)))})"
     raise ValueError(
-        f"{argument}: expected {expected}, got {shown}. Did you mean {_meant(q)}? A family called "
-        "by its bare name takes natural parameters."
+        f"{argument}: expected natural parameters {condition}, got {call}. Did you mean "
+        f"{_suggest(q)}? A family called by its bare name takes natural parameters."
     )
+
+
+def _require_proper_factors(argument: str, factors: Mapping[str, Any]) -> None:
+    concrete = {name: q for name, q in factors.items() if _is_concrete(q) and _holds_arrays(q)}
+    if concrete and bool(_all_proper(list(concrete.values()))):  # one program for all of them
+        factors = {name: q for name, q in factors.items() if name not in concrete}
+    for name, q in factors.items():
+        require_proper(f"{argument}[{name!r}]", q)
 
 
 def is_proper(q: Family) -> Bool[Array, ""]:
-    """True where all natural parameters of a family are in their domain."""
+    """True if all natural parameters of a family are in their domain."""
     return jnp.all(jnp.array([jnp.all(mask) for mask in tree.parameters(q.in_domain())]))
 
 
@@ -144,36 +142,42 @@ def _proper(families: list[Family]) -> Bool[Array, ""]:
 
 
 def _all_proper(families: list[Family]) -> Bool[Array, ""]:
-    """True where all are in their domain; a prior of constants may be made in a trace too."""
+    """True if all families are in their domain; also within a trace, for priors of constants."""
     return _proper([tree.apply(as_float, q) for q in families])
 
 
 def _values(q: Family, static: bool) -> list[Any]:
     """The values of a family's fields without the context, with static ones or without."""
-    own = [field for field in dataclasses.fields(q) if not field.metadata.get("context")]  # type: ignore[arg-type]
-    return [getattr(q, field.name) for field in own if static or not field.metadata.get("static")]
+    fields = [field for field in dataclasses.fields(q) if not field.metadata.get("context")]  # type: ignore[arg-type]
+    if not static:
+        fields = [field for field in fields if not field.metadata.get("static")]
+    return [getattr(q, field.name) for field in fields]
 
 
-def _meant(q: Family) -> str:
-    """Constructors that take as many parameters as were given; all of them where none does."""
-    found = inspect.getmembers(type(q), inspect.ismethod)
-    makers = [name for name, method in found if name.startswith("from_") and name in vars(type(q))]
-    makers.sort(key=list(vars(type(q))).index)
+def _suggest(q: Family) -> str:
+    """Calls of the constructors that take as many parameters as q has, or of all constructors if
+    none takes as many."""
+    signatures = _constructor_parameters(type(q))
     values = [brief(value) for value in _values(q, static=True)]
-    fitting = {name: list(inspect.signature(getattr(type(q), name)).parameters) for name in makers}
-    same = {name: names for name, names in fitting.items() if len(names) == len(values)} or fitting
-    short = all(len(value) <= 30 for value in values)
-    shown = {
-        name: values if short and len(names) == len(values) else names
-        for name, names in same.items()
-    }
-    return " or ".join(
-        f"{type(q).__name__}.{name}({', '.join(given)})" for name, given in shown.items()
-    )
+    fitting = [name for name, names in signatures.items() if len(names) == len(values)]
+    show_values = bool(fitting) and all(len(value) <= 30 for value in values)
+    calls = []
+    for name in fitting or signatures:
+        arguments = values if show_values else signatures[name]
+        calls.append(f"{type(q).__name__}.{name}({', '.join(arguments)})")
+    return " or ".join(calls)
 
 
-def require_accuracy(name: str, lost: Callable[..., Any], *arrays: Any, remedy: str) -> None:
-    """ValueError naming the argument where `lost` of the arrays, in float64, exceeds `LIMIT`.
+def _constructor_parameters(cls: type) -> dict[str, list[str]]:
+    """The parameters of each `from_` constructor of a class, in the order of the class body."""
+    methods = [name for name, _ in inspect.getmembers(cls, inspect.ismethod)]
+    makers = [name for name in methods if name.startswith("from_") and name in vars(cls)]
+    makers.sort(key=list(vars(cls)).index)
+    return {name: list(inspect.signature(getattr(cls, name)).parameters) for name in makers}
+
+
+def require_accuracy(name: str, error: Callable[..., Any], *arrays: Any, remedy: str) -> None:
+    """ValueError naming the argument if `error` of the arrays, in float64, exceeds `LIMIT`.
 
     >>> require_accuracy("rate", lambda wanted, got: abs(got / wanted - 1), 1e-3, 0.0, remedy=CENTRE)
     Traceback (most recent call last):
@@ -185,12 +189,11 @@ jax.config.update('jax_enable_x64', True).
     if any(isinstance(x, jax.core.Tracer) for x in arrays):
         return
     with np.errstate(all="ignore"):
-        worst = float(np.max(lost(*(np.asarray(x, np.float64) for x in arrays)), initial=0.0))
-    expected = (
-        f"a value that rounding the natural parameters changes by less than {100 * LIMIT:g} %"
-    )
-    got = f"one that it changes by {100 * worst:.3g} %"
-    require(worst <= LIMIT, name, expected, got, remedy)
+        worst = float(np.max(error(*(np.asarray(x, np.float64) for x in arrays)), initial=0.0))
+    limit = f"{100 * LIMIT:g} %"
+    expected = f"a value that rounding the natural parameters changes by less than {limit}"
+    actual = f"one that it changes by {100 * worst:.3g} %"
+    require(worst <= LIMIT, name, expected, actual, remedy)
 
 
 def rate_error(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
@@ -200,7 +203,7 @@ def rate_error(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 def spread_error(cov: np.ndarray, precision: np.ndarray) -> np.ndarray:
     """|C' P C - I| (Frobenius) for cov = C C': the relative change of variances, in any direction;
-    1 where cov is singular."""
+    1 if cov is singular."""
     try:
         root = np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:

@@ -1,9 +1,9 @@
 """Laws of single numbers: mean, variance, distribution function, quantiles, intervals.
 
 A family names the law of each number of x (`Family.marginal_laws`). Distribution functions and
-their inverses are SciPy's, in float64 on the host: JAX's lose all digits in float32 where shapes
-are large (for a gamma of shape 1e6 a third of a standard deviation). Under `jit` the host is called
-back; they are not differentiable."""
+their inverses call SciPy, in float64 on the host, because JAX's lose all digits in float32 for
+large shapes (a third of a standard deviation for a gamma of shape 1e6). Under `jit` they call back
+to the host. They are not differentiable."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ L = TypeVar("L", bound="Law")
 
 
 class Interval(NamedTuple):
-    """The ends of a central interval: half of the probability outside lies below `low`, half above
-    `high`."""
+    """The ends of a central interval: equal probability lies below `low` and above `high`."""
 
     low: Any
     high: Any
 
 
 class Law(abc.ABC):
-    """A distribution over numbers, or a batch of them; a frozen dataclass of arrays."""
+    """A distribution over numbers, or a batch of distributions; a frozen dataclass of arrays."""
 
-    _cdf: ClassVar[Callable[..., Any]]  # of NumPy's arrays: x and the fields
-    _inverse: ClassVar[Callable[..., Any]]  # of p and the fields
+    _cdf: ClassVar[Callable[..., Any]]  # (x, *fields) -> P(X <= x), for NumPy arrays
+    _inverse: ClassVar[Callable[..., Any]]  # (p, *fields) -> quantiles
 
     @abc.abstractmethod
     def mean(self) -> Float[Array, "*batch"]:
-        """E[x]; NaN or infinite where there is none."""
+        """E[x]; NaN or infinite if it does not exist."""
 
     @abc.abstractmethod
     def variance(self) -> Float[Array, "*batch"]:
-        """Var[x]; NaN or infinite where there is none."""
+        """Var[x]; NaN or infinite if it does not exist."""
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
         """P(X <= x)."""
@@ -60,8 +59,8 @@ class Law(abc.ABC):
         return jnp.sqrt(self.variance())
 
     def quantile(self, p: Any) -> Array:
-        """The smallest x with P(X <= x) >= p. The axes of p lead those of the batch; ValueError
-        unless all lie strictly between 0 and 1.
+        """The smallest x with P(X <= x) >= p; the axes of p come before the batch axes. ValueError
+        unless every p is strictly between 0 and 1.
 
         >>> at = NormalLaw(jnp.array([0.0, 1.0]), jnp.array([1.0, 2.0])).quantile([0.5, 0.975])
         >>> print(*(f"{x:.2f}" for x in at.ravel()), at.shape)
@@ -76,9 +75,10 @@ class Law(abc.ABC):
 
 
 def probabilities(argument: str, p: Any) -> Array:
-    """Probabilities as an array. Raises ValueError unless all lie strictly between 0 and 1."""
+    """Probabilities as an array. Raises ValueError unless all are strictly between 0 and 1."""
     require_numbers(argument, p)
-    p = p if hasattr(p, "dtype") else np.asarray(p)
+    if not hasattr(p, "dtype"):
+        p = np.asarray(p)
     require((p > 0) & (p < 1), argument, "probabilities between 0 and 1, neither of them", p)
     return p
 
@@ -90,30 +90,29 @@ def tail_probabilities(mass: Any) -> Float[Array, " 2"]:
     [0.05 0.95]
     """
     tail = 0.5 * (1.0 - probabilities("mass", mass))
-    return (jnp if isinstance(tail, jax.core.Tracer) else np).stack([tail, 1.0 - tail])
+    xp: Any = jnp if isinstance(tail, jax.core.Tracer) else np
+    return xp.stack([tail, 1.0 - tail])
 
 
 def map_laws(f: Callable[..., Any], laws: Any, *values: Any) -> Any:
-    """f of each law, in the structure of the laws."""
+    """f(law, ...) for each law, in the structure of the laws."""
     return jax.tree.map(f, laws, *values, is_leaf=lambda x: isinstance(x, Law))
 
 
 def call_scipy(f: Callable[..., np.ndarray], *args: Any) -> Float[Array, "*shape"]:
-    """An elementwise function of SciPy's, applied to arrays that broadcast, in the working
-    precision. A result that is too large is infinite, without a warning."""
+    """An elementwise SciPy function of arrays that broadcast, in the working precision. Overflow
+    gives infinity without a warning."""
     dtype = jnp.result_type(float)
 
-    def there(*values: Any) -> np.ndarray:
+    def call(*values: Any) -> np.ndarray:
         with np.errstate(over="ignore", divide="ignore"):
             return np.asarray(f(*(np.asarray(x, np.float64) for x in values))).astype(dtype)
 
     if not any(isinstance(x, jax.core.Tracer) for x in args):
-        return jnp.asarray(there(*args))
-    shape = jnp.broadcast_shapes(*map(jnp.shape, args))
-    whole = jnp.broadcast_arrays(*map(jnp.asarray, args))
-    return jax.pure_callback(
-        there, jax.ShapeDtypeStruct(shape, dtype), *whole, vmap_method="broadcast_all"
-    )
+        return jnp.asarray(call(*args))
+    result = jax.ShapeDtypeStruct(jnp.broadcast_shapes(*map(jnp.shape, args)), dtype)
+    arrays = jnp.broadcast_arrays(*map(jnp.asarray, args))
+    return jax.pure_callback(call, result, *arrays, vmap_method="broadcast_all")
 
 
 @dataclass_transform(frozen_default=True)
@@ -124,7 +123,7 @@ def law(cls: type[L]) -> type[L]:
 
 @law
 class NormalLaw(Law):
-    """A normal law of this mean and standard deviation."""
+    """The normal law of this mean and standard deviation."""
 
     location: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
@@ -141,7 +140,7 @@ class NormalLaw(Law):
 
 @law
 class NormalMixtureLaw(Law):
-    """A mixture of normals; components are the last axis of all three fields."""
+    """A mixture of normals; the last axis of all three fields is the component."""
 
     weights: Float[Array, "*batch K"]
     location: Float[Array, "*batch K"]
@@ -155,23 +154,25 @@ class NormalMixtureLaw(Law):
         return jnp.sum(self.weights * (self.scale**2 + gap**2), -1)
 
     def cdf(self, x: Any) -> Float[Array, "*batch"]:
-        each = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
-        return jnp.sum(self.weights * each, -1)
+        components = NormalLaw(self.location, self.scale).cdf(jnp.asarray(x)[..., None])
+        return jnp.sum(self.weights * components, -1)
 
     def _quantile(self, p: Any) -> Array:
-        """Quantiles by halving the range of the components' own quantiles."""
-        each = NormalLaw(self.location, self.scale)._quantile(jnp.asarray(p)[..., None])
-        low, high = jnp.min(each, -1), jnp.max(each, -1)
+        """Quantiles by bisection between the components' quantiles."""
+        components = NormalLaw(self.location, self.scale)._quantile(jnp.asarray(p)[..., None])
+        low = jnp.min(components, -1)
+        high = jnp.max(components, -1)
         for _ in range(60):
             middle = 0.5 * (low + high)
             below = self.cdf(middle) < p
-            low, high = jnp.where(below, middle, low), jnp.where(below, high, middle)
+            low = jnp.where(below, middle, low)
+            high = jnp.where(below, high, middle)
         return 0.5 * (low + high)
 
 
 @law
 class GammaLaw(Law):
-    """A gamma law of this shape a and rate b."""
+    """The gamma law of this shape a and rate b."""
 
     shape: Float[Array, "*batch"]
     rate: Float[Array, "*batch"]
@@ -194,10 +195,11 @@ class InverseGammaLaw(Law):
     scale: Float[Array, "*batch"]
 
     def mean(self) -> Float[Array, "*batch"]:
-        return _where_above(self.shape, 1.0, lambda a: self.scale / (a - 1.0))
+        return _infinite_up_to(1.0, self.shape, lambda a: self.scale / (a - 1.0))
 
     def variance(self) -> Float[Array, "*batch"]:
-        return _where_above(self.shape, 2.0, lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0))
+        variance = lambda a: (self.scale / (a - 1.0)) ** 2 / (a - 2.0)
+        return _infinite_up_to(2.0, self.shape, variance)
 
     _cdf = staticmethod(
         lambda x, a, b: np.where(x > 0, special.gammaincc(a, b / np.where(x > 0, x, 1)), 0)
@@ -207,7 +209,7 @@ class InverseGammaLaw(Law):
 
 @law
 class BetaLaw(Law):
-    """A beta law of these two shapes."""
+    """The beta law of these two shapes."""
 
     alpha: Float[Array, "*batch"]
     beta: Float[Array, "*batch"]
@@ -225,7 +227,7 @@ class BetaLaw(Law):
 
 @law
 class StudentLaw(Law):
-    """Student's t with these degrees of freedom, moved and scaled."""
+    """Student's t with these degrees of freedom, location and scale."""
 
     degrees: Float[Array, "*batch"]
     location: Float[Array, "*batch"]
@@ -235,7 +237,7 @@ class StudentLaw(Law):
         return jnp.where(self.degrees > 1.0, self.location, jnp.nan)
 
     def variance(self) -> Float[Array, "*batch"]:
-        return _where_above(self.degrees, 2.0, lambda n: self.scale**2 * n / (n - 2.0))
+        return _infinite_up_to(2.0, self.degrees, lambda n: self.scale**2 * n / (n - 2.0))
 
     _cdf = staticmethod(lambda x, n, m, s: special.stdtr(n, (x - m) / s))
     _inverse = staticmethod(lambda p, n, m, s: m + s * special.stdtrit(n, p))
@@ -243,7 +245,7 @@ class StudentLaw(Law):
 
 @law
 class TruncatedNormalLaw(Law):
-    """A normal law of this location and scale given x > 0, whose moments are known."""
+    """The normal law of this location and scale given x > 0; its two moments are fields."""
 
     location: Float[Array, "*batch"]
     scale: Float[Array, "*batch"]
@@ -263,7 +265,7 @@ class TruncatedNormalLaw(Law):
 
     @staticmethod
     def _inverse(p: np.ndarray, m: np.ndarray, s: np.ndarray, *_: np.ndarray) -> np.ndarray:
-        """The number at which the cumulative hazard is -log(1 - p)."""
+        """The x whose cumulative hazard is -log(1 - p)."""
         return s * normal_tails.excess(-np.log1p(-p), -m / s)
 
 
@@ -285,7 +287,7 @@ class PoissonLaw(Law):
 
     @staticmethod
     def _inverse(p: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The least count with F >= p, next to the number at which F is p."""
+        """The smallest count with F >= p: one of the two next to the real x with F(x) = p."""
         above = np.ceil(np.maximum(special.pdtrik(p, m), 0))
         below = np.maximum(above - 1, 0)
         return np.where(PoissonLaw._cdf(below, m) >= p, below, above)
@@ -309,29 +311,28 @@ class BinomialLaw(Law):
     def _cdf(
         x: np.ndarray, total: np.ndarray, probs: np.ndarray, complement: np.ndarray
     ) -> np.ndarray:
-        """The distribution function; for probabilities above a half by the failures, n - x or
-        more."""
-        known = np.clip(np.floor(x), 0, total)
-        failures = np.where(
-            known < total, special.bdtrc(np.maximum(total - known - 1, 0), total, complement), 1.0
-        )
-        return np.where(
-            x >= 0, np.where(probs > 0.5, failures, special.bdtr(known, total, probs)), 0
-        )
+        """P(X <= x); for probabilities above a half as P(n - x failures or more)."""
+        count = np.clip(np.floor(x), 0, total)
+        enough_failures = special.bdtrc(np.maximum(total - count - 1, 0), total, complement)
+        by_failures = np.where(count < total, enough_failures, 1.0)
+        by_successes = special.bdtr(count, total, probs)
+        return np.where(x >= 0, np.where(probs > 0.5, by_failures, by_successes), 0)
 
     @staticmethod
     def _inverse(p: np.ndarray, total: np.ndarray, *probs: np.ndarray) -> np.ndarray:
-        """Quantiles by halving the range of counts."""
-        p, n, *both = np.broadcast_arrays(p, total, *probs)
-        low, high = np.full_like(n, -1.0), n
+        """Quantiles by bisection over the counts."""
+        p, n, *probs_and_complement = np.broadcast_arrays(p, total, *probs)
+        low = np.full_like(n, -1.0)
+        high = n
         while np.any(high - low > 1):
             middle = np.floor(0.5 * (low + high))
-            below = BinomialLaw._cdf(middle, n, *both) < p
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            below = BinomialLaw._cdf(middle, n, *probs_and_complement) < p
+            low = np.where(below, middle, low)
+            high = np.where(below, high, middle)
         return high
 
 
-def _where_above(x: Array, least: float, f: Callable[[Array], Array]) -> Array:
-    """f(x) where x is above `least`, infinite elsewhere."""
-    above = x > least
-    return jnp.where(above, f(jnp.where(above, x, least + 1.0)), jnp.inf)
+def _infinite_up_to(bound: float, x: Array, f: Callable[[Array], Array]) -> Array:
+    """f(x) if x is above `bound`, else infinity."""
+    above = x > bound
+    return jnp.where(above, f(jnp.where(above, x, bound + 1.0)), jnp.inf)

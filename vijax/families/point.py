@@ -1,4 +1,4 @@
-"""A point in the place of a distribution, and predictive densities of conjugate pairs."""
+"""A point estimate in place of a distribution, and predictive densities of conjugate pairs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from vijax.families.base import Family
 @tree.register
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The mode of `law`, as EM and MAP find it. The mean of `law` is not the estimate under a flat
-    prior, and no distribution was inferred: code that reads a posterior's means, as held-out scores
-    do, gets the point.
+    """The mode of `law`, which EM and MAP estimate. Code that reads the means of a posterior, such
+    as held-out scores, gets this point: no distribution was inferred, and under a flat prior the
+    mean of `law` is not the estimate.
 
     >>> from vijax.families import Gamma
     >>> point = Point(Gamma.from_shape_rate(3.0, 2.0))
@@ -30,7 +30,7 @@ class Point:
     law: Family
 
     def mean(self) -> Any:
-        """The point."""
+        """The point estimate."""
         return self.law.mode()
 
     def stats(self, x: Any) -> Any:
@@ -38,7 +38,7 @@ class Point:
         return self.law.stats(x)
 
     def expected_stats(self) -> Any:
-        """The statistics of the point."""
+        """Sufficient statistics of the point."""
         return self.law.stats(self.law.mode())
 
 
@@ -46,8 +46,8 @@ def log_predictive(
     log_likelihood: Callable[[Any, Any], Float[Array, " K"]], q: Family | Point, y: Any
 ) -> Float[Array, " K"]:
     """log E_q[p(y | component k)] = A(lambda + eta(y)) - A(lambda) + log h(y), exact for every
-    conjugate pair (Pei 2019, section on predictive distributions). It is a difference of large
-    numbers: evaluate it in float64. For a `Point` it is log p(y | component k) there."""
+    conjugate pair (Pei 2019, section on predictive distributions). Evaluate it in float64, because
+    it is a difference of large numbers. For a `Point` it is log p(y | component k) at the point."""
     if isinstance(q, Point):
         return log_likelihood(q.expected_stats(), y)
     zeros = jax.tree.map(jnp.zeros_like, q.expected_stats())

@@ -1,4 +1,4 @@
-"""The form in which each family of tables is stored row by row."""
+"""The row-by-row form of each family of tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vijax.families.scalar.gamma import Gamma
 from vijax.families.scalar.gamma_by_row import GammaByRow
 
 STORES: dict[type[Family], Any] = {Dirichlet: DirichletByWord, Gamma: GammaByRow}
-"""A family may be stored row by row where it is here: topics are Dirichlets, items of
-factorisations gammas."""
+"""The families that may be stored row by row: topics are Dirichlets, and items of factorisations
+gammas."""
 
 
 def store_by_row(q: Family, *base: Any) -> StoredByRow:
