@@ -67,7 +67,7 @@ def test_draws_of_pairs_are_draws_of_all():
         a, total = CONCENTRATION[k, v], CONCENTRATION[k].sum()
         assert stats.kstest(share[:, i], stats.beta(a, total - a).cdf).pvalue > 1e-3
     # Shares of one topic sum to one with its rest; those of two topics do not know of each other.
-    sums = np.exp(draws.rest)
+    sums = np.exp(draws.remainder)
     np.add.at(sums.T, topic, share.T)
     np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
     assert abs(np.corrcoef(share[:, 0], share[:, 1])[0, 1]) < 5 / np.sqrt(4000)
@@ -84,12 +84,12 @@ def test_what_pairs_say_of_themselves():
     expected = np.concatenate([p.expected_stats().log[:-1] for p in plain])
     np.testing.assert_allclose(q.expected_stats().pairs[:3], expected, rtol=1e-6)
     np.testing.assert_allclose(
-        q.expected_stats().rest, [p.expected_stats().log[-1] for p in plain], rtol=1e-6
+        q.expected_stats().remainder, [p.expected_stats().log[-1] for p in plain], rtol=1e-6
     )
     np.testing.assert_allclose(
         q.log_normalizer(), sum(p.log_normalizer() for p in plain), rtol=1e-6
     )
-    other = q.with_naturals((q.pairs * jnp.array([2.0, 2.0, 2.0, 1.0]), q.rest))
+    other = q.with_naturals((q.pairs * jnp.array([2.0, 2.0, 2.0, 1.0]), q.remainder))
     kl = plain[0].kl(Dirichlet(jnp.array([2.0, 4.0, 3.0]))) + plain[1].kl(
         Dirichlet(jnp.array([8.0, 4.0]))
     )
@@ -317,7 +317,7 @@ def test_half_steps_are_those_of_the_family():
     own, prior = q.pairs(WORDS, IDS)
     message = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0])
     size = HALF(0)
-    target = prior.with_naturals((prior.pairs + message, prior.rest))
+    target = prior.with_naturals((prior.pairs + message, prior.remainder))
     to = tree.mix(size, own, target)
     moved = q.with_pairs(WORDS, IDS, to, 1 - size, jnp.array(True))
     dense = (1 - size) * CONCENTRATION + size * 0.05

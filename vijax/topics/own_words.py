@@ -251,7 +251,7 @@ def _view_pairs(model: Model, state: State, own: OwnWords, wrapper: ByWords) -> 
     ((name, (eta, *_)),) = word_tables(model).items()
     q: Any = state.posterior[name]
     choose: Any = model.form.documents.choose  # type: ignore[union-attr]
-    table = q.of_words(own.words)
+    table = q.concentrations(own.words)
     num_topics = min(wrapper.active or 1, table.shape[1])
     choices = [
         choose(state.hyper, table, q.totals, docs, num_topics, wrapper.left_out) for docs in own

@@ -1,5 +1,3 @@
-"""Families of categories and of probabilities: categorical, multinomial, Dirichlet and its stored
-forms.
+"""Families of classes, counts and probabilities: categorical, multinomial, Dirichlet.
 
-Laws whose values are counted, and laws of their probabilities. Tables over many words are stored
-here too."""
+The forms in which tables of Dirichlets over many words are stored are here too."""

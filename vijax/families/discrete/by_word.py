@@ -2,13 +2,13 @@
 touches.
 
 `TransposedDirichlet` holds K Dirichlets component by component: the numbers of a word are
-contiguous, as a batch of documents reads and writes them. `DirichletByWord` holds
+contiguous, because a batch of documents reads and writes words. `DirichletByWord` holds
 
     lambda_kv = eta_vk + S a_vk,     Lambda_k = sum_v lambda_kv
 
-A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) leaves the form as it is: S' = (1
-- rho) S, and a changes only where the message m is not zero. Laws of a few columns W need only
-these and one number for all others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is
+A natural-gradient step lambda' = (1 - rho) lambda + rho (eta + m) keeps this form: S' = (1 - rho)
+S, and a changes only where the message m is not zero. The law of a few columns W needs only these
+and one number for all others: by the aggregation of the Dirichlet, (x_W, 1 - sum_W x) is
 Dirichlet(lambda_W, Lambda - sum_W lambda_W)."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from vijax.families.numeric.pathwise import sample_offset
 from vijax.tree import register
 
 BLOCK = 2**18
-"""Numbers that are read at once where all are: they stay in a core's cache."""
+"""Numbers in a block of a pass over all of them: a block stays in a core's cache."""
 PROMISED: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 
 
@@ -55,7 +55,8 @@ class TransposedDirichletStats(NamedTuple):
 
 @family
 class TransposedDirichlet(Family):
-    """K Dirichlets over V components, with the methods that a step needs; `plain()` has all.
+    """K Dirichlets over V components, with the methods that a step needs; `plain()` has all
+    methods.
 
     >>> q = TransposedDirichlet(jnp.array([[0.5, 1.0], [2.5, 1.0], [1.0, 2.0]]))
     >>> q.plain().concentration.tolist(), q.mean().round(3).tolist()
@@ -70,7 +71,7 @@ class TransposedDirichlet(Family):
     def plain(self) -> Dirichlet:
         return Dirichlet(self.concentration.T)
 
-    log_normalizer = delegate("log_normalizer", plain, lambda q, each: jnp.sum(each))
+    log_normalizer = delegate("log_normalizer", plain, lambda q, values: jnp.sum(values))
     mode = delegate("mode", plain, lambda q, mode: mode.T)
 
     def stats(self, x: Float[Array, "*shape v k"]) -> TransposedDirichletStats:
@@ -104,8 +105,8 @@ class TransposedDirichlet(Family):
 @register
 @dataclasses.dataclass(frozen=True)
 class DirichletByWord(StoredByRow):
-    """K Dirichlets over V words, as `vijax.topics.by_words` keeps them. A step takes `columns`; the
-    methods of the law are those of `dense()`, which computes all K x V concentrations.
+    """K Dirichlets over V words, as `vijax.topics.by_words` stores them. A step reads `columns`;
+    the methods of the law call `dense()`, which computes all K x V concentrations.
 
     >>> q = DirichletByWord.from_law(Dirichlet.from_concentration([[0.5, 2.5, 1.0]]), jnp.asarray(0.5))
     >>> q.mean().round(3).tolist()
@@ -116,9 +117,8 @@ class DirichletByWord(StoredByRow):
 
     entries: Float[Array, "v k"]  # a, so that the numbers of a word are contiguous
     scale: Float[Array, ""]  # S
-    base: (
-        Float[Array, ""] | Float[Array, " v"] | Float[Array, "v k"]
-    )  # eta: one for all, for a word, for each
+    # eta: one number for all entries, for each word, or for each entry
+    base: Float[Array, ""] | Float[Array, " v"] | Float[Array, "v k"]
     totals: Float[Array, " k"]  # Lambda
 
     Stats: ClassVar[type[tuple]] = DirichletStats
@@ -134,29 +134,29 @@ class DirichletByWord(StoredByRow):
         return cls(entries, jnp.ones((), entries.dtype), jnp.array(base, entries.dtype).T, totals)
 
     def columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
-        """The law of the shares of some words, and of all others together: Dirichlets over w + 1
-        components, or w = V. The padding and the last component stand for equal parts of all other
+        """The law of the shares of some words and of all others together: Dirichlets over w + 1
+        components, or over w = V. Padding and the last component stand for equal parts of all other
         words.
 
         Args:
-          words: ids, all different and increasing; those from V on are padding.
+          words: ids, all different and increasing; ids from V on are padding.
         """
-        words = _and_one_more(words, len(self.entries))
-        known = words < len(self.entries)
-        lam = self.of_words(words)
-        # The difference may cancel where the words have nearly all of the total.
-        rest = jnp.maximum(
-            self.totals - jnp.sum(lam, axis=0), _rest_of(self.base, words, len(self.entries))
+        num_words = len(self.entries)
+        words = _append_padding(words, num_words)
+        lam = self.concentrations(words)
+        # The difference may cancel if the words have nearly all of the total.
+        remainder = jnp.maximum(
+            self.totals - jnp.sum(lam, axis=0), _remaining_base(self.base, words, num_words)
         )
-        return TransposedDirichlet(_with_rest(lam, known, rest))
+        return TransposedDirichlet(_fill_padding(lam, words < num_words, remainder))
 
     def prior_columns(self, words: Int[Array, " w"]) -> TransposedDirichlet:
         return prior_columns(self.base, words, *self.entries.shape)
 
-    def of_words(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
+    def concentrations(self, words: Int[Array, " w"]) -> Float[Array, "w k"]:
         """Concentrations of these words; 0 for padding."""
         entries = self.entries.at[words].get(mode="clip", indices_are_sorted=True)
-        lam = _at(self.base, words) + self.scale * entries
+        lam = _base_rows(self.base, words) + self.scale * entries
         return jnp.where((words < len(self.entries))[:, None], lam, 0.0)
 
     def with_columns(
@@ -164,118 +164,120 @@ class DirichletByWord(StoredByRow):
     ) -> Self:
         entries, scale = self._shrink(kept, self.entries)
         lam = to.concentration[: words.size]
-        new = (lam - _at(self.base, words)) / scale
-        at = jnp.where(ok, words, words + len(self.entries))
-        entries = entries.at[at].set(new, mode="drop", **PROMISED)
-        return dataclasses.replace(
-            self, entries=entries, scale=scale, totals=jnp.sum(to.concentration, axis=0)
-        )
+        new = (lam - _base_rows(self.base, words)) / scale
+        targets = jnp.where(ok, words, words + len(self.entries))  # beyond V nothing is written
+        entries = entries.at[targets].set(new, mode="drop", **PROMISED)
+        totals = jnp.sum(to.concentration, axis=0)
+        return dataclasses.replace(self, entries=entries, scale=scale, totals=totals)
 
     def pairs(
         self, words: Int[Array, " w"], ids: Int[Array, " p"]
     ) -> tuple[DirichletOfPairs, DirichletOfPairs]:
-        """The law of the shares of some pairs (word, topic), and of all other words of each topic
-        together; and the same for the prior.
+        """The law of the shares of some pairs (word, topic) and of the remainder of each topic, all
+        its other words together; and the prior of these shares.
 
         Args:
           words: as in `columns`.
-          ids: i K + k of the pair of `words[i]` and topic k; all different, those from w K on
+          ids: i K + k for the pair of `words[i]` and topic k; all different, ids from w K on are
               padding.
         """
         num_words, num_topics = self.entries.shape
-        word, topic, base = self._of_pairs(words, ids)
-        known = topic < num_topics
+        word, topic, base = self._locate_pairs(words, ids)
         entries = self.entries.at[word, topic].get(mode="fill", fill_value=0.0)
-        seen = DirichletOfPairs(
-            base + self.scale * entries, jnp.zeros(num_topics, base.dtype), topic
-        )
+        zeros = jnp.zeros(num_topics, base.dtype)
+        law = DirichletOfPairs(base + self.scale * entries, zeros, topic)
         if self.base.ndim == 0:
-            rest = self.base * (
-                num_words - seen.with_naturals((known.astype(base.dtype), seen.rest)).totals()
-            )
+            ones = (topic < num_topics).astype(base.dtype)
+            num_pairs = law.with_naturals((ones, law.remainder)).totals()
+            prior_remainder = self.base * (num_words - num_pairs)
         else:
-            rest = _total(self.base, num_words) - seen.with_naturals((base, seen.rest)).totals()
-        # Where a topic's pairs are all its words there is no rest: its share is as good as zero.
-        rest = jnp.maximum(rest, jnp.finfo(base.dtype).tiny ** 0.5)
-        left = jnp.maximum(self.totals - seen.totals(), rest)
-        return seen.with_naturals((seen.pairs, left)), seen.with_naturals((base, rest))
+            pair_total = law.with_naturals((base, law.remainder)).totals()
+            prior_remainder = _total(self.base, num_words) - pair_total
+        # If the pairs of a topic are all its words, the share of the remainder is nearly zero.
+        prior_remainder = jnp.maximum(prior_remainder, jnp.finfo(base.dtype).tiny ** 0.5)
+        remainder = jnp.maximum(self.totals - law.totals(), prior_remainder)
+        prior = law.with_naturals((base, prior_remainder))
+        return law.with_naturals((law.pairs, remainder)), prior
 
     def with_pairs(
         self, words: Array, ids: Array, to: DirichletOfPairs, kept: Array, ok: Array
     ) -> Self:
         """The law after a step of `pairs`; see `with_columns`."""
         entries, scale = self._shrink(kept, self.entries)
-        word, topic, base = self._of_pairs(words, ids)
-        at = jnp.where(ok, word, len(entries))
-        entries = entries.at[at, topic].set((to.pairs - base) / scale, mode="drop")
+        word, topic, base = self._locate_pairs(words, ids)
+        row = jnp.where(ok, word, len(entries))
+        entries = entries.at[row, topic].set((to.pairs - base) / scale, mode="drop")
         return dataclasses.replace(self, entries=entries, scale=scale, totals=to.totals())
 
-    def _of_pairs(self, words: Array, ids: Array) -> tuple[Array, Array, Array]:
+    def _locate_pairs(self, words: Array, ids: Array) -> tuple[Array, Array, Array]:
         """Word, topic and eta of each pair; V, K and 1 for padding."""
         num_words, num_topics = self.entries.shape
-        known = ids < words.size * num_topics
-        word = jnp.where(known, words.at[ids // num_topics].get(mode="clip"), num_words)
-        topic = jnp.where(known, ids % num_topics, num_topics)
-        place = (word, topic)[: self.base.ndim]
-        base = self.base.at[place].get(mode="clip") if place else self.base
-        return word, topic, jnp.where(known, base, 1.0)
+        is_pair = ids < words.size * num_topics
+        word = jnp.where(is_pair, words.at[ids // num_topics].get(mode="clip"), num_words)
+        topic = jnp.where(is_pair, ids % num_topics, num_topics)
+        base = self.base
+        if base.ndim > 0:
+            base = base.at[(word, topic)[: base.ndim]].get(mode="clip")
+        return word, topic, jnp.where(is_pair, base, 1.0)
 
     def resum(self) -> Self:
-        """This law with its totals summed anew over all words."""
+        """This law with its totals recomputed as sums over all words."""
         base = _total(self.base, len(self.entries))
         return dataclasses.replace(self, totals=base + self.scale * jnp.sum(self.entries, axis=0))
 
     def divergence_from_base(self) -> Float[Array, " k"]:
-        """KL(q || Dirichlet(eta)): `kl` of a prior that is the base, in a third of the time, for
-        the numbers of a word are read as they lie."""
+        """KL(q || Dirichlet(eta)): `kl` to the base as prior, in a third of the time, because it
+        reads the numbers of a word in the order of storage."""
         parts, largest = self._parts_of_divergence()
-        total, prior = self.totals, _total(self.base, len(self.entries))
+        total = self.totals
+        prior = _total(self.base, len(self.entries))
         value = parts - special.stirling_divergence(total, jnp.broadcast_to(prior, total.shape))
-        # Where a word is more than half of a topic, large terms cancel, which the dense law's form
-        # does on paper.
-        by_dense = lambda: self.dense().kl(
-            Dirichlet(jnp.broadcast_to(self.base.T, self.entries.shape[::-1]))
-        )
-        return jax.lax.cond(jnp.any(largest > 0.5 * total), by_dense, lambda: clip_rounding(value))
+
+        def by_dense() -> Array:
+            base = jnp.broadcast_to(self.base.T, self.entries.shape[::-1])
+            return self.dense().kl(Dirichlet(base))
+
+        # If a word is more than half of a topic, large terms cancel in `value`, but on paper in
+        # the formula of the dense law.
+        is_dominated = jnp.any(largest > 0.5 * total)
+        return jax.lax.cond(is_dominated, by_dense, lambda: clip_rounding(value))
 
     def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-        """The sum of what single words add to the divergence, and the largest concentration, of
-        each topic; block by block of words, so that nothing of the size of all is written."""
+        """For each topic the sum of the words' terms of the divergence, and the largest
+        concentration; block by block of words, so that no array of V x K numbers is written."""
         num_words, num_topics = self.entries.shape
         size = min(num_words, max(1, BLOCK // num_topics))
         prior = _total(self.base, num_words)
-        shift, growth = (prior - self.totals) / self.totals, prior / self.totals
+        shift = (prior - self.totals) / self.totals
+        growth = prior / self.totals
 
-        def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+        def add(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+            total, largest = sums
             start = jnp.minimum(i * size, num_words - size)
             entries = jax.lax.dynamic_slice_in_dim(self.entries, start, size)
-            eta = (
-                self.base
-                if self.base.ndim == 0
-                else jax.lax.dynamic_slice_in_dim(self.base, start, size)
-            )
-            eta = eta[:, None] if eta.ndim == 1 else eta
+            eta = self.base
+            if eta.ndim > 0:
+                eta = jax.lax.dynamic_slice_in_dim(eta, start, size)
+            if eta.ndim == 1:
+                eta = eta[:, None]
             lam, eta = jnp.broadcast_arrays(eta + self.scale * entries, eta)
-            parts = eta * share_excess(lam, eta, shift, growth) + special.stirling_divergence(
-                lam, eta
-            )
-            new = (start + jnp.arange(size) >= i * size)[
-                :, None
-            ]  # the last block begins in the one before it
-            return found[0] + jnp.sum(jnp.where(new, parts, 0.0), axis=0), jnp.maximum(
-                found[1], jnp.max(lam, axis=0)
-            )
+            excess = eta * share_excess(lam, eta, shift, growth)
+            parts = excess + special.stirling_divergence(lam, eta)
+            # The last block begins inside the block before it.
+            is_new = (start + jnp.arange(size) >= i * size)[:, None]
+            total = total + jnp.sum(jnp.where(is_new, parts, 0.0), axis=0)
+            return total, jnp.maximum(largest, jnp.max(lam, axis=0))
 
         zero = jnp.zeros_like(self.totals)
         return jax.lax.fori_loop(0, -(-num_words // size), add, (zero, zero))
 
     def dense(self) -> Dirichlet:
-        """All concentrations."""
+        """The law of all K x V concentrations."""
         return Dirichlet(self.base.T + self.scale * self.entries.T)
 
     @property
     def concentration(self) -> Float[Array, "k v"]:
-        """lambda."""
+        """lambda, all K x V concentrations."""
         return self.dense().concentration
 
     @property
@@ -286,52 +288,50 @@ class DirichletByWord(StoredByRow):
 def prior_columns(
     base: Float[Array, ...], words: Int[Array, " w"], num_words: int, num_topics: int
 ) -> TransposedDirichlet:
-    """The prior's counterpart of `DirichletByWord.columns`: eta of each component, from the base as
-    that keeps it.
+    """`DirichletByWord.columns` of the prior: eta of each component, from the `base` that
+    `DirichletByWord` stores.
 
     >>> prior_columns(jnp.asarray(0.5), jnp.array([1, 3]), 3, 1).concentration.tolist()
     [[0.5], [0.5], [0.5]]
     """
-    words = _and_one_more(words, num_words)
-    known = words < num_words
-    here = jnp.where(known[:, None], _at(base, words), 0.0)
-    columns = _with_rest(here, known, _rest_of(base, words, num_words))
+    words = _append_padding(words, num_words)
+    is_word = words < num_words
+    eta = jnp.where(is_word[:, None], _base_rows(base, words), 0.0)
+    columns = _fill_padding(eta, is_word, _remaining_base(base, words, num_words))
     return TransposedDirichlet(jnp.broadcast_to(columns, (len(columns), num_topics)))
 
 
-def _and_one_more(words: Array, num_words: int) -> Array:
-    """The ids and one more as padding, for the rest, where words are missing; distinct and
-    increasing as before."""
-    return (
-        words
-        if len(words) == num_words
-        else jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
-    )
+def _append_padding(words: Array, num_words: int) -> Array:
+    """The ids and, if they are not all V, one id more as padding for the other words; still
+    distinct and increasing."""
+    if len(words) == num_words:
+        return words
+    return jnp.append(words, jnp.maximum(words[-1] + 1, num_words))
 
 
-def _with_rest(lam: Array, known: Array, rest: Array) -> Array:
-    """The components with padding replaced by equal parts of the rest."""
-    parts = jnp.maximum(jnp.sum(~known), 1).astype(rest.dtype)
-    return jnp.where(known[:, None], lam, rest / parts)
+def _fill_padding(lam: Array, is_word: Array, remainder: Array) -> Array:
+    """The components, with an equal part of the remainder for each padding."""
+    num_parts = jnp.maximum(jnp.sum(~is_word), 1).astype(remainder.dtype)
+    return jnp.where(is_word[:, None], lam, remainder / num_parts)
 
 
 def _total(base: Array, num_words: int) -> Array:
-    """The sum of eta over all words: one for all topics, or one of each."""
+    """The sum of eta over all words: one number for all topics, or one for each."""
     return base * num_words if base.ndim == 0 else jnp.sum(base, axis=0)
 
 
-def _at(base: Array, words: Array) -> Float[Array, "w k"]:
-    """eta of some words, the same in all topics or one of each; any number for padding."""
+def _base_rows(base: Array, words: Array) -> Float[Array, "w k"]:
+    """eta of some words, one number for all topics or one for each; any number for padding."""
     if base.ndim == 0:
         return jnp.broadcast_to(base, (words.size, 1))
-    found = base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
-    return found[:, None] if base.ndim == 1 else found
+    rows = base.at[words].get(mode="fill", fill_value=0.0, **PROMISED)
+    return rows[:, None] if base.ndim == 1 else rows
 
 
-def _rest_of(base: Array, words: Array, num_words: int) -> Array:
-    """eta summed over all words but these."""
-    known = words < num_words
+def _remaining_base(base: Array, words: Array, num_words: int) -> Array:
+    """eta summed over all other words."""
+    is_word = words < num_words
     if base.ndim == 0:
-        return base * (num_words - jnp.sum(known)).astype(base.dtype)
-    here = jnp.where(known[:, None], _at(base, words), 0.0)
-    return jnp.maximum(_total(base, num_words) - jnp.sum(here, axis=0), 0.0)
+        return base * (num_words - jnp.sum(is_word)).astype(base.dtype)
+    eta = jnp.where(is_word[:, None], _base_rows(base, words), 0.0)
+    return jnp.maximum(_total(base, num_words) - jnp.sum(eta, axis=0), 0.0)

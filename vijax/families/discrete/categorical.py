@@ -30,8 +30,8 @@ from vijax.families.numeric.special import expm1_minus_identity, log_gamma
 
 
 class Discrete(Family):
-    """A law of classes or counts: any finite natural parameters, and a statistic whose mean is
-    `mean()`."""
+    """A law of classes or counts: its natural parameters are any finite numbers, and its only
+    statistic has the mean `mean()`."""
 
     discrete: ClassVar[bool] = True
 
@@ -78,27 +78,22 @@ class Categorical(Discrete):
         one axis."""
         logits = as_float(logits)
         _require_axis("logits", logits)
-        require(
-            finite(logits),
-            "logits",
-            "finite numbers",
-            logits,
-            "For zero probabilities use from_probs.",
-        )
+        remedy = "For zero probabilities use from_probs."
+        require(finite(logits), "logits", "finite numbers", logits, remedy)
         return cls(logits)
 
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
         """Categoricals from probabilities along the last axis; zeros become the smallest normal
-        float. ValueError where one is negative, or they do not sum to one within 1e-4."""
+        float. ValueError if one is negative, or if they do not sum to one within 1e-4."""
         xp, probs = numpy_or_jax(as_float(probs))
         _require_axis("probs", probs)
         require(probs >= 0, "probs", "non-negative numbers", probs)
         total = xp.sum(probs, -1)
-        got = f"sums in [{xp.min(total)}, {xp.max(total)}]"
+        sums = f"sums in [{xp.min(total)}, {xp.max(total)}]"
         remedy = "Divide by the sum, or use from_logits(log(weights))."
-        require(xp.abs(total - 1) < 1e-4, "probs", "rows that sum to one", got, remedy)
+        require(xp.abs(total - 1) < 1e-4, "probs", "rows that sum to one", sums, remedy)
         return cls(xp.log(xp.maximum(probs, jnp.finfo(probs.dtype).tiny)))
 
     @property
@@ -108,13 +103,12 @@ class Categorical(Discrete):
 
     @property
     def log_probs(self) -> Float[Array, "*batch K"]:
-        """log P(x = k), with small relative error also where P is nearly one."""
+        """log P(x = k), with a small relative error even if P is nearly one."""
         first = _is_largest(self.logits)
         largest = jnp.sum(jnp.where(first, self.logits, 0.0), -1, keepdims=True)
         shifted = self.logits - largest
-        return shifted - jnp.log1p(
-            jnp.sum(jnp.where(first, 0.0, jnp.exp(shifted)), -1, keepdims=True)
-        )
+        others = jnp.sum(jnp.where(first, 0.0, jnp.exp(shifted)), -1, keepdims=True)
+        return shifted - jnp.log1p(others)
 
     @property
     def num_classes(self) -> int:
@@ -125,9 +119,8 @@ class Categorical(Discrete):
         return log_sum_exp(self.logits)
 
     def stats(self, x: Int[Array, "*batch"]) -> CategoricalStats:
-        return CategoricalStats(
-            jax.nn.one_hot(x, self.num_classes, dtype=jnp.result_type(self.logits))
-        )
+        dtype = jnp.result_type(self.logits)
+        return CategoricalStats(jax.nn.one_hot(x, self.num_classes, dtype=dtype))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "*shape_batch"]:
         """Class indices."""
@@ -138,16 +131,16 @@ class Categorical(Discrete):
         return self.probs
 
     def variance(self) -> Float[Array, "*batch K"]:
-        """p (1 - p), the variances of the one-hot vector; classes have no order, and so no
+        """p (1 - p), the variances of the one-hot vector. Classes have no order, so there are no
         quantiles."""
         return self.probs * complements(self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The most probable class; the first of several."""
+        """The most probable class; of several the first."""
         return jnp.argmax(self.logits, axis=-1)
 
     def log_prob(self, x: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), minus infinity where x is none of 0..K-1."""
+        """log q(x); minus infinity if x is not one of 0..K-1."""
         (one_hot,) = self.stats(x)
         return jnp.where(jnp.any(one_hot > 0, -1), jnp.sum(one_hot * self.log_probs, -1), -jnp.inf)
 
@@ -155,7 +148,7 @@ class Categorical(Discrete):
         return -jnp.sum(self.probs * self.log_probs, -1)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_k p_k (log p_k - log p'_k), as a sum of terms that are not negative
+        """sum_k p_k (log p_k - log p'_k), from terms that are not negative
         (`relative_entropy_terms`)."""
         return jnp.sum(relative_entropy_terms(self.log_probs, other.log_probs), -1)
 
@@ -164,21 +157,21 @@ class Categorical(Discrete):
         return CategoricalStats(self.probs * (v - jnp.sum(self.probs * v, -1, keepdims=True)))
 
     def fisher_solve(self, cotangent: CategoricalStats) -> Self:
-        """g / p - sum(g), with 0 for g / p where p, and F with it, underflows. A part of g that
-        does not sum to zero, as gradients in the logits do, is outside the range of F, and is
-        dropped."""
+        """g / p - sum(g), with 0 for g / p if p underflows. F has the range of vectors that sum to
+        zero, as gradients in the logits do; any other part of g is dropped."""
         g = cotangent.one_hot
         return type(self)(ratio_or_zero(g, self.probs) - jnp.sum(g, -1, keepdims=True))
 
 
 def complements(probs: Float[Array, "*batch K"]) -> Float[Array, "*batch K"]:
-    """1 - p; for the largest p it is the sum of the others.
+    """1 - p; for the largest p computed as the sum of the others.
 
     >>> print(complements(jnp.array([1.0, 1e-20, 2e-20])))
     [3.e-20 1.e+00 1.e+00]
     """
     first = _is_largest(probs)
-    return jnp.where(first, jnp.sum(jnp.where(first, 0.0, probs), -1, keepdims=True), 1.0 - probs)
+    others = jnp.sum(jnp.where(first, 0.0, probs), -1, keepdims=True)
+    return jnp.where(first, others, 1.0 - probs)
 
 
 def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
@@ -189,22 +182,23 @@ def _is_largest(x: Float[Array, "*batch K"]) -> Bool[Array, "*batch K"]:
 def relative_entropy_terms(
     log_p: Float[Array, "*shape"], log_p2: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
-    """p (e^d - 1 - d) = p' - p - p d with d = log p' - log p: over all classes they sum to KL(p ||
-    p'), and none is negative."""
-    d, p = log_p2 - log_p, jnp.exp(log_p)
-    near = jnp.abs(d) < 0.5
-    return jnp.where(
-        near, p * expm1_minus_identity(jnp.where(near, d, 0.0)), jnp.exp(log_p2) - p - p * d
-    )
+    """p (e^d - 1 - d) = p' - p - p d with d = log p' - log p: terms that are not negative, and
+    whose sum over all classes is KL(p || p')."""
+    d = log_p2 - log_p
+    p = jnp.exp(log_p)
+    is_small = jnp.abs(d) < 0.5
+    by_series = p * expm1_minus_identity(jnp.where(is_small, d, 0.0))
+    return jnp.where(is_small, by_series, jnp.exp(log_p2) - p - p * d)
 
 
 def _require_axis(argument: str, x: Array) -> None:
-    some = x.ndim >= 1 and x.shape[-1] >= 1
-    require(some, argument, "an array whose last axis holds the classes", f"shape {x.shape}")
+    has_classes = x.ndim >= 1 and x.shape[-1] >= 1
+    expected = "an array whose last axis holds the classes"
+    require(has_classes, argument, expected, f"shape {x.shape}")
 
 
 PIECE = 1 << 20
-"""The largest total drawn at once."""
+"""The largest total that is drawn at once."""
 
 
 class MultinomialStats(NamedTuple):
@@ -220,13 +214,13 @@ class Multinomial(Discrete):
 
     log h(x) = gammaln(total + 1) - sum(gammaln(x + 1));  t = (x,);  natural parameters (logits,).
 
-    The total is static, one for all members of a batch. Totals that are data (the allocation of a
-    count Y to K components) need no family: log Y! - sum log z_k! is in the model's log joint too,
-    cancels against the entropy's, and leaves the bound Y logsumexp(logits), whose gradient in the
-    logits is E[z].
+    The total is static, one for all members of a batch. Totals that are data, as when a count Y is
+    allocated to K components, need no family: log Y! - sum log z_k! is in the model's log joint and
+    in the entropy, cancels, and leaves the bound Y logsumexp(logits), whose gradient in the logits
+    is E[z].
 
-    As with the `Categorical`, F is singular along constant logits. log h(x) is not linear in x: its
-    mean is an exact integral (`vijax.families.numeric.log_factorial`), and `flat` is an error.
+    As for the `Categorical`, F is singular along constant logits. log h(x) is not linear in x: its
+    mean is an exact integral (`vijax.families.numeric.log_factorial`), and `flat` raises an error.
 
     >>> q = Multinomial.from_probs([0.5, 0.25, 0.25], 4)
     >>> print(q.mean(), q.mode(), f"{q.entropy():.4f}")
@@ -242,16 +236,16 @@ class Multinomial(Discrete):
     @classmethod
     @constructor
     def from_probs(cls, probs: Any, total: int) -> Self:
-        """Multinomials from probabilities along the last axis and the number of draws; ValueError
-        as of `Categorical.from_probs`, or where `total` is no integer >= 0."""
-        return cls(Categorical.from_probs(probs).logits, _checked(total))
+        """Multinomials from probabilities along the last axis and the number of draws; raises as
+        `Categorical.from_probs` does, and ValueError unless `total` is an integer >= 0."""
+        return cls(Categorical.from_probs(probs).logits, _check_total(total))
 
     @classmethod
     @constructor
     def from_logits(cls, logits: Any, total: int) -> Self:
-        """Multinomials from unnormalised log probabilities; ValueError unless these are finite, and
-        `total` an integer >= 0."""
-        return cls(Categorical.from_logits(logits).logits, _checked(total))
+        """Multinomials from unnormalised log probabilities; ValueError unless these are finite and
+        `total` is an integer >= 0."""
+        return cls(Categorical.from_logits(logits).logits, _check_total(total))
 
     @property
     def probs(self) -> Float[Array, "*batch K"]:
@@ -263,7 +257,7 @@ class Multinomial(Discrete):
         return Categorical(self.logits)
 
     kl = delegate(
-        "kl", as_categorical, lambda q, one: q.total * one, lambda q, other: other.as_categorical()
+        "kl", as_categorical, lambda q, kl: q.total * kl, lambda q, other: other.as_categorical()
     )
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
@@ -280,53 +274,53 @@ class Multinomial(Discrete):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Int[Array, "*shape_batch K"]:
-        """Counts, int32: for a large total sums of draws of `PIECE` each, because
-        `jax.random.binomial` decides in float32 by terms of the total's size (at 1e8 its variances
-        are a fifth off), and counts in floats. Raises ValueError on a total above 2^31 - 1, which
-        int32 does not hold."""
+        """Counts, int32. A large total is a sum of draws of `PIECE` each, because
+        `jax.random.binomial` compares terms of the size of the total in float32 (at 1e8 its
+        variances are a fifth off), and counts in floats. ValueError if the total is above 2^31 - 1,
+        the largest int32."""
         require(self.total < 2**31, "total", "at most 2^31 - 1, as counts are int32", self.total)
         size = shape + self.logits.shape
-        draw = lambda key, n: jax.random.multinomial(key, n, self.probs, shape=size).astype(
-            jnp.int32
-        )
-        pieces, rest = divmod(
-            max(self.total - 1, 0), PIECE
-        )  # at least one remains: the draw of a small total
+
+        def draw(key: PRNGKeyArray, n: int) -> Array:
+            return jax.random.multinomial(key, n, self.probs, shape=size).astype(jnp.int32)
+
+        # At least one count stays for the last draw, so that a small total is a single draw.
+        num_pieces, remainder = divmod(max(self.total - 1, 0), PIECE)
+        last = draw(key, remainder + min(self.total, 1))
+        if num_pieces == 0:
+            return last
         add = lambda i, counts: counts + draw(jax.random.fold_in(key, i), PIECE)
-        last = draw(key, rest + min(self.total, 1))
-        return last if pieces == 0 else jax.lax.fori_loop(0, pieces, add, last)
+        return jax.lax.fori_loop(0, num_pieces, add, last)
 
     def mean(self) -> Float[Array, "*batch K"]:
         return self.total * self.probs
 
     def marginal_laws(self) -> BinomialLaw:
-        return BinomialLaw(
-            jnp.asarray(self.total, self.logits.dtype), self.probs, complements(self.probs)
-        )
+        total = jnp.asarray(self.total, self.logits.dtype)
+        return BinomialLaw(total, self.probs, complements(self.probs))
 
     def mode(self) -> Int[Array, "*batch K"]:
-        """The most probable counts: draws are handed out one by one to the largest p_k / (x_k + 1)
-        (D'Hondt's method), after the first n p_k, rounded down, that each category is known to
-        receive."""
+        """The most probable counts. Each category starts with n p_k rounded down, which it always
+        receives; each further draw goes to the largest p_k / (x_k + 1) (D'Hondt's method)."""
         start = jnp.floor(self.mean() * (1.0 - 1e-6))
-        left = lambda x: self.total - jnp.sum(x, -1, keepdims=True)
+        is_short = lambda x: self.total - jnp.sum(x, -1, keepdims=True) > 0
 
-        def hand_out(x: Array) -> Array:
-            next_one = jax.nn.one_hot(
-                jnp.argmax(self.logits - jnp.log1p(x), -1), x.shape[-1], dtype=x.dtype
-            )
-            return jnp.where(left(x) > 0, x + next_one, x)
+        def add_draw(x: Array) -> Array:
+            category = jnp.argmax(self.logits - jnp.log1p(x), -1)
+            draw = jax.nn.one_hot(category, x.shape[-1], dtype=x.dtype)
+            return jnp.where(is_short(x), x + draw, x)
 
-        return jax.lax.while_loop(lambda x: jnp.any(left(x) > 0), hand_out, start).astype(jnp.int32)
+        counts = jax.lax.while_loop(lambda x: jnp.any(is_short(x)), add_draw, start)
+        return counts.astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers; minus infinity unless x are counts that
+        """log q(x), without a difference of large numbers; minus infinity unless x are counts that
         sum to the total."""
         adds_up = jnp.sum(jnp.asarray(x), -1) == self.total  # integers, so the sum is exact
         (x,) = self.stats(x)
         log_mean = self.as_categorical().log_probs + math.log(max(self.total, 1e-30))
-        each = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)
-        log_prob = log_factorial_gap(jnp.asarray(self.total, x.dtype)) - each
+        gaps = jnp.sum(deviance(x, log_mean) + log_factorial_gap(x), -1)
+        log_prob = log_factorial_gap(jnp.asarray(self.total, x.dtype)) - gaps
         return jnp.where(jnp.all(is_count(x), -1) & adds_up, log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -335,26 +329,21 @@ class Multinomial(Discrete):
         return jnp.sum(binomial_gap(n, self.probs), -1) - log_factorial_gap(n)
 
     def fisher_product(self, tangent: Self) -> MultinomialStats:
-        return MultinomialStats(
-            self.total * self.as_categorical().fisher_product(tangent.as_categorical()).one_hot
-        )
+        product = self.as_categorical().fisher_product(tangent.as_categorical())
+        return MultinomialStats(self.total * product.one_hot)
 
     def fisher_solve(self, cotangent: MultinomialStats) -> Self:
-        """The categorical's solution of F x = g / n, for which <p, x> = 0; zero where n is."""
-        g = CategoricalStats(cotangent.counts * (1.0 / self.total if self.total else 0.0))
+        """The categorical's solution of F x = g / n, with <p, x> = 0; zero if n is 0."""
+        scale = 1.0 / self.total if self.total else 0.0
+        g = CategoricalStats(cotangent.counts * scale)
         return type(self)(self.as_categorical().fisher_solve(g).logits, self.total)
 
 
-def _checked(total: Any) -> int:
+def _check_total(total: Any) -> int:
     try:
         n = operator.index(total)
     except TypeError:
         n = -1
-    require(
-        n >= 0,
-        "total",
-        "an integer >= 0",
-        total,
-        "It is static; for totals that are data see the class.",
-    )
+    remedy = "It is static; for totals that are data see the class."
+    require(n >= 0, "total", "an integer >= 0", total, remedy)
     return n

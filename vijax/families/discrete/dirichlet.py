@@ -2,11 +2,10 @@
 
     A = sum_v log Gamma(c_v) - log Gamma(C),   mu_v = psi(c_v) - psi(C),   F = diag psi'(c) - psi'(C) 1 1',
 
-with C = sum_v c_v. Every closed form below is arranged so that its terms of size C cancel on paper,
-not in float32.
+with C = sum_v c_v. In every closed form below the terms of size C cancel on paper, not in float32.
 
-The divergence is a sum of three parts, none of them ever negative. With p = c / C, and R the
-Bregman divergence of Stirling's remainder (`special.stirling_divergence`),
+The divergence is a sum of parts that are never negative. With p = c / C, and R the Bregman
+divergence of Stirling's remainder (`special.stirling_divergence`),
 
     KL(c || c') = C' KL(p' || p)  +  sum_v R(c_v, c'_v)  -  R(C, C'),
 
@@ -52,8 +51,7 @@ class DirichletStats(NamedTuple):
 
     @property
     def by_word(self) -> Float[Array, "v k"]:
-        """Statistics in the layout of `TransposedDirichlet`: for K Dirichlets over words, word by
-        word."""
+        """Statistics of K Dirichlets word by word, the layout of `TransposedDirichlet`."""
         return jnp.swapaxes(self.log, -1, -2)
 
 
@@ -81,12 +79,9 @@ class Dirichlet(Family):
         """Dirichlets of these concentrations; ValueError unless all are positive and finite, with
         an event axis."""
         c = as_float(concentration)
-        require(
-            c.ndim >= 1 and c.shape[-1] >= 1,
-            "concentration",
-            "at least one component on the last axis",
-            c.shape,
-        )
+        has_components = c.ndim >= 1 and c.shape[-1] >= 1
+        expected = "at least one component on the last axis"
+        require(has_components, "concentration", expected, c.shape)
         remedy = "Give empty components a small positive pseudo-count."
         require(positive_and_finite(c), "concentration", "positive finite numbers", c, remedy)
         return cls(c)
@@ -107,22 +102,22 @@ class Dirichlet(Family):
     def marginal_laws(self) -> BetaLaw:
         c = self.concentration
 
-        def earlier(x: Array) -> Array:  # for each component the sum of those before it
+        def sum_before(x: Array) -> Array:  # for each component the sum of all earlier components
             total = jnp.cumsum(x, axis=-1)
             return jnp.concatenate([jnp.zeros_like(x[..., :1]), total[..., :-1]], axis=-1)
 
-        before, after = (earlier(x) for x in (c, jnp.flip(c, -1)))
-        return BetaLaw(c, before + jnp.flip(after, -1))  # not C - c_v, which cancels
+        before = sum_before(c)
+        after = jnp.flip(sum_before(jnp.flip(c, -1)), -1)
+        return BetaLaw(c, before + after)  # not C - c_v, which cancels
 
     def mode(self) -> Float[Array, "*batch v"]:
-        """max(c - 1, 0), normalised: zero for the components with c_v <= 1, towards which the
-        density does not fall. The uniform point where no c_v exceeds 1."""
+        """max(c - 1, 0), normalised: zero for components with c_v <= 1, because the density does
+        not fall towards zero there. The uniform point if no c_v exceeds 1."""
         excess = jnp.maximum(self.concentration - 1.0, 0.0)
         total = jnp.sum(excess, axis=-1, keepdims=True)
         uniform = 1.0 / self.concentration.shape[-1]
-        share = jnp.minimum(
-            excess / jnp.where(total > 0, total, 1.0), 1.0
-        )  # compiled division rounds past one
+        share = excess / jnp.where(total > 0, total, 1.0)
+        share = jnp.minimum(share, 1.0)  # compiled division may round past one
         return jnp.where(total > 0, share, uniform)
 
     def in_domain(self) -> Self:
@@ -138,18 +133,19 @@ class Dirichlet(Family):
         """sum_v [g(c_v) + psi(c_v) - psi(C)] - g(C), where g is `special.legendre_gap`."""
         c = self.concentration
         total = jnp.sum(c, axis=-1)
-        each = special.legendre_gap(c) + special.digamma(c) - special.digamma(total)[..., None]
-        return jnp.sum(each, axis=-1) - special.legendre_gap(total)
+        terms = special.legendre_gap(c) + special.digamma(c) - special.digamma(total)[..., None]
+        return jnp.sum(terms, axis=-1) - special.legendre_gap(total)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other), right in float32 at any mixture of sizes, and never negative."""
+        """KL(self || other), right in float32 for any mixture of sizes, and never negative."""
         return dirichlet_divergence(self.concentration, other.concentration)
 
     def log_prob(self, x: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
         """log q of x / sum(x), because float32 numbers seldom sum to one; right in float32 at all
-        concentrations. -inf where an x is negative, or the sum is not within 1e-4 of one; at x_v =
-        0 the limit, infinite for c_v < 1."""
-        x, c = as_float(x), self.concentration
+        concentrations. -inf if an x is negative, or if the sum is not within 1e-4 of one. At x_v =
+        0 it is the limit, infinite for c_v < 1."""
+        x = as_float(x)
+        c = self.concentration
         ratio = jnp.sum(x, axis=-1, keepdims=True)
         on_simplex = jnp.abs(ratio - 1.0) <= 1e-4
         ratio = jnp.where(on_simplex, ratio, 1.0)
@@ -160,8 +156,8 @@ class Dirichlet(Family):
         return jnp.where(on_simplex[..., 0], total_log_density(kernels) - gaps, -jnp.inf)
 
     def fisher_solve(self, cotangent: DirichletStats) -> Self:
-        """F^-1 g = w g + w (sum w g) / D with w = 1 / psi'(c) (Sherman-Morrison); see `_curvature`
-        for D."""
+        """F^-1 g = w g + w (sum w g) / D, w = 1 / psi'(c) (Sherman-Morrison); D as in
+        `_curvature`."""
         w, inverse_d = _curvature(self.concentration)
         scaled = w * cotangent.log
         return type(self)(scaled + w * (_sum_of_draws(scaled) * inverse_d))
@@ -169,14 +165,14 @@ class Dirichlet(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch v"]:
-        """x ~ q: normalised gammas. Small components underflow to 0; `sample_stats` gives their
+        """x ~ q: normalised gammas. Small components underflow to 0, but `sample_stats` gives their
         logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
-        return DirichletStats(
-            normalized_gammas(self.concentration, sample_offset(key, self.concentration, shape))[0]
-        )
+        offset = sample_offset(key, self.concentration, shape)
+        log_x, _ = normalized_gammas(self.concentration, offset)
+        return DirichletStats(log_x)
 
     def pathwise_sample(
         self, key: PRNGKeyArray
@@ -186,7 +182,7 @@ class Dirichlet(Family):
 
         With S = sum eta, rho = eta - x S (which sums to zero), h = w d log gamma / dc - 1 for the
         unnormalised gammas: V eta = rho + h rho + w (sum h rho) / D. The direction that F^-1
-        amplifies, by about C, never appears."""
+        amplifies by about C does not appear."""
         c = self.concentration
         offset = lax.optimization_barrier(sample_offset(key, c))
         log_x, x = normalized_gammas(c, offset)
@@ -203,8 +199,8 @@ class Dirichlet(Family):
 @family
 class ExpandedMean(Dirichlet):
     """A point of the simplex, theta / sum(theta), in the expanded-mean parametrisation (Patterson
-    and Teh 2013, section 4): `concentration` is theta. It has the coordinates of a Dirichlet and is
-    not its law, so that what reads a mode or a mean reads the point.
+    and Teh 2013, section 4): `concentration` is theta. It is a Dirichlet in its coordinates only:
+    both mode and mean are the point.
 
     >>> print(ExpandedMean(jnp.array([0.5, 1.5])).mode())
     [0.25 0.75]
@@ -218,8 +214,8 @@ class ExpandedMean(Dirichlet):
 def log_multivariate_beta(concentration: Float[Array, "*batch v"]) -> Float[Array, "*batch"]:
     """sum_v log Gamma(c_v) - log Gamma(C), as sum_v [g(c_v) + c_v mu_v] - g(C)."""
     c = concentration
-    each = special.legendre_gap(c) + c * expected_log(c)
-    return jnp.sum(each, axis=-1) - special.legendre_gap(jnp.sum(c, axis=-1))
+    terms = special.legendre_gap(c) + c * expected_log(c)
+    return jnp.sum(terms, axis=-1) - special.legendre_gap(jnp.sum(c, axis=-1))
 
 
 @log_multivariate_beta.defjvp
@@ -232,8 +228,8 @@ def normalized_gammas(
     c: Float[Array, "*batch v"], offset: Float[Array, "*batch v"], axis: int = -1
 ) -> tuple[Array, Array]:
     """log x and x of the Dirichlet draw whose gammas have these offsets L = log gamma - log(c +
-    2/3): a softmax of L, which is small where c is large, so that x is right to rounding, and V,
-    which multiplies its error by sqrt(c)."""
+    2/3). For large c, L is small, so a softmax of L gives x to rounding; V multiplies the error of
+    x by sqrt(c)."""
     largest = lax.stop_gradient(jnp.max(offset, axis=axis, keepdims=True))
     scaled = lax.optimization_barrier((c + 2 / 3) * jnp.exp(offset - largest))  # saves a second exp
     total = _sum_of_draws(scaled, axis)
@@ -241,27 +237,27 @@ def normalized_gammas(
 
 
 def _sum_of_draws(x: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch 1"]:
-    """The sum over the event axis, the last or the one before it, as a product with ones.
+    """The sum over the event axis, the last or the second to last, as a product with ones.
 
-    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)`
-    where o has more axes than c: shape (20000, 3, 2) with (3, 2) is wrong in 70 % of its elements,
-    with optimisation barriers too. A matrix product is not fused that way."""
+    XLA's CPU compiler (jaxlib 0.10.2) miscompiles `o / jnp.sum(c * o, axis=-1, keepdims=True)` if o
+    has more axes than c: with shapes (20000, 3, 2) and (3, 2), 70 % of the elements are wrong, also
+    with optimisation barriers. A matrix product is not fused that way."""
     ones = jnp.ones((x.shape[axis], 1), x.dtype)
     product = (x, ones) if axis == -1 else (ones.T, x)
     return jnp.matmul(*product, precision=lax.Precision.HIGHEST)
 
 
 def scaled_derivative_minus_one(c: Array, offset: Array) -> Array:
-    """h = w d log gamma / dc - 1, of mean zero, w = 1 / psi'(c): for large c from G - 1 and r / c =
-    1 - w / c, which keep the digits of a small h, and for small c from w / c."""
+    """h = w d log gamma / dc - 1, w = 1 / psi'(c), which has mean zero. For large c it is computed
+    from G - 1 and r / c = 1 - w / c, which keep the digits of a small h; for small c from w / c."""
     excess = elasticity_minus_one(c, offset)
     large = excess - special.relative_trigamma_deficit(c) * (1.0 + excess)
     return jnp.where(c < 1.0, special.inverse_trigamma(c) / c * (1.0 + excess) - 1.0, large)
 
 
 def floored_log(x: Array) -> Array:
-    """log x, where zero (and what float arithmetic may flush to it) counts as the smallest normal
-    number."""
+    """log x; zero, and subnormal numbers that arithmetic may flush to zero, count as the smallest
+    normal number."""
     x = as_float(x)
     tiny = jnp.finfo(x.dtype).tiny
     return jnp.log(jnp.where((x >= 0) & (x < tiny), tiny, x))
@@ -271,16 +267,17 @@ def _curvature(c: Float[Array, "*batch v"]) -> tuple[Array, Array]:
     """w = 1 / psi'(c), and 1 / D with D = w(C) - sum_v w(c_v), of shape (*batch, 1).
 
     D is a difference of terms of size C; with r = c - w it is sum_v r(c_v) - r(C), of terms below
-    1/2. For C < 1, where r(c) is nearly c, the first form is the accurate one. Where D vanishes (a
-    single component, or one that dwarfs the others beyond rounding) the law has no curvature left,
-    and 1 / D is taken to be 0."""
+    1/2. For C < 1, where r(c) is nearly c, the first form is the accurate one. If D vanishes (a
+    single component, or one that dwarfs the others beyond rounding), 1 / D becomes 0."""
     total = jnp.sum(c, axis=-1, keepdims=True)
-    term = lambda x: jnp.where(
-        total < 1.0, -special.inverse_trigamma(x), special.trigamma_deficit(x)
-    )
+
+    def term(x: Array) -> Array:
+        return jnp.where(total < 1.0, -special.inverse_trigamma(x), special.trigamma_deficit(x))
+
     d = jnp.sum(term(c), axis=-1, keepdims=True) - term(total)
-    usable = (d > 0) & (c.shape[-1] > 1)
-    return special.inverse_trigamma(c), jnp.where(usable, 1.0 / jnp.where(usable, d, 1.0), 0.0)
+    is_usable = (d > 0) & (c.shape[-1] > 1)
+    inverse_d = jnp.where(is_usable, 1.0 / jnp.where(is_usable, d, 1.0), 0.0)
+    return special.inverse_trigamma(c), inverse_d
 
 
 @jax.custom_jvp
@@ -299,62 +296,65 @@ def dirichlet_divergence(
     largest = c > 0.5 * total[..., None]  # one component at most
     shares = c2 * share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
     remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
-    of_total = -special.stirling_divergence(total, total2)
-    # The branch without these saves separate sums: among many thousands of components none is so
+    total_remainder = -special.stirling_divergence(total, total2)
+    # Most calls skip the sums of `_with_largest`: among many thousands of components none is that
     # large.
-    totals = lax.cond(
-        jnp.any(largest), _with_largest, lambda c, c2, of_total: of_total, c, c2, of_total
-    )
+    without_largest = lambda c, c2, total_remainder: total_remainder
+    has_largest = jnp.any(largest)
+    totals = lax.cond(has_largest, _with_largest, without_largest, c, c2, total_remainder)
     return clip_rounding(jnp.sum(shares + remainders, axis=-1) + totals)
 
 
-def _with_largest(c: Array, c2: Array, of_total: Array) -> Array:
-    """R of the largest component less that of the total; `of_total` where no component is the
-    larger half."""
+def _with_largest(c: Array, c2: Array, total_remainder: Array) -> Array:
+    """R of the largest component less R of the total; `total_remainder` if no component is more
+    than half."""
     largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)
-    split = lambda x: (
-        jnp.sum(jnp.where(largest, x, 0.0), axis=-1),
-        jnp.sum(jnp.where(largest, 0.0, x), axis=-1),
-    )
-    (lead, rest), (lead2, rest2), (change, change_of_rest) = map(split, (c, c2, c2 - c))
+
+    def split(x: Array) -> tuple[Array, Array]:
+        lead = jnp.sum(jnp.where(largest, x, 0.0), axis=-1)
+        others = jnp.sum(jnp.where(largest, 0.0, x), axis=-1)
+        return lead, others
+
+    (lead, sum_others), (lead2, sum_others2), (change, change_others) = map(split, (c, c2, c2 - c))
     has_lead = lead > 0
-    one = lambda x: jnp.where(has_lead, x, 1.0)
-    return jnp.where(
-        has_lead,
-        _of_the_largest(one(lead), rest, one(lead2), rest2, change, change_of_rest),
-        of_total,
-    )
+    lead = jnp.where(has_lead, lead, 1.0)
+    lead2 = jnp.where(has_lead, lead2, 1.0)
+    remainder = _largest_remainder(lead, sum_others, lead2, sum_others2, change, change_others)
+    return jnp.where(has_lead, remainder, total_remainder)
 
 
-def share_excess(c: Array, c2: Array, of_total: Array, growth: Array) -> Array:
-    """m - 1 - log m, m = p / p', given (C' - C) / C and C' / C. Of the two ways to write m - 1,
+def share_excess(c: Array, c2: Array, total_change: Array, growth: Array) -> Array:
+    """m - 1 - log m, m = p / p', for `total_change` (C' - C) / C and `growth` C' / C. There are two
+    ways to write m - 1,
 
         (c / c') (C' - C) / C - (c' - c) / c'  =  (C' - C) / C - ((c' - c) / c') C' / C,
 
-    the one whose terms are of the size of 1 or m."""
+    and this takes the one whose terms are of the size of 1 or m."""
     inverse = 1.0 / c2
-    ratio, of_part = c * inverse, (c2 - c) * inverse
-    excess = jnp.where(growth > 1.0, ratio * of_total - of_part, of_total - of_part * growth)
+    ratio = c * inverse
+    change = (c2 - c) * inverse
+    excess = jnp.where(growth > 1.0, ratio * total_change - change, total_change - change * growth)
     return log_excess(excess, jnp.log(ratio) + jnp.log(growth))
 
 
-def _of_the_largest(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Array) -> Array:
-    """R(x, x') - R(x + r, x' + r'), of which only the third term may be large, and that is right to
+def _largest_remainder(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Array) -> Array:
+    """R(x, x') - R(x + r, x' + r'). Only the third term may be large, and it is right to
     rounding."""
-    gap, total = special.stirling_gap, x + r
+    gap = special.stirling_gap
+    total = x + r
     gaps = (gap(x2) - gap(x2 + r2)) - (gap(x) - gap(total))
     return gaps + dx * special.log_minus_digamma_drop(x, r) - dr * special.log_minus_digamma(total)
 
 
 def _dirichlet_divergence_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """F(c) (c - c') in c, and mu' - mu in c'; only one of the two where only one argument moves."""
+    """F(c) (c - c') in c, and mu' - mu in c'; only one of the two if only one argument moves."""
     (c, c2), (dc, dc2) = primals, tangents
     value = dirichlet_divergence(c, c2)
     slope = jnp.zeros_like(value)
     if not isinstance(dc, SymbolicZero):
         gap = c - c2
-        of_total = _fisher_term(jnp.sum(c, axis=-1), jnp.sum(gap, axis=-1))
-        slope = slope + jnp.sum((_fisher_term(c, gap) - of_total[..., None]) * dc, axis=-1)
+        total_term = _fisher_term(jnp.sum(c, axis=-1), jnp.sum(gap, axis=-1))
+        slope = slope + jnp.sum((_fisher_term(c, gap) - total_term[..., None]) * dc, axis=-1)
     if not isinstance(dc2, SymbolicZero):
         slope = slope + jnp.sum(_mean_change(c, c2) * dc2, axis=-1)
     return value, slope
@@ -364,8 +364,8 @@ dirichlet_divergence.defjvp(_dirichlet_divergence_jvp, symbolic_zeros=True)
 
 
 def _mean_change(c: Array, c2: Array) -> Array:
-    """mu' - mu. The selection changes no value, but keeps XLA (jaxlib 0.10.2) on a CPU from pulling
-    all of this into the loop of a sum over every component, three times as slow."""
+    """mu' - mu. The `where` changes no value, but keeps XLA (jaxlib 0.10.2) on a CPU from pulling
+    this into the loop of the sum over components, which is three times as slow."""
     return jnp.where(c2 > 0, expected_log(c2) - expected_log(c), jnp.nan)
 
 

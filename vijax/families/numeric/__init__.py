@@ -1,4 +1,4 @@
 """Numerics that families share: special functions, pathwise derivatives, quasi-random points.
 
-Functions of numbers and arrays, tested against many digits. No family stands here.
+Functions of numbers and arrays, tested against many digits; no families.
 """

@@ -1,18 +1,18 @@
-"""Draws inside compiled programs: draws that move with the parameters of their law, and
+"""Draws inside compiled programs: draws that are differentiable in the parameters of their law, and
 quasi-random normals.
 
-By implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, eq. 6) draws move however they were
-drawn: x is at the quantile u = F(x; theta), F the distribution function and p the density. With u
-held fixed, F(x(theta); theta) = u gives
+Implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, eq. 6) differentiates draws of any
+sampler. Let u = F(x; theta) be the quantile of x, F the distribution function and p the density. At
+fixed u, F(x(theta); theta) = u gives
 
     dx / dtheta  =  -(dF / dtheta) / p(x; theta),
 
 which needs no inverse of F, only its derivative in theta.
 
-Quasi-random points are a Sobol sequence in a table that is made once, while a program is traced. A
-random digital shift (a binary digit of a coordinate is turned or not, for all points alike; Owen
-2023, Practical Quasi-Monte Carlo Integration, section 15.5) makes each point uniform, so that means
-over them are unbiased, and keeps them as evenly spread as they were."""
+Quasi-random points are a Sobol sequence, a table that is made once while a program is traced. A
+random digital shift flips the same binary digits of a coordinate in all points (Owen 2023,
+Practical Quasi-Monte Carlo Integration, section 15.5). It makes each point uniform, so that means
+over the points are unbiased, and keeps the points evenly spread."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt32
 from vijax.checks import require
 from vijax.families.base import as_float
 
-Of = Callable[[Array, Any], Array]
+LawFunction = Callable[[Array, Any], Array]
 
 
 def implicit(
-    x: Float[Array, "*shape"], parameters: PyTree, *, cdf: Of, log_prob: Of
+    x: Float[Array, "*shape"], parameters: PyTree, *, cdf: LawFunction, log_prob: LawFunction
 ) -> Float[Array, "*shape"]:
     """The draws `x`, unchanged, with their pathwise derivative in `parameters`.
 
-    For laws that can be drawn, by rejection say, but have no quantile function to differentiate.
+    For laws with a sampler, such as rejection, but without a quantile function to differentiate.
     Entries of `x` are draws of laws of one dimension. Differentiable to any order if `cdf` and
     `log_prob` are.
 
     Args:
-      x: draws of the law at `parameters`. A derivative of their own is dropped.
+      x: draws of the law at `parameters`. Any derivative that they already have is dropped.
       parameters: parameters of the law, a pytree of floats. Values that the functions close over
           are constants.
       cdf: (x, parameters) -> F(x), of the shape of `x`, differentiable in the parameters; terms
@@ -52,7 +52,7 @@ def implicit(
       log_prob: (x, parameters) -> log density, in the same units as `cdf`, of the shape of `x`.
 
     Raises:
-      ValueError: functions that return other shapes, draws or parameters that are no floats.
+      ValueError: a function returns another shape, or draws or parameters are not floats.
 
     >>> normal = lambda x, p: jax.scipy.stats.norm.cdf(x, p["mean"], p["scale"])
     >>> density = lambda x, p: jax.scipy.stats.norm.logpdf(x, p["mean"], p["scale"])
@@ -65,16 +65,12 @@ def implicit(
     parameters = jax.tree.map(lambda p: as_float(p, "parameters"), parameters)
     for name, f in (("cdf", cdf), ("log_prob", log_prob)):
         shape = getattr(jax.eval_shape(f, x, parameters), "shape", None)
-        require(
-            shape == x.shape,
-            name,
-            f"a function to arrays of the shape of x, {x.shape}",
-            f"shape {shape}",
-        )
+        expected = f"a function to arrays of the shape of x, {x.shape}"
+        require(shape == x.shape, name, expected, f"shape {shape}")
 
     def velocity(x: Array, parameters: PyTree, change: PyTree) -> Array:
-        moved = jax.jvp(lambda p: cdf(x, p), (parameters,), (change,))[1]
-        return -moved * jnp.exp(-log_prob(x, parameters))
+        cdf_change = jax.jvp(lambda p: cdf(x, p), (parameters,), (change,))[1]
+        return -cdf_change * jnp.exp(-log_prob(x, parameters))
 
     return moving(x, parameters, velocity)
 
@@ -83,7 +79,7 @@ def implicit(
 def moving(
     x: Float[Array, "*shape"], parameters: PyTree, velocity: Callable[[Array, Any, Any], Array]
 ) -> Array:
-    """`x`, with the derivative given as a function (x, parameters, change of the parameters) ->
+    """`x` with the derivative `velocity`, a function (x, parameters, change of the parameters) ->
     change of x."""
     return x
 
@@ -95,50 +91,45 @@ def _moving_jvp(velocity: Callable, primals: tuple, tangents: tuple) -> tuple:
 
 
 MOST = 21_201
-"""Coordinates that SciPy's direction numbers serve."""
+"""The largest number of coordinates of SciPy's direction numbers."""
 _BITS = 23
-"""Binary digits that are read: no uniform number is then 0 or 1 in float32."""
+"""Binary digits of a uniform number; with these it is never 0 or 1 in float32."""
 
 
 @functools.lru_cache(maxsize=16)
 def points(count: int, dim: int) -> UInt32[np.ndarray, "count dim"]:
-    """The first points of a Sobol sequence of fixed scrambling, as fractions of 2^32; ValueError
-    where it has fewer coordinates.
+    """The first points of a Sobol sequence of fixed scrambling, as fractions of 2^32; ValueError if
+    `dim` exceeds its coordinates.
 
     >>> points(4, 2).shape
     (4, 2)
     """
     from scipy.stats import qmc  # imported here, because it takes as long to import as JAX itself
 
-    require(
-        dim <= MOST,
-        "quasi",
-        f"at most {MOST} coordinates",
-        dim,
-        "Leave it out: draws are then independent.",
-    )
+    remedy = "Leave it out: draws are then independent."
+    require(dim <= MOST, "quasi", f"at most {MOST} coordinates", dim, remedy)
     rule = qmc.Sobol(dim, rng=np.random.default_rng(0))
-    found = rule.random_base2(math.ceil(math.log2(max(count, 1))))[:count]
-    return (found * 2.0**32).astype(np.uint32)
+    uniforms = rule.random_base2(math.ceil(math.log2(max(count, 1))))[:count]
+    return (uniforms * 2.0**32).astype(np.uint32)
 
 
 def fixed_normals(count: int, dim: int, dtype: DTypeLike) -> Float[Array, "count dim"]:
-    """Standard normal points that are always the same: for expectations that take no key."""
+    """Standard normal points without a random shift, for expectations that take no key."""
     return _normal(jnp.asarray(points(count, dim)), dtype)
 
 
 def quasi_normal(
     key: PRNGKeyArray, index: Int[Array, ""], count: int, dim: int, dtype: DTypeLike
 ) -> Float[Array, " dim"]:
-    """One of `count` standard normal points, whose shift is drawn with `key`: points of one key
+    """Point `index` of `count` standard normal points; `key` draws the shift, so points of one key
     belong together.
 
     >>> all_of = lambda key: jax.vmap(lambda i: quasi_normal(key, i, 64, 3, jnp.float32))(jnp.arange(64))
     >>> bool(jnp.all(jnp.abs(all_of(jax.random.key(0)).mean(0)) < 0.05))  # independent ones: 0.125 on average
     True
     """
-    turned = jax.random.bits(key, (dim,), jnp.uint32)
-    return _normal(jnp.asarray(points(count, dim))[index] ^ turned, dtype)
+    shift = jax.random.bits(key, (dim,), jnp.uint32)
+    return _normal(jnp.asarray(points(count, dim))[index] ^ shift, dtype)
 
 
 def _normal(fraction: UInt32[Array, "*shape"], dtype: DTypeLike) -> Float[Array, "*shape"]:

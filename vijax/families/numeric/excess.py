@@ -1,5 +1,5 @@
 """Polynomials, and differences that keep their digits: m - 1 - log m, a b - c d, and the gamma
-density made of them."""
+density, which consists of them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ def log_excess(
 ) -> Float[Array, "*shape"]:
     """m - 1 - log m, which is not negative, from m - 1 and log m.
 
-    No digit of m - 1 is lost: near m = 1 this is a series in m - 1 (Loader 2000), and elsewhere the
-    difference, which alone reads `log`."""
-    near = jnp.abs(excess) < 0.5
-    return jnp.where(near, log_excess_series(jnp.where(near, excess, 0.0)), excess - log)
+    No digit of m - 1 is lost: near m = 1 it is a series in m - 1 (Loader 2000), elsewhere the
+    difference. Only the difference reads `log`."""
+    is_small = jnp.abs(excess) < 0.5
+    series = log_excess_series(jnp.where(is_small, excess, 0.0))
+    return jnp.where(is_small, series, excess - log)
 
 
 def log_excess_series(e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -53,15 +54,15 @@ def log_excess_series(e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 @log_excess.defjvp
 def _log_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
     (excess, log), (d_excess, d_log) = primals, tangents
-    near = jnp.abs(excess) < 0.5
-    slope = jnp.where(near, excess, 0.0) / (1.0 + jnp.where(near, excess, 0.0))
-    return log_excess(excess, log), jnp.where(near, slope * d_excess, d_excess - d_log)
+    is_small = jnp.abs(excess) < 0.5
+    slope = jnp.where(is_small, excess, 0.0) / (1.0 + jnp.where(is_small, excess, 0.0))
+    return log_excess(excess, log), jnp.where(is_small, slope * d_excess, d_excess - d_log)
 
 
 @jax.custom_jvp
 @jax.jit
 def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """a b - c d, right to the last bits: in float32 every factor is cut into two halves, whose
+    """a b - c d, right to the last bits: in float32 every factor is split into two halves whose
     products are exact. In float64 it is the plain difference."""
     if jnp.result_type(a, b, c, d) != jnp.float32:
         return a * b - c * d
@@ -71,8 +72,8 @@ def product_difference(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
     """raw - x y / (2 strength), right to the last bits: a raw rate without the square of a
-    location. The rounding of the quotient is taken off again, to first order; NumPy's arrays are
-    computed in NumPy's wider numbers."""
+    location. The rounding of the quotient is corrected to first order; NumPy arrays are computed in
+    NumPy's wider floats."""
     if isinstance(raw, np.ndarray):
         wide = np.longdouble if raw.dtype == np.float64 else np.float64
         x, y, strength = (np.asarray(z, wide) for z in (x, y, strength))
@@ -83,17 +84,16 @@ def less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
 @jax.jit
 def _less_half_product(raw: Array, x: Array, y: Array, strength: Array) -> Array:
     half = y / (2.0 * strength)
-    one = jnp.ones_like(half)
-    rest = product_difference(y, one, half, 2.0 * strength) / (2.0 * strength)
-    return product_difference(raw, one, x, half) - x * rest
+    ones = jnp.ones_like(half)
+    rounding = product_difference(y, ones, half, 2.0 * strength) / (2.0 * strength)
+    return product_difference(raw, ones, x, half) - x * rounding
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
-    """The leading 12 bits of a float32, and the other 12."""
+    """The leading 12 bits of a float32, and the trailing 12."""
     x = jnp.asarray(x, jnp.float32)
-    leading = lax.bitcast_convert_type(
-        lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFFF000), jnp.float32
-    )
+    leading_bits = lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFFF000)
+    leading = lax.bitcast_convert_type(leading_bits, jnp.float32)
     return leading, x - leading
 
 
@@ -105,7 +105,7 @@ def _product_difference_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 @jax.custom_jvp
 def clip_rounding(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """max(x, 0) for an x that is positive but for rounding: its derivative is that of x."""
+    """max(x, 0) for an x that only rounding makes negative; the derivative is that of x."""
     return jnp.maximum(x, 0.0)
 
 
@@ -113,29 +113,25 @@ clip_rounding.defjvps(lambda dx, _, x: dx)
 
 
 def log_gamma_kernel(x: Array, shape: Array, rate: Array, excess: Array) -> Float[Array, "*shape"]:
-    """(a - 1) log x - b x + a log(b / a) + a of shape a and rate b, given (b x - a) / a without
-    cancellation: the part of a log density that gammas, betas and Dirichlets share.
+    """(a - 1) log x - b x + a log(b / a) + a for shape a and rate b, from `excess`, (b x - a) / a
+    without cancellation: the part of a log density that gammas, betas and Dirichlets share.
 
-    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), where no two terms of
-    size a meet. At x = 0 it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for a > 1.
-    It is -inf at x < 0 and at infinity. No derivative is NaN."""
-    inside = (x > 0) & jnp.isfinite(x)
-    safe = jnp.where(inside, x, 1.0)
+    It is -a (m - 1 - log m) - log x with m = b x / a (the deviance form), which has no difference
+    of terms of size a. At x = 0 it is the limit: infinite for a < 1, 1 + log b for a = 1, -inf for
+    a > 1. It is -inf at x < 0 and at infinity. No derivative is NaN."""
+    is_valid = (x > 0) & jnp.isfinite(x)
+    safe = jnp.where(is_valid, x, 1.0)
     log_x = jnp.log(safe)
-    regular = (
-        -shape * log_excess(jnp.where(inside, excess, 0.0), log_x + jnp.log(rate / shape)) - log_x
-    )
-    at_zero = jnp.where(
-        shape == 1.0, 1.0 + jnp.log(rate), jnp.where(shape < 1.0, jnp.inf, -jnp.inf)
-    )
-    outside = jnp.where(x == 0, at_zero, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
-    return jnp.where(inside, regular, outside)
+    log_mean_ratio = log_x + jnp.log(rate / shape)
+    regular = -shape * log_excess(jnp.where(is_valid, excess, 0.0), log_mean_ratio) - log_x
+    infinite = jnp.where(shape < 1.0, jnp.inf, -jnp.inf)
+    limit = jnp.where(shape == 1.0, 1.0 + jnp.log(rate), infinite)
+    invalid = jnp.where(x == 0, limit, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
+    return jnp.where(is_valid, regular, invalid)
 
 
 def total_log_density(terms: Float[Array, "*shape n"]) -> Float[Array, "*shape"]:
-    """The sum over the last axis; -inf where one of the terms is -inf, even beside an infinite
-    one."""
-    none = terms == -jnp.inf
-    return jnp.where(
-        jnp.any(none, axis=-1), -jnp.inf, jnp.sum(jnp.where(none, 0.0, terms), axis=-1)
-    )
+    """The sum over the last axis; -inf if a term is -inf, even if another one is inf."""
+    is_impossible = terms == -jnp.inf
+    total = jnp.sum(jnp.where(is_impossible, 0.0, terms), axis=-1)
+    return jnp.where(jnp.any(is_impossible, axis=-1), -jnp.inf, total)

@@ -1,18 +1,17 @@
-"""Log-factorials of counts, and their expectations, with the terms of size x log x taken out on
-paper.
+"""Log-factorials of counts and their expectations, without the terms of size x log x, which cancel
+on paper.
 
     log x! = x log x - x + G(x),     G(x) = log(2 pi x) / 2 + O(1 / x)
 
-The expectation of log x! is not a function of E[x], and needs no sum over x. By log x! = int_0^inf
+The expectation of log x! is not a function of E[x], but needs no sum over x. By log x! = int_0^inf
 [x e^-t - (1 - e^{-x t}) / (e^t - 1)] dt / t it follows from E[e^{-x t}], and its excess over log
-Gamma(1 + E[x]) is the integral of a positive bounded function: of order 1 where the terms of the
+Gamma(1 + E[x]) is the integral of a positive bounded function, of order 1 where the terms of the
 sum would be of order 1e7. For x ~ Binomial(n, p), with s = 1 - e^-t and a = -log(1 - p s), E[e^{-x
 t}] = e^{-n a} and
 
-    E[log x!] - log Gamma(1 + n p) = int_0^inf (e^{-n a} - e^{-n p t}) / (t (e^t - 1)) dt,
+    E[log x!] - log Gamma(1 + n p) = int_0^inf (e^{-n a} - e^{-n p t}) / (t (e^t - 1)) dt.
 
-and for the Poisson of mean m the same with n a = m s and n p = m.
-"""
+For a Poisson law of mean m the same holds with n a = m s and n p = m."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ def log_factorial_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     >>> round(float(log_factorial_gap(jnp.float32(1e6))), 5), float(log_factorial_gap(jnp.float32(0.0)))
     (7.82669, 0.0)
     """
-    small, large = jnp.clip(x, jnp.finfo(x.dtype).tiny, 1.0), jnp.maximum(x, 1.0)
+    small = jnp.clip(x, jnp.finfo(x.dtype).tiny, 1.0)
+    large = jnp.maximum(x, 1.0)
     # log Gamma(1 + x) = -log(1 + x) + (1 - gamma) x + sum_k (-1)^k (zeta(k) - 1) x^k / k, k from 2,
     # with small relative error (Abramowitz and Stegun 1964, 6.1.33)
     below = small * horner(_SERIES, small) - jnp.log1p(small) - small * jnp.log(small) + small
@@ -52,10 +52,10 @@ def log_factorial_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def deviance(x: Float[Array, "*shape"], log_mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """x log(x / m) - x + m for counts x and means m = exp(log_mean), without a difference of large
     terms."""
-    count, mean = jnp.maximum(x, 1.0), jnp.exp(log_mean)
-    return jnp.where(
-        x > 0, count * log_excess((mean - count) / count, log_mean - jnp.log(count)), mean
-    )
+    count = jnp.maximum(x, 1.0)
+    mean = jnp.exp(log_mean)
+    excess = log_excess((mean - count) / count, log_mean - jnp.log(count))
+    return jnp.where(x > 0, count * excess, mean)
 
 
 def is_count(x: Float[Array, "*shape"]) -> Bool[Array, "*shape"]:
@@ -74,16 +74,15 @@ def binomial_gap(total: float | Array, p: Float[Array, "*shape"]) -> Float[Array
 
     def exponents(t: Array) -> tuple[Array, Array]:
         a = -jnp.log1p(p * jnp.expm1(-t))
-        return total * a, total * (
-            p * special.expm1_minus_identity(-t) - special.expm1_minus_identity(-a)
-        )
+        d = p * special.expm1_minus_identity(-t) - special.expm1_minus_identity(-a)
+        return total * a, total * d
 
     return log_factorial_gap(total * p) + _excess(total * p, exponents)
 
 
 def _excess(mean: Array, exponents: Callable[[Array], tuple[Array, Array]]) -> Array:
-    """The integral of e^{-b} (1 - e^{-d}) / (t (e^t - 1)) over t > 0, with b(t) and d(t) from
-    `exponents`: by the trapezium rule after a doubly exponential substitution, in units of the
+    """The integral of e^{-b} (1 - e^{-d}) / (t (e^t - 1)) over t > 0, where `exponents` gives b(t)
+    and d(t): by the trapezium rule after a doubly exponential substitution, in units of the
     integrand's length 1 / (1 + mean)."""
     length = jax.lax.stop_gradient(1.0 / (1.0 + mean))
 

@@ -1,8 +1,8 @@
 """log(1 + e^z) and log sigma(z), whose derivatives are sigma.
 
-`jax.nn.softplus` asks whether its argument is a number, which XLA's CPU compiler does one element
-at a time where the last axis is short: 35 ns an element on an axis of 12, for 4 of the plain
-formula, and 4 for 2.4 on an axis of 32."""
+`jax.nn.softplus` tests whether its argument is NaN, and for a short last axis XLA's CPU compiler
+tests one element at a time: 35 ns an element on an axis of 12 where the plain formula takes 4, and
+4 ns on an axis of 32 where it takes 2.4."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Log-gamma draws, differentiable in the shape: the source of every Dirichlet, gamma and beta
 sample.
 
-Draws stay in log space from end to end: 92 % of Gamma(1e-3) draws are zero in float32, and the
-models need log x. Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform
-to the power 1 / a. The uniform comes from the acceptance test: given that U < exp(h) was accepted,
-U / min(1, exp(h)) is uniform again. A draw is carried as its offset L = log x - log(a + 2/3), which
-keeps the digits that log x loses (1e-6 of a float32 log x at a = 1e6).
+Draws stay in log space throughout: 92 % of Gamma(1e-3) draws are zero in float32, and the models
+need log x. Marsaglia and Tsang's method draws Gamma(a + 1), boosted down to a by a uniform to the
+power 1 / a. The uniform comes from the acceptance test: if U < exp(h) was accepted, U / min(1,
+exp(h)) is uniform again. A draw is stored as its offset L = log x - log(a + 2/3), which keeps the
+digits that log x loses (1e-6 of a float32 log x at a = 1e6).
 
 Random words come from a counter-based generator indexed by element and round, seeded by two words
-of any kind of key: results do not depend on how the array is split over devices, and a rejected
-element is redrawn alone. A draw with its derivative takes some 16 ns per element on one CPU core
-(`benchmarks/log_gamma.py`).
+of any kind of key. So results do not depend on how the array is split over devices, and only
+rejected elements are redrawn. A draw with its derivative takes some 16 ns per element on one CPU
+core (`benchmarks/log_gamma.py`).
 
 The derivative is the elasticity G(a, x) = a d log x / da at a fixed quantile: with F(x; a) the
 distribution function, d log x / da = -(dF/da) / (x p(x; a)) (implicit reparameterisation; J in
@@ -35,13 +35,12 @@ from vijax.families.numeric.special import digamma, expm1_minus_identity, horner
 from vijax.xla import native
 from vijax.xla.threefry import threefry2x32
 
-_REJECTED = (
-    jnp.inf
-)  # encoded in the value: a second output would make XLA compute the whole proposal twice
+_REJECTED = jnp.inf
+"""Value of a rejected proposal; a second output would make XLA compute the proposal twice."""
 _GROUP = 32  # elements whose rejections share one word of flags
-_MAX_ROUNDS = 64  # acceptance is at least 0.95 a round; a bound, so that no input can loop for ever
-_NORMAL_RANGE = (2.0**0.5, 4.8)  # of the normal quantile's fit
-_RADIUS = 1.9  # of t, in the fit
+_MAX_ROUNDS = 64  # a bound on the loop; at least 0.95 of the proposals of a round are accepted
+_NORMAL_RANGE = (2.0**0.5, 4.8)  # range of the fit of the normal quantile
+_RADIUS = 1.9  # largest |t| of the fit
 _STEP = 0.06
 _TAU = np.arange(-4.2, 4.3, _STEP)
 _NODES = np.exp(_TAU - np.exp(-_TAU))
@@ -72,8 +71,10 @@ def _offset(seed: UInt32[Array, "*two"], a: Float[Array, "*shape"]) -> Float[Arr
         return _offset(seed, a.astype(jnp.float32)).astype(dtype)
     if a.size == 0:
         return a
-    (found,) = native.run_kernel("gamma_offsets", [(a.size,)], _by_xla, seed, a.reshape(-1))
-    return found.reshape(a.shape)
+    (offsets,) = native.run_kernel(
+        "gamma_offsets", [(a.size,)], _offsets_in_xla, seed, a.reshape(-1)
+    )
+    return offsets.reshape(a.shape)
 
 
 @_offset.defjvp
@@ -86,57 +87,60 @@ def _offset_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 # --- rejection ------------------------------------------------------------------------------------
-def _by_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
+def _offsets_in_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
     """The computation of the kernel `gamma_offsets`, in XLA."""
-    valid = (a > 0) & jnp.isfinite(a)
-    return (jnp.where(valid, _accepted_offsets(seed, jnp.where(valid, a, 1.0)), jnp.nan),)
+    is_valid = (a > 0) & jnp.isfinite(a)
+    offsets = _accepted_offsets(seed, jnp.where(is_valid, a, 1.0))
+    return (jnp.where(is_valid, offsets, jnp.nan),)
 
 
 @jax.jit
 def _accepted_offsets(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """One round over all elements, then rounds over the rejected ones: one candidate per group of
-    32 and round, for all groups until few have work left, then for a compact list of these."""
+    """One round over all elements, then rounds over the rejected ones, each with one candidate per
+    group of 32: first for all groups, and once few have rejections left for a list of these."""
     index = lax.iota(jnp.uint32, a.size)
     offsets = lax.optimization_barrier(_propose(seed, jnp.uint32(0), index, a))
     flags = lax.optimization_barrier(_pack(offsets == _REJECTED))
     few = max(flags.size // 8, 1)
-    state = _Rejected(jnp.uint32(1), flags, offsets)
+    state = _Rejections(jnp.uint32(1), flags, offsets)
     state = _redraw_until(few, seed, a, lax.iota(jnp.uint32, flags.size), state)
     (active,) = jnp.nonzero(state.flags, size=few, fill_value=flags.size)
     state = state._replace(flags=state.flags.at[active].get(mode="fill", fill_value=0))
     return _redraw_until(0, seed, a, active.astype(jnp.uint32), state).offsets
 
 
-class _Rejected(NamedTuple):
+class _Rejections(NamedTuple):
+    """State of the rounds."""
+
     round: UInt32[Array, ""]
     flags: UInt32[Array, "*groups"]  # one bit per rejected element
     offsets: Float[Array, "*n"]
 
 
 def _redraw_until(
-    few: int, seed: Array, a: Array, groups: UInt32[Array, "*groups"], state: _Rejected
-) -> _Rejected:
-    """Rounds of a new candidate for each group's lowest flagged element, until at most `few` groups
-    still have one."""
+    few: int, seed: Array, a: Array, groups: UInt32[Array, "*groups"], state: _Rejections
+) -> _Rejections:
+    """Rounds with a new candidate for the lowest flagged element of each group, until at most `few`
+    groups still have flags."""
 
-    def redraw(state: _Rejected) -> _Rejected:
+    def redraw(state: _Rejections) -> _Rejections:
         lowest = state.flags & (~state.flags + jnp.uint32(1))
         index = groups * jnp.uint32(_GROUP) + lax.population_count(lowest - jnp.uint32(1))
         # The barriers keep XLA from computing the proposal once for each of its two uses.
         index = lax.optimization_barrier(jnp.minimum(index, jnp.uint32(a.size - 1)))
         candidate = lax.optimization_barrier(_propose(seed, state.round, index, a[index]))
         accepted = (state.flags != 0) & (candidate != _REJECTED)
-        offsets = state.offsets.at[jnp.where(accepted, index, jnp.uint32(a.size))].set(
-            candidate, mode="drop"
-        )
+        target = jnp.where(accepted, index, jnp.uint32(a.size))
+        offsets = state.offsets.at[target].set(candidate, mode="drop")
         flags = state.flags ^ jnp.where(accepted, lowest, jnp.uint32(0))
-        return _Rejected(state.round + jnp.uint32(1), flags, offsets)
+        return _Rejections(state.round + jnp.uint32(1), flags, offsets)
 
     unfinished = lambda state: (state.round < _MAX_ROUNDS) & (jnp.sum(state.flags != 0) > few)
     return lax.while_loop(unfinished, redraw, state)
 
 
 def _pack(bits: Array) -> UInt32[Array, "*words"]:
+    """Booleans as words of 32 bits."""
     words = -(-bits.size // _GROUP)
     grouped = jnp.pad(bits, (0, words * _GROUP - bits.size)).reshape(words, _GROUP)
     weights = jnp.uint32(1) << lax.iota(jnp.uint32, _GROUP)
@@ -150,15 +154,16 @@ def _propose(seed: UInt32[Array, "*two"], round_: Array, index: Array, a: Array)
     probability is exp(h),
 
         h = n^2 / 2 + d (1 - v + log v) = 3 d (log(1 + t) - t + t^2 / 2 - t^3 / 3)."""
-    draw = _normal_and_log_uniform64 if a.dtype == jnp.float64 else _normal_and_log_uniform32
+    draw = _normal_log_uniform64 if a.dtype == jnp.float64 else _normal_log_uniform32
     normal, log_u = draw(seed, round_, index)
     d = a + 2 / 3
     t = normal * lax.rsqrt(9.0 * d)
-    inside = t > -1.0 + 1e-6
-    log1p_t, remainder = _log1p_and_remainder(jnp.where(inside, t, 0.0))
+    is_positive = t > -1.0 + 1e-6  # v > 0
+    log1p_t, remainder = _log1p_and_remainder(jnp.where(is_positive, t, 0.0))
     log_acceptance = 3.0 * d * remainder
     log_boost = jnp.minimum(log_u - jnp.minimum(log_acceptance, 0.0), 0.0)
-    return jnp.where(inside & (log_u < log_acceptance), 3.0 * log1p_t + log_boost / a, _REJECTED)
+    accepted = is_positive & (log_u < log_acceptance)
+    return jnp.where(accepted, 3.0 * log1p_t + log_boost / a, _REJECTED)
 
 
 def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
@@ -167,13 +172,15 @@ def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
     direct = jnp.log(1.0 + t)
     three_terms = t * (1.0 + t * (-1 / 2 + t * (1 / 3)))
     tail = (t * t) ** 2 * horner((-1 / 4, 1 / 5, -1 / 6, 1 / 7, -1 / 8, 1 / 9), t)
-    near = jnp.abs(t) < (0.01 if t.dtype == jnp.float64 else 0.1)
-    return jnp.where(near, three_terms + tail, direct), jnp.where(near, tail, direct - three_terms)
+    limit = 0.01 if t.dtype == jnp.float64 else 0.1
+    is_small = jnp.abs(t) < limit
+    log1p_t = jnp.where(is_small, three_terms + tail, direct)
+    return log1p_t, jnp.where(is_small, tail, direct - three_terms)
 
 
 # --- random variates ------------------------------------------------------------------------------
-def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
-    """A standard normal, accurate to its 2^-32 tails, and the log of a uniform, each from one
+def _normal_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
+    """A standard normal, accurate up to its 2^-32 tails, and the log of a uniform, each from one
     word."""
     for_normal, for_uniform = threefry2x32(
         seed[0], seed[1], index, jnp.broadcast_to(round_, index.shape)
@@ -190,12 +197,11 @@ def _normal_and_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple
 def _uniform31(word: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
     """A uniform number in (0, 1] from the upper 31 bits; signed conversion is several times faster
     than unsigned."""
-    return (
-        lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5
-    ) * 2.0**-31
+    upper = lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.int32)
+    return (upper.astype(jnp.float32) + 0.5) * 2.0**-31
 
 
-def _normal_and_log_uniform64(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
+def _normal_log_uniform64(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
     """A standard normal and the log of a uniform in float64, from two pairs of words."""
     pair = lambda stream: threefry2x32(
         seed[0], seed[1], index, jnp.broadcast_to(2 * round_ + stream, index.shape)
@@ -208,9 +214,8 @@ def _uniform53(
     high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
     """A uniform number in (0, 1) from 53 bits."""
-    mantissa = high.astype(jnp.float64) * 2.0**21 + lax.shift_right_logical(
-        low, jnp.uint32(11)
-    ).astype(jnp.float64)
+    low_bits = lax.shift_right_logical(low, jnp.uint32(11)).astype(jnp.float64)
+    mantissa = high.astype(jnp.float64) * 2.0**21 + low_bits
     return (mantissa + 0.5) * 2.0**-53
 
 
@@ -219,8 +224,8 @@ def _uniform53(
 def elasticity_minus_one(
     shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
-    """G - 1, for a Gamma(shape, 1) draw x given by its offset log x - log(shape + 2/3); equal
-    shapes and dtypes."""
+    """G - 1 for the Gamma(shape, 1) draw x of offset log x - log(shape + 2/3); both arrays have the
+    same shape and dtype."""
     if shape.dtype == jnp.float64:
         return elasticity_by_quadrature(shape, offset) - 1.0
     return _elasticity_by_polynomial(shape, offset)
@@ -251,15 +256,15 @@ def _elasticity_by_polynomial(
 def elasticity_by_quadrature(
     shape: Float[Array, "*shape"], offset: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
-    """G by the integral of dF/da over the tail on the quantile's own side, where the integrand has
+    """G by the integral of dF/da over the tail on the side of the quantile, where the integrand has
     one sign:
 
         upper, x above exp psi(a + 1):  G = a I(a),                                s = +1, b = a
         lower:                          G = x I(a + 1) + psi(a + 1) - log x,       s = -1, b = a + 1
         I(b) = int_0^inf exp(b s y - x expm1(s y)) (s (log x - psi(b)) + y) dy
 
-    The nodes are doubly exponential in the integrand's own length; the result is differentiable to
-    any order."""
+    The nodes are doubly exponential in units of the integrand's length; the result is
+    differentiable to any order."""
     centre = shape + 2 / 3
     log_x = offset + jnp.log(centre)
     lower = log_x < digamma(shape + 1.0)
@@ -275,9 +280,8 @@ def elasticity_by_quadrature(
 
 
 def _tail_integral(side: Array, b: Array, x: Array, slope: Array, above_mean: Array) -> Array:
-    length = jnp.minimum(
-        1 / jnp.maximum(jnp.sqrt(jnp.maximum(b, x)), jnp.abs(slope)), 1 / jnp.sqrt(b)
-    )
+    steepness = jnp.maximum(jnp.sqrt(jnp.maximum(b, x)), jnp.abs(slope))
+    length = jnp.minimum(1 / steepness, 1 / jnp.sqrt(b))
     length = jax.lax.stop_gradient(length)
 
     def add(total: Array, node_and_weight: Array) -> tuple[Array, None]:
