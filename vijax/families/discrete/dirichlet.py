@@ -10,9 +10,9 @@ divergence of Stirling's remainder (`special.stirling_divergence`),
     KL(c || c') = C' KL(p' || p)  +  sum_v R(c_v, c'_v)  -  R(C, C'),
 
 where C' KL(p' || p) = sum_v c'_v (m_v - 1 - log m_v), m_v = p_v / p'_v. The last difference is not
-negative either: R(x, t x) falls with x and is convex in t, so that R(C, C') <= sum_v p_v R(c_v,
-c'_v), and by this the part that cancels is at most the share of the largest component. Where that
-is more than half, its own R and that of the total are subtracted on paper (`_of_the_largest`)."""
+negative either: R(x, t x) falls with x and is convex in t, so R(C, C') <= sum_v p_v R(c_v, c'_v).
+Hence at most the share of the largest component cancels. If its share is more than half, its R and
+R(C, C') are subtracted on paper (`_largest_remainder`)."""
 
 from __future__ import annotations
 

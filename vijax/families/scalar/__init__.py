@@ -1,4 +1,4 @@
-"""Families of single numbers: normal, gamma, beta, Poisson and their like.
+"""Families of single numbers, such as normal, gamma, beta and Poisson.
 
-Laws of one number each, in batches. Vectors whose entries depend on each other are in `vector`.
-"""
+A law has one number and comes in batches. Vectors whose entries depend on each other are in
+`vector`."""

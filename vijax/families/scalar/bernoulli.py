@@ -43,16 +43,15 @@ class Bernoulli(Discrete):
     def from_logit(cls, logit: Any) -> Self:
         """Bernoulli laws of log odds; ValueError unless these are finite."""
         logit = as_float(logit)
-        require(
-            finite(logit), "logit", "finite log odds", logit, "For a certain event use from_probs."
-        )
+        remedy = "For a certain event use from_probs."
+        require(finite(logit), "logit", "finite log odds", logit, remedy)
         return cls(logit)
 
     @classmethod
     @constructor
     def from_probs(cls, probs: Any) -> Self:
         """Bernoulli laws of P(x = 1); ValueError outside [0, 1]. 0 and 1 become the nearest numbers
-        with log odds."""
+        whose log odds are finite."""
         xp, probs = numpy_or_jax(as_float(probs))
         require((probs >= 0) & (probs <= 1), "probs", "probabilities in [0, 1]", probs)
         tiny = jnp.finfo(probs.dtype).tiny
@@ -77,34 +76,35 @@ class Bernoulli(Discrete):
         return BinomialLaw(jnp.ones_like(self.logit), self.probs, jax.nn.sigmoid(-self.logit))
 
     def mode(self) -> Int[Array, "*batch"]:
-        """The more probable of 0 and 1; 0 where they are equally probable."""
+        """The more probable of 0 and 1; 0 if they are equally probable."""
         return (self.logit > 0).astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers; minus infinity where x is neither 0 nor
+        """log q(x), without a difference of large numbers; minus infinity if x is neither 0 nor
         1."""
         (x,) = self.stats(x)
         log_prob = jnp.where(x == 1, log_sigmoid(self.logit), log_sigmoid(-self.logit))
         return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        return self.probs * softplus(-self.logit) + jax.nn.sigmoid(-self.logit) * softplus(
-            self.logit
-        )
+        complement = jax.nn.sigmoid(-self.logit)
+        return self.probs * softplus(-self.logit) + complement * softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """KL(self || other), a sum of two terms that are not negative
         (`relative_entropy_terms`)."""
-        terms = lambda sign: relative_entropy_terms(
-            log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit)
-        )
-        return terms(1) + terms(-1)
+
+        def term(sign: int) -> Array:
+            log_p, log_p2 = log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit)
+            return relative_entropy_terms(log_p, log_p2)
+
+        return term(1) + term(-1)
 
     def fisher_product(self, tangent: Self) -> BernoulliStats:
         return BernoulliStats(self._variance() * tangent.logit)
 
     def fisher_solve(self, cotangent: BernoulliStats) -> Self:
-        """g / (p (1-p)); 0 where the variance underflows, and F with it."""
+        """g / (p (1-p)); 0 if the variance p (1-p), and so F, underflows."""
         return type(self)(ratio_or_zero(cotangent.value, self._variance()))
 
     def _variance(self) -> Float[Array, "*batch"]:

@@ -1,7 +1,8 @@
 """Beta distributions: q(x; a, b) = 1 / (x (1 - x))  exp{a log x + b log(1 - x) - A}.
 
-It is the law of the first component of a Dirichlet of two, which does most computations: the pair
-(x, 1 - x) is drawn as two log-gammas, so that no logarithm is taken of a rounded 1 - x."""
+It is the law of the first component of a Dirichlet with two components, and most methods call that
+Dirichlet: the pair (x, 1 - x) is drawn as two log-gammas, so that log(1 - x) never uses a rounded 1
+- x."""
 
 from __future__ import annotations
 
@@ -68,12 +69,12 @@ class Beta(Family):
     kl = delegate("kl", as_dirichlet, take=lambda q, other: other.as_dirichlet())
     sample_stats = delegate("sample_stats", as_dirichlet, lambda q, y: _unstack(y))
     fisher_solve = delegate(
-        "fisher_solve", as_dirichlet, lambda q, y: _beta_of(y), lambda q, g: _stack(g)
+        "fisher_solve", as_dirichlet, lambda q, y: _as_beta(y), lambda q, g: _stack(g)
     )
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[BetaStats, Callable[[BetaStats], Self]]:
         stats, v = self.as_dirichlet().pathwise_sample(key)
-        return _unstack(stats), lambda eta: _beta_of(v(_stack(eta)))
+        return _unstack(stats), lambda eta: _as_beta(v(_stack(eta)))
 
     def stats(self, x: Float[Array, "*batch"]) -> BetaStats:
         x = as_float(x)
@@ -89,7 +90,7 @@ class Beta(Family):
         return BetaLaw(self.alpha, self.beta)
 
     def mode(self) -> Float[Array, "*batch"]:
-        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 where neither parameter
+        """max(alpha - 1, 0) / (max(alpha - 1, 0) + max(beta - 1, 0)); 1/2 if neither parameter
         exceeds 1."""
         return self.as_dirichlet().mode()[..., 0]
 
@@ -100,36 +101,37 @@ class Beta(Family):
         return type(self)(jnp.ones_like(self.alpha), jnp.ones_like(self.beta))
 
     def expected_stats(self) -> BetaStats:
-        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)), right where one is
-        nearly zero too."""
+        """(psi(alpha) - psi(alpha + beta), psi(beta) - psi(alpha + beta)); right also if one of
+        them is nearly zero."""
         a, b = self.alpha, self.beta
         total = special.log_minus_digamma(a + b)
         log = total - special.log_minus_digamma(a) - jnp.log1p(b / a)
         return BetaStats(log, total - special.log_minus_digamma(b) - jnp.log1p(a / b))
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], at its ends the
-        limits."""
-        x, a, b = as_float(x), self.alpha, self.beta
+        """log q(x), right in float32 at all parameters; -inf outside of [0, 1], and the limits at 0
+        and 1."""
+        x = as_float(x)
+        a, b = self.alpha, self.beta
         y = 1.0 - x
-        lost = (1.0 - y) - x  # the rounding error of 1 - x
-        gap = product_difference(x, b, y, a) - lost * a  # x (a + b) - a
+        rounding = (1.0 - y) - x  # the rounding error of 1 - x
+        gap = product_difference(x, b, y, a) - rounding * a  # x (a + b) - a
         n = a + b
-        kernels = jnp.stack(
-            [log_gamma_kernel(x, a, n, gap / a), log_gamma_kernel(y, b, n, -gap / b)], axis=-1
-        )
+        kernel_x = log_gamma_kernel(x, a, n, gap / a)
+        kernel_y = log_gamma_kernel(y, b, n, -gap / b)
+        kernels = jnp.stack([kernel_x, kernel_y], axis=-1)
         gaps = special.stirling_gap(a) + special.stirling_gap(b) - special.stirling_gap(n)
         return total_log_density(kernels) - gaps
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        """x ~ q; rounds to 0 or 1 for small parameters, where `sample_stats` keeps both
+        """x ~ q. For small parameters it rounds to 0 or 1, but `sample_stats` keeps both
         logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
 
-def _beta_of(q: Dirichlet) -> Any:
+def _as_beta(q: Dirichlet) -> Any:
     return Beta(q.concentration[..., 0], q.concentration[..., 1])
 
 
@@ -138,8 +140,7 @@ def _stack(stats: BetaStats) -> DirichletStats:
 
 
 def _unstack(stats: DirichletStats) -> BetaStats:
-    """The two logarithms, the one nearer to zero computed from the other: log(1 - x) =
-    log1p(-x)."""
+    """log x and log(1 - x); the one nearer to zero is computed from the other as log1p(-exp)."""
     log, log1m = stats.log[..., 0], stats.log[..., 1]
     return BetaStats(_from_complement(log, log1m), _from_complement(log1m, log))
 

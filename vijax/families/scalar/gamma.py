@@ -1,7 +1,8 @@
 """Gamma distributions: q(x; a, nu) = 1/x exp{a log x + nu x - A}, shape a > 0, negative rate nu =
--b < 0; and the law of their reciprocals, q(x) = 1/x exp{-a log x - b / x - A}.
+-b < 0. Inverse gamma distributions, the law of their reciprocals: q(x) = 1/x exp{-a log x - b / x -
+A}.
 
-A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b], [1/b, a/b^2]]
+    A = log Gamma(a) - a log b,   mu = (psi(a) - log b, a / b),   F = [[psi'(a), 1/b], [1/b, a/b^2]]
 """
 
 from __future__ import annotations
@@ -63,13 +64,8 @@ class Gamma(Family):
         xp, *values = numpy_or_jax(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
-        require(
-            positive_and_finite(b),
-            "rate",
-            "positive finite numbers",
-            b,
-            "A scale parameter is 1 / rate.",
-        )
+        remedy = "A scale parameter is 1 / rate."
+        require(positive_and_finite(b), "rate", "positive finite numbers", b, remedy)
         return cls(a, -b)
 
     @property
@@ -109,17 +105,22 @@ class Gamma(Family):
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
         """a' (m - 1 - log m) + R(a, a'), m = (a / b) / (a' / b') the ratio of the means, R the
-        Bregman divergence of Stirling's remainder (`special.stirling_divergence`). Neither is ever
-        negative."""
-        a, b, a2, b2 = self.shape, self.rate, other.shape, other.rate
-        larger = a > a2  # of two ways to write m - 1, the one whose terms are of the size of m
-        of_shapes, of_rates = (a - a2) / a2, (b2 - b) / b
-        excess = jnp.where(larger, of_shapes * (b2 / b) + of_rates, of_shapes + of_rates * (a / a2))
+        Bregman divergence of Stirling's remainder (`special.stirling_divergence`). Neither term is
+        ever negative."""
+        a, b = self.shape, self.rate
+        a2, b2 = other.shape, other.rate
+        shape_change, rate_change = (a - a2) / a2, (b2 - b) / b
+        # Of two ways to write m - 1 this takes the one whose terms are of the size of m.
+        excess = jnp.where(
+            a > a2,
+            shape_change * (b2 / b) + rate_change,
+            shape_change + rate_change * (a / a2),
+        )
         scale = log_excess(excess, jnp.log(a / a2) + jnp.log(b2 / b))
         return a2 * scale + special.stirling_divergence(a, a2)
 
     def log_prob(self, x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """log q(x), right in float32 at every shape; -inf where x is negative, at 0 the limit
+        """log q(x), right in float32 at every shape; -inf if x is negative, and at 0 the limit
         (infinite for a < 1, log b for a = 1)."""
         x, a, b = as_float(x), self.shape, self.rate
         excess = product_difference(b, x, a, jnp.ones_like(a)) / a
@@ -127,44 +128,42 @@ class Gamma(Family):
 
     def fisher_solve(self, cotangent: GammaStats) -> Self:
         """F^-1 g in closed form: det F = r / (w b^2), with w = 1 / psi'(a) and r = a - w."""
-        w, r, b = (
-            special.inverse_trigamma(self.shape),
-            special.trigamma_deficit(self.shape),
-            self.rate,
-        )
+        w = special.inverse_trigamma(self.shape)
+        r = special.trigamma_deficit(self.shape)
+        b = self.rate
         shape = (self.shape * cotangent.log - b * cotangent.value) * (w / r)
         return type(self)(shape, (b * cotangent.value - w * cotangent.log) * (b / r))
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        """x ~ q; underflows to 0 for small shapes, where `sample_stats` still gives log x."""
+        """x ~ q. For small shapes it underflows to 0, but `sample_stats` still gives log x."""
         return self.sample_stats(key, shape).value
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> GammaStats:
-        return self._stats_of_offset(sample_offset(key, self.shape, shape))
+        return self._offset_stats(sample_offset(key, self.shape, shape))
 
     def pathwise_sample(self, key: PRNGKeyArray) -> tuple[GammaStats, Callable[[GammaStats], Self]]:
         """t(x) of a draw, and V: eta -> F^-1 J^T eta in closed form (Hoffman and Blei 2015, eq. 8
         and 22).
 
         With c = eta_log + x eta_value, g = d log x / da, G = a g: J^T eta = (g c, c / b), and so V
-        eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c), neither factor a difference of large
+        eta = ((w / r) (G - 1) c, -(b / r) (w g - 1) c). Neither factor is a difference of large
         terms."""
         offset = lax.optimization_barrier(sample_offset(key, self.shape))
-        stats = self._stats_of_offset(offset)
+        stats = self._offset_stats(offset)
 
         def v(eta: GammaStats):
-            w, r = special.inverse_trigamma(self.shape), special.trigamma_deficit(self.shape)
+            w = special.inverse_trigamma(self.shape)
+            r = special.trigamma_deficit(self.shape)
             c = (eta.log + stats.value * eta.value) / r
             shape = w * elasticity_minus_one(self.shape, offset) * c
-            return type(self)(
-                shape, -self.rate * scaled_derivative_minus_one(self.shape, offset) * c
-            )
+            slope = scaled_derivative_minus_one(self.shape, offset)
+            return type(self)(shape, -self.rate * slope * c)
 
         return stats, v
 
-    def _stats_of_offset(self, offset: Float[Array, "*shape"]) -> GammaStats:
+    def _offset_stats(self, offset: Float[Array, "*shape"]) -> GammaStats:
         log_x = log_gamma_from_offset(self.shape, offset) - jnp.log(self.rate)
         return GammaStats(log_x, jnp.exp(log_x))
 
@@ -222,17 +221,17 @@ class InverseGamma(Family):
 
     log_normalizer = delegate("log_normalizer", as_gamma)
     kl = delegate("kl", as_gamma, take=lambda q, other: other.as_gamma())
-    expected_stats = delegate("expected_stats", as_gamma, lambda q, y: _inverted(y))
-    sample_stats = delegate("sample_stats", as_gamma, lambda q, y: _inverted(y))
+    expected_stats = delegate("expected_stats", as_gamma, lambda q, y: _invert_stats(y))
+    sample_stats = delegate("sample_stats", as_gamma, lambda q, y: _invert_stats(y))
     fisher_solve = delegate(
-        "fisher_solve", as_gamma, lambda q, y: _inverse_of(y), lambda q, g: _of_gamma(g)
+        "fisher_solve", as_gamma, lambda q, y: _as_inverse_gamma(y), lambda q, g: _as_gamma_stats(g)
     )
 
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[InverseGammaStats, Callable[[InverseGammaStats], Self]]:
         stats, v = self.as_gamma().pathwise_sample(key)
-        return _inverted(stats), lambda eta: _inverse_of(v(_of_gamma(eta)))
+        return _invert_stats(stats), lambda eta: _as_inverse_gamma(v(_as_gamma_stats(eta)))
 
     def stats(self, x: Any) -> InverseGammaStats:
         """(log x, 1 / x); x below the dtype's smallest normal number counts as that number."""
@@ -243,11 +242,8 @@ class InverseGamma(Family):
         return -stats.log
 
     def mean(self) -> Float[Array, "*batch"]:
-        return jnp.where(
-            self.shape > 1.0,
-            self.scale / jnp.where(self.shape > 1.0, self.shape - 1.0, 1.0),
-            jnp.inf,
-        )
+        has_mean = self.shape > 1.0
+        return jnp.where(has_mean, self.scale / jnp.where(has_mean, self.shape - 1.0, 1.0), jnp.inf)
 
     def marginal_laws(self) -> InverseGammaLaw:
         return InverseGammaLaw(self.shape, self.scale)
@@ -262,35 +258,37 @@ class InverseGamma(Family):
         return type(self)(jnp.ones_like(self.negative_shape), jnp.zeros_like(self.negative_scale))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """The entropy of y = 1 / x, and E[log |dx / dy|] = -2 E[log y]."""
+        """The entropy of y = 1 / x plus E[log |dx / dy|] = -2 E[log y]."""
         q = self.as_gamma()
         return q.entropy() - 2.0 * q.expected_stats().log
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), right in float32 at every shape; -inf where x is not positive."""
-        x, a, b = as_float(x), self.shape, self.scale
-        inside = (x > 0) & jnp.isfinite(x)
-        safe = jnp.where(inside, x, 1.0)
+        """log q(x), right in float32 at every shape; -inf if x is not positive."""
+        x = as_float(x)
+        a, b = self.shape, self.scale
+        is_valid = (x > 0) & jnp.isfinite(x)
+        safe = jnp.where(is_valid, x, 1.0)
         excess = product_difference(b, jnp.ones_like(b), a, safe) / (a * safe)
         log_x = jnp.log(safe)
-        inner = -a * log_excess(excess, jnp.log(b / a) - log_x) - log_x - special.stirling_gap(a)
-        return jnp.where(inside, inner, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
+        density = -a * log_excess(excess, jnp.log(b / a) - log_x) - log_x - special.stirling_gap(a)
+        return jnp.where(is_valid, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        """x ~ q; overflows to infinity for small shapes, where `sample_stats` still gives log x."""
+        """x ~ q. For small shapes it overflows to infinity, but `sample_stats` still gives log
+        x."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
 
-def _inverse_of(q: Gamma) -> Any:
+def _as_inverse_gamma(q: Gamma) -> Any:
     return InverseGamma(-q.shape, q.negative_rate)
 
 
-def _inverted(stats: GammaStats) -> InverseGammaStats:
+def _invert_stats(stats: GammaStats) -> InverseGammaStats:
     """The statistics of 1 / y from those of y."""
     return InverseGammaStats(-stats.log, stats.value)
 
 
-def _of_gamma(stats: InverseGammaStats) -> GammaStats:
+def _as_gamma_stats(stats: InverseGammaStats) -> GammaStats:
     return GammaStats(-stats.log, stats.reciprocal)

@@ -77,11 +77,8 @@ class Normal(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = m^2 / (2 v) + log(2 pi v) / 2."""
-        return 0.5 * (
-            self.precision_times_mean * self.mean()
-            + math.log(2 * math.pi)
-            - jnp.log(self.precision)
-        )
+        square = self.precision_times_mean * self.mean()
+        return 0.5 * (square + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def stats(self, x: Any) -> NormalStats:
         x = as_float(x)
@@ -90,9 +87,8 @@ class Normal(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        noise = jax.random.normal(
-            key, shape + self.batch_shape, jnp.result_type(self.precision_times_mean)
-        )
+        dtype = jnp.result_type(self.precision_times_mean)
+        noise = jax.random.normal(key, shape + self.batch_shape, dtype)
         return self.mean() + jnp.sqrt(self.variance()) * noise
 
     @property
@@ -116,19 +112,15 @@ class Normal(Family):
         return NormalStats(self.mean(), self.mean() ** 2 + self.variance())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers."""
-        return -0.5 * (
-            self.precision * (x - self.mean()) ** 2
-            + math.log(2 * math.pi)
-            - jnp.log(self.precision)
-        )
+        """log q(x), without a difference of large numbers."""
+        square = self.precision * (x - self.mean()) ** 2
+        return -0.5 * (square + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def entropy(self) -> Float[Array, "*batch"]:
         return 0.5 * (1 + math.log(2 * math.pi) - jnp.log(self.precision))
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """(r - 1 - log r + (m - m')^2 / v') / 2 with r = v / v', a sum of terms that are not
-        negative."""
+        """(r - 1 - log r + (m - m')^2 / v') / 2 with r = v / v'; both terms are not negative."""
         gap = other.precision * (self.mean() - other.mean()) ** 2
         excess = (other.precision - self.precision) / self.precision
         return 0.5 * (log_excess(excess, jnp.log(other.precision) - jnp.log(self.precision)) + gap)
@@ -142,7 +134,8 @@ class Normal(Family):
 
     def fisher_solve(self, cotangent: NormalStats) -> Self:
         """The inverse of `fisher_product`: dm = g_1, dv = g_2 - 2 m g_1."""
-        dm, dv = cotangent.value, cotangent.square - 2 * self.mean() * cotangent.value
+        dm = cotangent.value
+        dv = cotangent.square - 2 * self.mean() * cotangent.value
         dp = -dv * self.precision**2
         return type(self)(dm * self.precision + dp * self.mean(), -0.5 * dp)
 
@@ -150,7 +143,7 @@ class Normal(Family):
         self, key: PRNGKeyArray
     ) -> tuple[NormalStats, Callable[[NormalStats], Self]]:
         """A draw's statistics and V. With a = eta_1 + 2 x eta_2 the slope at the draw, d/dm = a and
-        d/dv = a (x - m) / (2 v) =: c, so V eta = (a - 2 m c, c): no cancellation however far m is
+        d/dv = a (x - m) / (2 v) =: c, so V eta = (a - 2 m c, c). Nothing cancels, however far m is
         from zero."""
         x = self.sample(key)
 

@@ -6,10 +6,10 @@
 
 The conjugate prior of a normal's two parameters: an observation y adds (y, -1/2, -y^2 / 2, 1/2).
 Batch axes give the diagonal multivariate version. In the coordinates (m, kappa, a, b) the Fisher
-matrix is block diagonal, which makes `fisher_solve` and V closed forms. b is a difference of
-natural parameters: float32 loses 3e-8 kappa m^2 / 2b of it, which the law shows sqrt(a) times.
+matrix is block diagonal, so `fisher_solve` and V have closed forms. b is a difference of natural
+parameters: float32 loses 3e-8 kappa m^2 / 2b of it, and the law amplifies this by sqrt(a).
 Divergences, entropies and densities are right to 1e-3 for |m| up to 50 (1 + a)^-1/4 sqrt(b /
-kappa). The constructor raises where more than 1e-3 of b goes; centre the data then."""
+kappa). The constructor raises if rounding changes b by more than 1e-3; then centre the data."""
 
 from __future__ import annotations
 
@@ -81,24 +81,23 @@ class NormalGamma(Family):
 
         Raises:
           ValueError: a location that is not finite, another parameter that is not positive and
-            finite, or a rate that is lost beside strength * location^2 / 2.
+            finite, or a rate that rounding removes beside strength * location^2 / 2.
         """
         xp, *values = numpy_or_jax(*as_floats(location, strength, shape, rate))
         m, kappa, a, b = xp.broadcast_arrays(*values)
         require(finite(m), "location", "finite numbers", m)
         for name, value in (("strength", kappa), ("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
-        linear, raw = kappa * m, b + 0.5 * kappa * m**2
-        raw = raw + (
-            b - less_half_product(raw, linear, linear, kappa)
-        )  # the effect of rounding `linear`
-        lost = lambda b, raw, linear, kappa: rate_error(b, raw - 0.5 * linear**2 / kappa)
-        require_accuracy("rate", lost, b, raw, linear, kappa, remedy=CENTRE)
+        linear = kappa * m
+        raw = b + 0.5 * kappa * m**2
+        raw = raw + (b - less_half_product(raw, linear, linear, kappa))  # undo rounding of `linear`
+        error = lambda b, raw, linear, kappa: rate_error(b, raw - 0.5 * linear**2 / kappa)
+        require_accuracy("rate", error, b, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -0.5 * kappa, -raw, a)
 
     @property
     def strength(self) -> Float[Array, "*batch"]:
-        """kappa: the number of observations that the mean is worth."""
+        """kappa: the mean is as precise as one of this many observations."""
         return -2.0 * self.negative_half_strength
 
     @property
@@ -118,15 +117,13 @@ class NormalGamma(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log(kappa) / 2 + log(2 pi) / 2."""
-        return self.precision_law().log_normalizer() + 0.5 * (
-            math.log(2 * math.pi) - jnp.log(self.strength)
-        )
+        log_variance = math.log(2 * math.pi) - jnp.log(self.strength)
+        return self.precision_law().log_normalizer() + 0.5 * log_variance
 
     def stats(self, x: MeanPrecision) -> NormalGammaStats:
         mean, precision = as_floats(*x)
-        return NormalGammaStats(
-            precision * mean, precision * mean**2, precision, floored_log(precision)
-        )
+        linear = precision * mean
+        return NormalGammaStats(linear, precision * mean**2, precision, floored_log(precision))
 
     def log_base_measure(self, stats: NormalGammaStats) -> Float[Array, "*batch"]:
         return -0.5 * stats.log_precision
@@ -137,9 +134,8 @@ class NormalGamma(Family):
     def mean_law(self) -> StudentLaw:
         """The marginal law of mu: Student's t with 2 a degrees of freedom, m and sqrt(b / (a
         kappa))."""
-        return StudentLaw(
-            2.0 * self.shape, self.location, jnp.sqrt(self.rate / (self.shape * self.strength))
-        )
+        scale = jnp.sqrt(self.rate / (self.shape * self.strength))
+        return StudentLaw(2.0 * self.shape, self.location, scale)
 
     def marginal_laws(self) -> MeanPrecision:
         """Student's t for the mean, a gamma for the precision."""
@@ -162,10 +158,10 @@ class NormalGamma(Family):
 
     def expected_stats(self) -> NormalGammaStats:
         """(m a / b, 1 / kappa + m^2 a / b, a / b, psi(a) - log b)."""
-        m, tau = self.location, self.precision_law().expected_stats()
-        return NormalGammaStats(
-            m * tau.value, 1.0 / self.strength + m**2 * tau.value, tau.value, tau.log
-        )
+        m = self.location
+        tau = self.precision_law().expected_stats()
+        square = 1.0 / self.strength + m**2 * tau.value
+        return NormalGammaStats(m * tau.value, square, tau.value, tau.log)
 
     def log_prob(self, x: MeanPrecision) -> Float[Array, "*batch"]:
         mean, precision = as_floats(*x)
@@ -179,29 +175,27 @@ class NormalGamma(Family):
         return tau.entropy() + 0.5 * (1.0 + math.log(2 * math.pi) - log_precision)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and (r - 1 - log r + kappa' (a / b) (m - m')^2) / 2 with r = kappa'
+        """KL of the precisions plus (r - 1 - log r + kappa' (a / b) (m - m')^2) / 2 with r = kappa'
         / kappa."""
         tau = self.precision_law()
         shift = other.strength * tau.mean() * (self.location - other.location) ** 2
-        return tau.kl(other.precision_law()) + 0.5 * (
-            excess_over_log(other.strength / self.strength) + shift
-        )
+        excess = excess_over_log(other.strength / self.strength)
+        return tau.kl(other.precision_law()) + 0.5 * (excess + shift)
 
     def fisher_solve(self, cotangent: NormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and 1 / kappa that g asks for, and the gamma's solution for its
-        own two."""
-        g, m, kappa, tau = cotangent, self.location, self.strength, self.precision_law()
+        """F^-1 g: the changes of m and 1 / kappa in closed form, and the gamma's solution for a and
+        b."""
+        g = cotangent
+        m, kappa, tau = self.location, self.strength, self.precision_law()
         dm = (g.precision_times_mean - m * g.precision) / tau.mean()
         d_inverse = g.precision_times_square - 2.0 * m * g.precision_times_mean + m**2 * g.precision
-        return self._moved(
-            dm, -(kappa**2) * d_inverse, tau.fisher_solve(GammaStats(g.log_precision, g.precision))
-        )
+        dgamma = tau.fisher_solve(GammaStats(g.log_precision, g.precision))
+        return self._to_naturals(dm, -(kappa**2) * d_inverse, dgamma)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> MeanPrecision:
         tau, noise = self._draw(key, shape)
-        return MeanPrecision(
-            self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength), tau.value
-        )
+        mean = self.location + noise * jnp.exp(-0.5 * tau.log) / jnp.sqrt(self.strength)
+        return MeanPrecision(mean, tau.value)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> NormalGammaStats:
         """t of a draw; log tau is drawn directly, and nothing is divided by tau."""
@@ -213,8 +207,8 @@ class NormalGamma(Family):
     ) -> tuple[NormalGammaStats, Callable[[NormalGammaStats], Self]]:
         """t of a draw, and V: eta -> F^-1 J^T eta, block by block in (m, kappa) and (a, b).
 
-        With e = mu - m, s = eta_1 + 2 eta_2 mu, so that tau s is the slope of <eta, t> at mu: d/dm
-        = tau s, d/dkappa = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau."""
+        With e = mu - m and s = eta_1 + 2 eta_2 mu, tau s is the slope of <eta, t> at mu: d/dm = tau
+        s, d/dkappa = -tau s e / (2 kappa), and tau moves mu by d mu = -e / (2 tau) d tau."""
         key_tau, key_noise = jax.random.split(key)
         noise = self._noise(key_noise, ())
         tau, gamma_v = self.precision_law().pathwise_sample(key_tau)
@@ -222,20 +216,18 @@ class NormalGamma(Family):
 
         def v_product(eta: NormalGammaStats) -> Any:
             scaled = noise / jnp.sqrt(kappa)  # sqrt(tau) (mu - m)
-            linear, square, m = eta.precision_times_mean, eta.precision_times_square, self.location
+            linear, square = eta.precision_times_mean, eta.precision_times_square
+            m = self.location
             slope = (linear + 2.0 * square * m) * root + 2.0 * square * scaled  # sqrt(tau) s
-            # tau (eta_1 mu + eta_2 mu^2 - s e / 2) as tau varies at fixed e: the part in e^2
+            # tau (eta_1 mu + eta_2 mu^2 - s e / 2) as tau varies at fixed e; the part in e^2
             # cancels.
-            along = (
+            tau_slope = (
                 m * (linear + square * m) * tau.value
                 + 0.5 * (linear + 2.0 * square * m) * root * scaled
             )
-            of_gamma = gamma_v(GammaStats(eta.log_precision + along, eta.precision))
-            return self._moved(
-                slope * root / (kappa * self.precision_law().mean()),
-                -kappa * slope * scaled,
-                of_gamma,
-            )
+            dgamma = gamma_v(GammaStats(eta.log_precision + tau_slope, eta.precision))
+            dm = slope * root / (kappa * self.precision_law().mean())
+            return self._to_naturals(dm, -kappa * slope * scaled, dgamma)
 
         return self._stats_of_draw(tau, noise), v_product
 
@@ -247,12 +239,13 @@ class NormalGamma(Family):
         return jax.random.normal(key, shape + self.batch_shape, jnp.result_type(self.shape))
 
     def _stats_of_draw(self, tau: GammaStats, noise: Array) -> NormalGammaStats:
-        m, scaled = self.location, noise / jnp.sqrt(self.strength)
+        m = self.location
+        scaled = noise / jnp.sqrt(self.strength)
         root = jnp.exp(0.5 * tau.log)
         value = root * (root * m + scaled)
         return NormalGammaStats(value, (root * m + scaled) ** 2, tau.value, tau.log)
 
-    def _moved(self, dm: Array, dkappa: Array, dgamma: Gamma) -> Self:
+    def _to_naturals(self, dm: Array, dkappa: Array, dgamma: Gamma) -> Self:
         """The direction in natural parameters of a change of (m, kappa, a, -b)."""
         m, kappa = self.location, self.strength
         raw = dgamma.negative_rate - 0.5 * m**2 * dkappa - kappa * m * dm

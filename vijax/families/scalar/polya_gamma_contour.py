@@ -1,19 +1,19 @@
 """The density of the Polya-gamma law PG(b, c), for every b > 0, as the integral of its Laplace
 transform.
 
-With l = -c^2 / 2 the law has E exp(-s w) = exp(-A(l)) cosh(sqrt(s' / 2))^-b, s' = s + c^2 / 2, so
-that its density is
+With l = -c^2 / 2 the law has E exp(-s w) = exp(-A(l)) cosh(sqrt(s' / 2))^-b, s' = s + c^2 / 2.
+Hence its density is
 
     p(x) = 1 / (2 pi i) int exp(s' x + l x - A) cosh(sqrt(s' / 2))^-b ds',       A(l) = -b log cosh(c / 2),
 
-over a path that has the poles s' / 2 = -(k + 1/2)^2 pi^2 on its left. Along the parabola s' / 2 =
-zeta^2 - pi^2 / 4, zeta = sigma + i v, they are on zeta's imaginary axis, the first at 0. The
-integrand falls like exp(-2 x v^2) and is analytic within sigma of the path, so that the trapezium
-rule converges geometrically. With sigma at the saddle point, where x = b tanh(z) / (4 z), z =
-sqrt(s' / 2), it is a bell of width W, sigma >= 2 sqrt(b) W, and no two large terms cancel, even in
-the tails, where the alternating series (Polson, Scott and Windle 2013, eq. 5) adds terms of order
-one to a sum of exp(-5 x). The factor of the bell is taken off first, as the difference of exponents
-at the saddle and at c / 2; none of its terms is large where the density is not small."""
+over a path with the poles s' / 2 = -(k + 1/2)^2 pi^2 on its left. On the parabola s' / 2 = zeta^2 -
+pi^2 / 4, zeta = sigma + i v, the poles are on the imaginary axis of zeta, the first at 0. The
+integrand falls like exp(-2 x v^2) and is analytic within sigma of the path, so the trapezium rule
+converges geometrically. With sigma at the saddle point, where x = b tanh(z) / (4 z), z = sqrt(s' /
+2), the integrand is a bell of width W, sigma >= 2 sqrt(b) W. No two large terms cancel, even in the
+tails; there the alternating series (Polson, Scott and Windle 2013, eq. 5) adds terms of order one
+to a sum of exp(-5 x). The factor of the bell is computed separately, as the difference of exponents
+at the saddle and at c / 2; its terms are large only where the density is small."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ import numpy as np
 from jaxtyping import Array, Float
 
 _FOCUS = math.pi**2 / 4
-_STEP, _REACH = (
-    0.3,
-    13.0,
-)  # in widths of the bell: errors of exp(-4 pi / 0.3) and exp(-13^2 / 4), both below 1e-17
+# In widths of the bell; errors of exp(-4 pi / 0.3) and exp(-13^2 / 4), both below 1e-17.
+_STEP = 0.3
+_REACH = 13.0
 _OFFSETS = np.arange(0.0, _REACH, _STEP)
 _WEIGHTS = np.where(_OFFSETS == 0, 0.5, 1.0) * _STEP
-_LEFT = 1e-5  # of 4 x / b, below which the first term of the series is all there is
+_SMALLEST_RATIO = 1e-5
+"""The 4 x / b below which the first term of the series is exact to rounding."""
 
 
 class Bell(NamedTuple):
     """The integrand about its saddle; the nodes are the last axis."""
 
-    weights: Array  # its complex values at the nodes, one at the saddle
-    excess: Array  # s' + l at the nodes, s' less the place c^2 / 2 that belongs to the mean
-    level: Float[Array, "*shape"]  # logarithm of the factor that was taken off
+    weights: Array  # complex values at the nodes, divided by the factor: 1 at the saddle
+    excess: Array  # s' + l at the nodes: s' less c^2 / 2, the s' of the mean
+    level: Float[Array, "*shape"]  # logarithm of the factor
 
     def total(self, values: Array | float = 1.0) -> Float[Array, "*shape"]:
-        """The integral of values times the integrand, without the factor that was taken off."""
+        """The integral of values times the integrand, divided by the factor."""
         return jnp.sum(jnp.real(self.weights * values), axis=-1)
 
 
 def log_density(
     x: Float[Array, "*shape"], natural: Float[Array, "*shape"], b: float
 ) -> Float[Array, "*shape"]:
-    """log p(x) of PG(b, c) at x > 0, natural = -c^2 / 2; broadcast together."""
+    """log p(x) of PG(b, c) at x > 0, natural = -c^2 / 2; the arguments broadcast."""
     x, natural = jnp.broadcast_arrays(x, natural)
     ratio = 4.0 * x / b
-    bell = _bell(jnp.maximum(x, 0.25 * b * _LEFT), natural, b)
-    left = (
+    bell = _bell(_clip(x, b), natural, b)
+    first_term = (
         b * (math.log(2.0) - b / (8.0 * x))
         + math.log(b)
         - 0.5 * jnp.log(2 * math.pi * x)
         - jnp.log(x)
     )
-    left = left + natural * x + b * log_cosh(0.5 * tilt(natural))
-    return jnp.where(ratio < _LEFT, left, jnp.log(bell.total()) + bell.level)
+    first_term = first_term + natural * x + b * log_cosh(0.5 * tilt(natural))
+    return jnp.where(ratio < _SMALLEST_RATIO, first_term, jnp.log(bell.total()) + bell.level)
 
 
 def score(
@@ -69,27 +69,31 @@ def score(
 ) -> Float[Array, "*shape"]:
     """d log p(x) / dx, the mean of s' + l over the path."""
     x, natural = jnp.broadcast_arrays(x, natural)
-    bell = _bell(jnp.maximum(x, 0.25 * b * _LEFT), natural, b)
-    return jnp.where(
-        4.0 * x / b < _LEFT, b**2 / (8.0 * x**2), bell.total(bell.excess) / bell.total()
-    )
+    bell = _bell(_clip(x, b), natural, b)
+    mean = bell.total(bell.excess) / bell.total()
+    return jnp.where(4.0 * x / b < _SMALLEST_RATIO, b**2 / (8.0 * x**2), mean)
 
 
 def slope(x: Array, natural: Array, b: float, mean: Array) -> Float[Array, "*shape"]:
     """dx / dl at a fixed quantile, -(dF / dl) / p(x) (implicit reparameterisation; Figurnov,
     Mohamed and Mnih 2018).
 
-    dF / dl = E[(w - mean); w <= x] is the same integral with (x - mean - 1 / u) / u, u = s' + l,
-    beside the integrand. At its pole u = 0 the residue is zero, so that the path may pass it on
-    either side, at some distance."""
+    dF / dl = E[(w - mean); w <= x] is the integral of (x - mean - 1 / u) / u times the integrand, u
+    = s' + l. At the pole u = 0 the residue is zero, so the path may pass it on either side, but at
+    some distance."""
     x, natural, mean = jnp.broadcast_arrays(x, natural, mean)
-    bell = _bell(jnp.maximum(x, 0.25 * b * _LEFT), natural, b, around_pole=True)
+    bell = _bell(_clip(x, b), natural, b, around_pole=True)
     u = bell.excess
     return -bell.total(((x - mean)[..., None] - 1.0 / u) / u) / bell.total()
 
 
+def _clip(x: Array, b: float) -> Array:
+    """x, no smaller than the bell serves."""
+    return jnp.maximum(x, 0.25 * b * _SMALLEST_RATIO)
+
+
 def tilt(natural: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """c >= 0."""
+    """c >= 0 from the natural parameter."""
     return jnp.sqrt(jnp.maximum(-2.0 * natural, 0.0))
 
 
@@ -99,33 +103,33 @@ def log_cosh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell:
-    """The bell, as a constant: the integrals do not depend on the path, and derivatives have their
+    """The bell as a constant: the integrals do not depend on the path, and derivatives have their
     own formulas."""
     x, natural = jax.lax.stop_gradient((x, natural))
     c = tilt(natural)
     sigma = jnp.sqrt(_saddle(4.0 * x / b))
     pole = jnp.sqrt(0.25 * c**2 + _FOCUS)
-    width = 1.0 / jnp.sqrt(
-        -2.0 * b * sigma**2 * _tanhc(sigma**2)[1]
-    )  # 1 / W^2 = -4 b sigma^2 (log cosh z)'', in z^2
+    # 1 / W^2 = -4 b sigma^2 (log cosh z)'', in z^2
+    width = 1.0 / jnp.sqrt(-2.0 * b * sigma**2 * _tanhc(sigma**2)[1])
     if around_pole:
         sigma = jnp.where(jnp.abs(sigma - pole) < width, pole + width, sigma)
     offsets, shares = (
-        jnp.asarray(at, x.dtype)[(None,) * width.ndim] for at in (_OFFSETS, _WEIGHTS)
+        jnp.asarray(table, x.dtype)[(None,) * width.ndim] for table in (_OFFSETS, _WEIGHTS)
     )
     v = width[..., None] * offsets
-    ahead = jax.lax.complex(-(v**2), 2.0 * sigma[..., None] * v)  # zeta^2 - sigma^2
+    change = jax.lax.complex(-(v**2), 2.0 * sigma[..., None] * v)  # zeta^2 - sigma^2
     zeta = jax.lax.complex(jnp.broadcast_to(sigma[..., None], v.shape), v)
-    growth = 2.0 * x[..., None] * ahead - b * _log_cosh_ratio(sigma, ahead)
+    growth = 2.0 * x[..., None] * change - b * _log_cosh_ratio(sigma, change)
     weights = jnp.exp(growth) * zeta * shares
-    past = (sigma - pole) * (sigma + pole)  # of z^2 - c^2 / 4 at the saddle
-    level = 2.0 * x * past - b * _log_cosh_over(sigma, past, c) + jnp.log(width * (4.0 / math.pi))
-    return Bell(weights, 2.0 * (past[..., None] + ahead), level)
+    gap = (sigma - pole) * (sigma + pole)  # z^2 - c^2 / 4 at the saddle
+    exponent = 2.0 * x * gap - b * _log_cosh_quotient(sigma, gap, c)
+    level = exponent + jnp.log(width * (4.0 / math.pi))
+    return Bell(weights, 2.0 * (gap[..., None] + change), level)
 
 
 def _saddle(ratio: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """sigma^2 with tanh(z) / z = ratio, z^2 = sigma^2 - pi^2 / 4, by Newton's steps in the
-    logarithm of sigma^2."""
+    """The sigma^2 with tanh(z) / z = ratio, z^2 = sigma^2 - pi^2 / 4, by Newton's steps in log
+    sigma^2."""
 
     def step(_: int, square: Array) -> Array:
         value, derivative = _tanhc(square)
@@ -139,50 +143,48 @@ def _saddle(ratio: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def _tanhc(square: Float[Array, "*shape"]) -> tuple[Array, Array]:
     """tanh(z) / z and its derivative in z^2, at z^2 = square - pi^2 / 4."""
     r = square - _FOCUS
-    near = jnp.abs(r) < 0.01
-    z, theta, rest = _parts(square)
-    safe = jnp.where(near, 1.0, r)
-    value = jnp.where(
-        r > 0,
-        jnp.tanh(z) / jnp.where(near, 1.0, z),
-        1.0 / (jnp.tan(rest) * jnp.where(near, 1.0, theta)),
-    )
-    squared = jnp.where(r > 0, 1.0 - jnp.tanh(z) ** 2, 1.0 / jnp.sin(rest) ** 2)  # of sech
-    series = 1.0 - r / 3 + 2 * r**2 / 15, -1 / 3 + 4 * r / 15 - 17 * r**2 / 105
-    return jnp.where(near, series[0], value), jnp.where(
-        near, series[1], (squared - value) / (2.0 * safe)
-    )
+    is_small = jnp.abs(r) < 0.01
+    z, theta, complement = _roots(square)
+    safe = jnp.where(is_small, 1.0, r)
+    real = jnp.tanh(z) / jnp.where(is_small, 1.0, z)
+    imaginary = 1.0 / (jnp.tan(complement) * jnp.where(is_small, 1.0, theta))
+    value = jnp.where(r > 0, real, imaginary)
+    squared_sech = jnp.where(r > 0, 1.0 - jnp.tanh(z) ** 2, 1.0 / jnp.sin(complement) ** 2)
+    slope = (squared_sech - value) / (2.0 * safe)
+    value_series = 1.0 - r / 3 + 2 * r**2 / 15
+    slope_series = -1 / 3 + 4 * r / 15 - 17 * r**2 / 105
+    return jnp.where(is_small, value_series, value), jnp.where(is_small, slope_series, slope)
 
 
-def _parts(square: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
-    """Parts of z^2 = square - pi^2 / 4: z where it is real; theta = z / i and pi / 2 - theta where
-    it is not; finite elsewhere too."""
+def _roots(square: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
+    """The root z of z^2 = square - pi^2 / 4 where it is real, and theta = z / i and pi / 2 - theta
+    where it is imaginary; finite numbers elsewhere."""
     r = square - _FOCUS
     z = jnp.sqrt(jnp.maximum(r, 1e-12))
     theta = jnp.sqrt(jnp.maximum(-r, 1e-12))
     return z, theta, jnp.where(r < 0, square, _FOCUS) / (0.5 * math.pi + theta)
 
 
-def _log_cosh_ratio(sigma: Float[Array, "*shape"], ahead: Array) -> Array:
-    """log cosh(z) / cosh(z_0) at z^2 = z_0^2 + ahead, D = z - z_0: for real z_0 as D + log(1 +
-    e^-2z) - log(1 + e^-2z_0), for imaginary ones as log(cosh D + tanh(z_0) sinh D), which is
+def _log_cosh_ratio(sigma: Float[Array, "*shape"], change: Array) -> Array:
+    """log cosh(z) / cosh(z_0) at z^2 = z_0^2 + change, D = z - z_0: for real z_0 as D + log(1 +
+    e^-2z) - log(1 + e^-2z_0), for imaginary z_0 as log(cosh D + tanh(z_0) sinh D), which is
     accurate near the zeros of cosh."""
     r = (sigma - math.sqrt(_FOCUS)) * (sigma + math.sqrt(_FOCUS))
-    z, theta, rest = (part[..., None] for part in _parts(sigma**2))
-    is_real, zero = r[..., None] > 0, jnp.zeros_like(z)
+    z, theta, complement = (part[..., None] for part in _roots(sigma**2))
+    is_real = r[..., None] > 0
+    zero = jnp.zeros_like(z)
     start = jnp.where(is_real, jax.lax.complex(z, zero), jax.lax.complex(zero, theta))
-    distance = ahead / (start + jnp.sqrt(start**2 + ahead))
+    distance = change / (start + jnp.sqrt(start**2 + change))
     real = distance + jnp.log(1.0 + jnp.exp(-2.0 * (z + distance))) - jnp.log1p(jnp.exp(-2.0 * z))
-    short = jnp.where(is_real, 0.0, distance)
-    imaginary = jnp.log(
-        jnp.cosh(short) + jax.lax.complex(zero, 1.0 / jnp.tan(rest)) * jnp.sinh(short)
-    )
+    imaginary_distance = jnp.where(is_real, 0.0, distance)
+    tanh = jax.lax.complex(zero, 1.0 / jnp.tan(complement))
+    imaginary = jnp.log(jnp.cosh(imaginary_distance) + tanh * jnp.sinh(imaginary_distance))
     return jnp.where(is_real, real, imaginary)
 
 
-def _log_cosh_over(sigma: Array, past: Array, c: Array) -> Float[Array, "*shape"]:
-    """log cosh(z_0) / cosh(c / 2), z_0^2 = c^2 / 4 + past, without the difference of large
-    terms."""
-    z, _, rest = _parts(sigma**2)
-    real = past / (z + 0.5 * c) + jnp.log1p(jnp.exp(-2.0 * z)) - jnp.log1p(jnp.exp(-c))
-    return jnp.where(sigma**2 > _FOCUS, real, jnp.log(jnp.sin(rest)) - log_cosh(0.5 * c))
+def _log_cosh_quotient(sigma: Array, gap: Array, c: Array) -> Float[Array, "*shape"]:
+    """log cosh(z_0) / cosh(c / 2), z_0^2 = c^2 / 4 + gap, without a difference of large terms."""
+    z, _, complement = _roots(sigma**2)
+    real = gap / (z + 0.5 * c) + jnp.log1p(jnp.exp(-2.0 * z)) - jnp.log1p(jnp.exp(-c))
+    imaginary = jnp.log(jnp.sin(complement)) - log_cosh(0.5 * c)
+    return jnp.where(sigma**2 > _FOCUS, real, imaginary)

@@ -1,8 +1,8 @@
 """The normal distribution on the positive half-line: q(x) = exp{lambda_1 x + lambda_2 x^2 - A} for
 x > 0, h = 1.
 
-With m the mean of the whole normal and s its standard deviation, x = s y, y = z - a, a = -m / s, z
-a standard normal given z > a (`vijax.families.numeric.normal_tails`)."""
+With m and s the mean and standard deviation of the normal before truncation, x = s y, y = z - a, a
+= -m / s, and z is a standard normal given z > a (`vijax.families.numeric.normal_tails`)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TruncatedNormalStats(NamedTuple):
 
 @family
 class TruncatedNormal(Family):
-    """A normal distribution given x > 0, natural parameters those of the whole normal, (m / v, -1 /
-    (2 v)).
+    """A normal distribution given x > 0. The natural parameters (m / v, -1 / (2 v)) belong to the
+    normal before truncation.
 
     log h(x) = 0;  t = (x, x**2);  natural parameters (location / spread, -1 / (2 * spread)).
 
@@ -51,7 +51,7 @@ class TruncatedNormal(Family):
     E[z] = y E[x]. Moments, quantiles, entropy, divergence and density are right in float32 for m
     from -1e4 s to 1e4 s.
 
-    >>> q = TruncatedNormal.from_mean_variance([1.0, -40.0], 1.0)  # of the whole normal
+    >>> q = TruncatedNormal.from_mean_variance([1.0, -40.0], 1.0)  # before truncation
     >>> print(*(f"{x:.4f}" for x in (*q.mean(), *q.log_prob(jnp.array([-0.1, 0.1])))))
     1.2876 0.0250 -inf -0.3155
     """
@@ -75,16 +75,16 @@ class TruncatedNormal(Family):
 
     @property
     def spread(self) -> Float[Array, "*batch"]:
-        """The variance of the whole normal."""
+        """The variance before truncation."""
         return -0.5 / self.negative_half_precision
 
     @property
     def location(self) -> Float[Array, "*batch"]:
-        """The mean of the whole normal."""
+        """The mean before truncation."""
         return self.precision_times_mean * self.spread
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A = log s + log R(a), R being Mills' ratio."""
+        """A = log s + log R(a), R Mills' ratio."""
         return 0.5 * jnp.log(self.spread) + log_mills(self._cut())
 
     def stats(self, x: Any) -> TruncatedNormalStats:
@@ -96,10 +96,9 @@ class TruncatedNormal(Family):
     ) -> Float[Array, "*shape_batch"]:
         """Draws by the inverse distribution function, pathwise differentiable."""
         dtype = self.precision_times_mean.dtype
-        least = 0.5 * float(
-            jnp.finfo(dtype).eps
-        )  # keeps 1 - u below one, where the normal quantile is infinite
-        u = jax.random.uniform(key, shape + self.batch_shape, dtype, least)
+        # With u > 0, 1 - u is below one, where the normal quantile is infinite.
+        smallest = 0.5 * float(jnp.finfo(dtype).eps)
+        u = jax.random.uniform(key, shape + self.batch_shape, dtype, smallest)
         cut = jnp.broadcast_to(self._cut(), u.shape)
         return jnp.sqrt(self.spread) * _excess(cut, 1.0 - u)
 
@@ -107,12 +106,11 @@ class TruncatedNormal(Family):
         return self.expected_stats().value
 
     def marginal_laws(self) -> TruncatedNormalLaw:
-        return TruncatedNormalLaw(
-            self.location, jnp.sqrt(self.spread), self.mean(), self.variance()
-        )
+        scale = jnp.sqrt(self.spread)
+        return TruncatedNormalLaw(self.location, scale, self.mean(), self.variance())
 
     def variance(self) -> Float[Array, "*batch"]:
-        """s^2 T_1 (T_2 - T_1), for a <= 0.4 as s^2 (1 - h T_1), h the hazard phi(a) / Phi(-a)."""
+        """s^2 T_1 (T_2 - T_1); for a <= 0.4 as s^2 (1 - h T_1), h the hazard phi(a) / Phi(-a)."""
         return self.spread * _central_moments(self._cut())[0]
 
     def mode(self) -> Float[Array, "*batch"]:
@@ -128,58 +126,72 @@ class TruncatedNormal(Family):
         return TruncatedNormalStats(jnp.sqrt(self.spread) * t1, self.spread * t1 * t2)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), minus infinity where x is negative: for a <= 0.4 by the normal's density, its
-        residual (x - m) / s from lambda_1 + 2 lambda_2 x without cancellation; in the tail by that
-        of the excess over the cut."""
-        x, a, s = as_float(x), self._cut(), jnp.sqrt(self.spread)
-        inside = (x >= 0) & jnp.isfinite(x)
-        x_in = jnp.where(inside, x, 0.0)
-        ones, precision = jnp.ones_like(a), -2.0 * self.negative_half_precision
-        residual = s * product_difference(precision, x_in, self.precision_times_mean, ones)
-        kept = -0.5 * residual**2 - _HALF_LOG_TWO_PI - log_ndtr(-jnp.minimum(a, SWITCH))
-        y = x_in / s
-        tail = -y * (jnp.maximum(a, SWITCH) + 0.5 * y) - log_mills(jnp.maximum(a, SWITCH))
-        density = jnp.where(a > SWITCH, tail, kept) - jnp.log(s)
-        return jnp.where(inside, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
+        """log q(x); minus infinity if x is negative. For a <= 0.4 it is the normal density, with
+        the residual (x - m) / s from lambda_1 + 2 lambda_2 x without cancellation; in the tail the
+        density of the excess over the cut."""
+        x = as_float(x)
+        a = self._cut()
+        s = jnp.sqrt(self.spread)
+        is_valid = (x >= 0) & jnp.isfinite(x)
+        safe = jnp.where(is_valid, x, 0.0)
+        precision = -2.0 * self.negative_half_precision
+        residual = s * product_difference(
+            precision, safe, self.precision_times_mean, jnp.ones_like(a)
+        )
+        body = -0.5 * residual**2 - _HALF_LOG_TWO_PI - log_ndtr(-jnp.minimum(a, SWITCH))
+        y = safe / s
+        tail_a = jnp.maximum(a, SWITCH)
+        tail = -y * (tail_a + 0.5 * y) - log_mills(tail_a)
+        density = jnp.where(a > SWITCH, tail, body) - jnp.log(s)
+        return jnp.where(is_valid, density, jnp.where(jnp.isnan(x), jnp.nan, -jnp.inf))
 
     def entropy(self) -> Float[Array, "*batch"]:
         """log s + log(2 pi e) / 2 + log Phi(-a) + a h / 2 for a <= 0.4, h the hazard phi(a) /
         Phi(-a); in the tail log s + log R(a) + a T_1 + T_1 T_2 / 2."""
         a = self._cut()
-        near, (t1, t2) = jnp.minimum(a, SWITCH), mills_tails(jnp.maximum(a, SWITCH))[:2]
-        kept = _HALF_LOG_TWO_PI + 0.5 + log_ndtr(-near) + 0.5 * near * hazard(near)
-        tail = -jnp.log(jnp.maximum(a, SWITCH) + t1) + t1 * (jnp.maximum(a, SWITCH) + 0.5 * t2)
-        return jnp.where(a > SWITCH, tail, kept) + 0.5 * jnp.log(self.spread)
+        body_a = jnp.minimum(a, SWITCH)
+        body = _HALF_LOG_TWO_PI + 0.5 + log_ndtr(-body_a) + 0.5 * body_a * hazard(body_a)
+        tail_a = jnp.maximum(a, SWITCH)
+        t1, t2 = mills_tails(tail_a)[:2]
+        tail = -jnp.log(tail_a + t1) + t1 * (tail_a + 0.5 * t2)
+        return jnp.where(a > SWITCH, tail, body) + 0.5 * jnp.log(self.spread)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """The cross entropy less the entropy, each in the form of its law, for a <= 0.4 or in the
-        tail: no term is larger than these. A result below zero by rounding counts as zero."""
+        """The cross entropy less the entropy, each with the formula for a <= 0.4 or for the tail,
+        so that no term is larger than the two. Results that rounding makes negative are zero."""
         return clip_rounding(self._cross_entropy(other) - self.entropy())
 
     def _cross_entropy(self, other: Self) -> Float[Array, "*batch"]:
         """-E_q[log p]: E[(x - m')^2] = Var x + (E x - m')^2, with E x - m' = s T_1 + s' a', which
         for a <= 0.4 is m - m' + s h."""
-        a, s, s2, cut2 = self._cut(), jnp.sqrt(self.spread), jnp.sqrt(other.spread), other._cut()
-        in_tail, near = a > SWITCH, jnp.minimum(a, SWITCH)
+        a, s = self._cut(), jnp.sqrt(self.spread)
+        a2, s2 = other._cut(), jnp.sqrt(other.spread)
+        in_tail = a > SWITCH
         t1 = mills_tails(jnp.maximum(a, SWITCH))[0]
-        h = hazard(near)
-        first = jnp.where(in_tail, t1, h - near)
+        body_a = jnp.minimum(a, SWITCH)
+        h = hazard(body_a)
+        mean = jnp.where(in_tail, t1, h - body_a)  # E[y]
         variance = _central_moments(a)[0]
-        own, their = self.negative_half_precision, other.negative_half_precision
-        crossed = product_difference(
-            self.precision_times_mean, their, other.precision_times_mean, own
-        )
-        locations = -0.5 * crossed / (own * their)  # m - m'
-        distance = jnp.where(in_tail, s * t1 + s2 * cut2, locations + s * h)
-        kept2, far2 = jnp.minimum(cut2, SWITCH), jnp.maximum(cut2, SWITCH)
+        distance = jnp.where(in_tail, s * t1 + s2 * a2, self._location_gap(other) + s * h)
         k = s / s2
-        kept = _HALF_LOG_TWO_PI + log_ndtr(-kept2) + 0.5 * (k * k * variance + (distance / s2) ** 2)
-        tail = far2 * k * first + 0.5 * k * k * (variance + first**2) + log_mills(far2)
-        return jnp.where(cut2 > SWITCH, tail, kept) + jnp.log(s2)
+        body_a2, tail_a2 = jnp.minimum(a2, SWITCH), jnp.maximum(a2, SWITCH)
+        squares = k * k * variance + (distance / s2) ** 2
+        body = _HALF_LOG_TWO_PI + log_ndtr(-body_a2) + 0.5 * squares
+        tail = tail_a2 * k * mean + 0.5 * k * k * (variance + mean**2) + log_mills(tail_a2)
+        return jnp.where(a2 > SWITCH, tail, body) + jnp.log(s2)
+
+    def _location_gap(self, other: Self) -> Float[Array, "*batch"]:
+        """m - m' without cancellation."""
+        half, half2 = self.negative_half_precision, other.negative_half_precision
+        difference = product_difference(
+            self.precision_times_mean, half2, other.precision_times_mean, half
+        )
+        return -0.5 * difference / (half * half2)
 
     def fisher_solve(self, cotangent: TruncatedNormalStats) -> Self:
-        """F^-1 g, in the centred statistics (y, (y - c)^2), c = E[y]: a system of two by two."""
-        s, a = jnp.sqrt(self.spread), self._cut()
+        """F^-1 g in the centred statistics (y, (y - c)^2), c = E[y]: a system of two by two."""
+        s = jnp.sqrt(self.spread)
+        a = self._cut()
         t1 = mills_tails(a)[0]
         variance, third, fourth = _central_moments(a)
         g1 = cotangent.value / s
@@ -196,13 +208,13 @@ class TruncatedNormal(Family):
 
 def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
     """The second to fourth central moments of a standard normal z given z > a: for a <= 0.4 by the
-    hazard, in the tail by the T_k, which are of one size there."""
-    near = jnp.minimum(a, SWITCH)
-    h = hazard(near)
-    kept = (
-        1.0 - h * (h - near),
-        h * (near**2 - 1.0 - h * (3.0 * near - 2.0 * h)),
-        3.0 + h * (near * (3.0 + near**2) - h * (2.0 + 4.0 * near**2 - h * (6.0 * near - 3.0 * h))),
+    hazard, in the tail by the T_k, which are all of one size there."""
+    b = jnp.minimum(a, SWITCH)
+    h = hazard(b)
+    body = (
+        1.0 - h * (h - b),
+        h * (b**2 - 1.0 - h * (3.0 * b - 2.0 * h)),
+        3.0 + h * (b * (3.0 + b**2) - h * (2.0 + 4.0 * b**2 - h * (6.0 * b - 3.0 * h))),
     )
     t1, t2, t3, t4 = mills_tails(jnp.maximum(a, SWITCH))
     tail = (
@@ -210,36 +222,38 @@ def _central_moments(a: Float[Array, "*shape"]) -> tuple[Array, Array, Array]:
         t1 * (t2 * t3 - 3 * t1 * t2 + 2 * t1**2),
         t1 * (t2 * t3 * t4 - 4 * t1 * t2 * t3 + 6 * t1**2 * t2 - 3 * t1**3),
     )
-    second, third, fourth = (jnp.where(a > SWITCH, t, k) for t, k in zip(tail, kept, strict=True))
+    second, third, fourth = (jnp.where(a > SWITCH, t, b) for t, b in zip(tail, body, strict=True))
     return second, third, fourth
 
 
 @jax.custom_jvp
 def _excess(a: Float[Array, "*shape"], u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The y with P(z > a + y | z > a) = u: by the normal quantile near the middle, by Newton's
-    steps in the tail. There -log u = a y + y^2 / 2 + log R(a) - log R(a + y), convex in y, is
-    solved from the right, where steps come nearer."""
-    near = jnp.minimum(a, 1.0)
-    tail = u * ndtr(-near)
-    middle = jnp.maximum(-ndtri(tail) - near, 0.0)
-    far, target = jnp.maximum(a, 1.0), -jnp.log(u)
-    first = mills_tails(far)[0]
-    y = 2 * target / (far + jnp.sqrt(far**2 + 2 * target))
+    """The y with P(z > a + y | z > a) = u: by the normal quantile for a <= 1, else by Newton's
+    steps for -log u = a y + y^2 / 2 + log R(a) - log R(a + y). This is convex in y, and steps from
+    the right of the root come nearer."""
+    body_a = jnp.minimum(a, 1.0)
+    body = jnp.maximum(-ndtri(u * ndtr(-body_a)) - body_a, 0.0)
+    tail_a = jnp.maximum(a, 1.0)
+    target = -jnp.log(u)
+    t1 = mills_tails(tail_a)[0]
+    y = 2 * target / (tail_a + jnp.sqrt(tail_a**2 + 2 * target))
     for _ in range(4):
-        slope = far + y + mills_tails(far + y)[0]
-        gap = y * (far + 0.5 * y) + jnp.log(slope / (far + first)) - target
+        slope = tail_a + y + mills_tails(tail_a + y)[0]
+        gap = y * (tail_a + 0.5 * y) + jnp.log(slope / (tail_a + t1)) - target
         y = jnp.maximum(y - gap / slope, 0.0)
-    return jnp.where(a > 1.0, y, middle)
+    return jnp.where(a > 1.0, y, body)
 
 
 @_excess.defjvp
 def _excess_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """dz / da = R(z) / R(a) at a fixed quantile, so that dy / da = (a + T(a)) / (z + T(z)) - 1; for
-    a <= 0.4 that is h(a) / h(z) - 1."""
+    """dz / da = R(z) / R(a) at a fixed quantile, so dy / da = (a + T(a)) / (z + T(z)) - 1; for a <=
+    0.4 this is h(a) / h(z) - 1."""
     a, u = primals
     y = _excess(a, u)
-    far = jnp.maximum(a, SWITCH)
-    at_cut, at_draw = mills_tails(far)[0], mills_tails(far + y)[0]
-    tail = (at_cut - at_draw - y) / (far + y + at_draw)
-    kept = hazard(jnp.minimum(a, SWITCH)) / hazard(jnp.minimum(a, SWITCH) + y) - 1.0
-    return y, jnp.where(a > SWITCH, tail, kept) * tangents[0]
+    tail_a = jnp.maximum(a, SWITCH)
+    t_cut = mills_tails(tail_a)[0]
+    t_draw = mills_tails(tail_a + y)[0]
+    tail = (t_cut - t_draw - y) / (tail_a + y + t_draw)
+    body_a = jnp.minimum(a, SWITCH)
+    body = hazard(body_a) / hazard(body_a + y) - 1.0
+    return y, jnp.where(a > SWITCH, tail, body) * tangents[0]
