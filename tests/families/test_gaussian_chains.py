@@ -57,10 +57,10 @@ def moments_of(joint: MultivariateNormal, steps: int) -> tuple:
 @jax.jit
 def bounds(mask, potentials):
     def log_normalizer(p):
-        return chains.chain_log_normalizer(chains.filtered(chains.masked(p, mask)))
+        return chains.chain_log_normalizer(chains.eliminate(chains.mask_potentials(p, mask)))
 
-    kept = chains.masked(potentials, mask)
-    chain = chains.filtered(kept)
+    kept = chains.mask_potentials(potentials, mask)
+    chain = chains.eliminate(kept)
     moments = chains.chain_moments(chain, kept[2])
     return (
         *jax.value_and_grad(log_normalizer)(potentials),

@@ -17,7 +17,7 @@ from vijax.families.chain.passes import scaled_passes
 N, T, K = 100, 60, 4
 
 scaled = jax.jit(jax.vmap(scaled_passes))
-in_log_space = jax.jit(jax.vmap(chains._in_log_space))
+in_log_space = jax.jit(jax.vmap(chains._log_space_marginals))
 
 
 @jax.jit
@@ -27,7 +27,7 @@ def smoothed(initial, transition, unary, mask):
     value, means = jax.value_and_grad(chains.chain_log_normalizer, (0, 1, 2))(
         initial, transition, unary, mask
     )
-    return chains.Smoothed(value, *means)
+    return chains.Marginals(value, *means)
 
 
 def exact(initial, transition, unary, mask):

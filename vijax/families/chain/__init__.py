@@ -1,4 +1,4 @@
-"""Families of sequences: discrete Markov chains and linear-Gaussian ones.
+"""Families of sequences: discrete Markov chains and linear-Gaussian chains.
 
-Laws of whole sequences. What is observed at a step is an emission, in `vijax.models.emission`.
-"""
+A law describes a whole sequence of states. The observation at a step is an emission
+(`vijax.models.emission`)."""

@@ -1,10 +1,10 @@
 """A chain of T Gaussian vectors as one family: the posterior of a linear-Gaussian state-space
 model.
 
-A is the Kalman filter in information form, its gradient the smoother
-(`vijax.families.chain.gaussian_chains`). All is O(T D^3), and nothing has the size of the joint
-covariance. Sequences of unequal lengths are padded to T steps; `mask` (*batch, T) is true on the
-steps that exist, which come first. Padded steps have no effect."""
+A is the Kalman filter in information form, and its gradient the smoother
+(`vijax.families.chain.gaussian_chains`). All methods are O(T D^3), and no array has the size of the
+joint covariance. Sequences of unequal lengths are padded to T steps; `mask` (*batch, T) is true on
+the steps that exist, which come first. Padded steps have no effect."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class LinearGaussianChainStats(NamedTuple):
 
 @family
 class LinearGaussianChain(Family):
-    """A Gaussian Markov chain, natural parameters the blocks of its information form; event axes
-    last.
+    """A Gaussian Markov chain; its natural parameters are the blocks of its information form, event
+    axes last.
 
     log h(x) = 0;  t = (x, outers(x, x), outers(x[:-1], x[1:]));
     natural parameters (linear, negative_half_precision, coupling).
 
-    `negative_half_precision` is read through its symmetric part, on whose complement F is zero.
+    Only the symmetric part of `negative_half_precision` matters; F is zero on its complement.
 
     >>> q = LinearGaussianChain.from_dynamics([0.0], [[1.0]], transition=[[0.5]], noise_cov=[[0.75]], num_steps=3)
     >>> print(q.cov[..., 0, 0].round(4).tolist(), f"{q.entropy():.4f}")
@@ -79,34 +79,25 @@ class LinearGaussianChain(Family):
         """
         h, square, cross = as_floats(linear, negative_half_precision, coupling)
         require(h.ndim >= 2 and h.size, "linear", "shape (*batch, T, D)", f"shape {h.shape}")
-        (*batch, t, d), got = h.shape, (square.shape, cross.shape)
-        require(
-            got[0] == (*batch, t, d, d),
-            "negative_half_precision",
-            f"shape {(*batch, t, d, d)}",
-            got[0],
-        )
-        require(
-            got[1] == (*batch, t - 1, d, d), "coupling", f"shape {(*batch, t - 1, d, d)}", got[1]
-        )
+        *batch, t, d = h.shape
+        for name, value, shape in (
+            ("negative_half_precision", square, (*batch, t, d, d)),
+            ("coupling", cross, (*batch, t - 1, d, d)),
+        ):
+            require(value.shape == shape, name, f"shape {shape}", value.shape)
         require(jnp.isfinite(h), "linear", "finite numbers", h)
         require(jnp.isfinite(cross), "coupling", "finite numbers", cross)
         q = cls(h, symmetric(square), cross)
-        ok = q.in_domain().linear
-        require(
-            ok,
-            "negative_half_precision",
-            "blocks whose joint precision is positive definite",
-            square,
-        )
+        expected = "blocks whose joint precision is positive definite"
+        require(q.in_domain().linear, "negative_half_precision", expected, square)
         return q
 
     @classmethod
     def from_dynamics(
         cls, initial_mean: Any, initial_cov: Any, transition: Any, noise_cov: Any, num_steps: int
     ) -> Self:
-        """Chains with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition x_t, noise_cov),
-        for vectors in R^D.
+        """Chains of vectors in R^D with x_1 ~ N(initial_mean, initial_cov), x_{t+1} ~ N(transition
+        x_t, noise_cov).
 
         Raises:
           ValueError: shapes that do not fit, covariances that are not symmetric positive definite,
@@ -122,35 +113,32 @@ class LinearGaussianChain(Family):
         precision = jnp.zeros((num_steps, *v.shape), v.dtype).at[0].set(symmetric(start))
         precision = precision.at[:-1].add(symmetric(a.T @ step @ a)).at[1:].add(step)
         linear = jnp.zeros((num_steps, *m.shape), m.dtype).at[0].set(start @ m)
-        return cls(
-            linear, -0.5 * precision, jnp.broadcast_to(a.T @ step, (num_steps - 1, *a.shape))
-        )
+        coupling = jnp.broadcast_to(a.T @ step, (num_steps - 1, *a.shape))
+        return cls(linear, -0.5 * precision, coupling)
 
     @property
     def cov(self) -> Float[Array, "*batch T D D"]:
         """The marginal covariance of each step."""
-        return self._each(lambda mask, *p: chains.chain_marginals(chains.filtered(p), p[2])[1])
+        return self._map_chains(
+            lambda mask, *p: chains.chain_marginals(chains.eliminate(p), p[2])[1]
+        )
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A, by block elimination."""
-        return self._each(lambda mask, *p: chains.chain_log_normalizer(chains.filtered(p)))
+        return self._map_chains(lambda mask, *p: chains.chain_log_normalizer(chains.eliminate(p)))
 
     def stats(self, x: Any) -> LinearGaussianChainStats:
-        x = as_float(x)
-        x = x if self.mask is None else jnp.where(self.mask[..., None], x, 0.0)
-        return LinearGaussianChainStats(
-            x, outer_statistic(x, x), outer_statistic(x[..., :-1, :], x[..., 1:, :])
-        )
+        x = self._zero_padding(as_float(x))
+        pairs = outer_statistic(x[..., :-1, :], x[..., 1:, :])
+        return LinearGaussianChainStats(x, outer_statistic(x, x), pairs)
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch T D"]:
-        """Paths, by backward sampling: pathwise differentiable."""
+        """Paths by backward sampling, pathwise differentiable."""
         noise = jax.random.normal(key, shape + self.linear.shape, self.linear.dtype)
-        paths = self._draw_by_draw(
-            lambda noise, *p: chains.chain_sample(chains.filtered(p), p[2], noise), noise
-        )
-        return paths if self.mask is None else jnp.where(self.mask[..., None], paths, 0.0)
+        draw = lambda noise, *p: chains.chain_sample(chains.eliminate(p), p[2], noise)
+        return self._zero_padding(self._map_draws(draw, noise))
 
     def mean(self) -> Float[Array, "*batch T D"]:
         return self.expected_stats().value
@@ -162,66 +150,62 @@ class LinearGaussianChain(Family):
         return self.mean()
 
     def in_domain(self) -> Self:
-        """Block elimination meets positive definite blocks only, and the location is finite."""
+        """True if all blocks of the block elimination are positive definite, and `linear` is
+        finite."""
 
-        def one(mask: Any, *p: Any) -> Array:
-            factors = chains.filtered(p).factor
+        def is_valid(mask: Any, *p: Any) -> Array:
+            factors = chains.eliminate(p).factor
             return jnp.all(jnp.isfinite(factors)) & jnp.all(jnp.isfinite(p[0]))
 
-        return domain_mask(self._each(one), self)
+        return domain_mask(self._map_chains(is_valid), self)
 
     def expected_stats(self) -> LinearGaussianChainStats:
-        """The smoothed moments, by a pass back (Rauch, Tung and Striebel)."""
-        moments = lambda mask, *p: chains.chain_moments(chains.filtered(p), p[2], mask)
-        return LinearGaussianChainStats(*self._each(moments))
+        """The smoothed moments, by a backward pass (Rauch, Tung and Striebel)."""
+        moments = lambda mask, *p: chains.chain_moments(chains.eliminate(p), p[2], mask)
+        return LinearGaussianChainStats(*self._map_chains(moments))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), as the product of x_t given x_{t+1}: no difference of large numbers."""
+        """log q(x), as the product of the laws of x_t given x_{t+1}, without a difference of large
+        numbers."""
         if self.mask is not None:
             return super().log_prob(x)
-        return self._draw_by_draw(
-            lambda x, *p: chains.chain_log_prob(chains.filtered(p), p[2], x), as_float(x)
-        )
+        log_prob = lambda x, *p: chains.chain_log_prob(chains.eliminate(p), p[2], x)
+        return self._map_draws(log_prob, as_float(x))
 
     def entropy(self) -> Float[Array, "*batch"]:
-        return self._each(lambda mask, *p: chains.chain_entropy(chains.filtered(p), mask))
+        return self._map_chains(lambda mask, *p: chains.chain_entropy(chains.eliminate(p), mask))
 
     def negative_conjugate(self, mean: LinearGaussianChainStats) -> Float[Array, "*batch"]:
-        """The entropy, as log h is 0. A precise path has precisions of 10,000 and more, and A and
-        <lambda, mu> are then so large that their difference in float32 lacks the digits that
-        coordinate ascent is judged by."""
+        """The entropy, because log h is 0. The precisions of a precise path are 10,000 and more;
+        then A and <lambda, mu> are so large that their difference in float32 lacks the digits by
+        which coordinate ascent is judged."""
         return self.entropy()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """Step by step, with no difference of large numbers (`chain_kl`)."""
-        other = self.with_naturals(other)  # in the same mask
-        return map_batch(chains.chain_kl, len(self.batch_shape))(
-            self._potentials(), other._potentials()
-        )
+        """KL(self || other) step by step, without a difference of large numbers (`chain_kl`)."""
+        other = self.with_naturals(other)  # with the mask of self
+        kl = map_batch(chains.chain_kl, len(self.batch_shape))
+        return kl(self._potentials(), other._potentials())
 
     def fisher_solve(self, cotangent: LinearGaussianChainStats) -> Self:
         """F^-1 g: the derivative along g of the natural parameters as a function of the mean
-        parameters, which a chain has in closed form (`chain_from_moments`)."""
-        require(
-            self.mask is None,
-            "mask",
-            "a chain without padding: F of a padded one is singular",
-            "a mask",
-        )
+        parameters, which is a closed form (`chain_from_moments`)."""
+        expected = "a chain without padding: F of a padded one is singular"
+        require(self.mask is None, "mask", expected, "a mask")
         g = tuple(cotangent._replace(outer=symmetric(cotangent.outer)))
         solve_one = lambda moments, g: jax.jvp(chains.chain_from_moments, (moments,), (g,))[1]
-        return self.with_naturals(
-            map_batch(solve_one, len(self.batch_shape))(tuple(self.expected_stats()), g)
-        )
+        solve_all = map_batch(solve_one, len(self.batch_shape))
+        return self.with_naturals(solve_all(tuple(self.expected_stats()), g))
 
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[LinearGaussianChainStats, Callable[..., Self]]:
         """t(x) of a draw, and V along the transport of the multivariate normal, dx = dm + dC C^-1
-        (x - m) / 2, C the joint covariance: with a the slope of <eta, t> at x, F V eta is the
+        (x - m) / 2, C the joint covariance. With a the slope of <eta, t> at x, F V eta is the
         change of the mean statistics by dm = C a and dC = sym(dm (x - m)'). No Cholesky factor is
         differentiated."""
-        x, mean = self.sample(key), self.mean()
+        x = self.sample(key)
+        mean = self.mean()
 
         def v_product(eta: LinearGaussianChainStats) -> Any:
             slope = eta.value + 2.0 * matvec(symmetric(eta.outer), x)
@@ -229,27 +213,37 @@ class LinearGaussianChain(Family):
             slope = slope.at[..., 1:, :].add(matvec(eta.cross.mT, x[..., :-1, :]))
             dm = self.with_naturals([slope, self.negative_half_precision, self.coupling]).mean()
             middle = 0.5 * (x + mean)
-            first, second = outer(dm, middle), outer(middle, dm)
-            pairs = outer(dm[..., :-1, :], middle[..., 1:, :]) + outer(
-                middle[..., :-1, :], dm[..., 1:, :]
-            )
-            return self.fisher_solve(LinearGaussianChainStats(dm, first + second, pairs))
+            squares = outer(dm, middle) + outer(middle, dm)
+            first = outer(dm[..., :-1, :], middle[..., 1:, :])
+            second = outer(middle[..., :-1, :], dm[..., 1:, :])
+            return self.fisher_solve(LinearGaussianChainStats(dm, squares, first + second))
 
         return self.stats(x), v_product
 
-    def _draw_by_draw(self, f: Callable, x: Float[Array, "*shape_batch T D"]) -> Array:
-        """f(draws, potentials of one chain) for every chain; the axes of draws lead those of the
-        batch."""
-        batch, extra = len(self.batch_shape), x.ndim - self.linear.ndim
-        ahead, behind = tuple(range(extra)), tuple(range(batch, batch + extra))
-        found = map_batch(f, batch)(jnp.moveaxis(x, ahead, behind), *self._potentials())
-        return jnp.moveaxis(found, behind, ahead)
+    def _map_draws(self, f: Callable, x: Float[Array, "*shape_batch T D"]) -> Array:
+        """f(draws, *potentials) for each chain of the batch; the axes of the draws come before the
+        batch axes."""
+        batch = len(self.batch_shape)
+        extra = x.ndim - self.linear.ndim
+        leading = tuple(range(extra))
+        trailing = tuple(range(batch, batch + extra))
+        draws = jnp.moveaxis(x, leading, trailing)
+        values = map_batch(f, batch)(draws, *self._potentials())
+        return jnp.moveaxis(values, trailing, leading)
+
+    def _zero_padding(self, x: Float[Array, "*shape_batch T D"]) -> Array:
+        """x with zeros on padded steps."""
+        if self.mask is None:
+            return x
+        return jnp.where(self.mask[..., None], x, 0.0)
 
     def _potentials(self) -> chains.Potentials:
-        """The potentials, those of padded steps replaced by ones that add nothing to A."""
+        """The potentials; on padded steps potentials that add nothing to A."""
         potentials = self.linear, self.negative_half_precision, self.coupling
-        return potentials if self.mask is None else chains.masked(potentials, self.mask)
+        if self.mask is None:
+            return potentials
+        return chains.mask_potentials(potentials, self.mask)
 
-    def _each(self, f: Any) -> Any:
-        """f(mask, potentials of one chain) for every chain."""
+    def _map_chains(self, f: Any) -> Any:
+        """f(mask, *potentials) for each chain of the batch."""
         return map_batch(f, len(self.batch_shape))(self.mask, *self._potentials())

@@ -3,7 +3,7 @@
 
 A is the forward recursion and its gradient the posterior marginals (`vijax.families.chain.chains`).
 Sequences of unequal lengths are padded to T steps; `mask` (*batch, T) is true on the steps that
-exist, which come first. Padded steps have no effect, whatever their potentials hold."""
+exist, which come first. Padded steps have no effect, whatever their potentials are."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Mask = Bool[Array, "*batch T"] | None
 
 
 class MarkovChainStats(NamedTuple):
-    """t(z): one-hot first state, counts of pairs (summed over time where the transition is shared),
-    one-hot states."""
+    """t(z): the one-hot first state, counts of pairs (summed over time if the transition is
+    shared), and one-hot states."""
 
     initial: Float[Array, "*batch K"]
     transition: Float[Array, "*batch_steps K K"]
@@ -35,14 +35,15 @@ class MarkovChainStats(NamedTuple):
 
 @family
 class MarkovChain(Family):
-    """A Markov chain over K states for T steps, natural parameters its log potentials; event axes
-    last.
+    """A Markov chain over K states for T steps; its natural parameters are log potentials, event
+    axes last.
 
     log h(x) = 0;  t = (one_hot(x[0]), pairs(x), one_hot(x));  natural parameters (initial, transition, unary).
 
-    `transition` is (*batch, K, K), shared by all steps, its statistic the pair counts, or (*batch,
-    T-1, K, K). Potentials are redundant (a constant may move from one to another): they need not be
-    normalised, F is singular, and `fisher_solve` returns the shortest solution.
+    `transition` is (*batch, T-1, K, K), or (*batch, K, K), shared by all steps, with the pair
+    counts as its statistic. Potentials are redundant, because a constant may move from one to
+    another: they need not be normalised, F is singular, and `fisher_solve` returns the shortest
+    solution.
 
     >>> q = MarkovChain.from_probs([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], num_steps=3)
     >>> print(q.mode(), f"{q.mean()[2, 0]:.3f} {q.log_prob(jnp.array([0, 0, 1])):.4f}")
@@ -69,21 +70,17 @@ class MarkovChain(Family):
         """
         initial, transition, unary = as_floats(initial, transition, unary)
         require(initial.ndim >= 1, "initial", "shape (*batch, K)", f"shape {initial.shape}")
-        batch, k = initial.shape[:-1], initial.shape[-1]
+        *batch, k = initial.shape
         fits = (
             unary.ndim == len(batch) + 2
-            and unary.shape[:-2] == batch
+            and unary.shape[:-2] == tuple(batch)
             and unary.shape[-1] == k
             and unary.size
         )
         require(fits, "unary", f"shape {(*batch, 'T', k)}", f"shape {unary.shape}")
         shapes = ((*batch, k, k), (*batch, unary.shape[-2] - 1, k, k))
-        require(
-            transition.shape in shapes,
-            "transition",
-            f"shape {shapes[0]} or {shapes[1]}",
-            transition.shape,
-        )
+        expected = f"shape {shapes[0]} or {shapes[1]}"
+        require(transition.shape in shapes, "transition", expected, transition.shape)
         for name, value in (("initial", initial), ("transition", transition), ("unary", unary)):
             remedy = "For impossible transitions use a large negative number."
             require(jnp.isfinite(value), name, "finite log potentials", value, remedy)
@@ -91,29 +88,26 @@ class MarkovChain(Family):
 
     @classmethod
     def from_probs(cls, initial: Any, transition: Any, num_steps: int) -> Self:
-        """Chains from probabilities of the first state (*batch, K) and of the next one given each
-        (*batch, K, K), the same at every step, without further potentials.
+        """Chains from the probabilities of the first state (*batch, K), and of the next state given
+        each state (*batch, K, K), the same at every step; the unary potentials are zero.
 
         Raises:
-          ValueError: they do not sum to one.
+          ValueError: probabilities that do not sum to one.
         """
         require(num_steps >= 1, "num_steps", "a positive integer", num_steps)
-        first, step = (
-            Categorical.from_probs(initial).logits,
-            Categorical.from_probs(transition).logits,
-        )
-        return cls.from_potentials(
-            first, step, jnp.zeros((*first.shape[:-1], num_steps, first.shape[-1]), first.dtype)
-        )
+        first = Categorical.from_probs(initial).logits
+        step = Categorical.from_probs(transition).logits
+        *batch, k = first.shape
+        return cls.from_potentials(first, step, jnp.zeros((*batch, num_steps, k), first.dtype))
 
     @property
     def event_ndims(self) -> tuple[int, ...]:  # type: ignore[override]
         """Trailing event axes of each natural parameter."""
-        return 1, 2 if self.shared else 3, 2
+        return 1, 2 if self.is_shared else 3, 2
 
     @property
-    def shared(self) -> bool:
-        """True where one transition potential serves all steps."""
+    def is_shared(self) -> bool:
+        """True if all steps share one transition potential."""
         return jnp.ndim(self.transition) == jnp.ndim(self.initial) + 1
 
     @property
@@ -127,29 +121,28 @@ class MarkovChain(Family):
         return self.unary.shape[-2]
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
-        """A, by the forward recursion: one step after another, O(T K^2)."""
-        return self._each(chains.chain_log_normalizer)
+        """A by the forward recursion, O(T K^2), sequential in the steps."""
+        return self._map_chains(chains.chain_log_normalizer)
 
     def expected_stats(self) -> MarkovChainStats:
-        return MarkovChainStats(*self._each(chains.chain_marginals))
+        return MarkovChainStats(*self._map_chains(chains.chain_marginals))
 
     def stats(self, x: Int[Array, "*batch T"]) -> MarkovChainStats:
-        return MarkovChainStats(
-            *chains.chain_stats(x, self.num_states, self.shared, self.mask, self.initial.dtype)
-        )
+        dtype = self.initial.dtype
+        stats = chains.chain_stats(x, self.num_states, self.is_shared, self.mask, dtype)
+        return MarkovChainStats(*stats)
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Int[Array, "*shape_batch T"]:
-        """Paths, by forward filtering and backward sampling."""
+        """Paths by forward filtering and backward sampling."""
+        batch_ndim = len(self.batch_shape)
         keys = jax.random.split(key, self.batch_shape)
         draw = functools.partial(chains.chain_sample, shape=shape)
-        paths = map_batch(draw, len(self.batch_shape))(keys, *self._potentials(), self.mask)
-        axes = (
-            tuple(range(len(self.batch_shape))),
-            tuple(range(len(shape), len(shape) + len(self.batch_shape))),
-        )
-        return jnp.moveaxis(paths, *axes)
+        paths = map_batch(draw, batch_ndim)(keys, *self._potentials(), self.mask)
+        leading = tuple(range(batch_ndim))
+        trailing = tuple(range(len(shape), len(shape) + batch_ndim))
+        return jnp.moveaxis(paths, leading, trailing)
 
     def mean(self) -> Float[Array, "*batch T K"]:
         return self.expected_stats().unary
@@ -160,13 +153,13 @@ class MarkovChain(Family):
         return self.mean()
 
     def variance(self) -> Float[Array, "*batch T K"]:
-        """p (1 - p), the variances of the one-hot states. States have no order, and so no
+        """p (1 - p), the variances of the one-hot states. States have no order, so there are no
         quantiles."""
         return self.mean() * complements(self.mean())
 
     def mode(self) -> Int[Array, "*batch T"]:
         """The most probable path (Viterbi)."""
-        return self._each(chains.chain_mode)
+        return self._map_chains(chains.chain_mode)
 
     def in_domain(self) -> Self:
         pairs = zip(self._potentials(), self.event_ndims, strict=True)
@@ -174,25 +167,24 @@ class MarkovChain(Family):
         return domain_mask(finite[0] & finite[1] & finite[2], self)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """-E[log q], by a recursion of positive terms."""
-        return self._each(chains.chain_entropy)
+        """-E[log q] by a recursion of positive terms."""
+        return self._map_chains(chains.chain_entropy)
 
     def fisher_solve(self, cotangent: MarkovChainStats) -> Self:
-        """The shortest solution of F x = g, by conjugate gradients on products with F, O(T K^2)
-        each, without F itself. The part of g outside the range of F is not solved for."""
+        """The shortest solution of F x = g by conjugate gradients, with products F v of O(T K^2)
+        each and without the matrix F. Any part of g outside the range of F is ignored."""
 
         def solve_one(q: Self, g: MarkovChainStats) -> Self:
             product = lambda v: list(q.fisher_product(q.with_naturals(v)))
             size = sum(x.size for x in tree.parameters(q))
-            found = cg(
-                product, list(g), tol=100 * float(jnp.finfo(q.initial.dtype).eps), maxiter=size
-            )[0]
-            return q.with_naturals(found)
+            tolerance = 100 * float(jnp.finfo(q.initial.dtype).eps)
+            solution, _ = cg(product, list(g), tol=tolerance, maxiter=size)
+            return q.with_naturals(solution)
 
         return map_batch(solve_one, len(self.batch_shape))(self, cotangent)
 
     def _potentials(self) -> tuple[Array, Array, Array]:
         return self.initial, self.transition, self.unary
 
-    def _each(self, f: Any) -> Any:
+    def _map_chains(self, f: Any) -> Any:
         return map_batch(f, len(self.batch_shape))(*self._potentials(), self.mask)
