@@ -189,7 +189,10 @@ def _marginals(initial: Array, transition: Array, unary: Array, mask: Array) -> 
 def _marginals_jvp(primals: tuple, tangents: tuple) -> tuple[Marginals, Marginals]:
     """Second derivatives, by differentiating the recursions in log space."""
     *potentials, mask = primals
-    recompute = lambda *potentials: _log_space_marginals(*potentials, mask)
+
+    def recompute(initial: Array, transition: Array, unary: Array) -> Marginals:
+        return _log_space_marginals(initial, transition, unary, mask)
+
     return _marginals(*primals), jax.jvp(recompute, potentials, list(tangents[:3]))[1]
 
 

@@ -1,5 +1,2 @@
-"""Families of vectors and matrices: multivariate normals, Wisharts, and densities of free
-coordinates.
-
-Laws of vectors and matrices whose entries depend on each other, and the families that guides name.
-"""
+"""Families of vectors and matrices with dependent entries: multivariate normals, Wisharts, and the
+densities of free coordinates that guides use."""

@@ -1,9 +1,9 @@
 """Densities of free coordinates that are not exponential families in their parameters: only an
 optimiser moves them.
 
-Their parameters are unconstrained and are their leaves, and their "Fisher product" is the identity,
-so that the target of a step is a gradient and not a natural parameter (`Family.stationary`).
-Methods that need natural parameters raise NotImplementedError."""
+Their leaves are unconstrained parameters, and their "Fisher product" is the identity, so the target
+of a step is a gradient and not a natural parameter (`Family.stationary`). Methods that need natural
+parameters raise NotImplementedError."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from vijax.families.base import Family
 
 
 class Value(NamedTuple):
-    """The statistic x of a draw, as a density reads it."""
+    """The statistic x of a draw."""
 
     value: Float[Array, " D"]
 
 
 class ByOptimiser(Family):
-    """A density of a vector; a subclass has a field `center`, its mean, and says how to draw, and
-    its entropy."""
+    """A density of a vector. A subclass has a field `center`, its mean, and writes `sample` and
+    `entropy`."""
 
     center: Any
     Stats: ClassVar = Value
     exponential: ClassVar = False
 
     def log_normalizer(self) -> NoReturn:
-        """Raises NotImplementedError: there are no natural parameters."""
+        """NotImplementedError: there are no natural parameters."""
         raise NotImplementedError(
             f"{type(self).__name__} is no exponential family: it has no natural parameters. Move "
             "it by vijax.update.descend on draws (vijax.estimator.reparameterised), as vijax.advi "
@@ -57,31 +57,32 @@ class ByOptimiser(Family):
 
     @property
     def noise_size(self) -> int:
-        """D; more where a draw needs more noise."""
+        """D; a subclass may need more noise."""
         return self.center.size
 
     def in_domain(self) -> Self:
         return jax.tree.map(jnp.isfinite, self)
 
     def fisher_product(self, tangent: Self) -> Self:
-        """The tangent itself: targets are gradients."""
+        """The tangent itself, because targets are gradients."""
         return tangent
 
     def stationary(self) -> Self:
-        """Minus the gradient of the entropy: the message at which the ELBO is level."""
+        """Minus the gradient of the entropy: the message at which the gradient of the ELBO is
+        zero."""
         return jax.tree.map(jnp.negative, jax.grad(lambda q: q.entropy())(self))
 
     def _pathwise(self, draw: Callable[[Self], Any]) -> tuple[Value, Callable[[Value], Self]]:
-        """A draw, and (slope there) -> gradient in the parameters."""
+        """A draw, and the map from a slope at the draw to a gradient in the parameters."""
         x, pull = jax.vjp(lambda q: draw(q).value, self)
         return Value(x), lambda eta: pull(eta.value)[0]
 
 
 class ByDraws(ByOptimiser):
-    """A density whose entropy has no closed form: a mixture, a flow. A subclass has draws, a log
-    density, and points that represent it.
+    """A density whose entropy has no closed form, such as a mixture or a flow. A subclass writes
+    `sample`, `log_prob` and `weighted_points`.
 
-    Its gradient is that of log p - log q through draws alone
+    The gradient is that of log p - log q through draws
     (`vijax.estimator.reparameterised(sticking=True)`), which needs no entropy; the reported entropy
     is a mean over fixed quasi-random draws."""
 
@@ -89,10 +90,10 @@ class ByDraws(ByOptimiser):
 
     @abc.abstractmethod
     def weighted_points(self) -> tuple[Float[Array, "points D"], Float[Array, " points"]]:
-        """Points and weights, which sum to one, with means close to those under q."""
+        """Points and their weights, which sum to one: weighted means are close to means under q."""
 
     def entropy(self) -> Float[Array, ""]:
-        """H[q], as a mean over the points that represent q."""
+        """H[q] as a mean over `weighted_points`."""
         x, weights = self.weighted_points()
         return -weights @ self.log_prob(x)
 
@@ -101,5 +102,5 @@ class ByDraws(ByOptimiser):
         return Value(jax.grad(lambda x: self.log_prob(x))(stats.value))
 
     def stationary(self) -> Self:
-        """Zeros: the entropy is in the draws' own gradients."""
+        """Zeros: the gradients of draws contain the entropy."""
         return jax.tree.map(jnp.zeros_like, self)

@@ -1,12 +1,12 @@
-"""A flow of affine coupling layers (real NVP: Dinh, Sohl-Dickstein and Bengio 2017), of `flowjax`,
-as a density of free coordinates: no exponential family.
+"""A flow of affine coupling layers (real NVP: Dinh, Sohl-Dickstein and Bengio 2017) from `flowjax`,
+as a density of free coordinates. It is not an exponential family.
 
     x = center + exp(log_sd) f(e),   e ~ N(0, I),   log q(x) = log N(e) - log |det f'(e)| - sum log_sd
 
-with f the layers, each of which moves half of the coordinates by a shift and a scale that a network
-computes from the others. The networks use tanh, which bounds shifts and scales and keeps the tails
-those of a normal: ELBO -31.35 on the ten variables of eight schools, and -39.2 with gelu. Their
-weights are its leaves; all else is made from its sizes."""
+with f the layers. Each layer moves half of the coordinates by a shift and a scale that a network
+computes from the other half. The networks use tanh, which bounds shifts and scales and keeps the
+tails normal: the ELBO on the ten variables of eight schools is -31.35, and -39.2 with gelu. The
+weights of the networks are leaves; all else follows from the sizes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from vijax.families.base import family, static_field
 from vijax.families.numeric import draws as quasi
 from vijax.families.vector.by_optimiser import ByDraws, Value
 
-POINTS, MANY = 64, 1024
-"""Numbers of draws that represent a flow in its entropy, and in its moments."""
+POINTS = 64
+"""Number of quasi-random draws for the entropy of a flow."""
+MOMENT_POINTS = 1024
+"""Number of quasi-random draws for the moments of a flow."""
 
 
 class Sizes(NamedTuple):
@@ -39,25 +41,24 @@ class Sizes(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The parts of a flow: initial weights, the structure of their tree, and all else."""
+    """The parts of a flow: initial weights, the structure of their tree, and the static part."""
 
     weights: tuple[np.ndarray, ...]
     structure: Any
-    rest: Any
+    static: Any
 
 
 @functools.lru_cache(maxsize=32)
 def parts(sizes: Sizes) -> Parts:
-    """The parts of a flow, made once; its start, flowjax's with a fixed key, is near the identity.
-    Raises ImportError without flowjax."""
-    with ThreadPoolExecutor(1) as elsewhere:  # outside of any trace, because the result is kept
-        return elsewhere.submit(_made, sizes).result()
+    """The parts of a flow, cached. The initial weights, from flowjax with a fixed key, are near the
+    identity. ImportError without flowjax."""
+    with ThreadPoolExecutor(1) as thread:  # outside of any trace, because the result is cached
+        return thread.submit(_make_parts, sizes).result()
 
 
-def _made(sizes: Sizes) -> Parts:
-    flows, distributions = (
-        require_extra(f"flowjax.{name}", "flows") for name in ("flows", "distributions")
-    )
+def _make_parts(sizes: Sizes) -> Parts:
+    flows = require_extra("flowjax.flows", "flows")
+    distributions = require_extra("flowjax.distributions", "flows")
     equinox = require_extra("equinox", "flows")
     layers = flows.coupling_flow(
         jax.random.key(0),
@@ -68,14 +69,14 @@ def _made(sizes: Sizes) -> Parts:
         nn_activation=jnp.tanh,
         invert=False,
     ).bijection
-    weights, rest = equinox.partition(layers, equinox.is_inexact_array)
+    weights, static = equinox.partition(layers, equinox.is_inexact_array)
     leaves, structure = jax.tree.flatten(weights)
-    return Parts(tuple(np.asarray(leaf) for leaf in leaves), structure, rest)
+    return Parts(tuple(np.asarray(leaf) for leaf in leaves), structure, static)
 
 
 @family
 class CouplingFlow(ByDraws):
-    """A flow of coupling layers, made by `vijax.guides.flow`."""
+    """A flow of coupling layers; `vijax.guides.flow` makes one."""
 
     center: Float[Array, " D"]
     log_sd: Float[Array, " D"]
@@ -105,32 +106,30 @@ class CouplingFlow(ByDraws):
         return self._points(POINTS), jnp.full(POINTS, 1 / POINTS, self.center.dtype)
 
     def mean(self) -> Float[Array, " D"]:
-        """E_q[x], over quasi-random draws."""
-        return jnp.mean(self._points(MANY), 0)
+        """E_q[x] over quasi-random draws."""
+        return jnp.mean(self._points(MOMENT_POINTS), 0)
 
     def variance(self) -> Float[Array, " D"]:
-        return jnp.var(self._points(MANY), 0)
+        return jnp.var(self._points(MOMENT_POINTS), 0)
 
     def expected_stats(self) -> Value:
         return Value(self.mean())
 
     def mode(self) -> Float[Array, " D"]:
-        """The quasi-random draw at which q is highest, which is near its mode."""
-        x = self._points(MANY)
+        """The quasi-random draw with the highest density, which is near the mode."""
+        x = self._points(MOMENT_POINTS)
         return x[jnp.argmax(self.log_prob(x))]
 
     def kl(self, other: Self) -> Float[Array, ""]:
-        """KL(self || other), over quasi-random draws."""
+        """KL(self || other) over quasi-random draws."""
         x, weights = self.weighted_points()
         return weights @ (self.log_prob(x) - other.log_prob(x))
 
     def _points(self, count: int) -> Float[Array, "count D"]:
-        return jax.vmap(self.from_noise)(
-            quasi.fixed_normals(count, self.center.size, self.center.dtype)
-        )
+        noise = quasi.fixed_normals(count, self.center.size, self.center.dtype)
+        return jax.vmap(self.from_noise)(noise)
 
     def _layers(self) -> Any:
-        known = parts(self.sizes)
-        return require_extra("equinox", "flows").combine(
-            jax.tree.unflatten(known.structure, self.weights), known.rest
-        )
+        _, structure, static = parts(self.sizes)
+        weights = jax.tree.unflatten(structure, self.weights)
+        return require_extra("equinox", "flows").combine(weights, static)

@@ -1,10 +1,10 @@
-"""Inverse Wishart distributions, the law of X = Y^-1 where Y is Wishart with the inverse scale:
+"""Inverse Wishart distributions, the law of X = Y^-1 for a Wishart Y with the inverse scale:
 
-q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
+    q(X) = |X|^{-(D+1)/2} exp{<-scale / 2, X^-1> - degrees / 2 log|X| - A}
 
-Right in float32 where the Wishart is (vijax/families/vector/wishart.py), and densities where, with
-scale = F F', the condition number of F^-1 X F'^-1 times that of the scale's correlations is up to
-3e3."""
+The float32 limits are those of the Wishart (vijax/families/vector/wishart.py). Densities also need
+that, with scale = F F', the condition number of F^-1 X F'^-1 times that of the scale's correlations
+is at most 3e3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vijax.families.vector.matrices import inverse, solve, symmetric
 from vijax.families.vector.wishart import (
     Wishart,
     WishartStats,
-    checked_degrees,
+    check_degrees,
     floored_log_det,
     gram,
 )
@@ -61,7 +61,7 @@ class InverseWishart(Family):
           ValueError: degrees that do not exceed D - 1, or a scale that is not symmetric positive
               definite.
         """
-        degrees, scale = checked_degrees(degrees, scale, "scale")
+        degrees, scale = check_degrees(degrees, scale, "scale")
         return cls(-0.5 * scale, -0.5 * degrees)
 
     @property
@@ -85,20 +85,23 @@ class InverseWishart(Family):
 
     log_normalizer = delegate("log_normalizer", as_wishart)
     kl = delegate("kl", as_wishart, take=lambda q, other: other.as_wishart())
-    expected_stats = delegate("expected_stats", as_wishart, lambda q, y: _inverted(y))
-    sample_stats = delegate("sample_stats", as_wishart, lambda q, y: _inverted(y))
+    expected_stats = delegate("expected_stats", as_wishart, lambda q, y: _invert_stats(y))
+    sample_stats = delegate("sample_stats", as_wishart, lambda q, y: _invert_stats(y))
     fisher_solve = delegate(
-        "fisher_solve", as_wishart, lambda q, y: _inverse_of(y), lambda q, g: _of_wishart(g)
+        "fisher_solve",
+        as_wishart,
+        lambda q, y: _as_inverse_wishart(y),
+        lambda q, g: _as_wishart_stats(g),
     )
 
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[InverseWishartStats, Callable[[InverseWishartStats], Self]]:
         stats, v = self.as_wishart().pathwise_sample(key)
-        return _inverted(stats), lambda eta: _inverse_of(v(_of_wishart(eta)))
+        return _invert_stats(stats), lambda eta: _as_inverse_wishart(v(_as_wishart_stats(eta)))
 
     def stats(self, x: Any) -> InverseWishartStats:
-        """(X^-1, log|X|) of a positive definite matrix; NaN for others."""
+        """(X^-1, log|X|) of a positive definite matrix; NaN for other matrices."""
         x = as_float(x)
         return InverseWishartStats(inverse(jnp.linalg.cholesky(x)), floored_log_det(x))
 
@@ -106,26 +109,26 @@ class InverseWishart(Family):
         return -0.5 * (self.dim + 1) * stats.log_det
 
     def mean(self) -> Float[Array, "*batch D D"]:
-        """scale / (degrees - D - 1); infinite, with the signs of the scale, where degrees <= D +
-        1."""
+        """scale / (degrees - D - 1); infinite, with the signs of the scale, if degrees <= D + 1."""
         excess = jnp.maximum(self.degrees - (self.dim + 1), 0.0)[..., None, None]
         return jnp.where(self.scale == 0, 0.0, self.scale / excess)
 
     def variance(self) -> Float[Array, "*batch D D"]:
         """((f + 1) s_ij^2 + (f - 1) s_ii s_jj) / (f (f - 1)^2 (f - 3)) with f = degrees - D;
         infinite for f <= 3."""
-        f, s = (self.degrees - self.dim)[..., None, None], self.scale
+        f = (self.degrees - self.dim)[..., None, None]
+        s = self.scale
         diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
-        known = f > 3.0
-        g = jnp.where(known, f, 4.0)
+        is_finite = f > 3.0
+        g = jnp.where(is_finite, f, 4.0)
         squares = (g + 1) * s**2 + (g - 1) * diagonal[..., :, None] * diagonal[..., None, :]
-        return jnp.where(known, squares / (g * (g - 1) ** 2 * (g - 3)), jnp.inf)
+        return jnp.where(is_finite, squares / (g * (g - 1) ** 2 * (g - 3)), jnp.inf)
 
     def mode(self) -> Float[Array, "*batch D D"]:
         return self.scale / (self.degrees + self.dim + 1)[..., None, None]
 
     def in_domain(self) -> Self:
-        """The scale is positive definite, and degrees > D - 1 is finite."""
+        """True if the scale is positive definite, and degrees > D - 1 are finite."""
         return domain_mask(self.as_wishart().in_domain().half_degrees, self)
 
     def flat(self) -> Self:
@@ -133,41 +136,39 @@ class InverseWishart(Family):
         return type(self)(jnp.zeros_like(self.negative_half_scale), degrees)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite to
-        the last digit."""
+        """log q(X), without a difference of large numbers; -inf if X is not positive definite in
+        its precision."""
         factor = jnp.linalg.cholesky(0.5 * self.scale)
-        ratio = symmetric(
-            solve(factor, solve(factor, symmetric(as_float(x))).mT)
-        )  # X as the scale sees it
+        # X in the coordinates where half the scale is the identity
+        ratio = symmetric(solve(factor, solve(factor, symmetric(as_float(x))).mT))
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(ratio))), (-2, -1))
         safe = jnp.where(definite[..., None, None], ratio, jnp.eye(self.dim, dtype=ratio.dtype))
-        density = self.as_wishart().log_density(
-            inverse(jnp.linalg.cholesky(safe)), 0.5 * (self.dim + 1)
-        )
+        whitened = inverse(jnp.linalg.cholesky(safe))
+        density = self.as_wishart().log_density(whitened, 0.5 * (self.dim + 1))
         return jnp.where(definite, density, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
-        """The entropy of Y = X^-1, and E[log |dX / dY|] = -(D + 1) E[log|Y|]."""
+        """The entropy of Y = X^-1 plus E[log |dX / dY|] = -(D + 1) E[log|Y|]."""
         q = self.as_wishart()
         return q.entropy() - (self.dim + 1) * q.expected_stats().log_det
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch D D"]:
-        """X ~ q, by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1
+        """X ~ q by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1
         C')."""
         draw = self.as_wishart().bartlett(key, shape)
         return gram(solve(draw.triangle, draw.factor.mT).mT)
 
 
-def _inverse_of(q: Wishart) -> Any:
+def _as_inverse_wishart(q: Wishart) -> Any:
     return InverseWishart(q.negative_rate, -q.half_degrees)
 
 
-def _inverted(stats: WishartStats) -> InverseWishartStats:
+def _invert_stats(stats: WishartStats) -> InverseWishartStats:
     """The statistics of Y^-1 from those of Y."""
     return InverseWishartStats(stats.value, -stats.log_det)
 
 
-def _of_wishart(stats: InverseWishartStats) -> WishartStats:
+def _as_wishart_stats(stats: InverseWishartStats) -> WishartStats:
     return WishartStats(stats.inverse, -stats.log_det)

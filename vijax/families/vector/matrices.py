@@ -18,33 +18,23 @@ from vijax.xla.compiler import quick_jit
 
 
 def positive_definite(matrix: Array, name: str) -> Array:
-    """The matrix, made exactly symmetric; ValueError naming the argument unless finite, symmetric
+    """The matrix, exactly symmetric; ValueError naming the argument unless it is finite, symmetric
     within rounding and positive definite."""
     require(finite(matrix), name, "finite numbers", matrix)
     xp, matrix = numpy_or_jax(matrix)
     gap = xp.max(xp.abs(matrix - matrix.mT), initial=0.0)
-    close = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
-    require(
-        close,
-        name,
-        "a symmetric matrix",
-        f"entries that differ by {gap}",
-        "Average it with its transpose.",
-    )
+    is_symmetric = gap <= 1e-4 * xp.max(xp.abs(matrix), initial=0.0)
+    got = f"entries that differ by {gap}"
+    require(is_symmetric, name, "a symmetric matrix", got, "Average it with its transpose.")
     matrix = symmetric(matrix)
-    require(
-        is_definite(matrix),
-        name,
-        "a positive definite matrix",
-        matrix,
-        "Add jitter to its diagonal.",
-    )
+    remedy = "Add jitter to its diagonal."
+    require(is_definite(matrix), name, "a positive definite matrix", matrix, remedy)
     return matrix
 
 
 def is_definite(matrix: Any) -> Any:
-    """True where a symmetric matrix has a Cholesky factor; for a traced one, booleans that are then
-    all true."""
+    """True if a symmetric matrix has a Cholesky factor; for a traced matrix booleans of its shape,
+    which are all true if it has one."""
     if isinstance(matrix, jax.core.Tracer):
         return jnp.isfinite(jnp.linalg.cholesky(matrix))
     try:
@@ -59,13 +49,14 @@ def symmetric(x: Array) -> Array:
 
 
 def matvec(matrix: Array, x: Array) -> Array:
-    """Matrix times vector; NumPy's arrays give NumPy's."""
-    xp: Any = np if isinstance(matrix, np.ndarray) and isinstance(x, np.ndarray) else jnp
+    """Matrix times vector; a NumPy array for two NumPy arrays."""
+    are_numpy = isinstance(matrix, np.ndarray) and isinstance(x, np.ndarray)
+    xp: Any = np if are_numpy else jnp
     return xp.einsum("...ij,...j->...i", matrix, x)
 
 
 def outer(x: Array, y: Array) -> Array:
-    """x y'; use `outer_statistic` where a gradient will be taken."""
+    """x y'; use `outer_statistic` if a gradient is taken."""
     return x[..., :, None] * y[..., None, :]
 
 
@@ -73,12 +64,12 @@ def outer_statistic(x: Array, y: Array) -> Array:
     """x y', safe to differentiate in reverse: the gradient of an einsum is a matrix product.
 
     The gradient of `outer` is `jnp.sum(g * y, axis=-1)`, which XLA's CPU compiler (jaxlib 0.10.2)
-    gets wrong in float32 where y has more axes than g, by `vmap`, and the last axis is small."""
+    computes wrongly in float32 if y has more axes than g, by `vmap`, and the last axis is small."""
     return jnp.einsum("...i,...j->...ij", x, y)
 
 
 def unit_like(x: Array) -> Array:
-    """The identity matrix, with an axis of size 1 for each batch axis of a stack of matrices."""
+    """The identity matrix, with an axis of size 1 for each batch axis of x."""
     return jnp.eye(x.shape[-1], dtype=x.dtype)[(None,) * (x.ndim - 2)]
 
 
@@ -89,22 +80,21 @@ def half_log_det(factor: Array) -> Array:
 
 def excess_of_ratio(factor: Array, other: Array) -> Array:
     """tr S - D - log|S| for S = P' P^-1, from the factors of P and P': twice the divergence of two
-    normals of one mean. A sum of terms none of which is negative."""
+    normals with one mean. No term is negative."""
     return excess_of_triangle(solve(factor, other))
 
 
 def excess_of_triangle(root: Array) -> Array:
     """tr S - D - log|S| for S = R R', R triangular."""
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
-    rest = root * (1.0 - unit_like(root))
-    return jnp.sum(excess_over_log(diagonal**2), -1) + jnp.sum(rest**2, (-2, -1))
+    off_diagonal = root * (1.0 - unit_like(root))
+    return jnp.sum(excess_over_log(diagonal**2), -1) + jnp.sum(off_diagonal**2, (-2, -1))
 
 
 def inverse(factor: Array) -> Array:
     """(L L')^-1, exactly symmetric."""
-    root = solve(
-        factor, jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
-    )
+    eye = jnp.eye(factor.shape[-1], dtype=factor.dtype)
+    root = solve(factor, jnp.broadcast_to(eye, factor.shape))
     return root.mT @ root
 
 

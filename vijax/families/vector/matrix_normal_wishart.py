@@ -1,6 +1,5 @@
 """The law of the coefficients of a multivariate regression and its noise precision: L ~ Wishart(n,
-P), and G | L a matrix normal, J x D, of mean M, whose rows have precision U and whose columns have
-precision L.
+P), and G | L, J x D, a matrix normal of mean M with row precision U and column precision L.
 
     q(G, L) = |L|^{(J-D-1)/2} exp{<U M, G L> + <-U / 2, G L G'> + <-(P + M' U M / 2), L> + n log|L| - A},
     A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2
@@ -8,8 +7,8 @@ precision L.
 The conjugate prior of y ~ N(G' x, L^-1) (Rowe 2003, Multivariate Bayesian Statistics, section 8.4):
 an observation adds (x y', -x x' / 2, -y y' / 2, 1/2). With J = 1 it is the normal-Wishart, with D =
 1 the normal-gamma of `MultivariateNormalGamma`. In the coordinates (M, U, (P, n)) the Fisher matrix
-is block diagonal, which makes `fisher_solve` a closed form. P is a difference of natural
-parameters, as in the normal-Wishart, with the same remedy: centre the observations."""
+is block diagonal, so `fisher_solve` has a closed form. P is a difference of natural parameters, as
+in the normal-Wishart, with the same remedy: centre the observations."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ from vijax.families.vector.wishart import (
     BartlettDraw,
     Wishart,
     WishartStats,
-    checked_degrees,
+    check_degrees,
     floored_log_det,
     gram,
 )
@@ -61,8 +60,7 @@ class MatrixNormalWishartStats(NamedTuple):
 
 
 class MatrixPrecision(NamedTuple):
-    """A value: coefficients, a row for each column of inputs, and the precision matrix of the
-    noise."""
+    """A value: coefficients, with a row for each input, and the precision matrix of the noise."""
 
     coefficients: Float[Array, "*batch J D"]
     precision: Float[Array, "*batch D D"]
@@ -100,11 +98,10 @@ class MatrixNormalWishart(Family):
         Raises:
           ValueError: a location that is not finite or does not fit, a strength or scale that is not
             symmetric positive definite, degrees that do not exceed D - 1, or a scale whose inverse
-            is lost beside location' strength location.
+            rounding removes beside location' strength location.
         """
-        xp, m, strength, degrees, scale = numpy_or_jax(
-            *as_floats(location, strength, degrees, scale)
-        )
+        values = as_floats(location, strength, degrees, scale)
+        xp, m, strength, degrees, scale = numpy_or_jax(*values)
         fits = (
             m.ndim >= 2
             and m.shape[-1:] == scale.shape[-1:]
@@ -114,7 +111,7 @@ class MatrixNormalWishart(Family):
         require(fits, "location", expected, m.shape)
         require(finite(m), "location", "finite numbers", m)
         strength = positive_definite(strength, "strength")
-        degrees, scale = checked_degrees(degrees, scale, "scale")
+        degrees, scale = check_degrees(degrees, scale, "scale")
         batch = jnp.broadcast_shapes(m.shape[:-2], strength.shape[:-2], degrees.shape)
         m, strength, scale = (
             xp.broadcast_to(x, batch + x.shape[-2:]) for x in (m, strength, scale)
@@ -123,7 +120,7 @@ class MatrixNormalWishart(Family):
         _, minus_rate, half_degrees = numpy_or_jax(wishart.negative_rate, wishart.half_degrees)
         linear = strength @ m
         raw = symmetric(0.5 * m.mT @ linear) - symmetric(minus_rate)
-        require_accuracy("scale", _lost_scale, scale, raw, linear, strength, remedy=CENTRE)
+        require_accuracy("scale", _scale_error, scale, raw, linear, strength, remedy=CENTRE)
         return cls(linear, -0.5 * strength, -raw, half_degrees)
 
     @property
@@ -157,8 +154,8 @@ class MatrixNormalWishart(Family):
         return self.precision_law().scale
 
     def precision_law(self) -> Wishart:
-        """The marginal law of L. Its rate is found from M and the residual of a rounded M^, as M' U
-        M = M^' (U M + r) + O(r^2)."""
+        """The marginal law of L. Its rate follows from a rounded M^ and its residual r, because M'
+        U M = M^' (U M + r) + O(r^2)."""
         m = self.location
         residual = self.strength_times_location - self.strength @ m
         square = symmetric(m.mT @ (self.strength_times_location + residual))
@@ -175,19 +172,15 @@ class MatrixNormalWishart(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = A_Wishart(n, P) - D log|U| / 2 + J D log(2 pi) / 2."""
+        log_det = self.dim * half_log_det(self._factor())
         constant = 0.5 * self.num_rows * self.dim * math.log(2 * math.pi)
-        return (
-            self.precision_law().log_normalizer()
-            - self.dim * half_log_det(self._factor())
-            + constant
-        )
+        return self.precision_law().log_normalizer() - log_det + constant
 
     def stats(self, x: MatrixPrecision) -> MatrixNormalWishartStats:
         g, precision = as_floats(*x)
         product = g @ precision
-        return MatrixNormalWishartStats(
-            product, symmetric(product @ g.mT), precision, floored_log_det(precision)
-        )
+        quadratic = symmetric(product @ g.mT)
+        return MatrixNormalWishartStats(product, quadratic, precision, floored_log_det(precision))
 
     def log_base_measure(self, stats: MatrixNormalWishartStats) -> Float[Array, "*batch"]:
         return 0.5 * (self.num_rows - self.dim - 1) * stats.log_det
@@ -196,20 +189,19 @@ class MatrixNormalWishart(Family):
         return MatrixPrecision(self.location, self.precision_law().mean())
 
     def variance(self) -> MatrixPrecision:
-        """Variances of coefficients and precision; intervals of the coefficients are those of
-        `coefficients_law()`."""
+        """Variances of coefficients and precision; `coefficients_law()` has the intervals of the
+        coefficients."""
         return MatrixPrecision(self.coefficients_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MatrixPrecision:
-        """(M, (n + (J - D - 1) / 2) P^-1), with precision 0 where that is negative."""
+        """(M, (n + (J - D - 1) / 2) P^-1), with precision 0 if that is negative."""
         excess = jnp.maximum(self.half_degrees + 0.5 * (self.num_rows - self.dim - 1), 0.0)
         return MatrixPrecision(self.location, 2.0 * excess[..., None, None] * self.scale)
 
     def in_domain(self) -> Self:
-        """U and P positive definite, n > (D - 1) / 2, all finite."""
-        ok = self.precision_law().in_domain().half_degrees & jnp.all(
-            jnp.isfinite(self._factor()), (-2, -1)
-        )
+        """True if U and P are positive definite, n > (D - 1) / 2, and all are finite."""
+        ok = self.precision_law().in_domain().half_degrees
+        ok = ok & jnp.all(jnp.isfinite(self._factor()), (-2, -1))
         return domain_mask(ok & jnp.all(jnp.isfinite(self.strength_times_location), (-2, -1)), self)
 
     def flat(self) -> Self:
@@ -219,48 +211,49 @@ class MatrixNormalWishart(Family):
 
     def expected_stats(self) -> MatrixNormalWishartStats:
         """(M E[L], D U^-1 + M E[L] M', E[L], E log|L|)."""
-        factor, law = self._factor(), self.precision_law().expected_stats()
+        factor = self._factor()
+        law = self.precision_law().expected_stats()
         m = self._location(factor)
         product = m @ law.value
         quadratic = self.dim * inverse(factor) + symmetric(product @ m.mT)
         return MatrixNormalWishartStats(product, quadratic, law.value, law.log_det)
 
     def log_prob(self, x: MatrixPrecision) -> Float[Array, "*batch"]:
-        """log q(L) + log q(G | L); -inf where L is not positive definite."""
+        """log q(L) + log q(G | L); -inf if L is not positive definite."""
         g, precision = as_floats(*x)
         factor = self._factor()
-        of_precision = self.precision_law().log_prob(precision)
+        precision_term = self.precision_law().log_prob(precision)
         eye = jnp.eye(self.dim, dtype=precision.dtype)
-        precision = jnp.where(jnp.isneginf(of_precision)[..., None, None], eye, precision)
+        precision = jnp.where(jnp.isneginf(precision_term)[..., None, None], eye, precision)
         shift = factor.mT @ (g - self._location(factor))
         spread = jnp.sum((shift @ precision) * shift, (-2, -1))
         log_scale = self.num_rows * (floored_log_det(precision) - self.dim * math.log(2 * math.pi))
-        return of_precision + self.dim * half_log_det(factor) + 0.5 * (log_scale - spread)
+        return precision_term + self.dim * half_log_det(factor) + 0.5 * (log_scale - spread)
 
     def entropy(self) -> Float[Array, "*batch"]:
         law = self.precision_law()
-        of_rows = self.dim * (1.0 + math.log(2 * math.pi)) - law.expected_stats().log_det
-        return (
-            law.entropy() + 0.5 * self.num_rows * of_rows - self.dim * half_log_det(self._factor())
-        )
+        row_term = self.dim * (1.0 + math.log(2 * math.pi)) - law.expected_stats().log_det
+        log_det = self.dim * half_log_det(self._factor())
+        return law.entropy() + 0.5 * self.num_rows * row_term - log_det
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and [D (tr(U' U^-1) - J - log|U' U^-1|) + tr((M - M')' U' (M - M')
+        """KL of the precisions plus [D (tr(U' U^-1) - J - log|U' U^-1|) + tr((M - M')' U' (M - M')
         E[L])] / 2."""
-        p, q, law = self._factor(), other._factor(), self.precision_law()
+        p, q = self._factor(), other._factor()
+        law = self.precision_law()
         shift = q.mT @ (self._location(p) - other._location(q))
         spread = self.dim * excess_of_ratio(p, q) + jnp.sum((shift @ law.mean()) * shift, (-2, -1))
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MatrixNormalWishartStats) -> Self:
-        """F^-1 g: the changes of M and D U^-1 that g asks for, and the Wishart's solution for its
-        own two."""
+        """F^-1 g: the changes of M and D U^-1 in closed form, and the Wishart's solution for P and
+        n."""
         m, law, strength = self.location, self.precision_law(), self.strength
-        linear, matrix = cotangent.coefficients_times_precision, symmetric(cotangent.precision)
+        linear = cotangent.coefficients_times_precision
+        matrix = symmetric(cotangent.precision)
         dm = (linear - m @ matrix) @ law.rate / self.half_degrees[..., None, None]
-        d_inverse = (
-            symmetric(cotangent.quadratic) - 2.0 * symmetric(linear @ m.mT) + m @ matrix @ m.mT
-        )
+        quadratic = symmetric(cotangent.quadratic)
+        d_inverse = quadratic - 2.0 * symmetric(linear @ m.mT) + m @ matrix @ m.mT
         d_strength = -strength @ d_inverse @ strength / self.dim
         d_law = law.fisher_solve(WishartStats(matrix, cotangent.log_det))
         d_linear = d_strength @ m + strength @ dm
@@ -274,20 +267,18 @@ class MatrixNormalWishart(Family):
     def sample_stats(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> MatrixNormalWishartStats:
-        """t of a draw, with nothing divided by the precision. Pathwise differentiable."""
+        """t of a draw, without a division by the precision. Pathwise differentiable."""
         draw, m, scaled = self._draw(key, shape)
         rooted = m @ draw.root + scaled  # G B
-        return MatrixNormalWishartStats(
-            rooted @ draw.root.mT, gram(rooted), gram(draw.root), draw.log_det
-        )
+        product = rooted @ draw.root.mT
+        return MatrixNormalWishartStats(product, gram(rooted), gram(draw.root), draw.log_det)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[BartlettDraw, Array, Array]:
         """L = B B', M, and (G - M) B, whose columns are N(0, U^-1)."""
         key_precision, key_noise = jax.random.split(key)
         factor = self._factor()
-        noise = jax.random.normal(
-            key_noise, shape + self.strength_times_location.shape, self.half_degrees.dtype
-        )
+        noise_shape = shape + self.strength_times_location.shape
+        noise = jax.random.normal(key_noise, noise_shape, self.half_degrees.dtype)
         scaled = solve(factor, noise, trans=1)
         return self.precision_law().bartlett(key_precision, shape), self._location(factor), scaled
 
@@ -298,7 +289,7 @@ class MatrixNormalWishart(Family):
         return solve(factor, solve(factor, self.strength_times_location), trans=1)
 
 
-def _lost_scale(
+def _scale_error(
     scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
 ) -> np.ndarray:
     square = linear.swapaxes(-1, -2) @ np.linalg.solve(strength, linear)

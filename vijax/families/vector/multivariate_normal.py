@@ -1,17 +1,16 @@
 """The multivariate normal in precision form: q(x) = exp{<P m, x> + <-P / 2, x x'> - A}, P the
 precision, m the mean.
 
-One Cholesky factor L of the precision L L' serves every formula. The matrix parameter is read
-through its symmetric part, so a gradient in `stats.outer` that is not symmetric (x' B x has
-gradient B) may be added to it as it is. The results of methods are symmetric. On the antisymmetric
-matrices F is zero, and `fisher_solve` gives zero.
+All formulas use one Cholesky factor L of the precision L L'. Only the symmetric part of the matrix
+parameter matters, so a gradient in `stats.outer` that is not symmetric (x' B x has gradient B) may
+be added to it. The results of methods are symmetric. On antisymmetric matrices F is zero, and
+`fisher_solve` gives zero.
 
 In float32 the precision form holds variances to 3e-8 times the condition number of the
 correlations, and means to 6e-8 |mean| / sd times it, in standard deviations. Divergences, entropies
-and densities are right to 1e-3 where the condition number, and its product with |mean| / sd, are up
-to 3e3; constructors raise where more than 1e-3 of a variance, or of a standard deviation in the
-mean, goes.
-"""
+and densities are right to 1e-3 if the condition number, and its product with |mean| / sd, are at
+most 3e3. Constructors raise if rounding changes a variance by more than 1e-3, or a mean by more
+than 1e-3 standard deviations."""
 
 from __future__ import annotations
 
@@ -79,23 +78,31 @@ class MultivariateNormal(Family):
     @constructor
     def from_mean_precision(cls, mean: Any, precision: Any) -> Self:
         """Normals from mean (*batch, D) and precision matrix (*batch, D, D), broadcast over the
-        batch axes. Raises ValueError on shapes that do not fit, a mean that is not finite, a matrix
-        that is not symmetric positive definite, or a mean that precision @ mean does not hold."""
-        return cls._of(*_checked(mean, precision, "precision"))
+        batch axes.
+
+        Raises:
+          ValueError: shapes that do not fit, a mean that is not finite, a matrix that is not
+            symmetric positive definite, or a mean that rounding precision @ mean changes.
+        """
+        return cls._from_precision(*_check_parameters(mean, precision, "precision"))
 
     @classmethod
     @constructor
     def from_mean_cov(cls, mean: Any, cov: Any) -> Self:
         """Normals from mean (*batch, D) and covariance matrix (*batch, D, D), broadcast over the
-        batch axes. Raises ValueError as `from_mean_precision`; also where the inverse does not hold
-        the covariance: in float32 from a condition number of the correlations of some 1e5."""
-        mean, cov = _checked(mean, cov, "cov")
+        batch axes.
+
+        Raises:
+          ValueError: as for `from_mean_precision`, or a covariance that rounding its inverse
+            changes: in float32 from a condition number of the correlations of some 1e5.
+        """
+        mean, cov = _check_parameters(mean, cov, "cov")
         _, precision = numpy_or_jax(invert_positive_definite(cov))
         require_accuracy("cov", spread_error, cov, precision, remedy=RESCALE)
-        return cls._of(mean, precision)
+        return cls._from_precision(mean, precision)
 
     @classmethod
-    def _of(cls, mean: Array, precision: Array) -> Self:
+    def _from_precision(cls, mean: Array, precision: Array) -> Self:
         _, mean, precision = numpy_or_jax(mean, precision)
         linear = matvec(precision, mean)
         require_accuracy("mean", mean_error, linear, precision, mean, remedy=RESCALE)
@@ -120,11 +127,8 @@ class MultivariateNormal(Family):
         """A = |L' m|^2 / 2 - log |L| + D log(2 pi) / 2, with L' m = L^-1 (precision @ mean)."""
         factor = self._cholesky()
         whitened = solve_lower(factor, self.precision_times_mean)
-        return (
-            0.5 * jnp.sum(whitened**2, -1)
-            - half_log_det(factor)
-            + 0.5 * self.dim * math.log(2 * math.pi)
-        )
+        constant = 0.5 * self.dim * math.log(2 * math.pi)
+        return 0.5 * jnp.sum(whitened**2, -1) - half_log_det(factor) + constant
 
     def stats(self, x: Any) -> MultivariateNormalStats:
         x = as_float(x)
@@ -167,21 +171,18 @@ class MultivariateNormal(Family):
         return MultivariateNormalStats(mean, outer(mean, mean) + inverse(factor))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), with no difference of large numbers."""
+        """log q(x), without a difference of large numbers."""
         factor = self._cholesky()
         whitened = matvec(factor.mT, x - self._mean(factor))
-        return (
-            -0.5 * jnp.sum(whitened**2, -1)
-            + half_log_det(factor)
-            - 0.5 * self.dim * math.log(2 * math.pi)
-        )
+        constant = 0.5 * self.dim * math.log(2 * math.pi)
+        return -0.5 * jnp.sum(whitened**2, -1) + half_log_det(factor) - constant
 
     def entropy(self) -> Float[Array, "*batch"]:
         return 0.5 * self.dim * (1 + math.log(2 * math.pi)) - half_log_det(self._cholesky())
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """[tr S - D - log|S| + |L''(m - m')|^2] / 2, S = P' P^-1 and L' the factor of P', that of
-        `other`."""
+        """[tr S - D - log|S| + |L''(m - m')|^2] / 2 with S = P' P^-1, P' and m' the precision and
+        mean of `other` and L' the factor of P'."""
         p, q = self._cholesky(), other._cholesky()
         shift = matvec(q.mT, self._mean(p) - other._mean(q))
         return 0.5 * (excess_of_ratio(p, q) + jnp.sum(shift**2, -1))
@@ -190,16 +191,16 @@ class MultivariateNormal(Family):
         """The differential of the mean parameters: dm = cov (d eta_1 - dP m), dcov = -cov dP cov, P
         the precision."""
         factor = self._cholesky()
-        mean, dp = self._mean(factor), tangent.precision
-        dm = cho_solve(
-            (factor, True), (tangent.precision_times_mean - matvec(dp, mean))[..., None]
-        )[..., 0]
+        mean = self._mean(factor)
+        dp = tangent.precision
+        slope = tangent.precision_times_mean - matvec(dp, mean)
+        dm = cho_solve((factor, True), slope[..., None])[..., 0]
         dcov = -cho_solve((factor, True), cho_solve((factor, True), dp).mT)
         return MultivariateNormalStats(dm, outer(dm, mean) + outer(mean, dm) + dcov)
 
     def fisher_solve(self, cotangent: MultivariateNormalStats) -> Self:
-        """The inverse of `fisher_product`, with no linear system: dP = -P dcov P, d eta_1 = P dm +
-        dP m."""
+        """The inverse of `fisher_product`, without a linear system: dP = -P dcov P, d eta_1 = P dm
+        + dP m."""
         p, dm, mean = self.precision, cotangent.value, self.mean()
         dcov = symmetric(cotangent.outer) - outer(dm, mean) - outer(mean, dm)
         dp = -p @ dcov @ p
@@ -208,10 +209,11 @@ class MultivariateNormal(Family):
     def pathwise_sample(
         self, key: PRNGKeyArray
     ) -> tuple[MultivariateNormalStats, Callable[[MultivariateNormalStats], Self]]:
-        """A draw's statistics and V, along the transport dx = dm + dcov P (x - m) / 2, which needs
+        """A draw's statistics and V along the transport dx = dm + dcov P (x - m) / 2, which needs
         no derivative of a Cholesky factor. With a = eta_1 + (eta_2 + eta_2') x the slope at the
         draw, d/dcov = sym(a (P (x - m))') / 2 =: C, and V eta = (a - 2 C m, C)."""
-        mean, x = self.mean(), self.sample(key)
+        mean = self.mean()
+        x = self.sample(key)
         score = matvec(self.precision, x - mean)
 
         def v_product(eta: MultivariateNormalStats) -> Any:
@@ -228,19 +230,15 @@ class MultivariateNormal(Family):
         return solve_upper(factor, solve_lower(factor, self.precision_times_mean))
 
 
-def _checked(mean: Any, matrix: Any, name: str) -> tuple[Array, Array]:
-    """Mean and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
+def _check_parameters(mean: Any, matrix: Any, name: str) -> tuple[Array, Array]:
+    """Mean and matrix of one dtype, broadcast to common batch axes; ValueError naming the argument
+    if they do not fit."""
     xp, mean, matrix = numpy_or_jax(*as_floats(mean, matrix))
     fits = mean.ndim >= 1 and matrix.ndim >= 2 and matrix.shape[-2:] == 2 * mean.shape[-1:]
-    require(
-        fits,
-        name,
-        "a matrix (..., D, D) for a mean (..., D)",
-        f"shapes {matrix.shape} and {mean.shape}",
-    )
+    expected = "a matrix (..., D, D) for a mean (..., D)"
+    require(fits, name, expected, f"shapes {matrix.shape} and {mean.shape}")
     require(finite(mean), "mean", "finite numbers", mean)
     matrix = positive_definite(matrix, name)
     batch = jnp.broadcast_shapes(mean.shape[:-1], matrix.shape[:-2])
-    return xp.broadcast_to(mean, batch + mean.shape[-1:]), xp.broadcast_to(
-        matrix, batch + matrix.shape[-2:]
-    )
+    mean = xp.broadcast_to(mean, batch + mean.shape[-1:])
+    return mean, xp.broadcast_to(matrix, batch + matrix.shape[-2:])

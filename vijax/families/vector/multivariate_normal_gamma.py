@@ -6,11 +6,11 @@
 
 The conjugate prior of y ~ N(w' x, 1 / tau) (Blei, Kucukelbir and McAuliffe 2017, appendix A): an
 observation adds (y x, -x x' / 2, -y^2 / 2, 1/2). In the coordinates (m, L, a, b) the Fisher matrix
-is block diagonal, which makes `fisher_solve` a closed form. b is a difference of natural
-parameters: float32 loses 6e-8 m' L m / 2b of it, which the law shows sqrt(a) times. With c the
-condition number of the correlations of L, divergences, entropies and densities are right to 1e-3
-where c is up to 1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) of its spreads (of N(0, b L^-1)).
-Centre y where it is far from zero; the constructor raises where more than 1e-3 of b goes."""
+is block diagonal, so `fisher_solve` has a closed form. b is a difference of natural parameters:
+float32 loses 6e-8 m' L m / 2b of it, and the law amplifies this by sqrt(a). With c the condition
+number of the correlations of L, divergences, entropies and densities are right to 1e-3 for c up to
+1e4 and |m| up to 50 (1 + a)^-1/4 / sqrt(c) standard deviations of N(0, b L^-1). The constructor
+raises if rounding changes b by more than 1e-3; then centre y."""
 
 from __future__ import annotations
 
@@ -91,38 +91,31 @@ class MultivariateNormalGamma(Family):
     @constructor
     def from_parameters(cls, location: Any, strength: Any, shape: Any, rate: Any) -> Self:
         """Laws from m (*batch, D), L (*batch, D, D), a and b (*batch,), batch axes broadcast
-        together. Raises ValueError on a location that is not finite or does not fit, a strength
-        that is not symmetric positive definite, a shape or rate that is not positive and finite, a
-        rate that is lost beside location' strength location / 2, or a location that the product
-        with the strength does not hold."""
+        together.
+
+        Raises:
+          ValueError: a location that is not finite or does not fit, a strength that is not
+            symmetric positive definite, a shape or rate that is not positive and finite, a rate
+            that rounding removes beside location' strength location / 2, or a location that
+            rounding its product with the strength changes.
+        """
         xp, m, strength, a, b = numpy_or_jax(*as_floats(location, strength, shape, rate))
         fits = m.ndim >= 1 and strength.shape[-2:] == 2 * m.shape[-1:]
-        require(
-            fits,
-            "location",
-            "a vector (..., D) for a strength (..., D, D)",
-            f"{m.shape} and {strength.shape}",
-        )
+        expected = "a vector (..., D) for a strength (..., D, D)"
+        require(fits, "location", expected, f"{m.shape} and {strength.shape}")
         require(finite(m), "location", "finite numbers", m)
         strength = positive_definite(strength, "strength")
         for name, value in (("shape", a), ("rate", b)):
             require(positive_and_finite(value), name, "positive finite numbers", value)
         batch = jnp.broadcast_shapes(m.shape[:-1], strength.shape[:-2], a.shape, b.shape)
-        m, strength = (xp.broadcast_to(x, batch + x.shape[-n:]) for x, n in ((m, 1), (strength, 2)))
-        a, b = xp.broadcast_to(a, batch), xp.broadcast_to(b, batch)
+        m = xp.broadcast_to(m, batch + m.shape[-1:])
+        strength = xp.broadcast_to(strength, batch + strength.shape[-2:])
+        a = xp.broadcast_to(a, batch)
+        b = xp.broadcast_to(b, batch)
         linear = matvec(strength, m)
         raw = b + 0.5 * xp.sum(m * linear, -1)
-        square = lambda linear, strength: np.sum(
-            np.linalg.solve(strength, linear[..., None])[..., 0] * linear, -1
-        )
-        of_rate = lambda b, raw, linear, strength: rate_error(
-            b, raw - 0.5 * square(linear, strength)
-        )
-        require_accuracy("rate", of_rate, b, raw, linear, strength, remedy=CENTRE)
-        of_location = lambda m, linear, strength, a, b: (
-            mean_error(linear, strength, m) * np.sqrt(a / b)
-        )
-        require_accuracy("location", of_location, m, linear, strength, a, b, remedy=RESCALE)
+        require_accuracy("rate", _raw_rate_error, b, raw, linear, strength, remedy=CENTRE)
+        require_accuracy("location", _location_error, m, linear, strength, a, b, remedy=RESCALE)
         return cls(linear, -0.5 * strength, -raw, a)
 
     @property
@@ -151,10 +144,9 @@ class MultivariateNormalGamma(Family):
 
     def log_normalizer(self) -> Float[Array, "*batch"]:
         """A = log Gamma(a) - a log b - log|L| / 2 + D log(2 pi) / 2."""
-        half_log_two_pi = 0.5 * self.dim * math.log(2 * math.pi)
-        return (
-            self.precision_law().log_normalizer() - half_log_det(self._factor()) + half_log_two_pi
-        )
+        log_det = half_log_det(self._factor())
+        constant = 0.5 * self.dim * math.log(2 * math.pi)
+        return self.precision_law().log_normalizer() - log_det + constant
 
     def stats(self, x: CoefficientsPrecision) -> MultivariateNormalGammaStats:
         w, tau = as_floats(*x)
@@ -172,26 +164,24 @@ class MultivariateNormalGamma(Family):
         square root of b / a times the diagonal of L^-1."""
         variances = jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1)
         scale = jnp.sqrt(variances * (self.rate / self.shape)[..., None])
-        return StudentLaw(
-            jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape), self.location, scale
-        )
+        degrees = jnp.broadcast_to(2.0 * self.shape[..., None], scale.shape)
+        return StudentLaw(degrees, self.location, scale)
 
     def marginal_laws(self) -> CoefficientsPrecision:
         """Student's t for the coefficients, a gamma for the precision."""
         return CoefficientsPrecision(self.coefficients_law(), self.precision_law().marginal_laws())  # type: ignore[arg-type]
 
     def mode(self) -> CoefficientsPrecision:
-        """(m, (a + D / 2 - 1) / b), with precision 0 where that is negative."""
+        """(m, (a + D / 2 - 1) / b), with precision 0 if that is negative."""
         excess = jnp.maximum(self.shape + 0.5 * self.dim - 1.0, 0.0)
         return CoefficientsPrecision(self.location, excess / self.rate)
 
     def in_domain(self) -> Self:
-        """L positive definite, a and b positive, all finite."""
+        """True if L is positive definite, a and b are positive, and all are finite."""
         factor = self._factor()
         ok = jnp.all(jnp.isfinite(factor), (-2, -1)) & positive_and_finite(self.shape)
-        ok &= positive_and_finite(self._rate(factor)) & jnp.all(
-            jnp.isfinite(self.strength_times_location), -1
-        )
+        has_location = jnp.all(jnp.isfinite(self.strength_times_location), -1)
+        ok &= positive_and_finite(self._rate(factor)) & has_location
         return domain_mask(ok, self)
 
     def flat(self) -> Self:
@@ -201,39 +191,41 @@ class MultivariateNormalGamma(Family):
     def expected_stats(self) -> MultivariateNormalGammaStats:
         """(m a / b, L^-1 + m m' a / b, a / b, psi(a) - log b)."""
         factor = self._factor()
-        m, tau = self._location(factor), self.precision_law().expected_stats()
+        m = self._location(factor)
+        tau = self.precision_law().expected_stats()
         scaled = tau.value[..., None] * m
-        return MultivariateNormalGammaStats(
-            scaled, inverse(factor) + outer(scaled, m), tau.value, tau.log
-        )
+        square = inverse(factor) + outer(scaled, m)
+        return MultivariateNormalGammaStats(scaled, square, tau.value, tau.log)
 
     def log_prob(self, x: CoefficientsPrecision) -> Float[Array, "*batch"]:
         w, tau = as_floats(*x)
         factor = self._factor()
         spread = tau * jnp.sum(matvec(factor.mT, w - self._location(factor)) ** 2, -1)
         log_scale = self.dim * (floored_log(tau) - math.log(2 * math.pi))
-        return (
-            self.precision_law().log_prob(tau) + half_log_det(factor) + 0.5 * (log_scale - spread)
-        )
+        precision_term = self.precision_law().log_prob(tau)
+        return precision_term + half_log_det(factor) + 0.5 * (log_scale - spread)
 
     def entropy(self) -> Float[Array, "*batch"]:
         law = self.precision_law()
-        of_w = self.dim * (1.0 + math.log(2 * math.pi) - law.expected_stats().log)
-        return law.entropy() + 0.5 * of_w - half_log_det(self._factor())
+        coefficient_term = self.dim * (1.0 + math.log(2 * math.pi) - law.expected_stats().log)
+        return law.entropy() + 0.5 * coefficient_term - half_log_det(self._factor())
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL of the precisions, and [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m -
+        """KL of the precisions plus [tr(L' L^-1) - D - log|L' L^-1| + (a / b) (m - m')' L' (m -
         m')] / 2."""
-        p, q, law = self._factor(), other._factor(), self.precision_law()
+        p, q = self._factor(), other._factor()
+        law = self.precision_law()
         shift = matvec(q.mT, self._location(p) - other._location(q))
         spread = excess_of_ratio(p, q) + law.mean() * jnp.sum(shift**2, -1)
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MultivariateNormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and L^-1 that g asks for, and the gamma's solution for its own
-        two."""
+        """F^-1 g: the changes of m and L^-1 in closed form, and the gamma's solution for a and
+        b."""
         m, law, strength = self.location, self.precision_law(), self.strength
-        linear, matrix, tau = cotangent[0], symmetric(cotangent[1]), cotangent.precision
+        linear = cotangent.precision_times_value
+        matrix = symmetric(cotangent.precision_times_outer)
+        tau = cotangent.precision
         dm = (linear - tau[..., None] * m) / law.mean()[..., None]
         d_inverse = matrix - 2.0 * symmetric(outer(linear, m)) + tau[..., None, None] * outer(m, m)
         d_strength = -strength @ d_inverse @ strength
@@ -254,22 +246,17 @@ class MultivariateNormalGamma(Family):
         tau, m, scaled = self._draw(key, shape)
         root = jnp.exp(0.5 * tau.log)[..., None]
         rooted = root * m + scaled  # sqrt(tau) w
-        return MultivariateNormalGammaStats(
-            root * rooted, outer(rooted, rooted), tau.value, tau.log
-        )
+        square = outer(rooted, rooted)
+        return MultivariateNormalGammaStats(root * rooted, square, tau.value, tau.log)
 
     def _draw(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[GammaStats, Array, Array]:
         """tau, m, and sqrt(tau) (w - m), which is N(0, L^-1)."""
         key_tau, key_noise = jax.random.split(key)
         factor = self._factor()
-        noise = jax.random.normal(
-            key_noise, shape + self.strength_times_location.shape, self.shape.dtype
-        )
-        return (
-            self.precision_law().sample_stats(key_tau, shape),
-            self._location(factor),
-            solve_upper(factor, noise),
-        )
+        noise_shape = shape + self.strength_times_location.shape
+        noise = jax.random.normal(key_noise, noise_shape, self.shape.dtype)
+        tau = self.precision_law().sample_stats(key_tau, shape)
+        return tau, self._location(factor), solve_upper(factor, noise)
 
     def _factor(self) -> Float[Array, "*batch D D"]:
         return jnp.linalg.cholesky(self.strength)
@@ -280,6 +267,22 @@ class MultivariateNormalGamma(Family):
     def _rate(self, factor: Float[Array, "*batch D D"]) -> Float[Array, "*batch"]:
         """b, from m and the residual r = L m - L m^ for a rounded m^: m' L m = m^' (L m + r) +
         O(r^2)."""
-        m, linear = self._location(factor), self.strength_times_location
+        m = self._location(factor)
+        linear = self.strength_times_location
         residual = linear - matvec(self.strength, m)
         return -self.negative_raw_rate - 0.5 * jnp.sum(m * (linear + residual), -1)
+
+
+def _raw_rate_error(
+    rate: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
+) -> np.ndarray:
+    """The relative change of a rate b that is stored as b + m' L m / 2."""
+    location = np.linalg.solve(strength, linear[..., None])[..., 0]
+    return rate_error(rate, raw - 0.5 * np.sum(location * linear, -1))
+
+
+def _location_error(
+    location: np.ndarray, linear: np.ndarray, strength: np.ndarray, shape: Any, rate: Any
+) -> np.ndarray:
+    """The change of a location that is stored as L m, in standard deviations."""
+    return mean_error(linear, strength, location) * np.sqrt(shape / rate)

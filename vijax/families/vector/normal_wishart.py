@@ -1,5 +1,4 @@
-"""Distributions of means and one precision matrix: the normal-Wishart, and its like for several
-means.
+"""Distributions of means and one precision matrix: the normal-Wishart, for one mean or several.
 
     L ~ Wishart(n, P),     mu_j | L ~ N(m_j, (kappa_j L)^-1), independent given L,     j = 1..J
 
@@ -7,21 +6,21 @@ means.
                + <-(P + sum_j kappa_j m_j m_j' / 2), L> + n log|L| - A},
     A = A_Wishart(n, P) + sum_j [D log(2 pi) - D log(kappa_j)] / 2
 
-With J = 1 it is the conjugate prior of a multivariate normal's two parameters, with J > 1 that of
-Gaussian components of one covariance ("tied"): an observation y of component j adds y to the j-th
-location, -1/2 to its strength, and (-y y' / 2, 1/2) to the shared two. With D = 1 it has one gamma
-for J means, the coordinates of a component whose covariance is a multiple of the identity
-("spherical"). In the coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, which
-makes `fisher_solve` and V closed forms of O(D^3).
+With J = 1 it is the conjugate prior of the two parameters of a multivariate normal, with J > 1 of
+Gaussian components with one covariance ("tied"): an observation y of component j adds y to the j-th
+location, -1/2 to its strength, and (-y y' / 2, 1/2) to the shared parameters. With D = 1 it is one
+gamma for J means, the coordinates of a component whose covariance is a multiple of the identity
+("spherical"). In the coordinates (m, kappa, (P, n)) the Fisher matrix is block diagonal, so
+`fisher_solve` and V have closed forms of O(D^3).
 
-P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it,
-which the law shows sqrt(degrees) times. With c the condition number of the scale's correlations
-times sqrt(degrees), divergences, entropies and densities are right to 1e-3 where c is up to 1e3 and
-|m| up to 50 / sqrt(c) of its own spreads (of N(0, (kappa P)^-1)); the constructors raise where more
-than 1e-3 of P goes. Centre the data then.
+P is a difference of natural parameters: float32 loses 3e-8 of sum_j kappa_j m_j m_j' / 2 in it, and
+the law amplifies this by sqrt(degrees). With c the condition number of the scale's correlations
+times sqrt(degrees), divergences, entropies and densities are right to 1e-3 for c up to 1e3 and |m|
+up to 50 / sqrt(c) standard deviations of N(0, (kappa P)^-1). The constructors raise if rounding
+changes P by more than 1e-3; then centre the data.
 
-The normal-inverse-Wishart, a law of (mu, L^-1), has these statistics and parameters: it needs no
-class of its own."""
+The normal-inverse-Wishart, a law of (mu, L^-1), has the same statistics and parameters, so it needs
+no class."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ from vijax.families.laws import StudentLaw
 from vijax.families.numeric.excess import less_half_product
 from vijax.families.vector.matrices import inverse, outer, symmetric
 from vijax.families.vector.means_and_precision import MeansAndPrecision, sum_of_products
-from vijax.families.vector.wishart import Wishart, checked_degrees
+from vijax.families.vector.wishart import Wishart, check_degrees
 
 
 class NormalWishartStats(NamedTuple):
@@ -89,13 +88,17 @@ class NormalWishart(MeansAndPrecision):
         Raises:
           ValueError: a location that is not finite or does not fit, a strength that is not positive
             and finite, degrees that do not exceed D - 1, a scale that is not symmetric positive
-            definite, or whose inverse is lost beside strength * location location'.
+            definite, or whose inverse rounding removes beside strength * location location'.
         """
-        xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 1)
-        linear, raw = kappa[..., None] * m, rate + 0.5 * kappa[..., None, None] * outer(m, m)
-        raw = raw + (rate - _rate(raw, linear, kappa))  # the effect of rounding `linear`
-        scale, means = xp.broadcast_to(scale, raw.shape), linear[..., None, :]
-        require_accuracy("scale", _lost_scale, scale, raw, means, kappa[..., None], remedy=CENTRE)
+        xp, m, kappa, scale, rate, half_degrees = _check_parameters(
+            location, strength, degrees, scale, 1
+        )
+        linear = kappa[..., None] * m
+        raw = rate + 0.5 * kappa[..., None, None] * outer(m, m)
+        raw = raw + (rate - _rate(raw, linear, kappa))  # undo rounding of `linear`
+        scale = xp.broadcast_to(scale, raw.shape)
+        arrays = scale, raw, linear[..., None, :], kappa[..., None]
+        require_accuracy("scale", _scale_error, *arrays, remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     def precision_law(self) -> Wishart:
@@ -112,10 +115,9 @@ class NormalWishart(MeansAndPrecision):
 
 
 def _rate(raw: Array, linear: Array, strength: Array) -> Array:
-    """P of the raw rate P + kappa m m' / 2."""
-    return less_half_product(
-        raw, linear[..., :, None], linear[..., None, :], strength[..., None, None]
-    )
+    """P from the raw rate P + kappa m m' / 2."""
+    column, row = linear[..., :, None], linear[..., None, :]
+    return less_half_product(raw, column, row, strength[..., None, None])
 
 
 class NormalsWishartStats(NamedTuple):
@@ -156,18 +158,13 @@ class NormalsWishart(MeansAndPrecision):
     def from_parameters(cls, location: Any, strength: Any, degrees: Any, scale: Any) -> Self:
         """Laws from m (*batch, J, D), kappa (*batch, J) or one for all, and the Wishart's degrees
         (*batch,) and scale (*batch, D, D). Raises as `NormalWishart.from_parameters` does."""
-        xp, m, kappa, scale, rate, half_degrees = _checked(location, strength, degrees, scale, 2)
+        xp, m, kappa, scale, rate, half_degrees = _check_parameters(
+            location, strength, degrees, scale, 2
+        )
         linear = kappa[..., None] * m
         raw = rate + 0.5 * xp.einsum("...ji,...jk->...ik", linear, m)
-        require_accuracy(
-            "scale",
-            _lost_scale,
-            xp.broadcast_to(scale, raw.shape),
-            raw,
-            linear,
-            kappa,
-            remedy=CENTRE,
-        )
+        scale = xp.broadcast_to(scale, raw.shape)
+        require_accuracy("scale", _scale_error, scale, raw, linear, kappa, remedy=CENTRE)
         return cls(linear, -raw, -0.5 * kappa, half_degrees)
 
     @property
@@ -181,40 +178,37 @@ class NormalsWishart(MeansAndPrecision):
 
     def each(self) -> NormalWishart:
         """The marginal laws of (mu_j, L), with a batch axis of J."""
-        law, shape = self.precision_law(), self.strength.shape
-        outer = jnp.einsum("...ji,...jk->...jik", self.strength_times_location, self.location)
-        raw = law.negative_rate[..., None, :, :] - 0.5 * outer
-        half_degrees = jnp.broadcast_to(self.half_degrees[..., None], shape)
-        return NormalWishart(
-            self.strength_times_location, raw, self.negative_half_strength, half_degrees
-        )
+        law = self.precision_law()
+        linear = self.strength_times_location
+        squares = jnp.einsum("...ji,...jk->...jik", linear, self.location)
+        raw = law.negative_rate[..., None, :, :] - 0.5 * squares
+        half_degrees = jnp.broadcast_to(self.half_degrees[..., None], self.strength.shape)
+        return NormalWishart(linear, raw, self.negative_half_strength, half_degrees)
 
     def mean_law(self) -> StudentLaw:
         return self.each().mean_law()
 
 
-def _checked(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) -> tuple:
-    """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast; or a
-    ValueError."""
+def _check_parameters(location: Any, strength: Any, degrees: Any, scale: Any, ndim: int) -> tuple:
+    """NumPy or jax.numpy, m with its `ndim` event axes, kappa, the scale, P and n, broadcast;
+    ValueError naming the argument that does not fit."""
     xp, m, kappa, degrees, scale = numpy_or_jax(*as_floats(location, strength, degrees, scale))
     fits = m.ndim >= ndim and m.shape[-1:] == scale.shape[-1:]
     require(fits, "location", f"{'J ' * (ndim - 1)}vectors of {scale.shape[-1:]}", m.shape)
     require(finite(m), "location", "finite numbers", m)
     require(positive_and_finite(kappa), "strength", "positive finite numbers", kappa)
-    degrees, scale = checked_degrees(degrees, scale, "scale")
-    batch = jnp.broadcast_shapes(
-        m.shape[:-ndim], kappa.shape[: kappa.ndim + 1 - ndim], degrees.shape
-    )
-    m, kappa = (
-        xp.broadcast_to(m, batch + m.shape[-ndim:]),
-        xp.broadcast_to(kappa, batch + m.shape[-ndim:-1]),
-    )
+    degrees, scale = check_degrees(degrees, scale, "scale")
+    kappa_batch = kappa.shape[: kappa.ndim + 1 - ndim]
+    batch = jnp.broadcast_shapes(m.shape[:-ndim], kappa_batch, degrees.shape)
+    event = m.shape[-ndim:]
+    m = xp.broadcast_to(m, batch + event)
+    kappa = xp.broadcast_to(kappa, batch + event[:-1])
     wishart = Wishart.from_degrees_scale(xp.broadcast_to(degrees, batch), scale)
     _, minus_rate, half_degrees = numpy_or_jax(wishart.negative_rate, wishart.half_degrees)
     return xp, m, kappa, scale, -symmetric(minus_rate), half_degrees
 
 
-def _lost_scale(
+def _scale_error(
     scale: np.ndarray, raw: np.ndarray, linear: np.ndarray, strength: np.ndarray
 ) -> np.ndarray:
     squares = np.einsum("...ji,...jk->...ik", linear, linear / strength[..., None])

@@ -3,10 +3,10 @@ rate P:
 
     q(X) = |X|^{-(D+1)/2} exp{<-P, X> + n log|X| - A},     A = sum_i log Gamma(n - i/2) + D(D-1)/4 log(pi) - n log|P|,
 
-i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). The matrix
-parameter is read through its symmetric part, on whose complement F is zero. In float32 P holds the
-scale to 3e-8 times the condition number of its correlations; divergences, entropies and densities
-are right to 1e-3 where that number times sqrt(degrees) is below 3e3."""
+i = 0..D-1; n = degrees / 2 > (D-1)/2 and P = scale^-1 / 2. With D = 1 it is Gamma(n, P). Only the
+symmetric part of the matrix parameter matters; F is zero on its complement. In float32 P holds the
+scale to 3e-8 times the condition number of its correlations. Divergences, entropies and densities
+are right to 1e-3 if that number times sqrt(degrees) is below 3e3."""
 
 from __future__ import annotations
 
@@ -53,16 +53,15 @@ class WishartStats(NamedTuple):
 
 
 class BartlettDraw(NamedTuple):
-    """A draw X = B B': B = M T, M = C'^-1, P = C C', T lower triangular with T_ii^2 ~ Gamma(n -
-    i/2), T_ij ~ N(0, 1/2); with the offset of the gammas, as `sample_offset` gives it, and
-    log|X|."""
+    """A draw X = B B' with B = M T, M = C'^-1, P = C C', and T lower triangular, T_ii^2 ~ Gamma(n -
+    i/2), T_ij ~ N(0, 1/2)."""
 
     root: Float[Array, "*shape D D"]  # B
     triangle: Float[Array, "*shape D D"]  # T
     factor: Float[Array, "*batch D D"]  # C
     whitener: Float[Array, "*batch D D"]  # M
-    offset: Float[Array, "*shape D"]
-    log_det: Float[Array, "*shape"]
+    offset: Float[Array, "*shape D"]  # of the gammas, from `sample_offset`
+    log_det: Float[Array, "*shape"]  # log|X|
 
 
 @family
@@ -90,10 +89,10 @@ class Wishart(Family):
 
         Raises:
           ValueError: degrees that do not exceed D - 1, a scale that is not symmetric positive
-            definite, or one whose inverse the natural parameters do not hold: in float32 from a
-            condition number of some 1e5.
+            definite, or a scale that rounding its inverse changes: in float32 from a condition
+            number of some 1e5.
         """
-        degrees, scale = checked_degrees(degrees, scale, "scale")
+        degrees, scale = check_degrees(degrees, scale, "scale")
         _, double_rate = numpy_or_jax(invert_positive_definite(scale))
         require_accuracy("scale", spread_error, scale, double_rate, remedy=RESCALE)
         return cls(-0.5 * double_rate, 0.5 * degrees)
@@ -125,7 +124,7 @@ class Wishart(Family):
         return constant + log_gammas - self.half_degrees * self._log_det_rate()
 
     def stats(self, x: Any) -> WishartStats:
-        """(X, log|X|), the latter not below D times the log of the smallest normal number (-87.3 in
+        """(X, log|X|); log|X| is at least D times the log of the smallest normal number (-87.3 in
         float32)."""
         x = as_float(x)
         return WishartStats(x, floored_log_det(x))
@@ -140,12 +139,11 @@ class Wishart(Family):
         """degrees (s_ij^2 + s_ii s_jj)."""
         s = self.scale
         diagonal = jnp.diagonal(s, axis1=-2, axis2=-1)
-        return self.degrees[..., None, None] * (
-            s**2 + diagonal[..., :, None] * diagonal[..., None, :]
-        )
+        squares = s**2 + diagonal[..., :, None] * diagonal[..., None, :]
+        return self.degrees[..., None, None] * squares
 
     def mode(self) -> Float[Array, "*batch D D"]:
-        """(n - (D + 1) / 2) P^-1, or 0 where n is below (D + 1) / 2."""
+        """(n - (D + 1) / 2) P^-1, or 0 if n is below (D + 1) / 2."""
         excess = jnp.maximum(self.half_degrees - 0.5 * (self.dim + 1), 0.0)
         return 2.0 * excess[..., None, None] * self.scale
 
@@ -154,59 +152,54 @@ class Wishart(Family):
         return domain_mask(ok & (self.half_degrees > 0.5 * (self.dim - 1)), self)
 
     def flat(self) -> Self:
-        return type(self)(
-            jnp.zeros_like(self.negative_rate),
-            jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1)),
-        )
+        half_degrees = jnp.full_like(self.half_degrees, 0.5 * (self.dim + 1))
+        return type(self)(jnp.zeros_like(self.negative_rate), half_degrees)
 
     def expected_stats(self) -> WishartStats:
-        return WishartStats(
-            self.mean(), jnp.sum(special.digamma(self._shapes()), -1) - self._log_det_rate()
-        )
+        digammas = jnp.sum(special.digamma(self._shapes()), -1)
+        return WishartStats(self.mean(), digammas - self._log_det_rate())
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(X), with no difference of large numbers; -inf where X is not positive definite to
-        the last digit."""
+        """log q(X), without a difference of large numbers; -inf if X is not positive definite in
+        its precision."""
         factor = self._cholesky()
         return self.log_density(symmetric(factor.mT @ as_float(x) @ factor), -0.5 * (self.dim + 1))
 
     def log_density(self, whitened: Array, power: float) -> Float[Array, "*batch"]:
-        """log q(X) + (power + (D + 1) / 2) log|X|, from C' X C = T T', P = C C': the squares of T's
-        diagonal are gammas of shape x_i = n - i/2, the rest normal of variance 1/2 (Bartlett,
-        1933)."""
+        """log q(X) + (power + (D + 1) / 2) log|X| from C' X C = T T', P = C C': the squares of the
+        diagonal of T are gammas of shape x_i = n - i/2, and its other entries normals of variance
+        1/2 (Bartlett, 1933)."""
         definite = jnp.all(jnp.isfinite(jnp.linalg.cholesky(lax.stop_gradient(whitened))), (-2, -1))
         eye = jnp.eye(self.dim, dtype=whitened.dtype)
         triangle = jnp.linalg.cholesky(jnp.where(definite[..., None, None], whitened, eye))
         squares = jnp.diagonal(triangle, axis1=-2, axis2=-1) ** 2
         shapes = self._shapes()
-        of_diagonal = Gamma(shapes, -jnp.ones_like(shapes)).log_prob(squares)
-        each = of_diagonal + (1.0 + 0.5 * self._index() + power) * jnp.log(squares)
-        constant = (
-            -0.25 * self.dim * (self.dim - 1) * math.log(math.pi) - power * self._log_det_rate()
-        )
+        gammas = Gamma(shapes, -jnp.ones_like(shapes)).log_prob(squares)
+        diagonal = gammas + (1.0 + 0.5 * self._index() + power) * jnp.log(squares)
+        normals = -0.25 * self.dim * (self.dim - 1) * math.log(math.pi)
+        constant = normals - power * self._log_det_rate()
         below = jnp.sum(jnp.tril(triangle, -1) ** 2, (-2, -1))
-        return jnp.where(definite, jnp.sum(each, -1) - below + constant, -jnp.inf)
+        return jnp.where(definite, jnp.sum(diagonal, -1) - below + constant, -jnp.inf)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """sum_i [g(x_i) + (D + 1 - i) psi(x_i) / 2 + i / 2] + D(D-1)/4 log(pi) - (D + 1) / 2
         log|P|, x_i = n - i/2 and g = `special.legendre_gap`."""
         d, i, x = self.dim, self._index(), self._shapes()
-        each = special.legendre_gap(x) + 0.5 * (d + 1 - i) * special.digamma(x) + 0.5 * i
-        return (
-            jnp.sum(each, -1)
-            + 0.25 * d * (d - 1) * math.log(math.pi)
-            - 0.5 * (d + 1) * self._log_det_rate()
-        )
+        terms = special.legendre_gap(x) + 0.5 * (d + 1 - i) * special.digamma(x) + 0.5 * i
+        constant = 0.25 * d * (d - 1) * math.log(math.pi)
+        return jnp.sum(terms, -1) + constant - 0.5 * (d + 1) * self._log_det_rate()
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL by C and F, the factors of P and P', and R = C^-1 F: the divergences of gammas of
-        shapes x_i, x'_i and rates 1, R_ii^2, sum_i i (R_ii^2 - 1 - log R_ii^2) / 2, and n sum_{i>j}
-        R_ij^2. No term is negative."""
-        x, ratio = self._shapes(), solve(self._cholesky(), other._cholesky())
+        """KL(self || other) from the factors C of P and F of P', with R = C^-1 F: the sum of the
+        divergences of gammas with shapes x_i, x'_i and rates 1, R_ii^2, of i (R_ii^2 - 1 - log
+        R_ii^2) / 2, and of n R_ij^2 over i > j. No term is negative."""
+        x = self._shapes()
+        ratio = solve(self._cholesky(), other._cholesky())
         squares = jnp.diagonal(ratio, axis1=-2, axis2=-1) ** 2
-        each = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
-        each = each + 0.5 * self._index() * special.excess_over_log(squares)
-        return jnp.sum(each, -1) + self.half_degrees * jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
+        terms = Gamma(x, -jnp.ones_like(x)).kl(Gamma(other._shapes(), -squares))
+        terms = terms + 0.5 * self._index() * special.excess_over_log(squares)
+        below = jnp.sum(jnp.tril(ratio, -1) ** 2, (-2, -1))
+        return jnp.sum(terms, -1) + self.half_degrees * below
 
     def fisher_solve(self, cotangent: WishartStats) -> Self:
         """F^-1 g: dn c = g_2 - tr(P g_1) / n with c = sum_i psi'(x_i) - D / n, and d(-P) = (P g_1 P
@@ -233,14 +226,14 @@ class Wishart(Family):
         return WishartStats(gram(draw.root), draw.log_det), lambda eta: self.bartlett_v(draw, eta)
 
     def bartlett(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> BartlettDraw:
-        """A draw, as its triangular factor."""
+        """A draw, by its triangular factor."""
         key_gamma, key_normal = jax.random.split(key)
-        shapes, factor = self._shapes(), self._cholesky()
+        shapes = self._shapes()
+        factor = self._cholesky()
         offset = sample_offset(key_gamma, shapes, shape)
         log_gammas = log_gamma_from_offset(shapes, offset)
-        noise = jax.random.normal(
-            key_normal, (*shape, *self.negative_rate.shape), self.negative_rate.dtype
-        )
+        noise_shape = (*shape, *self.negative_rate.shape)
+        noise = jax.random.normal(key_normal, noise_shape, self.negative_rate.dtype)
         eye = jnp.eye(self.dim, dtype=noise.dtype)
         triangle = math.sqrt(0.5) * jnp.tril(noise, -1) + eye * jnp.exp(0.5 * log_gammas)[..., None]
         whitener = solve(factor, jnp.broadcast_to(eye, factor.shape), trans=1)
@@ -255,35 +248,32 @@ class Wishart(Family):
         (T' Q)_ii T_ii, d_i = d log gamma_i / dn, the right-hand side g_2 - tr(P g_1) / n of
         `fisher_solve` is
 
-            sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T,
+            sum_i (c_i + eta_2) (d_i - 1 / n) - tr(T' Q S) / n,    S the strictly lower part of T.
 
-        whose terms are all of order n^-1/2: the terms of order 1 have cancelled."""
-        h, n, x, t = symmetric(eta.value), self.half_degrees, self._shapes(), draw.triangle
+        Its terms are all of order n^-1/2: the terms of order 1 have cancelled on paper."""
+        h = symmetric(eta.value)
+        n, x, t = self.half_degrees, self._shapes(), draw.triangle
         half = t.mT @ (draw.whitener.mT @ h @ draw.whitener)
         c = jnp.diagonal(half, axis1=-2, axis2=-1) * jnp.diagonal(t, axis1=-2, axis2=-1)
         slope = (elasticity_minus_one(x, draw.offset) + 0.5 * self._index() / n[..., None]) / x
         off_diagonal = jnp.sum(half.mT * jnp.tril(t, -1), (-2, -1))
         drive = jnp.sum((c + eta.log_det[..., None]) * slope, -1) - off_diagonal / n
-        moved = (
-            symmetric(self.rate @ gram(draw.root) @ h) + eta.log_det[..., None, None] * self.rate
-        )
-        return self._solution(drive, moved)
+        product = symmetric(self.rate @ gram(draw.root) @ h)
+        return self._solution(drive, product + eta.log_det[..., None, None] * self.rate)
 
-    def _solution(self, drive: Array, moved: Array) -> Self:
+    def _solution(self, drive: Array, matrix: Array) -> Self:
+        """The direction with dn c = `drive`, c = sum_i psi'(x_i) - D / n, and d(-P) = (`matrix` -
+        dn P) / n."""
         n, x = self.half_degrees, self._shapes()
-        curvature = jnp.sum(
-            (special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x, -1
-        )
-        dn = drive / curvature
-        return type(self)(
-            symmetric(moved - dn[..., None, None] * self.rate) / n[..., None, None], dn
-        )
+        terms = (special.trigamma_excess(x) + 0.5 * self._index() / n[..., None]) / x
+        dn = drive / jnp.sum(terms, -1)
+        d_rate = symmetric(matrix - dn[..., None, None] * self.rate) / n[..., None, None]
+        return type(self)(d_rate, dn)
 
     def _index(self) -> Float[Array, "*ones D"]:
-        """0, 1, ..., D - 1 along the last axis, behind an axis of size 1 for each batch axis."""
-        return jnp.arange(self.dim, dtype=self.half_degrees.dtype).reshape(
-            *[1] * self.half_degrees.ndim, -1
-        )
+        """0, 1, ..., D - 1 along the last axis, with an axis of size 1 for each batch axis."""
+        index = jnp.arange(self.dim, dtype=self.half_degrees.dtype)
+        return index.reshape(*[1] * self.half_degrees.ndim, -1)
 
     def _shapes(self) -> Float[Array, "*batch D"]:
         """x_i = n - i/2."""
@@ -297,14 +287,16 @@ class Wishart(Family):
 
 
 # --- shared with the inverse Wishart and the normal-Wishart ---------------------------------------
-def checked_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
-    """Degrees and matrix of one dtype, broadcast to common batch axes, or a ValueError."""
+def check_degrees(degrees: Any, matrix: Any, name: str) -> tuple[Array, Array]:
+    """Degrees and matrix of one dtype, broadcast to common batch axes; ValueError naming the
+    argument that is wrong."""
     xp, degrees, matrix = numpy_or_jax(*as_floats(degrees, matrix))
-    square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2]
-    require(square, name, "a matrix (..., D, D)", f"shape {matrix.shape}")
+    is_square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2]
+    require(is_square, name, "a matrix (..., D, D)", f"shape {matrix.shape}")
     matrix = positive_definite(matrix, name)
-    enough = (degrees > matrix.shape[-1] - 1) & finite(degrees)
-    require(enough, "degrees", f"finite numbers above D - 1 = {matrix.shape[-1] - 1}", degrees)
+    limit = matrix.shape[-1] - 1
+    is_enough = (degrees > limit) & finite(degrees)
+    require(is_enough, "degrees", f"finite numbers above D - 1 = {limit}", degrees)
     batch = jnp.broadcast_shapes(degrees.shape, matrix.shape[:-2])
     return xp.broadcast_to(degrees, batch), xp.broadcast_to(matrix, batch + matrix.shape[-2:])
 
@@ -315,6 +307,6 @@ def gram(root: Array) -> Array:
 
 
 def floored_log_det(x: Array) -> Array:
-    """log|X|, not below D times the log of the smallest normal number."""
+    """log|X|, at least D times the log of the smallest normal number."""
     lowest = x.shape[-1] * math.log(float(jnp.finfo(x.dtype).tiny))
     return jnp.maximum(jnp.linalg.slogdet(x)[1], lowest)
