@@ -15,7 +15,7 @@ from vijax.app.drawing.words import page_words
 from vijax.app.report.embedded import TopicPage, page_documents
 from vijax.app.report.pages import warn_once_of_letters
 from vijax.app.report.report import Report, render
-from vijax.evaluate.metrics import OF_A_BOUND, Curves
+from vijax.evaluate.metrics import BOUND_AXIS, Curves
 from vijax.topics.summary import Document, summarise, topic_distances
 
 VOCABULARY = ["<b>bold</b>", 'quo"te', "naïve", *(f"word{i}" for i in range(20))]
@@ -139,7 +139,7 @@ def test_the_rounding_of_a_bound_that_has_converged_is_not_drawn_as_a_fall():
     it."""
     steps = np.arange(8.0)
     svg = charts.lines(
-        blocks.Lines("", "x", "y", steps, -9531301.0 - 1e-2 * (steps > 4)), *OF_A_BOUND
+        blocks.Lines("", "x", "y", steps, -9531301.0 - 1e-2 * (steps > 4)), *BOUND_AXIS
     )
     heights = [
         float(y)

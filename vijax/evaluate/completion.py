@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.checks import require, require_integers
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.reading.checks import fail
-from vijax.evaluate.sampler import draws
+from vijax.evaluate.sampler import gibbs_choice
 from vijax.evaluate.score import Score
-from vijax.evaluate.tokens import TokenRows, Topics, checked, per_document, walk_over
+from vijax.evaluate.tokens import TokenRows, Topics, check_inputs, make_walk, per_document
 from vijax.families.base import as_floats
 from vijax.families.vector.matrices import inverse, positive_definite
 from vijax.inference import estep as esteps
@@ -80,7 +80,7 @@ def document_completion(
         if isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2
         else [topics]
     )
-    tables = [checked(one, alpha, documents) for one in fits]
+    tables = [check_inputs(one, alpha, documents) for one in fits]
     corpus, size = tables[0][1], max(table.alpha.size for table, _ in tables)
     complete = functools.partial(_complete_by_gibbs, num_sweeps=num_sweeps, burn_in=burn_in)
     return _score_of_halves(complete, tuple(table for table, _ in tables), corpus, key, size)
@@ -107,11 +107,11 @@ def _by_word(
     first = tokens._replace(
         words=tokens.words[:, : -(-tokens.words.shape[1] // 2)], lengths=_first_lengths(tokens)
     )
-    walk = walk_over(topics, first)
+    walk = make_walk(topics, first)
 
     def sweep(i, carry):
         chains, total = carry
-        chains = walk.sweep(chains, draws(fold_in_each(tokens.keys, i), chains))
+        chains = walk.sweep(chains, gibbs_choice(fold_in_each(tokens.keys, i), chains))
         return chains, total + jnp.where(i >= burn_in, chains.counts, 0.0)
 
     start = walk.start(walk.lengths.shape)
@@ -157,7 +157,7 @@ def gaussian_completion(
     >>> round(score.mean, 1), score.num_tokens.tolist(), score.num_skipped
     (-0.7, [20, 10], 1)
     """
-    table, corpus = checked(topics, 1.0, documents)
+    table, corpus = check_inputs(topics, 1.0, documents)
     mean, precision = as_floats(mean, precision)
     size = table.alpha.shape[0]
     require(mean.shape == (size,), "mean", f"shape ({size},)", mean.shape)

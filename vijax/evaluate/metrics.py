@@ -136,12 +136,12 @@ def read_curves(path: Path) -> Curves:
     )
 
 
-def over_a_pass(curves: Curves) -> np.ndarray:
+def average_last_pass(curves: Curves) -> np.ndarray:
     """The ELBO averaged over the last pass up to each step: batches differ by far more than steps
     do, passes do not.
 
     >>> epoch = np.array([0.5, 1.0, 1.5, 2.0])
-    >>> over_a_pass(Curves(epoch, np.array([-9.0, -8.0, -8.0, -7.0]), *(np.zeros(0),) * 3)).tolist()
+    >>> average_last_pass(Curves(epoch, np.array([-9.0, -8.0, -8.0, -7.0]), *(np.zeros(0),) * 3)).tolist()
     [-9.0, -8.5, -8.0, -7.5]
     """
     total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(curves.elbo))])
@@ -152,11 +152,11 @@ def over_a_pass(curves: Curves) -> np.ndarray:
     return np.where(count > 0, (total[last] - total[first]) / np.maximum(count, 1), np.nan)
 
 
-def lowest_shown(values: np.ndarray) -> float:
+def axis_low(values: np.ndarray) -> float:
     """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 %
     quantile, so that a wild start does not flatten it, unless nothing else happens.
 
-    >>> lowest_shown(np.array([-9.0, -2.0, -1.0])), lowest_shown(np.array([-9.0] + [-1.0] * 99))
+    >>> axis_low(np.array([-9.0, -2.0, -1.0])), axis_low(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)
     """
     low = float(np.quantile(values, 0.04 if len(values) > LONG else 0.0))
@@ -164,7 +164,7 @@ def lowest_shown(values: np.ndarray) -> float:
     return float(values.min()) if flat else low
 
 
-def not_of_rounding(
+def widen_axis(
     low: float, high: float, least: float = 1e-6, reach: float = 0.05
 ) -> tuple[float, float]:
     """The ends of an axis, moved apart where the numbers on it may differ by their rounding alone.
@@ -175,7 +175,7 @@ def not_of_rounding(
       least: the least that an axis shows, as a share of the size of its numbers.
       reach: how far the ends are moved apart where it would show less, as a share of that size too.
 
-    >>> not_of_rounding(2.0, 3.0), not_of_rounding(50.0, 50.0)
+    >>> widen_axis(2.0, 3.0), widen_axis(50.0, 50.0)
     ((2.0, 3.0), (47.5, 52.5))
     """
     size = max(abs(low), abs(high))
@@ -184,7 +184,7 @@ def not_of_rounding(
     return low - reach * (size or 1.0), high + reach * (size or 1.0)
 
 
-OF_A_BOUND = 1e-4, 5e-5
+BOUND_AXIS = 1e-4, 5e-5
 """`least` and `reach` of an axis of a bound or score."""
 
 

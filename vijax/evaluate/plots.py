@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.evaluate.metrics import OF_A_BOUND, Curves, lowest_shown, not_of_rounding, over_a_pass
+from vijax.evaluate.metrics import BOUND_AXIS, Curves, average_last_pass, axis_low, widen_axis
 from vijax.extras import require_extra
 from vijax.terminal import printable
 from vijax.topics.summary import Topic
@@ -52,14 +52,14 @@ def curves(measured: Curves, per: str = "word", score_unit: str | None = None) -
         measured.held_out_epoch, measured.held_out_score, measured.held_out_error,
         color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.6,
     )  # fmt: skip
-    smooth = over_a_pass(measured)
+    smooth = average_last_pass(measured)
     right.plot(
         measured.epoch, measured.elbo, color=BLUE, linewidth=0.6, alpha=0.3, label="of each batch"
     )
     right.plot(measured.epoch, smooth, color=BLUE, linewidth=1.6, label="over a pass")
     finite = smooth[np.isfinite(smooth)]
     if len(finite):
-        low, high = not_of_rounding(lowest_shown(finite), float(finite.max()), *OF_A_BOUND)
+        low, high = widen_axis(axis_low(finite), float(finite.max()), *BOUND_AXIS)
         margin = 0.05 * (high - low)
         right.set_ylim(low - margin, high + margin)
     unit = score_unit or f"nats per {per}"

@@ -10,7 +10,7 @@ import scipy.sparse
 from jaxtyping import Float, Int
 
 from vijax.checks import require, require_integers
-from vijax.evaluate.token_order import lots_of
+from vijax.evaluate.token_order import draw_lots
 
 AT_A_TIME = 1 << 23
 """Scores that are computed at once."""
@@ -136,7 +136,7 @@ def hide(taken: Any, share: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
     matrix.sum_duplicates()  # and sorted
     lengths = np.diff(matrix.indptr)
     user = np.repeat(np.arange(len(lengths)), lengths)
-    lots, _ = lots_of(user, matrix.indices, lengths, [seed], matrix.data)
+    lots, _ = draw_lots(user, matrix.indices, lengths, [seed], matrix.data)
     order = np.lexsort((lots, user))  # users in turn, the items of each in any order
     place = np.empty(len(user), np.int64)
     place[order] = np.arange(len(user)) - matrix.indptr[user]

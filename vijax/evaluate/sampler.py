@@ -92,7 +92,7 @@ def _at(z: Int[Array, "*rows tokens"], place: Array) -> Int[Array, "*rows"]:
     return jax.lax.dynamic_index_in_dim(z, place, axis=-1, keepdims=False)
 
 
-def draws(keys: PRNGKeyArray, chains: Chains) -> Choose:
+def gibbs_choice(keys: PRNGKeyArray, chains: Chains) -> Choose:
     """A choice by draws from the conditionals: it makes a sweep of Gibbs sampling (backward: its
     time reversal). Each row has a key of its own, (rows,); its draws at a place are the same in
     rows of another width."""

@@ -39,13 +39,13 @@ def token_order(corpus: Corpus, key: PRNGKeyArray) -> TokenOrder:
     entries = np.repeat(by_word, corpus.counts[by_word])
     documents = document[entries]
     seed = np.asarray(jax.random.key_data(key)).ravel().tolist()
-    lots, codes = lots_of(documents, corpus.indices[entries], corpus.tokens, seed)
+    lots, codes = draw_lots(documents, corpus.indices[entries], corpus.tokens, seed)
     return TokenOrder(
         entries[np.lexsort((lots, documents))], (codes >> np.uint64(32)).astype(np.uint32)
     )
 
 
-def lots_of(
+def draw_lots(
     documents: Int[np.ndarray, " tokens"],
     words: Int[np.ndarray, " tokens"],
     sizes: np.ndarray,

@@ -35,7 +35,7 @@ class Topics(NamedTuple):
     alpha: Float[Array, " K"]  # concentration of theta, one per topic
 
 
-def checked(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
+def check_inputs(topics: Any, alpha: Any, documents: Any) -> tuple[Topics, Corpus]:
     """The inputs of an evaluation, checked. Raises ValueError: topics that are not distributions
     over words, an alpha that is not positive, documents over another vocabulary, or with a word
     that has no probability in any topic."""
@@ -184,12 +184,12 @@ def token_rows(
             )
 
 
-def walk_over(topics: Topics, tokens: TokenRows) -> Walk:
-    """Rows of tokens with their word probabilities, up to the factors that `scale_of` sums."""
+def make_walk(topics: Topics, tokens: TokenRows) -> Walk:
+    """Rows of tokens with their word probabilities, up to the factors that `log_scales` sums."""
     return Walk(topics.likelihood[tokens.words], jnp.asarray(tokens.lengths), topics.alpha)
 
 
-def scale_of(topics: Topics, tokens: TokenRows) -> Float[Array, " rows"]:
+def log_scales(topics: Topics, tokens: TokenRows) -> Float[Array, " rows"]:
     """Log of the product of the factors that a walk leaves out."""
     real = jnp.arange(tokens.words.shape[1]) < tokens.lengths[:, None]
     return jnp.sum(jnp.where(real, topics.log_scale[tokens.words], 0.0), axis=1)

@@ -5,42 +5,42 @@ from __future__ import annotations
 
 import re
 
-A_NAT = (
+NAT_MEANING = (
     "A nat is a unit of log probability: one nat more makes what is seen 2.72 times as probable."
 )
-OF_RANKINGS = (
+NDCG_MEANING = (
     "NDCG is 1 where all that was hidden of what a user took stands first among the recommended "
     "items, 0 where none of it is among them; places further down count less."
 )
 _NUMBERS = re.compile(r"^\S+(?: ± \S+)? ")
 
 
-def unit_of(score: str) -> str:
+def read_unit(score: str) -> str:
     """The words of a score, without its numbers and its parenthesis.
 
-    >>> unit_of("-1.0 ± 0.1 nats per row (20 rows)"), unit_of("0.333 ± 0.043 NDCG@20, recall@20 0.400 (6 users)")
+    >>> read_unit("-1.0 ± 0.1 nats per row (20 rows)"), read_unit("0.333 ± 0.043 NDCG@20, recall@20 0.400 (6 users)")
     ('nats per row', 'NDCG@20')
     """
     return _NUMBERS.sub("", score).partition(" (")[0].partition(",")[0]
 
 
-def is_of_rankings(unit: str) -> bool:
+def is_ranking(unit: str) -> bool:
     """True for a measure of rankings, which is no log probability."""
     return unit.startswith("NDCG")
 
 
-def measured_by(unit: str) -> str:
+def name_measure(unit: str) -> str:
     """The measure that a unit is of, in words.
 
-    >>> measured_by("nats per word"), measured_by("NDCG@20")
+    >>> name_measure("nats per word"), name_measure("NDCG@20")
     ('Document completion, nats per word', 'Ranking of hidden items, NDCG@20')
     """
-    if is_of_rankings(unit):
+    if is_ranking(unit):
         return f"Ranking of hidden items, {unit}"
     measure = "Document completion" if unit == "nats per word" else "Log predictive density"
     return f"{measure}, {unit}"
 
 
-def meaning_of(unit: str) -> str:
+def explain_unit(unit: str) -> str:
     """A sentence for readers who do not know the unit."""
-    return OF_RANKINGS if is_of_rankings(unit) else A_NAT
+    return NDCG_MEANING if is_ranking(unit) else NAT_MEANING

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax.checks import require_integers
 from vijax.evaluate.completion import score_documents
-from vijax.evaluate.sampler import Chains, Walk, draws
+from vijax.evaluate.sampler import Chains, Walk, gibbs_choice
 from vijax.evaluate.score import Score
-from vijax.evaluate.tokens import TokenRows, Topics, checked, scale_of, walk_over
+from vijax.evaluate.tokens import TokenRows, Topics, check_inputs, log_scales, make_walk
 from vijax.xla.compiler import step_jit
 from vijax.xla.content_keys import fold_in_each
 
@@ -63,7 +63,7 @@ def chib(
     """
     require_integers(num_samples=num_samples)
     require_integers(0, burn_in=burn_in)
-    table, corpus = checked(topics, alpha, documents)
+    table, corpus = check_inputs(topics, alpha, documents)
     estimate = functools.partial(_chib, num_samples=num_samples, burn_in=burn_in)
     return score_documents(estimate, table, corpus, key, table.alpha.shape[0])
 
@@ -73,11 +73,11 @@ def _chib(
     topics: Topics, tokens: TokenRows, *, num_samples: int, burn_in: int
 ) -> Float[Array, " rows"]:
     """Estimate of log p(w) of each row."""
-    walk = walk_over(topics, tokens)
+    walk = make_walk(topics, tokens)
     climb, at, turn, forth, back = (fold_in_each(tokens.keys, number) for number in range(5))
     target = _likely(walk, climb, burn_in)
     place = jax.vmap(lambda key: jax.random.randint(key, (), 0, num_samples))(at)
-    middle = walk.sweep(target, draws(turn, target), backward=True)
+    middle = walk.sweep(target, gibbs_choice(turn, target), backward=True)
 
     def run(total, direction):
         backward, num_sweeps, keys = direction
@@ -89,14 +89,14 @@ def _chib(
         jnp.stack([forth, back]),
     )
     total, _ = jax.lax.scan(run, log_transition(walk, middle, target.z), both)
-    return log_joint(walk, target) - (total - jnp.log(num_samples)) + scale_of(topics, tokens)
+    return log_joint(walk, target) - (total - jnp.log(num_samples)) + log_scales(topics, tokens)
 
 
 def _likely(walk: Walk, keys: PRNGKeyArray, burn_in: int) -> Chains:
     """Topics z* of high probability: Gibbs sampling, then coordinate ascent."""
 
     def sweep(i, chains):
-        draw = draws(fold_in_each(keys, i), chains)
+        draw = gibbs_choice(fold_in_each(keys, i), chains)
         best = lambda weights: jnp.argmax(weights, axis=-1).astype(jnp.int32)
         return walk.sweep(chains, lambda place, w: jnp.where(i < burn_in, draw(place, w), best(w)))
 
@@ -117,7 +117,7 @@ def _add_transitions(
 
     def body(i, carry):
         chains, total = carry
-        chains = walk.sweep(chains, draws(fold_in_each(keys, i), chains), backward=backward)
+        chains = walk.sweep(chains, gibbs_choice(fold_in_each(keys, i), chains), backward=backward)
         longer = jnp.logaddexp(total, log_transition(walk, chains, target))
         return chains, jnp.where(i < num_sweeps, longer, total)
 
@@ -199,7 +199,7 @@ def left_to_right(
     -1.386 ± 0.000 nats per word (2 documents, 2 words)
     """
     require_integers(num_particles=num_particles, resample_every=resample_every)
-    table, corpus = checked(topics, alpha, documents)
+    table, corpus = check_inputs(topics, alpha, documents)
     estimate = functools.partial(
         _left_to_right, num_particles=num_particles, resample_every=resample_every
     )
@@ -212,13 +212,13 @@ def _left_to_right(
     topics: Topics, tokens: TokenRows, *, num_particles: int, resample_every: int
 ) -> Float[Array, " rows"]:
     """Estimate of log p(w) of each row."""
-    walk = walk_over(topics, tokens)
+    walk = make_walk(topics, tokens)
     walk = Walk(walk.likelihood[:, None], walk.lengths[:, None], walk.alpha)
     num_rows = tokens.lengths.shape[0]
 
     def body(n, carry):
         chains, log_prob = carry
-        draw = draws(fold_in_each(tokens.keys, 2 * n), chains)
+        draw = gibbs_choice(fold_in_each(tokens.keys, 2 * n), chains)
         chains = walk.sweep(chains, draw, stop=jnp.where(n % resample_every == 0, n, 0))
         factor = jnp.sum((walk.alpha + chains.counts) * walk.at(n), axis=-1) / (
             jnp.sum(walk.alpha) + n
@@ -229,7 +229,9 @@ def _left_to_right(
         return walk.visit(chains, n, draw), log_prob
 
     start = walk.start((num_rows, num_particles)), jnp.zeros(num_rows, walk.alpha.dtype)
-    return jax.lax.fori_loop(0, jnp.max(tokens.lengths), body, start)[1] + scale_of(topics, tokens)
+    return jax.lax.fori_loop(0, jnp.max(tokens.lengths), body, start)[1] + log_scales(
+        topics, tokens
+    )
 
 
 def survivors(

@@ -327,7 +327,7 @@ def training_bound(folder: Path, config: Config) -> TrainingBound:
         raise ConfigError(
             f"{folder}: no step of it has a bound, so that there is nothing to compare"
         )
-    return TrainingBound(float(metrics.over_a_pass(curves)[finite[-1]]), config.listing.per)
+    return TrainingBound(float(metrics.average_last_pass(curves)[finite[-1]]), config.listing.per)
 
 
 def compare_by_training(folders: Sequence[Path]) -> Comparison:

@@ -13,7 +13,7 @@ from vijax.app.answers.comparison import ComparedRun, Comparison
 from vijax.app.drawing import blocks
 from vijax.app.drawing.exports import csv_text
 from vijax.evaluate.plots import BLUE, INK, SOFT, Figure, bare, new_figure, plain
-from vijax.evaluate.units import unit_of
+from vijax.evaluate.units import read_unit
 from vijax.files import own_folder, write_atomically, write_text
 
 LEAST = 0.02
@@ -59,7 +59,7 @@ def figure(comparison: Comparison) -> Figure:
     _bars(axes[0], places, scores, 1, title)
     distances = [(-mean, error) for mean, error in behind]
     _bars(axes[1], places, distances, 2, f"behind the best{errors}")
-    unit = unit_of(str(comparison.runs[comparison.best].score))
+    unit = read_unit(str(comparison.runs[comparison.best].score))
     for ax in axes[:2]:
         ax.set_ylabel(unit, fontsize=9)
     axes[1].axhline(0, color=SOFT, linewidth=0.8)

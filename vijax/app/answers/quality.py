@@ -19,7 +19,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.tables.graph import Graph
 from vijax.evaluate import Difference, Score, paired_difference, unigram_score
 from vijax.evaluate.metrics import Curves
-from vijax.evaluate.units import is_of_rankings, unit_of
+from vijax.evaluate.units import is_ranking, read_unit
 from vijax.numerals import format_number
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
@@ -38,7 +38,7 @@ class Plain(NamedTuple):
 def plain_alternative(run: FittedRun, score: Any) -> Plain | None:
     """The plain alternative to the model of a fit; None if there is none for its data."""
     train, test = run.data.train, run.data.test
-    if is_of_rankings(unit_of(str(score))):
+    if is_ranking(read_unit(str(score))):
         return None  # its own table compares it with popularity
     if isinstance(train, Corpus):
         return _unigram(train, test, score)
@@ -139,7 +139,7 @@ def quality(
     if plain is None:
         rows: list[list[Any]] = [[warning] for warning in warnings]
         return [blocks.Table(TITLE, ["remark"], rows)], warnings
-    unit = unit_of(str(score))
+    unit = read_unit(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
     difference = f"{format_number(abs(better.mean), least=3)}{error} {unit}"

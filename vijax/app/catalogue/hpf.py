@@ -17,7 +17,7 @@ from vijax.app.settings.sections import row_section
 from vijax.app.sources.listing import Data, FittedRun, Listing, RowResults, Tell, held_out_score_key
 from vijax.app.sources.ratings import RATINGS
 from vijax.evaluate import hide, ranked, ranking
-from vijax.evaluate.units import OF_RANKINGS
+from vijax.evaluate.units import NDCG_MEANING
 from vijax.inference import estep, learning
 from vijax.xla import keys
 
@@ -116,7 +116,7 @@ def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     everybody = run.data.train if run.data.test is None else run.data.test
     few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     about = (
-        f"A fifth of each user's items were hidden. {OF_RANKINGS} Recall is the share of them "
+        f"A fifth of each user's items were hidden. {NDCG_MEANING} Recall is the share of them "
         f"among the first {found.n}. "
         + (
             "These users were not seen in training."

@@ -13,7 +13,7 @@ from vijax.app.drawing.cuts import part_to_draw
 from vijax.app.drawing.exports import free_name
 from vijax.app.drawing.svg import stretches
 from vijax.evaluate import plots
-from vijax.evaluate.metrics import not_of_rounding
+from vijax.evaluate.metrics import widen_axis
 from vijax.evaluate.plots import BLUE, INK, LINE, SOFT, Figure, bare, new_figure
 
 _array = blocks.as_numbers
@@ -95,7 +95,7 @@ def lines(block: blocks.Lines) -> Figure:
     core = core[np.isfinite(core)]
     if not len(core):
         return figure
-    low, high = not_of_rounding(*map(float, ax.get_ylim()))
+    low, high = widen_axis(*map(float, ax.get_ylim()))
     reach = 2 * float(np.ptp(core)) or 1.0
     ax.set_ylim(max(low, float(core.min()) - reach), min(high, float(core.max()) + reach))
     return figure

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.drawing import blocks
-from vijax.evaluate.metrics import not_of_rounding
+from vijax.evaluate.metrics import widen_axis
 from vijax.numerals import format_number
 
 WIDTH, HEIGHT = 460, 260
@@ -111,9 +111,9 @@ def axis(
     values: Sequence[float | None], start: float, end: float, margin: float, *least: float
 ) -> Axis:
     """An axis that shows finite values, with a margin as a share of their range, and more than
-    their rounding (`vijax.evaluate.metrics.not_of_rounding`)."""
+    their rounding (`vijax.evaluate.metrics.widen_axis`)."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
-    low, high = not_of_rounding(min(finite), max(finite), *least)
+    low, high = widen_axis(min(finite), max(finite), *least)
     low, high = low - margin * (high - low), high + margin * (high - low)
     return Axis(low, high, start, end, nice_ticks(low, high))
 

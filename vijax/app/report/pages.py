@@ -26,7 +26,7 @@ from vijax.app.settings.progress import clock_time
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.sources.topic_names import name_topics, topic_names
 from vijax.evaluate import metrics
-from vijax.evaluate.units import unit_of
+from vijax.evaluate.units import read_unit
 from vijax.families import Dirichlet
 from vijax.files import own_folder, write_atomically, write_text
 from vijax.terminal import printable
@@ -207,7 +207,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""
-        score = f"{mean:.3f} | {spread}{unit_of(result['score_text'])}"
+        score = f"{mean:.3f} | {spread}{read_unit(result['score_text'])}"
         facts["Held-out score"] = score.replace("-", "\u2212")
     if len(curves.epoch):
         has_converged = str(result.get("status")).startswith("converged")
@@ -224,5 +224,5 @@ def _score_unit(run: Run) -> str:
     """The unit of the score, as the score says; without a score that of the model's scores."""
     score = run.result.get("score_text")
     if score:
-        return unit_of(score)
+        return read_unit(score)
     return run.config.listing.score_unit or f"nats per {run.config.listing.per}"

@@ -20,8 +20,8 @@ from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.svg import escape
 from vijax.app.report import frame
 from vijax.app.report.embedded import TopicPage
-from vijax.evaluate.metrics import LONG, OF_A_BOUND, Curves, lowest_shown, over_a_pass
-from vijax.evaluate.units import meaning_of, measured_by
+from vijax.evaluate.metrics import BOUND_AXIS, LONG, Curves, average_last_pass, axis_low
+from vijax.evaluate.units import explain_unit, name_measure
 
 PASSES = "passes over the data"
 
@@ -104,7 +104,7 @@ def _results(report: Report) -> str:
 
 def _curves(curves: Curves, per: str, score_unit: str) -> str:
     charts_text = "".join(
-        charts.card(block, *OF_A_BOUND) for block in training(curves, per, score_unit)
+        charts.card(block, *BOUND_AXIS) for block in training(curves, per, score_unit)
     )
     return f'<h2>Training</h2><div class="pair">{charts_text}</div>' if charts_text else ""
 
@@ -114,8 +114,8 @@ def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
     curves_to_show = []
     if len(curves.held_out_score):
         note = (
-            f"{measured_by(score_unit)}, higher is better; the band is one standard error. "
-            f"{meaning_of(score_unit)}"
+            f"{name_measure(score_unit)}, higher is better; the band is one standard error. "
+            f"{explain_unit(score_unit)}"
         )
         x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
         curves_to_show.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
@@ -124,7 +124,9 @@ def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
             f"The bound that training maximises, nats per {per}, averaged over a pass up to each "
             "step."
         )
-        curves_to_show.append(_curve(f"ELBO per {per}", note, curves.epoch, over_a_pass(curves)))
+        curves_to_show.append(
+            _curve(f"ELBO per {per}", note, curves.epoch, average_last_pass(curves))
+        )
     return curves_to_show
 
 
@@ -132,7 +134,7 @@ def _curve(
     title: str, note: str, x: np.ndarray, y: np.ndarray, *more_parts: np.ndarray
 ) -> blocks.Lines:
     finite = y[np.isfinite(y)]
-    is_shown = y >= lowest_shown(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
+    is_shown = y >= axis_low(finite) if len(y) > LONG and len(finite) else np.isfinite(y)
     parts: list[Any] = [part[is_shown] for part in (x, y, *more_parts)]
     return blocks.Lines(title, PASSES, title.lower(), *parts)._replace(note=note)
 
