@@ -1,14 +1,14 @@
-"""E-steps: the treatment of a model's local variables. Every one serves every message.
+"""E-steps, the treatment of the local variables of a model. Each goes with every estimator.
 
-An E-step makes the locals of a batch optimal, given the globals. Which problem it solves is said in
-`vijax.contract.estep`, and no E-step names a model.
+An E-step finds the optimal locals of a batch, given the globals. The problems are defined in
+`vijax.contract.estep`, and no E-step depends on a model.
 """
 
 from vijax.contract.estep import EStep as EStep
 from vijax.contract.estep import Locals as Locals
 from vijax.contract.estep import MixedMembership as MixedMembership
 from vijax.inference.estep.conditionals import Conditionals as Conditionals
-from vijax.inference.estep.conditionals import Inferred as Inferred
+from vijax.inference.estep.conditionals import InferredLocals as InferredLocals
 from vijax.inference.estep.conditionals import OfConditionals as OfConditionals
 from vijax.inference.estep.gibbs import Gibbs as Gibbs
 from vijax.inference.estep.gibbs import gibbs as gibbs

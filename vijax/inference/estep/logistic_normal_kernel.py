@@ -1,8 +1,8 @@
-"""The E-step of logistic-normal topics and its bound by compiled kernels (`vijax.xla.native`): what
-they are given.
+"""Calls of the compiled kernels (`vijax.xla.native`) for the E-step of logistic-normal topics and
+its bound.
 
-The kernels draw as `jax.random` does, from keys of its usual kind, so that XLA finds the same q(z)
-up to rounding. In a step each chunk has the key of each of its documents, `chunk.keys`."""
+The kernels draw as `jax.random` does, from keys of its usual kind, so XLA finds the same q(z) up to
+rounding. In a step each chunk has the keys of its documents, `chunk.keys`."""
 
 from __future__ import annotations
 
@@ -19,118 +19,116 @@ from vijax.xla.gather import AtOnce
 from vijax.xla.random_bits import is_usual
 
 Settings = dict[str, int | float]
-"""Those of `proximal_gradient` with draws, by the names of the kernels."""
+"""Settings of `proximal_gradient` with draws, by the names of the kernels."""
 
 
-def inferred(
+def infer_locals(
     settings: Settings | None,
-    by_xla: Callable[..., Any],
+    run_xla: Callable[..., Any],
     problem: Any,
     start: Any,
     key: PRNGKeyArray,
 ) -> Any:
-    """q(z) of a chunk of documents by a kernel, where that can be used; else `by_xla(problem,
-    start, key)`."""
-    given = problem.likelihood.dtype
-    if (
-        settings is None
-        or not is_usual(key)
-        or any(x.dtype != given for x in (*problem, start.mean, start.site))
-    ):
-        return by_xla(problem, start, key)
+    """q(z) of a chunk of documents, by the kernel if it serves; else `run_xla(problem, start,
+    key)`."""
+    dtype = problem.likelihood.dtype
+    is_mixed = any(x.dtype != dtype for x in (*problem, start.mean, start.site))
+    if settings is None or not is_usual(key) or is_mixed:
+        return run_xla(problem, start, key)
 
-    def by_kernel(problem: Any, start: Any, key: PRNGKeyArray) -> Any:
+    def run_kernel(problem: Any, start: Any, key: PRNGKeyArray) -> Any:
         linear = jnp.broadcast_to(problem.linear, start.mean.shape)
-        numbers = (
+        inputs = (
             problem.likelihood,
             problem.counts,
             linear,
             problem.precision,
             start.mean,
             start.site,
+            jax.random.key_data(key),
         )
-        words = jax.random.key_data(key)
-        return type(start)(
-            *native.call(f"logistic_normal_{given}", _like(start), *numbers, words, **settings)
-        )
+        results = native.call(f"logistic_normal_{dtype}", _shapes(start), *inputs, **settings)
+        return type(start)(*results)
 
-    return native.use_kernel(by_kernel, by_xla, problem, start, key)
+    return native.use_kernel(run_kernel, run_xla, problem, start, key)
 
 
 def table_step(
     settings: Settings | None, num_samples: int, law: Any, key: PRNGKeyArray
 ) -> AtOnce | None:
-    """E-step, bound and its gradient in one compiled call, for `vijax.xla.gather.sum_over_rows`;
-    None where a kernel has no such E-step, or cannot read the key.
+    """A function for `vijax.xla.gather.sum_over_rows`: E-step, bound and its gradient in one
+    compiled call. None if there is no kernel, or it cannot read the key.
 
     Args:
-      settings: of the E-step; None where there is no kernel.
-      num_samples: draws that the bound is averaged over.
+      settings: settings of the E-step; None if there is no kernel.
+      num_samples: number of draws that the bound is averaged over.
       law: (statistics of the globals behind z, documents) -> `NormalWishartStats` of mu and
-          Sigma^-1.
-      key: that of the draws.
+        Sigma^-1.
+      key: random key of the draws.
     """
     if settings is None or not is_usual(key):
         return None
-    return functools.partial(_by_kernel, settings | {"bound_draws": num_samples}, law)
+    return functools.partial(_run_step, settings | {"bound_draws": num_samples}, law)
 
 
-def _by_kernel(
-    settings: Settings, law: Any, table: Array, given: Any, groups: Sequence[Any], key: PRNGKeyArray
+def _run_step(
+    settings: Settings, law: Any, table: Array, stats: Any, groups: Sequence[Any], key: PRNGKeyArray
 ) -> tuple[tuple[Array, tuple[Any, ...]], tuple[Array, Any]]:
-    """See `vijax.xla.gather.AtOnce`: the total; the value of each document and its q(z); the
-    gradient of the total in the table and in `given`."""
-    total, found, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
-    shared = jax.tree.map(jnp.zeros_like, given)
+    """See `vijax.xla.gather.AtOnce`.
+
+    Returns:
+      The total; for each group the values of its documents and their q(z); the gradient of the
+      total in the table, and in the statistics behind z.
+    """
+    total, results, gradient = jnp.zeros((), table.dtype), [], jnp.zeros_like(table)
+    stats_gradient = jax.tree.map(jnp.zeros_like, stats)
     for group in groups:
         chunks = group.words.shape[:2]
-        flat = lambda x: x.reshape(-1, *x.shape[2:])
-        docs, start, keys = jax.tree.map(flat, (group.documents, group.start, group.keys))
-        stats = law(given, docs)
-        linear = jnp.broadcast_to(stats.precision_times_mean, start.mean.shape)
-        ids = docs.words.astype(jnp.int32)
-        numbers = (
+        flatten = lambda x: x.reshape(-1, *x.shape[2:])
+        docs, start, keys = jax.tree.map(flatten, (group.documents, group.start, group.keys))
+        normal = law(stats, docs)
+        linear = jnp.broadcast_to(normal.precision_times_mean, start.mean.shape)
+        inputs = (
             table,
-            ids,
+            docs.words.astype(jnp.int32),
             docs.counts,
             docs.weights,
             linear,
-            stats.precision,
+            normal.precision,
             start.mean,
             start.site,
             keys,
+            gradient,
         )
-        results = [*_like(start), *_like((docs.weights, stats.precision, table))]
+        shapes = _shapes((*start, docs.weights, normal.precision, table))
         name = f"logistic_normal_step_{table.dtype}"
         *local, bound, second, gradient = native.call(
-            name, results, *numbers, gradient, aliases={9: 5}, **settings
+            name, shapes, *inputs, aliases={9: 5}, **settings
         )
         local = type(start)(*local)
-        weighed = functools.partial(_weighed, law, docs, local.mean, second)
-        shared = jax.tree.map(jnp.add, shared, jax.grad(weighed)(given))
-        per_doc = bound + _of_law(stats, local.mean)
+        law_value = functools.partial(_weighted_law, law, docs, local.mean, second)
+        stats_gradient = jax.tree.map(jnp.add, stats_gradient, jax.grad(law_value)(stats))
+        per_doc = bound + _document_law(normal, local.mean)
         total += jnp.vdot(docs.weights, per_doc)
-        found.append(jax.tree.map(functools.partial(_in_chunks, chunks), (per_doc, local)))
-    return (total, tuple(found)), (gradient, shared)
+        split = lambda x, chunks=chunks: x.reshape(*chunks, *x.shape[1:])
+        results.append(jax.tree.map(split, (per_doc, local)))
+    return (total, tuple(results)), (gradient, stats_gradient)
 
 
-def _in_chunks(chunks: tuple[int, ...], x: Array) -> Array:
-    return x.reshape(*chunks, *x.shape[1:])
-
-
-def _of_law(stats: Any, mean: Array) -> Array:
-    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2 of each document, but for -<Sigma^-1, E z z'> /
+def _document_law(normal: Any, mean: Array) -> Array:
+    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2 of each document, without -<Sigma^-1, E z z'> /
     2."""
-    return 0.5 * (stats.log_det - stats.quadratic) + jnp.sum(
-        jnp.atleast_2d(stats.precision_times_mean) * mean, 1
-    )
+    linear = jnp.sum(jnp.atleast_2d(normal.precision_times_mean) * mean, 1)
+    return 0.5 * (normal.log_det - normal.quadratic) + linear
 
 
-def _weighed(law: Any, docs: Any, mean: Array, second: Array, given: Any) -> Array:
-    """E_q[log N(z; mu, Sigma)] of all documents by their weights; `second` is the sum of E z z'."""
-    stats = law(given, docs)
-    return jnp.vdot(docs.weights, _of_law(stats, mean)) - 0.5 * jnp.vdot(stats.precision, second)
+def _weighted_law(law: Any, docs: Any, mean: Array, second: Array, stats: Any) -> Array:
+    """The sum over documents of weight times E_q[log N(z; mu, Sigma)]; `second` is the weighted sum
+    of E z z'."""
+    normal = law(stats, docs)
+    linear = jnp.vdot(docs.weights, _document_law(normal, mean))
+    return linear - 0.5 * jnp.vdot(normal.precision, second)
 
 
-def _like(arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
+def _shapes(arrays: Sequence[Array]) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays]

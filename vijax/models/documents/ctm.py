@@ -232,7 +232,7 @@ def local_elbo(
             for group in groups
         ],
         key,
-        table_step(estep.of_kernel(), num_samples, law, key),
+        table_step(estep.kernel_settings(), num_samples, law, key),
     )
     found = [
         merge_chunks(part, docs.weights.shape[0])
