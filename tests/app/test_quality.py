@@ -72,8 +72,8 @@ def test_the_plain_alternative_of_each_kind_of_table():
     train, test = Table(("a", "b"), x[:20]), Table(("a", "b"), x[20:])
     wanted = stats.norm.logpdf(x[20:], x[:20].mean(axis=0), x[:20].std(axis=0)).sum(axis=1)
     np.testing.assert_allclose(plain_alternative(seen(train, test), score).score.parts[0], wanted)
-    scaled = train.standardised()
-    found = plain_alternative(seen(scaled, test.standardised(scaled.scaling)), score)
+    scaled = train.standardise()
+    found = plain_alternative(seen(scaled, test.standardise(scaled.scaling)), score)
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = [Table(("a",), x[part, :1], "y", y[part]) for part in (slice(20), slice(20, None))]
     found = plain_alternative(seen(*with_y), score)

@@ -198,16 +198,16 @@ def test_a_run_on_standardised_columns_has_its_score_in_the_units_of_the_data(na
         "factor_analysis": (factor_analysis.LISTING, vi.models.factor_analysis(3, 2)),
     }[name]
     settings = SimpleNamespace(num_factors=2, intercept=True)
-    train = tables[0].standardised()
+    train = tables[0].standardise()
     given = (settings, 2 if name != "factor_analysis" else 400)
     with jax.enable_x64(True):
         own = scored(listing, vi.em(model), *tables, *given)
-        scaled = scored(listing, vi.em(model), train, tables[1].standardised(train.scaling), *given)
+        scaled = scored(listing, vi.em(model), train, tables[1].standardise(train.scaling), *given)
     np.testing.assert_allclose(scaled.mean, own.mean, rtol=2e-3)
     np.testing.assert_allclose(scaled.parts[0], own.parts[0], rtol=2e-2)
 
 
 def test_the_scale_of_an_entry_that_is_missing_does_not_count():
-    table = Table(("a", "b"), np.array([[1.0, 20.0], [3.0, np.nan], [5.0, 40.0]])).standardised()
+    table = Table(("a", "b"), np.array([[1.0, 20.0], [3.0, np.nan], [5.0, 40.0]])).standardise()
     a, b = np.log(table.scaling.deviation)
     np.testing.assert_allclose(log_scales(table), [a + b, a, a + b])

@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.data import DataError, TextSettings, read
-from vijax.data.tables.table import Choice, table_of
+from vijax.data.tables.table import Choice, make_table
 
 FILES = {
     "t.csv": "text,x\nplum,1\n",
@@ -159,4 +159,4 @@ def test_no_columns_are_no_choice():
     with pytest.raises(
         DataError, match=r"a table, data\.columns: expected one column or more, got none"
     ):
-        table_of({"x": np.ones(3)}, Choice(columns=()), "a table")
+        make_table({"x": np.ones(3)}, Choice(columns=()), "a table")

@@ -18,7 +18,7 @@ from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.report.pages import read_run
 from vijax.app.rows.times import sequence_times, times_ahead
-from vijax.data.tables.table import Choice, table_of
+from vijax.data.tables.table import Choice, make_table
 
 SEQUENCE_MODELS = [
     "hmm",
@@ -183,7 +183,7 @@ def test_settings_of_order(tmp_path, monkeypatch):
 def dated(values, group=None):
     table = {"when": np.array(values, object), "x": np.zeros(len(values))}
     table |= {} if group is None else {"g": np.array(group, object)}
-    return table_of(table, Choice(in_time=True, group=None if group is None else "g"), "f.csv")
+    return make_table(table, Choice(in_time=True, group=None if group is None else "g"), "f.csv")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from vijax.app.catalogue.state_space import Settings, score
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.runs.run import start
 from vijax.app.sources.listing import Data, FittedRun
-from vijax.data.tables.table import Choice, Table, table_of
+from vijax.data.tables.table import Choice, Table, make_table
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -26,8 +26,8 @@ def test_a_column_of_numbers_with_a_mistake_is_not_passed_over():
     with pytest.raises(
         ValueError, match="column 'b': expected numbers, got 'oops' in row 1, counted from 0,"
     ):
-        table_of(found, Choice(), "a file")
-    assert table_of({**found, "b": np.arange(3.0)}, Choice(), "a file").columns == ("a", "b")
+        make_table(found, Choice(), "a file")
+    assert make_table({**found, "b": np.arange(3.0)}, Choice(), "a file").columns == ("a", "b")
 
 
 @pytest.mark.parametrize("key", ["columns", "target", "group"])
@@ -36,12 +36,12 @@ def test_a_column_that_is_not_there_is_named_with_its_key(key):
     with pytest.raises(
         ValueError, match=rf"'nope' \(data.{key}\).*name another, data.{key}; known: 'a'"
     ):
-        table_of({"a": np.arange(3.0)}, choice, "a file")
+        make_table({"a": np.arange(3.0)}, choice, "a file")
 
 
 def test_no_columns_besides_the_target():
     with pytest.raises(ValueError, match="got none but target and group"):
-        table_of({"y": np.arange(3.0)}, Choice(target="y"), "a file")
+        make_table({"y": np.arange(3.0)}, Choice(target="y"), "a file")
 
 
 @pytest.mark.parametrize("name", ["hmm", "factorial_hmm", "state_space", "hierarchical_linear"])

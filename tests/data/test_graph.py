@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vijax.data.tables.graph import GraphChoice, graph_of, split_graph
+from vijax.data.tables.graph import GraphChoice, make_graph, split_graph
 from vijax.data.tables.table_files import read_columns
 
 NAN = float("nan")
@@ -12,7 +12,7 @@ NAN = float("nan")
 def read(path, text, **choice):
     path.write_text(text)
     given = GraphChoice(**choice)
-    return graph_of(read_columns(str(path), exact=(given.source, given.target)), given, str(path))
+    return make_graph(read_columns(str(path), exact=(given.source, given.target)), given, str(path))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_matrices(path, rows):
 def test_matrices_of_numpy(tmp_path):
     y = np.triu(np.random.default_rng(0).poisson(1.0, (5, 5)), 1)
     np.save(tmp_path / "y.npy", y)
-    read = lambda **choice: graph_of(
+    read = lambda **choice: make_graph(
         read_columns(str(tmp_path / "y.npy")), GraphChoice(counts=True, **choice), "y.npy"
     )
     np.testing.assert_array_equal(read(directed=True).x, y)
@@ -142,7 +142,7 @@ def test_every_observed_pair_is_in_one_part(directed):
     x = x if directed else np.triu(x, 1) + np.triu(x, 1).T
     x[3, 7] = x[7, 3] = NAN
     np.fill_diagonal(x, 0.0)
-    graph = graph_of(
+    graph = make_graph(
         dict(zip(map(str, range(40)), x.T, strict=True)), GraphChoice(directed=directed), "x"
     )
     train, test = split_graph(graph, 0.25, seed=0)

@@ -21,9 +21,9 @@ from vijax import files, memory
 from vijax.data import DataError, read, rows, shards
 from vijax.data.reading import files as reading
 from vijax.data.tables import sheet_process, sheets
-from vijax.data.tables.extents import Extent, Packed, largest_extent, sizes_of
+from vijax.data.tables.extents import Extent, FileSizes, file_sizes, largest_extent
 from vijax.data.tables.formats import load_arrays
-from vijax.data.tables.sheets import most_memory, sheet_of
+from vijax.data.tables.sheets import most_memory, open_sheet
 from vijax.data.tables.table_files import read_columns, read_table
 from vijax.data.texts.text import TextSettings
 
@@ -104,7 +104,7 @@ def test_where_memory_cannot_be_limited_the_extent_is_found_before_the_library_r
     make, message = FAR[name]
     path = make(tmp_path / name)
     monkeypatch.setattr(sheets, "CAN_LIMIT", False)
-    monkeypatch.setattr(sheets, "_started", lambda *_: pytest.fail("the library was asked"))
+    monkeypatch.setattr(sheets, "_start_process", lambda *_: pytest.fail("the library was asked"))
     with pytest.raises(DataError, match=message):
         read_columns(str(path))
 
@@ -127,7 +127,7 @@ def test_cells_without_a_value_may_stand_anywhere(tmp_path):
     first = spreadsheets.ods_row(spreadsheets.ods_cell(1) + spreadsheets.ods_cell(2) + empty)
     last = spreadsheets.ods_row(spreadsheets.ods_cell(None, 16_384), 1_048_575)
     path = spreadsheets.ods(tmp_path / "a.ods", first + last)
-    assert sheet_of(path).rows == [[1, 2]]
+    assert open_sheet(path).rows == [[1, 2]]
     assert largest_extent(path) == Extent(1, 2, 2, "B1")
 
 
@@ -168,7 +168,7 @@ def test_dates_times_and_truth_come_through_as_they_are_in_the_sheet(tmp_path):
     path = spreadsheets.ods(
         tmp_path / "a.ods", spreadsheets.ods_row(head) + spreadsheets.ods_row(cells)
     )
-    first, second = sheet_of(path).rows
+    first, second = open_sheet(path).rows
     assert first == texts
     date, time, truth, number, missing = second
     assert (date, truth, number, missing) == (datetime.date(2020, 2, 29), True, -1.5, "")
@@ -189,16 +189,16 @@ def test_a_process_that_ended_before_all_rows_came_has_not_read_the_sheet(last):
 
 
 def test_the_memory_that_a_sheet_may_take_grows_with_what_is_in_it(calm):
-    small, large = most_memory(Packed(1000, 1000)), most_memory(Packed(10 * MIB, 100 * MIB))
+    small, large = most_memory(FileSizes(1000, 1000)), most_memory(FileSizes(10 * MIB, 100 * MIB))
     assert small == (1 << 30) + 32_000
     assert large == (1 << 30) + 3200 * MIB
-    assert most_memory(Packed(100 * MIB, 100 << 30)) == int(0.8 * (8 << 30))
+    assert most_memory(FileSizes(100 * MIB, 100 << 30)) == int(0.8 * (8 << 30))
 
 
 def test_a_limit_is_one_where_no_memory_is_free(monkeypatch):
     """0 would be none."""
     monkeypatch.setattr(sheets, "free_bytes", lambda: 0)
-    assert most_memory(Packed(1000, 1000)) == 1 << 29
+    assert most_memory(FileSizes(1000, 1000)) == 1 << 29
 
 
 def test_a_program_that_cannot_start_another_reads_sheets_itself(tmp_path, monkeypatch, calm):
@@ -207,13 +207,13 @@ def test_a_program_that_cannot_start_another_reads_sheets_itself(tmp_path, monke
     monkeypatch.setattr(sheets.sys, "frozen", True, raising=False)
     monkeypatch.setattr(sheets.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
     path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": "x", "A2": 1})
-    assert sheet_of(path).rows == [["x"], [1]]
+    assert open_sheet(path).rows == [["x"], [1]]
     far_xlsx(path)
     with pytest.raises(DataError, match="up to the cell XFD1048576"):
-        sheet_of(path)
+        open_sheet(path)
     path.write_bytes(b"no")
     with pytest.raises(DataError, match=r"a.xlsx: expected a whole spreadsheet"):
-        sheet_of(path)
+        open_sheet(path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes")
@@ -229,7 +229,7 @@ def test_names_of_files_may_be_any_bytes(tmp_path, monkeypatch):
     ):
         path = Path(os.fsdecode(name))
         spreadsheets.xlsx(tmp_path / path, {"A1": "x", "A2": 1})
-        assert sheet_of(path).rows == [["x"], [1]]
+        assert open_sheet(path).rows == [["x"], [1]]
 
 
 def test_a_long_text_that_many_cells_share_is_no_end_of_this_process(tmp_path, calm):
@@ -260,18 +260,18 @@ def test_a_long_text_that_many_cells_share_is_no_end_of_this_process(tmp_path, c
         DataError,
         match=r"a.xlsx: expected a spreadsheet that is read in 1.* of memory, got one that",
     ):
-        sheet_of(path)
+        open_sheet(path)
 
 
 def test_a_zip_is_not_believed_beyond_what_can_be_packed_in_it(tmp_path):
     path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": 1})
     raw = bytearray(path.read_bytes())
-    honest = sizes_of(path)
+    honest = file_sizes(path)
     place = raw.rindex(b"PK\x01\x02")
     raw[place + 24 : place + 28] = struct.pack("<I", 0xFFFFFFF0)  # the size of the last part
     path.write_bytes(raw)
     assert honest.unpacked < 2000
-    assert sizes_of(path).unpacked < 2 * MIB
+    assert file_sizes(path).unpacked < 2 * MIB
 
 
 def test_a_spreadsheet_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
@@ -344,7 +344,7 @@ def test_the_other_process_reads_nothing_of_the_folder_it_starts_in(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     path = spreadsheets.xlsx(tmp_path / "a.xlsx", {"A1": "x", "A2": 1})
-    assert sheet_of(path).rows == [["x"], [1]]
+    assert open_sheet(path).rows == [["x"], [1]]
     assert not marker.exists()
 
 

@@ -12,9 +12,9 @@ from vijax.data.reading.checks import DataError
 from vijax.data.schema.cells import in_a_library
 from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.typed_columns import NoNumber, typed_table
-from vijax.data.tables.columns import as_numbers, as_written, row_names, said_missing
+from vijax.data.tables.columns import as_numbers, original_cells, row_names, said_missing
 from vijax.data.tables.formats import Dialect
-from vijax.data.tables.table import Choice, some_rows, table_of
+from vijax.data.tables.table import Choice, make_table, some_rows
 from vijax.data.tables.table_files import READERS, read_columns
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is read as missing:UserWarning")
@@ -146,7 +146,7 @@ def test_words_that_were_read_as_missing_are_told_with_their_number(form, tmp_pa
     )
     assert "--set 'data.missing_words=[]'" in said
     assert said == typed_table(found).columns["x y"].said_missing()
-    assert as_written(found, "x y").tolist() == ["NA", "DE", "na", "DE"]
+    assert original_cells(found, "x y").tolist() == ["NA", "DE", "na", "DE"]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=repr)
@@ -170,7 +170,7 @@ def test_a_message_names_the_row_as_the_user_finds_it(form, tmp_path):
     source = form.make(tmp_path, {"id": IDS, "x y": BAD})
     found = read_columns(source) if isinstance(source, str) else columns_of(source)
     with pytest.raises(DataError, match=f"'oops' in {re.escape(form.third_row)}"):
-        table_of(some_rows(found, np.array([1, 2, 3])), Choice(columns=("x y",)), "a table")
+        make_table(some_rows(found, np.array([1, 2, 3])), Choice(columns=("x y",)), "a table")
 
 
 def test_every_reader_has_a_row():

@@ -13,8 +13,8 @@ from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.row_names import lines
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import FileColumns
-from vijax.data.tables.graph import GraphChoice, graph_of
-from vijax.data.tables.table import Choice, rows_of, split_table, table_of
+from vijax.data.tables.graph import GraphChoice, make_graph
+from vijax.data.tables.table import Choice, make_table, naming_rows, split_table
 from vijax.data.tables.table_files import read_columns, read_table
 
 # Line 3 is empty, and the name of the row on lines 4 and 5 has two of them.
@@ -74,7 +74,7 @@ def test_rows_of_files_without_lines_are_counted_from_1_and_of_memory_as_python_
     with pytest.raises(DataError, match=r"t\.npz: .*a missing value in row 3 of column 'x'"):
         read_table(str(tmp_path / "t.npz"))
     with pytest.raises(DataError, match=r"a missing value in row 2, counted from 0, of column 'x'"):
-        table_of(columns, Choice(), "a table")
+        make_table(columns, Choice(), "a table")
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_lines_of_an_edge_list_are_those_of_an_editor(tmp_path, row, message):
     (tmp_path / "edges.csv").write_text(f"source,target,weight\na,b,1\n\n{row}\n")
     path = str(tmp_path / "edges.csv")
     with pytest.raises(DataError, match=rf"edges\.csv.*{message}"):
-        graph_of(read_columns(path, exact=("source", "target")), GraphChoice(), path)
+        make_graph(read_columns(path, exact=("source", "target")), GraphChoice(), path)
 
 
 def said(table, row):
-    with pytest.raises(DataError) as caught, rows_of(table):
+    with pytest.raises(DataError) as caught, naming_rows(table):
         raise RowError("got it in", row, 0, "!")
     return str(caught.value)
 
 
 def test_a_part_of_a_table_knows_the_lines_of_its_rows():
     found = FileColumns({"x": np.arange(20.0), "g": np.arange(20) % 3}, lines(range(2, 22)))
-    table = table_of(found, Choice(columns=("x",)), "t.csv")
+    table = make_table(found, Choice(columns=("x",)), "t.csv")
     for part in split_table(table, 0.3, 0, "groups"):
         for row, value in enumerate(part.x[:, 0]):
             assert said(part, row) == f"t.csv, got it in line {value + 2:.0f}, column 'x' !"
-    grouped = table_of(found, Choice(columns=("x",), group="g"), "t.csv")
+    grouped = make_table(found, Choice(columns=("x",), group="g"), "t.csv")
     for row, value in enumerate(np.concatenate(grouped.sequences())[:, 0]):
         assert f"line {value + 2:.0f}," in said(grouped, row)
     with (
         pytest.raises(RowError, match="row 3, column 0, counted from 0"),
-        rows_of(table_of({"x": np.ones(4)}, Choice(), "")),
+        naming_rows(make_table({"x": np.ones(4)}, Choice(), "")),
     ):
         raise RowError("in", 3, 0, "")
 
@@ -240,7 +240,7 @@ def test_rows_of_a_data_frame_are_named_by_its_index(index, name):
     labels = pandas.MultiIndex.from_tuples(index) if isinstance(index[0], tuple) else index
     frame = pandas.DataFrame({"x": [1.0, None, 2.0], "g": ["a", "b", "b"]}, index=labels)
     with pytest.raises(DataError, match=f"a missing value in {name},? of column 'x'"):
-        table_of(columns_of(frame), Choice(columns=("x",)), "data")
+        make_table(columns_of(frame), Choice(columns=("x",)), "data")
     with pytest.raises(ValueError, match=f"a list in {name},? of 'x'"):
         typed_table(frame.assign(x=[1.0, [2.0], 3.0]))
 
@@ -253,7 +253,7 @@ def records(columns):
 def test_rows_in_memory_keep_their_numbers_when_others_are_left_out(make):
     found = columns_of(make({"x": [1.0, 2.0, "oops"], "g": [None, "a", "b"]}), exact=["g"])
     with pytest.raises(DataError, match="'oops' in row 2, counted from 0"):
-        table_of(found, Choice(columns=("x",), group="g", drop=True), "data")
+        make_table(found, Choice(columns=("x",), group="g", drop=True), "data")
 
 
 def test_a_row_with_separators_alone_is_a_row_but_at_the_end(tmp_path):

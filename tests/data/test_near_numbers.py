@@ -9,7 +9,7 @@ import pytest
 
 import vijax as vi
 from vijax.data.schema.near_numbers import near_numbers
-from vijax.data.tables.table import hint_of
+from vijax.data.tables.table import number_hint
 
 pandas = pytest.importorskip("pandas")
 
@@ -128,7 +128,7 @@ def test_a_remedy_does_not_guess(cells, values):
     found = near_numbers(cells)
     assert found is not None
     assert found.values == values
-    assert " or ".join(values) in hint_of(np.array(cells, object))
+    assert " or ".join(values) in number_hint(np.array(cells, object))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.tables import dates
 from vijax.data.tables.columns import FileColumns
-from vijax.data.tables.order import find_order, in_order
+from vijax.data.tables.order import find_order, order_rows
 from vijax.data.tables.rows_in_time import Order
-from vijax.data.tables.table import Choice, split_table, table_of
+from vijax.data.tables.table import Choice, make_table, split_table
 from vijax.data.tables.time_steps import say_order
 
 RNG = np.random.default_rng(0)
@@ -57,7 +57,7 @@ CLOCKS = {
 
 @pytest.mark.parametrize("name", CLOCKS)
 def test_times_are_found_and_not_modelled(name):
-    table = table_of({**CLOCKS[name], "x": X}, IN_TIME, "f.csv")
+    table = make_table({**CLOCKS[name], "x": X}, IN_TIME, "f.csv")
     assert table.columns == ("x",)
     assert table.timed.order.columns == tuple(CLOCKS[name])
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X)
@@ -72,7 +72,7 @@ def test_rows_in_another_order_are_the_same_sequence(name):
     places = RNG.permutation(24)
     columns = {key: values[places] for key, values in {**CLOCKS[name], "x": X}.items()}
     notes = Notes()
-    table = table_of(columns, IN_TIME, "f.csv", notes)
+    table = make_table(columns, IN_TIME, "f.csv", notes)
     assert table.columns == ("x",)
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X)
     assert any("stood elsewhere in the file" in note for note in table.notes)
@@ -93,7 +93,7 @@ MEASURED = {
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_is_measured_orders_nothing(name):
-    table = table_of({name: MEASURED[name], "x": X}, IN_TIME, "f.csv")
+    table = make_table({name: MEASURED[name], "x": X}, IN_TIME, "f.csv")
     assert table.columns == (name, "x")
     assert table.timed is None
 
@@ -103,7 +103,7 @@ def test_groups_are_ordered_each_by_itself_and_split_with_their_times():
     time = np.tile(np.arange(8.0), 3)
     places = RNG.permutation(24)
     columns = {"animal": animal[places], "time": time[places], "x": X[places]}
-    table = table_of(columns, Choice(group="animal", in_time=True), "f.csv")
+    table = make_table(columns, Choice(group="animal", in_time=True), "f.csv")
     found = {
         name: part[:, 0] for name, part in zip(table.group_names, table.sequences(), strict=True)
     }
@@ -118,9 +118,9 @@ def test_groups_are_ordered_each_by_itself_and_split_with_their_times():
 
 def test_a_time_that_is_named_is_modelled_and_orders_rows():
     columns = {"time": np.arange(24.0)[::-1], "x": X}
-    table = table_of(columns, Choice(columns=("time", "x"), in_time=True), "f.csv")
+    table = make_table(columns, Choice(columns=("time", "x"), in_time=True), "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], np.arange(24.0))
-    table = table_of(columns, Choice(in_time=True, order=()), "f.csv")
+    table = make_table(columns, Choice(in_time=True, order=()), "f.csv")
     assert table.columns == ("time", "x")
     assert table.timed is None
 
@@ -132,22 +132,22 @@ def test_times_that_rows_of_a_group_share_are_refused_with_remedies_that_work():
         "x": X,
     }
     with pytest.raises(DataError) as error:
-        table_of(columns, IN_TIME, "f.csv")
+        make_table(columns, IN_TIME, "f.csv")
     message = str(error.value)
     assert "different times ('time') in rows of one sequence, got the same in row 0" in message
     assert (
         "--set data.group=animal; or take rows as they lie: --set data.order=none "
         "'data.columns=[\"x\"]'" in message
     )
-    assert len(table_of(columns, Choice(group="animal", in_time=True), "f.csv").sequences()) == 2
-    assert table_of(columns, Choice(columns=("x",), in_time=True, order=()), "f.csv").columns == (
+    assert len(make_table(columns, Choice(group="animal", in_time=True), "f.csv").sequences()) == 2
+    assert make_table(columns, Choice(columns=("x",), in_time=True, order=()), "f.csv").columns == (
         "x",
     )
 
 
 def test_rows_of_one_day_stay_in_the_order_of_the_file():
     days = text(f"2024-05-{i // 3 + 1:02d}" for i in range(24))
-    table = table_of({"date": days, "x": X}, IN_TIME, "f.csv")
+    table = make_table({"date": days, "x": X}, IN_TIME, "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X)
     assert any("16 rows share 'date' with the row before them" in note for note in table.notes)
 
@@ -159,8 +159,8 @@ def test_two_orders_that_disagree_are_refused():
     with pytest.raises(
         DataError, match="one order of the rows, got two, by 'time' and by 'day', 'time'"
     ):
-        table_of(columns, IN_TIME, "f.csv")
-    table = table_of(columns, Choice(in_time=True, order=("day", "time")), "f.csv")
+        make_table(columns, IN_TIME, "f.csv")
+    table = make_table(columns, Choice(in_time=True, order=("day", "time")), "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X)
 
 
@@ -188,29 +188,29 @@ def test_unequal_steps_are_said(time, said):
 
 def test_new_rows_are_read_by_the_format_of_the_training_rows():
     """13/05 says that days come first; of 01/02 alone nobody could tell."""
-    train = table_of(
+    train = make_table(
         {"date": text(["12/05/2024", "13/05/2024", "14/05/2024"]), "x": X[:3]}, IN_TIME, "f.csv"
     )
     assert train.timed.order == Order(("date",), ("day/month/year",))
     new = {"date": text(["01/02/2024", "02/01/2024"]), "x": X[:2]}
-    table = table_of(new, IN_TIME._replace(columns=("x",), order=train.timed.order), "g.csv")
+    table = make_table(new, IN_TIME._replace(columns=("x",), order=train.timed.order), "g.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[:2][::-1])
     with pytest.raises(
         DataError, match="a date in every row, written as day/month/year, got '2024/05/01'"
     ):
-        in_order({"date": text(["2024/05/01"])}, train.timed.order, None, "g.csv", str)
+        order_rows({"date": text(["2024/05/01"])}, train.timed.order, None, "g.csv", str)
     with pytest.raises(DataError, match="day may come first or second"):
-        in_order(new, ("date",), None, "g.csv", str)
+        order_rows(new, ("date",), None, "g.csv", str)
 
 
 def test_a_missing_time_is_said_with_its_row():
     columns = {"time": np.r_[np.arange(23.0), np.nan], "x": X}
     with pytest.raises(DataError, match="a time in every row of 'time', got none in row 23"):
-        table_of(columns, IN_TIME, "f.csv")
+        make_table(columns, IN_TIME, "f.csv")
 
 
 def test_a_single_column_is_what_is_to_be_learnt():
-    assert table_of({"y": np.arange(24.0)}, IN_TIME, "f.csv").columns == ("y",)
+    assert make_table({"y": np.arange(24.0)}, IN_TIME, "f.csv").columns == ("y",)
 
 
 @pytest.mark.parametrize("name", dates.FORMATS)
@@ -242,11 +242,11 @@ def test_dates_are_read_as_they_are_written(name):
         6 if name in (*dates.IN_MONTHS, "month") else dates.DAY if name == "yearmonthday" else 45000
     )
     assert second - first == apart
-    assert name == "yearmonthday" or name in dates.formats_of(cells)
+    assert name == "yearmonthday" or name in dates.fitting_formats(cells)
     if name not in (*dates.IN_MONTHS, "month", "hour:minute"):
         day = np.datetime64("2024-05-31").astype("datetime64[s]").astype(int)
         assert first == day
-        assert dates.written(first, name).removesuffix(" 00:00:00+00:00") == "2024-05-31"
+        assert dates.format_date(first, name).removesuffix(" 00:00:00+00:00") == "2024-05-31"
 
 
 def test_a_year_that_training_has_once_stays_in_the_order():
@@ -256,7 +256,9 @@ def test_a_year_that_training_has_once_stays_in_the_order():
     timed = find_order(table, None, (), None, "a table", str, Notes()).timed
     assert timed.order.columns == ("year", "month")
     later = {"year": np.repeat([2023.0, 2024.0], 6), "month": np.r_[7.0:13.0, 1.0:7.0], "x": months}
-    assert in_order(later, timed.order, None, "a table", str, None).rank.tolist() == list(range(12))
+    assert order_rows(later, timed.order, None, "a table", str, None).rank.tolist() == list(
+        range(12)
+    )
 
 
 def test_dates_with_a_type_are_read_where_training_had_text():
@@ -265,9 +267,9 @@ def test_dates_with_a_type_are_read_where_training_had_text():
         {"date": text, "x": np.arange(18.0)}, None, (), None, "a table", str, Notes()
     ).timed
     typed = np.array([f"2024-01-{day}" for day in range(30, 12, -1)], object)
-    assert in_order({"date": typed}, timed.order, None, "a table", str, None).rank.tolist() == list(
-        range(17, -1, -1)
-    )
+    assert order_rows(
+        {"date": typed}, timed.order, None, "a table", str, None
+    ).rank.tolist() == list(range(17, -1, -1))
 
 
 # --- times that cannot be read --------------------------------------------------------------------
@@ -309,16 +311,16 @@ def test_rows_do_not_stay_as_they_lie_where_a_time_cannot_be_read(name):
     with pytest.raises(
         DataError, match=f"times of one format in column '{column}', got .*{got}"
     ) as error:
-        table_of({column: text(cells), "x": X}, IN_TIME, "f.csv")
+        make_table({column: text(cells), "x": X}, IN_TIME, "f.csv")
     assert "--set data.order=none 'data.columns=[\"x\"]'" in str(error.value)
-    as_they_lie = table_of(
+    as_they_lie = make_table(
         {column: text(cells), "x": X}, Choice(columns=("x",), in_time=True, order=()), "f.csv"
     )
     np.testing.assert_array_equal(as_they_lie.x[:, 0], X)
 
 
 def test_a_column_of_times_that_is_not_read_is_told_where_another_orders_the_rows():
-    table = table_of(
+    table = make_table(
         {"date": text([*ISO[:23], "?!"]), "step": np.arange(24.0)[::-1], "x": X}, IN_TIME, "f.csv"
     )
     assert table.timed.order.columns == ("step",)
@@ -326,32 +328,32 @@ def test_a_column_of_times_that_is_not_read_is_told_where_another_orders_the_row
 
 
 def test_words_in_a_column_of_times_are_told_and_no_error():
-    table = table_of({"time": text(["early", "late"] * 12), "x": X}, IN_TIME, "f.csv")
+    table = make_table({"time": text(["early", "late"] * 12), "x": X}, IN_TIME, "f.csv")
     assert "The column 'time' does not order the rows: 'early' in row 0" in " ".join(table.notes)
 
 
 def test_years_of_two_digits_are_told_and_versions_are_no_dates():
     cells = text(f"{i + 1:02d}.12.23" for i in range(24))
-    table = table_of({"Datum": cells[::-1], "x": X}, IN_TIME, "f.csv")
+    table = make_table({"Datum": cells[::-1], "x": X}, IN_TIME, "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[::-1])
     assert (
         "Years of two digits in 'Datum' are 1969 to 2068: '24.12.23' is 2023-12-24." in table.notes
     )
-    assert table_of({"section": cells[::-1], "x": X}, IN_TIME, "f.csv").timed is None
+    assert make_table({"section": cells[::-1], "x": X}, IN_TIME, "f.csv").timed is None
 
 
 def test_numbers_that_are_dates_go_by_days():
     days = [f"202401{day}" for day in range(20, 32)] + [f"202402{day:02d}" for day in range(1, 13)]
-    table = table_of({"date": np.array(days, float)[::-1], "x": X}, IN_TIME, "f.csv")
+    table = make_table({"date": np.array(days, float)[::-1], "x": X}, IN_TIME, "f.csv")
     assert table.timed.order.formats == ("yearmonthday",)
     assert not any("unequal" in note for note in table.notes)
-    later = in_order({"date": text(days)}, table.timed.order, None, "f.csv", str)
+    later = order_rows({"date": text(days)}, table.timed.order, None, "f.csv", str)
     assert later.rank.tolist() == list(range(24))
 
 
 def test_whole_numbers_beyond_floats_order_rows():
     stamps = 1_701_734_400_000_000_000 + np.arange(24)
-    table = table_of({"time": stamps[::-1], "x": X}, IN_TIME, "f.csv")
+    table = make_table({"time": stamps[::-1], "x": X}, IN_TIME, "f.csv")
     np.testing.assert_array_equal(table.sequences()[0][:, 0], X[::-1])
     assert table.timed.times.tolist() == stamps[::-1].tolist()
 
@@ -365,11 +367,11 @@ NIGHT = text(
 def test_times_of_the_day_go_on_over_midnight():
     groups = text(["a", "b"] * 12)
     for table in ({"time": NIGHT, "x": X}, {"time": np.repeat(NIGHT[::2], 2), "x": X, "g": groups}):
-        timed = table_of(
+        timed = make_table(
             table, IN_TIME._replace(group="g" if "g" in table else None), "f.csv"
         ).timed
         assert np.all(np.diff(timed.rank) >= 0)
-        again = in_order(
+        again = order_rows(
             table, timed.order, None if "g" not in table else np.tile([0, 1], 12), "f.csv", str
         )
         assert again.rank.tolist() == timed.rank.tolist()
@@ -380,7 +382,7 @@ def test_a_night_in_another_order_is_refused():
         DataError,
         match="times of one day in column 'time', got 00:00:00 to 23:59:00 with no row in",
     ):
-        table_of({"time": NIGHT[::-1], "x": X}, IN_TIME, "f.csv")
+        make_table({"time": NIGHT[::-1], "x": X}, IN_TIME, "f.csv")
 
 
 # --- rows without a group or a time ---------------------------------------------------------------
@@ -391,7 +393,7 @@ def test_rows_without_a_group_or_a_time_are_left_out_where_that_is_asked(order):
     cells = ISO.copy()
     cells[[7, 20]] = ""
     choice = Choice(group="g", in_time=True, missing=True, drop=True, order=order)
-    table = table_of(FileColumns({"g": groups, "date": cells, "x": X}), choice, "f.csv")
+    table = make_table(FileColumns({"g": groups, "date": cells, "x": X}), choice, "f.csv")
     np.testing.assert_array_equal(table.x[:, 0], np.delete(X, [3, 7, 20]))
     assert table.num_dropped == 3
     assert "1 rows without a 'g' are left out (data.missing), the first in row 4." in table.notes

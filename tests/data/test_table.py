@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vijax.data.tables.table import Choice, Table, split_table, table_of
+from vijax.data.tables.table import Choice, Table, make_table, split_table
 
 COLUMNS = {
     "a": np.array([1.0, 2.0, 3.0, 4.0]),
@@ -15,11 +15,11 @@ COLUMNS = {
 
 
 def table(**choice):
-    return table_of(COLUMNS, Choice(**{"columns": ("a",), **choice}), "here.csv")
+    return make_table(COLUMNS, Choice(**{"columns": ("a",), **choice}), "here.csv")
 
 
 def test_columns_of_numbers_are_taken_but_for_target_and_group():
-    found = table_of(COLUMNS, Choice(target="count", group="who", missing=True), "here.csv")
+    found = make_table(COLUMNS, Choice(target="count", group="who", missing=True), "here.csv")
     assert found.columns == ("a", "b")
     np.testing.assert_array_equal(found.y, COLUMNS["count"])
     np.testing.assert_array_equal(found.groups, [0, 1, 0, 2])
@@ -29,7 +29,7 @@ def test_columns_of_numbers_are_taken_but_for_target_and_group():
 
 def test_groups_are_numbered_as_they_first_occur_and_anew_among_some_rows():
     columns = {"a": np.arange(5.0), "g": np.array([7.0, 2.0, 2.0, 7.0, 5.0])}
-    found = table_of(columns, Choice(group="g"), "here.csv")
+    found = make_table(columns, Choice(group="g"), "here.csv")
     assert found.group_names == ("7", "2", "5")
     some = found.rows(np.array([1, 4]))
     assert some.group_names == ("2", "5")
@@ -44,7 +44,9 @@ def test_groups_are_numbered_as_they_first_occur_and_anew_among_some_rows():
     ],
 )
 def test_two_classes_in_the_order_of_their_names_or_numbers(values, classes):
-    found = table_of({"a": np.zeros(3), "t": values}, Choice(target="t", kind="binary"), "here.csv")
+    found = make_table(
+        {"a": np.zeros(3), "t": values}, Choice(target="t", kind="binary"), "here.csv"
+    )
     assert found.classes == classes
     names = [classes[int(y > 0)] for y in found.y]
     assert names == [str(v) if isinstance(v, str) else f"{v:.0f}" for v in values]
@@ -82,12 +84,12 @@ def test_what_cannot_be_is_named(choice, fragments):
 def test_fractions_and_negative_numbers_are_no_counts():
     columns = {"a": np.zeros(2), "t": np.array([1.0, 1.5])}
     with pytest.raises(ValueError, match=r"counts 0, 1, 2, \.\.\., got 1.5 in row 1"):
-        table_of(columns, Choice(target="t", kind="count"), "here.csv")
+        make_table(columns, Choice(target="t", kind="count"), "here.csv")
 
 
 def test_a_table_of_words_alone_has_no_columns_to_use():
     with pytest.raises(ValueError, match="columns of numbers, got text in 'who', 'kind'"):
-        table_of({name: COLUMNS[name] for name in ("who", "kind")}, Choice(), "here.csv")
+        make_table({name: COLUMNS[name] for name in ("who", "kind")}, Choice(), "here.csv")
 
 
 def test_standardising_uses_the_training_rows_and_leaves_constants_and_gaps():
@@ -96,12 +98,12 @@ def test_standardising_uses_the_training_rows_and_leaves_constants_and_gaps():
         [rng.normal(3, 5, (50, 2)), np.full((50, 1), 4.0), np.full((50, 1), np.nan)], axis=1
     )
     x[3, 0] = np.nan
-    train = Table(("a", "b", "c", "d"), x).standardised()
+    train = Table(("a", "b", "c", "d"), x).standardise()
     np.testing.assert_allclose(np.nanmean(train.x[:, :2], axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(np.nanstd(train.x[:, :2], axis=0), 1, rtol=1e-12)
     np.testing.assert_array_equal(train.x[:, 2], 0)
     assert np.isnan(train.x[:, 3]).all()
-    other = Table(("a", "b", "c", "d"), x + 5.0).standardised(train.scaling)
+    other = Table(("a", "b", "c", "d"), x + 5.0).standardise(train.scaling)
     np.testing.assert_allclose(other.x[:, 1], train.x[:, 1] + 5.0 / train.scaling.deviation[1])
 
 

@@ -11,7 +11,7 @@ import pytest
 from vijax.data.reading.checks import DataError
 from vijax.data.schema.in_memory import columns_of
 from vijax.data.schema.labels import labels_of
-from vijax.data.tables.table import Choice, table_of
+from vijax.data.tables.table import Choice, make_table
 from vijax.data.tables.table_files import read_table
 
 EXACT = ["007", "7", "1e3", "1000", "12345678901234567", "12345678901234568"]
@@ -22,7 +22,7 @@ def test_names_of_groups_stay_apart(tmp_path):
     path.write_text("g,x\n" + "".join(f"{name},1\n" for name in EXACT))
     assert read_table(str(path), Choice(group="g")).group_names == tuple(EXACT)
     found = columns_of({"g": EXACT, "x": np.ones(6)}, exact=["g"])
-    assert table_of(found, Choice(group="g"), "a table").group_names == tuple(EXACT)
+    assert make_table(found, Choice(group="g"), "a table").group_names == tuple(EXACT)
 
 
 ONE = [
@@ -44,7 +44,7 @@ def test_equal_numbers_name_one_level(value):
     labels = labels_of(np.array([1.0, 2.5, 3.0]))
     assert (labels.names, labels.kind) == (("1", "2.5", "3"), "number")
     found = columns_of({"g": [value], "x": [0.0]}, exact=["g"])
-    assert table_of(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == (
+    assert make_table(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == (
         "1",
     )
 
@@ -97,7 +97,7 @@ def test_classes_that_are_true_and_false_have_one_name_in_files_and_in_memory(tm
     table = read_table(path, choice)
     assert table.y.tolist() == [1.0, -1.0, 1.0]
     for later in (columns_of(frame), columns_of({"x": [1, 2, 3], "c": [1, 0, 1]})):
-        again = table_of(later, choice._replace(classes=table.classes), "a table")
+        again = make_table(later, choice._replace(classes=table.classes), "a table")
         assert again.y.tolist() == [1.0, -1.0, 1.0]
 
 

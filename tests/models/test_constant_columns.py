@@ -22,7 +22,7 @@ def test_a_deviation_of_rounding_is_none():
 
 def test_standardised_tables_keep_the_scale_of_such_a_column():
     """A new row of .1001 was 7 million million deviations away."""
-    table = Table(("a", "b"), ROWS).standardised()
+    table = Table(("a", "b"), ROWS).standardise()
     assert table.scaling.deviation[0] == 1.0
     np.testing.assert_allclose(table.x[:, 0], 0.0, atol=1e-15)
 

@@ -312,7 +312,7 @@ def _day(cell: str, name: str) -> str | None:
         moment = dates.FORMATS[name](cell)
     except (ValueError, OverflowError):
         return None
-    day = dates.written(moment, name)
+    day = dates.format_date(moment, name)
     return f"{day}-01" if name in dates.IN_MONTHS else day[:10]
 
 

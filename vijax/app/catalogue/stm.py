@@ -38,7 +38,7 @@ from vijax.data.schema.missing_words import (
     without_words,
 )
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
-from vijax.data.tables.columns import without_blanks
+from vijax.data.tables.columns import strip_blanks
 from vijax.evaluate import frex
 from vijax.models.structural.covariates import Covariates
 from vijax.models.structural.effects import Effects
@@ -88,7 +88,7 @@ def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int, section:
 
 
 def _column_of(name: str, values: Sequence[Any], words: MissingWords) -> TypedColumn:
-    cleared = without_words(without_blanks(values), words, are_names=False)
+    cleared = without_words(strip_blanks(values), words, are_names=False)
     cells = np.empty(len(values), object)
     cells[:] = cleared.cells
     return TypedColumn(name, cells, from_file=True, written=cleared.written)

@@ -28,7 +28,7 @@ from vijax.app.plan.plan import Plan
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find_config, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
-from vijax.data.tables.table import rows_of
+from vijax.data.tables.table import naming_rows
 from vijax.files import write_text
 from vijax.terminal import printable
 
@@ -80,7 +80,7 @@ def _check(path: Path) -> None:
     check = plan.model.form.check
     if check is not None:
         train = plan.data.train
-        with rows_of(train):
+        with naming_rows(train):
             check(read_by(plan.model, plan.arrange(train)))
 
 

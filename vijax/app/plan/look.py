@@ -32,10 +32,10 @@ from vijax.data.tables.columns import (
     not_numbers,
     row_name,
     said_missing,
-    words_in,
+    words_as_missing,
 )
 from vijax.data.tables.order import find_order
-from vijax.data.tables.table import OF_NUMBERS, hint_of
+from vijax.data.tables.table import OF_NUMBERS, number_hint
 from vijax.data.tables.table_files import read_columns
 from vijax.data.tables.time_names import is_called_a_time
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
@@ -206,7 +206,7 @@ def _make_column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> 
     if not_numbers(values).any():
         missing = are_missing(values)
         present = values[~missing]
-        hint = hint_of(values)
+        hint = number_hint(values)
     else:
         numbers = as_numbers(values)
         missing = np.isnan(numbers)
@@ -230,7 +230,9 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
     """The probable target, group and other columns of a table, and settings that suit them. Columns
     that the user has named are used as they are."""
     raw, notes = _read_table(data, config)
-    table = [_make_column(name, values, words_in(raw, name)) for name, values in raw.items()]
+    table = [
+        _make_column(name, values, words_as_missing(raw, name)) for name, values in raw.items()
+    ]
     facts = [*_facts(table), *notes]
     known = flatten(config)
     if "model.formula" in known:
@@ -601,7 +603,9 @@ TIED_TO_DATA = frozenset(
 def look_at_graph(data: str, listing: Any, config: Any, said: Mapping[str, Any]) -> Look:
     """The columns of an edge list; a square matrix has none to name."""
     raw, notes = _read_table(data, config)
-    table = [_make_column(name, values, words_in(raw, name)) for name, values in raw.items()]
+    table = [
+        _make_column(name, values, words_as_missing(raw, name)) for name, values in raw.items()
+    ]
     facts = [f"{table[0].number:,} rows; columns:"]
     facts += [f"  {column}" for column in table[:MOST_LISTED]]
     facts += notes

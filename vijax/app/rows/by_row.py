@@ -71,7 +71,7 @@ def read_sequences_in_blocks(
 def step_places(table: Table) -> np.ndarray:
     """The place of each row among the steps of all sequences, which `Table.sequences` has one after
     the other."""
-    return np.argsort(table.by_time())
+    return np.argsort(table.time_order())
 
 
 def local_moments(

@@ -17,7 +17,7 @@ from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun, New
 from vijax.app.sources.offsets import get_offset
 from vijax.checks import require
-from vijax.data.tables.table import rows_of
+from vijax.data.tables.table import naming_rows
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -111,7 +111,7 @@ def draw_like(
     run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
 ) -> Draws:
     """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
-    with rows_of(new.data):
+    with naming_rows(new.data):
         values = listing.drawing.draw(run, new.data, key, num_draws, groups)
     if new.places is not None:
         whole = np.full((len(values), len(new.beside["row"]), values.shape[-1]), np.nan)
@@ -134,7 +134,7 @@ def draw_ahead(
     run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> Draws:
     """Draws of the next steps of each sequence."""
-    with rows_of(new.data):
+    with naming_rows(new.data):
         data = listing.arrange(new.data, run.settings)
         ahead = rows_ahead(run, new.data, data, key, num_draws, num_steps)
     return _draws(run, listing, *ahead, new.notes)

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.data.tables import dates
-from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, Timed
+from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, TimedRows
 from vijax.data.tables.table import Table
-from vijax.data.tables.time_steps import equal_steps, in_months
+from vijax.data.tables.time_steps import equal_steps, to_months
 
 MANY_YEARS, MANY_DAYS, MANY_HOURS, MANY_MINUTES = 730 * dates.DAY, 4 * dates.DAY, 14400.0, 300.0
 """Lengths of time, in seconds, from which on years, days, hours and minutes are shown."""
@@ -42,7 +42,7 @@ def sequence_times(table: Table, place: int) -> Times:
     if timed is None or timed.times is None:
         return Times("step", np.arange(size, dtype=float))
     first = 0 if table.groups is None else int(np.sum(table.groups < place))
-    rows = table.by_time()[first : first + size]
+    rows = table.time_order()[first : first + size]
     name, at = "-".join(timed.order.columns), timed.times[rows]
     if timed.unit == "month":
         return Times(f"{name}, years", at / 12)
@@ -67,7 +67,7 @@ def _scale_seconds(name: str, at: np.ndarray, form: str) -> Times:
         ((size, unit) for least, size, unit in units if reach >= least), (1.0, "seconds")
     )
     begin = float(at.min()) if len(at) else 0.0
-    return Times(f"{name}, {unit} since {dates.written(begin, form)}", (at - begin) / size)
+    return Times(f"{name}, {unit} since {dates.format_date(begin, form)}", (at - begin) / size)
 
 
 def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
@@ -80,18 +80,18 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
     if not len(steps) or steps.min() != steps.max():
         return {}
     groups = np.zeros(table.num_rows, int) if table.groups is None else table.groups
-    ends = np.flatnonzero(np.diff(np.append(groups[table.by_time()], -1)) != 0)
-    last = timed.times[table.by_time()[ends]]
+    ends = np.flatnonzero(np.diff(np.append(groups[table.time_order()], -1)) != 0)
+    last = timed.times[table.time_order()[ends]]
     ahead = np.arange(1, num_steps + 1)
     form = timed.order.formats[0]
     if (
         timed.unit == "second"
-        and (months := in_months(timed.times)) is not None
+        and (months := to_months(timed.times)) is not None
         and _go_by_months(timed, table)
     ):
         return {
             timed.order.columns[0]: _month_days(
-                months[table.by_time()[ends]], float(steps[0]), ahead, last
+                months[table.time_order()[ends]], float(steps[0]), ahead, last
             )
         }
     step = (
@@ -103,12 +103,12 @@ def times_ahead(table: Table, num_steps: int) -> dict[str, list[Any]]:
     shown = (
         numbers.tolist()
         if form in (NUMBER, dates.MONTH)
-        else [dates.written(x, form) for x in numbers]
+        else [dates.format_date(x, form) for x in numbers]
     )
     return {timed.order.columns[0]: shown}
 
 
-def _go_by_months(timed: Timed, table: Table) -> bool:
+def _go_by_months(timed: TimedRows, table: Table) -> bool:
     """True where dates go by months, of which the days are not equal."""
     assert timed.times is not None
     steps = GroupedRows(table.groups, table.num_rows).sorted_steps(timed.times)

@@ -17,7 +17,7 @@ from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.documents import new_documents
 from vijax.app.sources.listing import FittedRun, Listing, New, RowResults, Tell
 from vijax.app.sources.topic_names import add_labels
-from vijax.data.tables.table import rows_of
+from vijax.data.tables.table import naming_rows
 from vijax.extras import require_extra
 from vijax.files import write_atomically
 
@@ -102,7 +102,7 @@ def transform_rows(
     """The results of a fitted model for new data."""
     check_transforms(config.listing)
     transform: Any = config.listing.transform
-    with rows_of(new.data):
+    with naming_rows(new.data):
         found: RowResults = transform(run, new.data, tell)
     if (
         config.listing.source.results == "doc_topics" and "topic" in found

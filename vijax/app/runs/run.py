@@ -52,7 +52,7 @@ from vijax.app.sources.documents import with_own_stop_words
 from vijax.app.sources.listing import Data, FittedRun, held_out_score_key
 from vijax.app.sources.tables import holds_out_entries
 from vijax.data.reading.checks import DataError
-from vijax.data.tables.table import rows_of
+from vijax.data.tables.table import naming_rows
 from vijax.evaluate import metrics
 from vijax.files import own_folder, remove_leftovers
 from vijax.fitting import checkpoint
@@ -266,7 +266,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
     unit = f"{config.listing.unit}s" if documents else "rows"
     for name, part in parts.items():
         try:
-            with rows_of(part):
+            with naming_rows(part):
                 check(read_by(algorithm.spec.model, plan.arrange(part)))
         except DataError:
             raise

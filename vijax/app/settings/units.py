@@ -85,7 +85,7 @@ def log_scales(table: Any) -> Float[np.ndarray, " N"]:
     log density of a standardised row less this is the log density of the original row.
 
     >>> from vijax.data.tables.table import Table
-    >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardised()
+    >>> table = Table(("a", "b"), np.array([[10.0, 1.0], [30.0, np.nan]])).standardise()
     >>> log_scales(table).round(4).tolist()  # log 10 of the first column; the second one keeps its scale
     [2.3026, 2.3026]
     """

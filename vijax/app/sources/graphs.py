@@ -15,7 +15,7 @@ from vijax.app.sources.listing import Data, New, Source
 from vijax.app.sources.tables import check_no_column
 from vijax.data.reading.checks import Notes, fail, nearest
 from vijax.data.tables.columns import Columns
-from vijax.data.tables.graph import Graph, GraphChoice, graph_of, split_graph
+from vijax.data.tables.graph import Graph, GraphChoice, make_graph, split_graph
 from vijax.data.tables.table_files import read_columns
 
 USUAL = GraphData()
@@ -52,7 +52,7 @@ def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
     choice = GraphChoice(
         given.source, given.target, given.weight, config.model.directed, counts, nodes
     )
-    return graph_of(found, choice, path, notes)
+    return make_graph(found, choice, path, notes)
 
 
 def _check_columns(given: GraphData, found: Columns, path: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from vijax.app.settings.options import build_from_section
-from vijax.data.tables.table import Manner, TargetKind, rows_of
+from vijax.data.tables.table import Manner, TargetKind, naming_rows
 from vijax.fitting.result import Fit
 
 
@@ -239,7 +239,7 @@ class Listing:
 
     def scored(self, run: FittedRun) -> Any:
         """The score of the test data, with its standard error."""
-        with rows_of(run.data.test):
+        with naming_rows(run.data.test):
             if self.score is not None:
                 return self.score(run)
             return run.fit.score(self.arrange(run.data.test, run.settings), key=run.key)

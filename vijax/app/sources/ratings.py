@@ -22,7 +22,7 @@ from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, listed
 from vijax.data.schema.by_name import columns_by_name
 from vijax.data.tables.formats import Dialect, load_arrays
-from vijax.data.tables.table import Choice, Scaling, Table, table_of
+from vijax.data.tables.table import Choice, Scaling, Table, make_table
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_arrays
 
@@ -87,7 +87,7 @@ def _read_features(
             got = f"{listed(columns)}, without {listed(missing)}"
             raise fail(path, expected, got, "put the columns back; others beside them are not read")
         columns = columns_by_name(columns, [name, *wanted])
-    table = table_of(columns, Choice(group=name, missing=True), path, notes)
+    table = make_table(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
     at = table.origin.rows.within
     if (bad := np.argwhere(~np.isfinite(table.x))).size:
@@ -131,7 +131,7 @@ def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
 
 def _standardise(table: Table, rows: np.ndarray) -> Table:
     """The table, its columns of mean 0 and deviation 1 in these rows."""
-    return table.standardised(table.rows(rows).standardised().scaling)
+    return table.standardise(table.rows(rows).standardise().scaling)
 
 
 def _sort_items(table: Table, names: tuple[str, ...]) -> Table:
@@ -177,7 +177,7 @@ def _feature_tables(config: Any, data: Data) -> tuple[Table | None, Table | None
         got = f"other than numbers in {listed(set(kept.columns) - set(now.columns))}"
         expected = f"numbers in {listed(kept.columns)}, as in training"
         raise fail(config.data.user_features, expected, got, "write numbers there")
-    return now.standardised(kept.scaling), items
+    return now.standardise(kept.scaling), items
 
 
 def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:

@@ -20,7 +20,7 @@ from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import SPLIT, Rows, number_columns, read_heads, table_from_heads
 from vijax.data.tables.columns import NamedColumns
-from vijax.data.tables.table import Choice, Table, table_of
+from vijax.data.tables.table import Choice, Table, make_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TableSample(Table):
         )
 
     def _scaled(self, table: Table) -> Table:
-        return table if self.scaling is None else table.standardised(self.scaling)
+        return table if self.scaling is None else table.standardise(self.scaling)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,9 @@ class _ArrangedRows(Rows):
 
     def read(self, block: Block) -> PyTree:
         names = RowNames(np.arange(block.above + 1, block.above + block.count + 1))
-        return self.of(table_of(NamedColumns(super().read(block), names), self.choice, block.file))
+        return self.of(
+            make_table(NamedColumns(super().read(block), names), self.choice, block.file)
+        )
 
 
 def load_sample(config: Any, choice: Choice) -> Data | None:
@@ -90,14 +92,16 @@ def load_sample(config: Any, choice: Choice) -> Data | None:
         f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of "
         f"them.{few}"
     )
-    like = table_of(
+    like = make_table(
         _take_rows(train, held), choice._replace(columns=tuple(names)), given.path, notes
     )
     choice = choice._replace(columns=like.columns, classes=like.classes)
-    apart = None if test is None else table_of(_take_rows(test, np.arange(out)), choice, given.path)
+    apart = (
+        None if test is None else make_table(_take_rows(test, np.arange(out)), choice, given.path)
+    )
     if given.standardise:
-        like = like.standardised(manner="each" if given.standardise is True else given.standardise)
-        apart = None if apart is None else apart.standardised(like.scaling)
+        like = like.standardise(manner="each" if given.standardise is True else given.standardise)
+        apart = None if apart is None else apart.standardise(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
     return Data(TableSample(**fields, whole=train, choice=choice), apart)
 

@@ -24,13 +24,13 @@ from vijax.data.schema.in_memory import columns_of
 from vijax.data.tables.columns import (
     Columns,
     FileColumns,
-    as_written,
     columns_without_blanks,
+    original_cells,
     row_names,
     said_missing,
 )
 from vijax.data.tables.formats import Dialect
-from vijax.data.tables.rows_in_time import NUMBER, Order, Timed
+from vijax.data.tables.rows_in_time import NUMBER, Order, TimedRows
 from vijax.data.tables.table import (
     Choice,
     Manner,
@@ -38,10 +38,10 @@ from vijax.data.tables.table import (
     Table,
     are_placed,
     are_whole,
+    make_table,
     placed_rows,
     some_rows,
     split_table,
-    table_of,
 )
 from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
@@ -124,12 +124,12 @@ def load_table(config: Any) -> Data:
     table = _read(config)
     manner = standardising_manner(given)
     if given.held_out == 0.0:
-        return Data(table if manner is None else table.standardised(manner=manner), None)
+        return Data(table if manner is None else table.standardise(manner=manner), None)
     what = "entries" if given.hold_out == "entries" else "groups"
     train, test = split_table(table, given.held_out, given.split_seed, what)  # type: ignore[arg-type]
     if manner is not None:
-        train = train.standardised(manner=manner)
-        test = test.standardised(train.scaling)
+        train = train.standardise(manner=manner)
+        test = test.standardise(train.scaling)
     return Data(train, test)
 
 
@@ -292,8 +292,8 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
     _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
     if choice.in_time:
         found = placed_rows(found, choice, notes)
-    table = table_of(found, choice, where, notes)
-    return table if like.scaling is None else table.standardised(like.scaling)
+    table = make_table(found, choice, where, notes)
+    return table if like.scaling is None else table.standardise(like.scaling)
 
 
 def _choice_of_new(config: Any, like: Table) -> Choice:
@@ -515,7 +515,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
     timed = (
         None
         if order is None
-        else Timed(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
+        else TimedRows(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
     )
     return Table(
         columns=columns,
@@ -556,11 +556,13 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         choice = choice._replace(order=())  # it has no column of times
     found = _new_columns(config, like, source, choice, notes)
     _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
-    beside = {name: as_written(found, name).tolist() for name in found if name not in like.columns}
+    beside = {
+        name: original_cells(found, name).tolist() for name in found if name not in like.columns
+    }
     beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
     found, places = _usable_rows(found, choice, where, notes)
-    table = table_of(found, choice, where, notes)
-    table = table if like.scaling is None else table.standardised(like.scaling)
+    table = make_table(found, choice, where, notes)
+    table = table if like.scaling is None else table.standardise(like.scaling)
     return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
 
 

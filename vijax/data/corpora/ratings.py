@@ -304,7 +304,7 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
         pass
     cells = [str(value).strip() for value in values.tolist()]
     remedy = "write dates so, or leave the column out: then the last row of the table counts"
-    formats = dates.formats_of(cells)
+    formats = dates.fitting_formats(cells)
     if not formats:
         usual, _ = dates.nearest_format(cells)
         row = int(np.argmin(np.isfinite(dates.read_dates(cells, usual))))

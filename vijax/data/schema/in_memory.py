@@ -11,7 +11,7 @@ import numpy as np
 from vijax.data.reading.checks import DataError, fail, listed
 from vijax.data.schema.cells import are_records, columns_of_records, in_a_library
 from vijax.data.schema.typed_columns import TypedColumn, typed_table
-from vijax.data.tables.columns import Columns, NamedColumns, column_of
+from vijax.data.tables.columns import Columns, NamedColumns, parse_column
 
 EXPECTED = (
     "a table of pandas, Arrow or polars, a mapping of columns by name, a list of dicts, or a "
@@ -88,7 +88,7 @@ def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
     if not exact and column.kind in ("number", "truth"):
         return column.numbers()
     texts = column.labels().texts()
-    return texts if exact else column_of(texts.tolist())
+    return texts if exact else parse_column(texts.tolist())
 
 
 def _columns_of_matrix(source: Any, names: Sequence[str]) -> Columns:

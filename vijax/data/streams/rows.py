@@ -34,7 +34,7 @@ from vijax.data.reading.store import (
 )
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
-from vijax.data.tables.columns import column_of, number
+from vijax.data.tables.columns import number, parse_column
 
 HELD = 1 << 28
 """Default number of bytes of rows that a fit holds at once."""
@@ -313,7 +313,7 @@ def read_heads(source: str | Path) -> list[Head]:
         raise no_parquet(source)
     if not is_address(source):
         check_one_format(Path(source).expanduser(), parts[0].file)
-    texts = {name: column_of([part.values[name] for part in parts]) for name in parts[0].values}
+    texts = {name: parse_column([part.values[name] for part in parts]) for name in parts[0].values}
     beside = {
         name: Kind(None if values.dtype == object else values.dtype, False)
         for name, values in texts.items()

@@ -98,7 +98,7 @@ class Origin(NamedTuple):
         return self._replace(rows=self.rows.take(rows))
 
 
-def origin_of(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
+def find_origin(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
     """The origin of columns whose rows have names; None for others."""
     return Origin(where, found.rows) if isinstance(found, NamedColumns) else None
 
@@ -141,18 +141,20 @@ LONGEST_TRUTH = 20
 WHOLE = re.compile(r"[+-]?\d+")
 
 
-def column_of(cells: Sequence[str]) -> np.ndarray:
+def parse_column(cells: Sequence[str]) -> np.ndarray:
     """Numbers, with NaN where a text is empty, or else the strings themselves. A column of True and
     False alone is of 1 and 0, as in files with types; whole numbers that floats do not hold stay
     whole, where none is missing.
 
-    >>> column_of(["1", "", "2.5"]), column_of(["1", "two"]), column_of(["TRUE", "false", ""])
+    >>> parse_column(["1", "", "2.5"]), parse_column(["1", "two"]), parse_column(["TRUE", "false", ""])
     (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object), array([ 1.,  0., nan]))
-    >>> column_of(["9007199254740993", "1"])
+    >>> parse_column(["9007199254740993", "1"])
     array([9007199254740993,                1])
     """
     if are_truths(cells):
-        return np.array([np.nan if truth is None else float(truth) for truth in truths_of(cells)])
+        return np.array(
+            [np.nan if truth is None else float(truth) for truth in parse_truths(cells)]
+        )
     try:
         # A text of blanks alone, which is missing, or "nan", which is no number, are left to
         # `number`.
@@ -167,7 +169,7 @@ def column_of(cells: Sequence[str]) -> np.ndarray:
             numbers = np.array([number(cell) for cell in cells], float)
     except ValueError:
         return np.array(cells, object)
-    integers = integers_of(numbers, cells)
+    integers = exact_integers(numbers, cells)
     return numbers if integers is None else integers
 
 
@@ -180,12 +182,12 @@ def are_truths(cells: Sequence[str]) -> bool:
     return all(map(is_one, cells)) and any(cell.strip() for cell in cells)
 
 
-def truths_of(cells: Sequence[str]) -> np.ndarray:
+def parse_truths(cells: Sequence[str]) -> np.ndarray:
     """Cells of True and False as such, None where one is missing."""
     return np.array([TRUTHS.get(cell.strip().lower()) for cell in cells], object)
 
 
-def integers_of(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
+def exact_integers(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
     """The cells as integers, where all of them are whole and floats do not hold some of them; else
     None."""
     if not np.any(np.abs(numbers) >= EXACT) or not all(
@@ -206,7 +208,7 @@ def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
     return None if dtype is None else np.array(whole, dtype)
 
 
-def without_blanks(cells: Sequence[Any]) -> list[Any]:
+def strip_blanks(cells: Sequence[Any]) -> list[Any]:
     """The cells of a column without the blanks around texts, which say nothing in any format. Texts
     that are one object stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
     short = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
@@ -232,7 +234,7 @@ def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
     short = {column_name(name.strip()): values for name, values in columns.items()}
     for name, values in short.items():
         if values.dtype == object:
-            short[name] = np.array(without_blanks(values.tolist()), object)
+            short[name] = np.array(strip_blanks(values.tolist()), object)
     return NamedColumns(short, row_names(columns))
 
 
@@ -263,12 +265,12 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     return np.array([is_missing(value) for value in values], bool)
 
 
-def as_written(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def original_cells(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """A column as its file has it, words for missing cells among its names."""
     return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
 
 
-def words_in(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
+def words_as_missing(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
     """The words among the names of a column that were read as missing."""
     if not isinstance(found, FileColumns) or name not in found.written:
         return ()
@@ -308,12 +310,12 @@ def check_present(
     """
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
-        rows = _listed([at(row) for row in missing[:5].tolist()], len(missing) > 5)
+        rows = _join_names([at(row) for row in missing[:5].tolist()], len(missing) > 5)
         got = f"a missing value in {rows} ({len(missing)} such)"
         raise fail(where, expected, got, f"{remedy}. {words.rstrip('.')}" if words else remedy)
 
 
-def _listed(names: Sequence[str], are_more: bool) -> str:
+def _join_names(names: Sequence[str], are_more: bool) -> str:
     """Names of rows in one list; where they are counted from is said once."""
     clause = f"{FROM_ZERO},"  # as it is within a sentence
     end = clause if all(name.endswith(clause) for name in names) else ""

@@ -33,7 +33,7 @@ NAME = r"([A-Za-z]{3,9})\.?"
 def _moment(year: str, month: int, day: str | int, clock: Sequence[str | None] = ()) -> float:
     """Seconds since 1970."""
     seconds = (datetime.datetime(_whole_year(year), month, int(day)) - EPOCH).total_seconds()
-    return seconds + (_of_day(*clock) if clock else 0.0)
+    return seconds + (_seconds_of_day(*clock) if clock else 0.0)
 
 
 def _whole_year(year: str) -> int:
@@ -44,7 +44,9 @@ def _whole_year(year: str) -> int:
     return number + (1900 if number >= FIRST_OF_TWO_DIGITS else 2000)
 
 
-def _of_day(hours: str | None, minutes: str | None, seconds: str | None, half: str | None) -> float:
+def _seconds_of_day(
+    hours: str | None, minutes: str | None, seconds: str | None, half: str | None
+) -> float:
     """Seconds since midnight; `half` is "a" or "p" on a clock of twelve hours."""
     hour, minute, second = (float(part or 0) for part in (hours, minutes, seconds))
     if half is not None:
@@ -79,7 +81,7 @@ def _compact(cell: str) -> float:
     return _moment(cell[:4], int(cell[4:6]), cell[6:])
 
 
-def _month_of(name: str) -> int:
+def _month_number(name: str) -> int:
     """The number of a month, by its English name or the first three or four letters of it;
     ValueError for others."""
     name = name.lower()
@@ -91,7 +93,7 @@ def _month_of(name: str) -> int:
     return known[0]
 
 
-def _by(pattern: str, read: Callable[..., float]) -> Callable[[str], float]:
+def _pattern_reader(pattern: str, read: Callable[..., float]) -> Callable[[str], float]:
     """A reader of the cells that a pattern describes; ValueError for others."""
     compiled = re.compile(pattern)
 
@@ -113,58 +115,64 @@ IN_MONTHS = ("year-month", "month/year", "year-quarter", "quarter year", "month 
 """Formats whose unit is the month."""
 
 
-def _by_slashes(pattern: str, day_first: bool) -> Callable[[str], float]:
+def _slash_reader(pattern: str, day_first: bool) -> Callable[[str], float]:
     """A reader of dates whose day and month are numbers before the year."""
 
     def read(first: str, second: str, year: str, *clock: str | None) -> float:
         day, month = (first, second) if day_first else (second, first)
         return _moment(year, int(month), day, clock)
 
-    return _by(pattern, read)
+    return _pattern_reader(pattern, read)
 
 
 FORMATS: dict[str, Callable[[str], float]] = {
-    "year-month": _by(r"(\d{4})[-/M](\d{1,2})", lambda year, month: _months(year, int(month))),
-    "month/year": _by(r"(\d{1,2})[/.](\d{4})", lambda month, year: _months(year, int(month))),
-    "year-quarter": _by(
+    "year-month": _pattern_reader(
+        r"(\d{4})[-/M](\d{1,2})", lambda year, month: _months(year, int(month))
+    ),
+    "month/year": _pattern_reader(
+        r"(\d{1,2})[/.](\d{4})", lambda month, year: _months(year, int(month))
+    ),
+    "year-quarter": _pattern_reader(
         r"(\d{4})[- ]?[Qq]([1-4])", lambda year, quarter: _months(year, 3 * int(quarter) - 2)
     ),
-    "quarter year": _by(
+    "quarter year": _pattern_reader(
         r"[Qq]([1-4])[-/ ]?(\d{4})", lambda quarter, year: _months(year, 3 * int(quarter) - 2)
     ),
-    "month year": _by(rf"{NAME}[- ]+(\d{{4}})", lambda name, year: _months(year, _month_of(name))),
+    "month year": _pattern_reader(
+        rf"{NAME}[- ]+(\d{{4}})", lambda name, year: _months(year, _month_number(name))
+    ),
     ISO: _iso,
     WITH_ZONE: _iso_with_zone,
-    "year/month/day": _by(
+    "year/month/day": _pattern_reader(
         rf"(\d{{4}})[/.](\d{{1,2}})[/.](\d{{1,2}}){CLOCK}",
         lambda year, month, day, *clock: _moment(year, int(month), day, clock),
     ),
-    "year年month月day日": _by(
+    "year年month月day日": _pattern_reader(
         rf"(\d{{4}})\s?年\s?(\d{{1,2}})\s?月\s?(\d{{1,2}})\s?日{CLOCK}",
         lambda year, month, day, *clock: _moment(year, int(month), day, clock),
     ),
-    "day.month.year": _by(
+    "day.month.year": _pattern_reader(
         rf"(\d{{1,2}})\.\s?(\d{{1,2}})\.\s?{YEAR}(?:,?[T ]{OF_DAY})?",
         lambda day, month, year, *clock: _moment(year, int(month), day, clock),
     ),
-    "day/month/year": _by_slashes(SLASH, day_first=True),
-    "month/day/year": _by_slashes(SLASH, day_first=False),
-    "day/month/yy": _by_slashes(SHORT_SLASH, day_first=True),
-    "month/day/yy": _by_slashes(SHORT_SLASH, day_first=False),
-    "day month year": _by(
+    "day/month/year": _slash_reader(SLASH, day_first=True),
+    "month/day/year": _slash_reader(SLASH, day_first=False),
+    "day/month/yy": _slash_reader(SHORT_SLASH, day_first=True),
+    "month/day/yy": _slash_reader(SHORT_SLASH, day_first=False),
+    "day month year": _pattern_reader(
         rf"{WEEKDAY}(\d{{1,2}})[- .]*{NAME}[-, ]*{YEAR}{CLOCK}",
-        lambda day, name, year, *clock: _moment(year, _month_of(name), day, clock),
+        lambda day, name, year, *clock: _moment(year, _month_number(name), day, clock),
     ),
-    "month day, year": _by(
+    "month day, year": _pattern_reader(
         rf"{WEEKDAY}{NAME} (\d{{1,2}}),? (\d{{4}}){CLOCK}",
-        lambda name, day, year, *clock: _moment(year, _month_of(name), day, clock),
+        lambda name, day, year, *clock: _moment(year, _month_number(name), day, clock),
     ),
-    "month day time year": _by(
+    "month day time year": _pattern_reader(
         rf"{WEEKDAY}{NAME} +(\d{{1,2}}) {OF_DAY} (\d{{4}})",
-        lambda name, day, *rest: _moment(rest[-1], _month_of(name), day, rest[:-1]),
+        lambda name, day, *rest: _moment(rest[-1], _month_number(name), day, rest[:-1]),
     ),
-    MONTH: _by(NAME, lambda name: float(_month_of(name))),
-    TIME_OF_DAY: _by(OF_DAY, _of_day),
+    MONTH: _pattern_reader(NAME, lambda name: float(_month_number(name))),
+    TIME_OF_DAY: _pattern_reader(OF_DAY, _seconds_of_day),
     COMPACT: _compact,
 }
 """Readers of a cell by the name of the format: seconds since 1970, or months since year 0."""
@@ -187,12 +195,12 @@ def _months(year: str, month: int) -> float:
     return 12.0 * _whole_year(year) + month - 1
 
 
-def formats_of(cells: Sequence[str]) -> list[str]:
+def fitting_formats(cells: Sequence[str]) -> list[str]:
     """The formats that fit all cells, the first and the last of which are tried first.
 
-    >>> formats_of(["2024-05-31", "2024-06-01"]), formats_of(["13/05/2024"]), formats_of(["5/6/2024"])
+    >>> fitting_formats(["2024-05-31", "2024-06-01"]), fitting_formats(["13/05/2024"]), fitting_formats(["5/6/2024"])
     (['year-month-day'], ['day/month/year'], ['day/month/year', 'month/day/year'])
-    >>> formats_of(["2016Q1", "2016Q2"]), formats_of(["May", "June"]), formats_of(["12/31/2023 11:40 PM"])
+    >>> fitting_formats(["2016Q1"]), fitting_formats(["May", "June"]), fitting_formats(["12/31/2023 11:40 PM"])
     (['year-quarter'], ['month'], ['month/day/year'])
     """
     if not len(cells):
@@ -252,13 +260,13 @@ def read_dates(cells: Sequence[str], name: str) -> Float[np.ndarray, " N"]:
     return np.array([number(cell) for cell in cells], float)
 
 
-def written(number: float, name: str) -> str:
+def format_date(number: float, name: str) -> str:
     """A number of `read_dates` as text that `read_dates` reads: of dates as ISO 8601 has them, with
     the zone of UTC where cells have zones.
 
-    >>> written(FORMATS["day.month.year"]("31.05.2024"), "day.month.year"), written(24192.0, "year-quarter")
+    >>> format_date(FORMATS["day.month.year"]("31.05.2024"), "day.month.year"), format_date(24192.0, "year-quarter")
     ('2024-05-31', '2016Q1')
-    >>> written(0.25, "year-month-day"), written(3600.0, "year-month-day with a zone")
+    >>> format_date(0.25, "year-month-day"), format_date(3600.0, "year-month-day with a zone")
     ('1970-01-01 00:00:00.250', '1970-01-01 01:00:00+00:00')
     """
     if name in IN_MONTHS:

@@ -45,14 +45,14 @@ class Extent(NamedTuple):
         return self.rows * self.columns
 
 
-class Packed(NamedTuple):
+class FileSizes(NamedTuple):
     """The size of a zipped file, and of what is in it."""
 
     packed: int
     unpacked: int
 
 
-def sizes_of(path: Path) -> Packed:
+def file_sizes(path: Path) -> FileSizes:
     """The size of a file, and of what it can become when it is unpacked; both are one where it is
     no zip.
 
@@ -66,8 +66,8 @@ def sizes_of(path: Path) -> Packed:
                 for part in book.infolist()
             ]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError):
-        return Packed(packed, packed)
-    return Packed(packed, max(packed, sum(parts)))
+        return FileSizes(packed, packed)
+    return FileSizes(packed, max(packed, sum(parts)))
 
 
 def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
@@ -163,7 +163,7 @@ class _Xlsx(_Reader):
     a value in it."""
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = _without_prefix(name)
+        name = _strip_prefix(name)
         if name == "row":
             self._row = _number(attributes.get("r"), self._row + 2) - 1
             self._column = -1
@@ -190,8 +190,8 @@ class _Ods(_Reader):
         ] = []  # this row's cells with a value: first column, columns
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = _without_prefix(name)
-        here = {_without_prefix(key): value for key, value in attributes.items()}
+        name = _strip_prefix(name)
+        here = {_strip_prefix(key): value for key, value in attributes.items()}
         if name == "table":
             self._begin_sheet()
             self._row = 0
@@ -205,7 +205,7 @@ class _Ods(_Reader):
                 self._cells.append((self._column, min(self._repeated_cell, MOST_COLUMNS)))
 
     def _end(self, name: str) -> None:
-        name = _without_prefix(name)
+        name = _strip_prefix(name)
         if name in ("table-cell", "covered-table-cell"):
             self._column += self._repeated_cell
         elif name == "table-row":
@@ -242,7 +242,7 @@ def column_number(letters: str) -> int:
     return number - 1
 
 
-def _without_prefix(name: str) -> str:
+def _strip_prefix(name: str) -> str:
     return name.rpartition(":")[2]
 
 

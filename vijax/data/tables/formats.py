@@ -16,7 +16,7 @@ from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
 from vijax.data.reading.preamble import check_comment, read_preamble
 from vijax.data.schema.cells import column_name
-from vijax.data.tables.sheets import sheet_of
+from vijax.data.tables.sheets import open_sheet
 from vijax.files import check_declared_sizes
 
 BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
@@ -83,7 +83,7 @@ MOST_LINES = 100
 """Lines in which the separator is looked for."""
 
 
-class Delimited(NamedTuple):
+class DelimitedFile(NamedTuple):
     """A text file whose lines have cells.
 
     Attributes:
@@ -99,7 +99,9 @@ class Delimited(NamedTuple):
     line: int
 
 
-def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Delimited:
+def read_delimited_file(
+    path: Path, dialect: Dialect = USUAL, notes: Notes | None = None
+) -> DelimitedFile:
     """The header of a text file, and its rows. A separator that was found, and is not that of the
     file's ending, and comments above the header are noted.
 
@@ -137,7 +139,7 @@ def read_delimited(path: Path, dialect: Dialect = USUAL, notes: Notes | None = N
     if preamble.comment is not None:
         rows = [row for row in _some_rows(first, delimiter)[1:] if row]
         check_comment(preamble, header, rows, delimiter, path)
-    return Delimited(
+    return DelimitedFile(
         header, _rows(path, reader, len(header), delimiter, preamble.number), delimiter, line
     )
 
@@ -240,7 +242,7 @@ def doubtful_point(cells: Sequence[str]) -> str:
     return with_point[0] if with_point and all(map(WHOLE.fullmatch, with_point)) else ""
 
 
-def sign_of(columns: Iterable[Sequence[str]]) -> Decimal | None:
+def find_decimal_sign(columns: Iterable[Sequence[str]]) -> Decimal | None:
     """The decimal sign of numbers that have a fraction written with a point; None where none
     has."""
     has_point = lambda cell: (
@@ -268,7 +270,7 @@ class SheetTable(NamedTuple):
 
 def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> SheetTable:
     """The wanted sheet. A note says which is read where there are several."""
-    found = sheet_of(path, dialect.sheet)
+    found = open_sheet(path, dialect.sheet)
     if found.name is None:
         wanted = "a sheet" if dialect.sheet is None else f"a sheet {dialect.sheet!r}"
         raise fail(

@@ -76,7 +76,9 @@ class GraphChoice(NamedTuple):
     nodes: tuple[str, ...] | None = None
 
 
-def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None) -> Graph:
+def make_graph(
+    found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None
+) -> Graph:
     """The graph of an edge list, if there are columns of its names, or else of a square matrix with
     a column per node.
 
@@ -90,13 +92,13 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
         the known ones.
 
     >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
-    >>> graph = graph_of(found, GraphChoice(), "an example")
+    >>> graph = make_graph(found, GraphChoice(), "an example")
     >>> print(graph.columns, graph.x.tolist())
     ('ann', 'bob', 'cy') [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     """
     notes = notes or Notes()
     is_list = choice.source in found and choice.target in found
-    names, x = (_of_edges if is_list else _of_matrix)(found, choice, where, notes)
+    names, x = (_read_edges if is_list else _read_matrix)(found, choice, where, notes)
     if choice.nodes is not None and tuple(names) != choice.nodes:
         other = [name for name in names if name not in choice.nodes] or list(names)
         raise fail(
@@ -110,7 +112,7 @@ def graph_of(found: Columns, choice: GraphChoice, where: str, notes: Notes | Non
 
 
 # --- edge lists -----------------------------------------------------------------------------------
-def _of_edges(
+def _read_edges(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
     ends = []
@@ -161,7 +163,7 @@ def _matrix(
 
 
 # --- matrices -------------------------------------------------------------------------------------
-def _of_matrix(
+def _read_matrix(
     found: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
     text = [name for name, values in found.items() if not_numbers(values).any()]

@@ -16,15 +16,15 @@ from jaxtyping import Bool, Int
 from vijax.data.reading.checks import DataError, Notes, fail, listed
 from vijax.data.tables import dates
 from vijax.data.tables.columns import Columns, RowName
-from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, Order, RowsInTime, Timed
+from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, Order, RowsInTime, TimedRows
 from vijax.data.tables.time_columns import (
     WRITE_DATES,
     TimeColumn,
     UnreadTimes,
     are_numbers,
-    format_of,
+    as_time_column,
+    find_format,
     read_times,
-    time_column_of,
     unclear_day,
     unread_times,
 )
@@ -58,7 +58,7 @@ def _rank(numbers: Sequence[np.ndarray]) -> np.ndarray:
     return np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-class Searched(NamedTuple):
+class SearchedTable(NamedTuple):
     """A table in which an order is looked for.
 
     Attributes:
@@ -112,23 +112,23 @@ def find_order(
     ([1, 0, 2], ('time',))
     """
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
-    searched = Searched(table, rows, tuple(apart), where, at, group)
+    searched = SearchedTable(table, rows, tuple(apart), where, at, group)
     named = frozenset(columns or ())
     times: list[TimeColumn] = []
     for name in table:
-        column = None if name in apart else time_column_of(name, table[name], rows)
+        column = None if name in apart else as_time_column(name, table[name], rows)
         if column is not None and (
             name not in named or column.kind in ("date", "clock", "part", "step")
         ):
             times.append(column)
     whole = [column for column in times if np.isfinite(column.numbers).all()]
-    chosen = _chosen(whole, rows, where)
+    chosen = _choose_trial(whole, rows, where)
     unread = [
         fault for name in table if name not in apart and (fault := unread_times(name, table[name]))
     ]
     if chosen is None:
         _refuse_unread(unread, searched)
-        _refuse_unordered(times, searched)
+        _refuse_no_order(times, searched)
     _say_unread(unread, searched, notes)
     if chosen is None:
         constant = [c.name for c in times if c.kind in ("date", "clock") and c.name not in named]
@@ -140,12 +140,14 @@ def find_order(
     chosen = _with_constant_parts(chosen, whole)
     _check_midnight(chosen, searched)
     _say_short_years(chosen, table, notes)
-    left_out, counting = _left_out(whole, rows, chosen)
+    left_out, counting = _unmodelled_columns(whole, rows, chosen)
     out = tuple(name for name in table if name in left_out | counting and name not in named)
-    return RowsInTime(_timed(chosen.columns), out, tuple(name for name in out if name in counting))
+    return RowsInTime(
+        _time_rows(chosen.columns), out, tuple(name for name in out if name in counting)
+    )
 
 
-def _chosen(known: Sequence[TimeColumn], rows: GroupedRows, where: str) -> Trial | None:
+def _choose_trial(known: Sequence[TimeColumn], rows: GroupedRows, where: str) -> Trial | None:
     """The columns that order the rows; None where there are none."""
     of = lambda *kinds: [Trial((c,)) for c in known if c.kind in kinds]
     years = [Trial((c,)) for c in known if c.kind == "part" and part_of_date(c.name) == "year"]
@@ -185,7 +187,7 @@ def _alone(column: TimeColumn, rows: GroupedRows) -> TimeColumn:
     """The column as one that orders the rows by itself: times of the day go on over midnight."""
     if column.format != dates.TIME_OF_DAY:
         return column
-    return column._replace(numbers=rows.over_midnight(column.numbers))
+    return column._replace(numbers=rows.unwrap_midnight(column.numbers))
 
 
 def _composites(known: Sequence[TimeColumn]) -> list[Trial]:
@@ -247,7 +249,7 @@ def _counter(known: Sequence[TimeColumn], rows: GroupedRows) -> Trial | None:
     return next((Trial((c,)) for c in numbers if rows.counts(c.numbers)), None)
 
 
-def _left_out(
+def _unmodelled_columns(
     known: Sequence[TimeColumn], rows: GroupedRows, chosen: Trial
 ) -> tuple[set[str], set[str]]:
     """The columns that say no more than when, or which, a row is: by their names, and by their
@@ -268,7 +270,7 @@ def _left_out(
     return out, counting - out
 
 
-def _refuse_unread(unread: Sequence[UnreadTimes], searched: Searched) -> None:
+def _refuse_unread(unread: Sequence[UnreadTimes], searched: SearchedTable) -> None:
     """Raises a DataError where nothing orders the rows but a column of times with cells that cannot
     be read."""
     certain = [fault for fault in unread if fault.is_certain]
@@ -279,12 +281,12 @@ def _refuse_unread(unread: Sequence[UnreadTimes], searched: Searched) -> None:
     raise fail(
         searched.where,
         f"times of one format in column {fault.name!r}",
-        fault.got(searched.at),
+        fault.cells_text(searched.at),
         remedy,
     )
 
 
-def _refuse_unordered(times: Sequence[TimeColumn], searched: Searched) -> None:
+def _refuse_no_order(times: Sequence[TimeColumn], searched: SearchedTable) -> None:
     """Raises a DataError where a column is one of times and still orders nothing."""
     clocks = [column for column in times if column.kind in ("date", "clock")]
     if not clocks or len(searched.rows.groups) < 2:
@@ -295,10 +297,12 @@ def _refuse_unordered(times: Sequence[TimeColumn], searched: Searched) -> None:
         raise _missing_times(clock.name, missing, searched)
     if not np.any(searched.rows.sorted_steps(clock.numbers)):
         return
-    raise _shared(clock.name, clock.numbers, searched)
+    raise _shared_times_error(clock.name, clock.numbers, searched)
 
 
-def _missing_times(name: str, missing: Bool[np.ndarray, " N"], searched: Searched) -> MissingTimes:
+def _missing_times(
+    name: str, missing: Bool[np.ndarray, " N"], searched: SearchedTable
+) -> MissingTimes:
     """The error for rows that lack a time."""
     got = f"none in {searched.at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
     remedy = "write them; or leave those rows out, --set data.missing=drop; or "
@@ -307,7 +311,7 @@ def _missing_times(name: str, missing: Bool[np.ndarray, " N"], searched: Searche
     return MissingTimes(str(error), name, missing)
 
 
-def _shared(name: str, numbers: np.ndarray, searched: Searched) -> DataError:
+def _shared_times_error(name: str, numbers: np.ndarray, searched: SearchedTable) -> DataError:
     """The error for rows of one group that share a time, and do not stand in its order."""
     table = searched.table
     rows = searched.rows
@@ -326,7 +330,7 @@ def _shared(name: str, numbers: np.ndarray, searched: Searched) -> DataError:
     )
 
 
-def _check_midnight(chosen: Trial, searched: Searched) -> None:
+def _check_midnight(chosen: Trial, searched: SearchedTable) -> None:
     """Raises a DataError where times of the day alone order the rows, and seem to go over
     midnight."""
     column = chosen.columns[0]
@@ -336,7 +340,7 @@ def _check_midnight(chosen: Trial, searched: Searched) -> None:
     if not rows.leave_the_night(column.numbers):
         return
     first, last = (
-        dates.written(number, column.format)
+        dates.format_date(number, column.format)
         for number in (column.numbers.min(), column.numbers.max())
     )
     got = (
@@ -368,12 +372,12 @@ def _grouping(table: Columns, numbers: np.ndarray, apart: Sequence[str | None]) 
     return None
 
 
-def _say_unread(unread: Sequence[UnreadTimes], searched: Searched, notes: Notes) -> None:
+def _say_unread(unread: Sequence[UnreadTimes], searched: SearchedTable, notes: Notes) -> None:
     """Notes columns that look like times, and do not order the rows because of cells that cannot be
     read."""
     for fault in unread:
         notes.add(
-            f"The column {fault.name!r} does not order the rows: {fault.got(searched.at)} is not "
+            f"The column {fault.name!r} does not order the rows: {fault.cells_text(searched.at)} is not "
             "read as a time."
         )
     for name, values in searched.table.items():
@@ -389,21 +393,21 @@ def _say_short_years(chosen: Trial, table: Columns, notes: Notes) -> None:
     for column in chosen.columns:
         cells = [str(value) for value in table[column.name]]
         if dates.have_short_years(cells, column.format):
-            first = dates.written(float(column.numbers[0]), column.format)
+            first = dates.format_date(float(column.numbers[0]), column.format)
             notes.add(
                 f"Years of two digits in {column.name!r} are 1969 to 2068: {cells[0]!r} is {first}."
             )
 
 
 # --- rows by an order -----------------------------------------------------------------------------
-def in_order(
+def order_rows(
     table: Columns,
     order: Order | Sequence[str],
     groups: Int[np.ndarray, " N"] | None,
     where: str,
     at: RowName,
     group: str | None = None,
-) -> Timed:
+) -> TimedRows:
     """Rows by columns that are known to order them.
 
     Args:
@@ -421,7 +425,7 @@ def in_order(
     """
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
     columns = order.columns if isinstance(order, Order) else tuple(order)
-    searched = Searched(table, rows, (*columns, group), where, at, group)
+    searched = SearchedTable(table, rows, (*columns, group), where, at, group)
     formats = _formats(table, order, where, at)
     times = [
         read_times(table[name], name, form, where, at)
@@ -430,10 +434,10 @@ def in_order(
     if len(times) == 1:
         times = [_alone(times[0], rows)]
         _check_midnight(Trial(tuple(times)), searched)
-    timed = _timed(times)
+    timed = _time_rows(times)
     has_neighbours = bool(rows.inside.any())
     if has_neighbours and not rows.tells_apart(timed.rank) and not rows.never_falls(timed.rank):
-        raise _shared(", ".join(columns), timed.rank, searched)
+        raise _shared_times_error(", ".join(columns), timed.rank, searched)
     return timed
 
 
@@ -443,10 +447,10 @@ def _formats(
     """The ways in which the columns of an order are written."""
     if isinstance(order, Order):
         return order.formats
-    return tuple(format_of(table[name], name, where, at) for name in order)
+    return tuple(find_format(table[name], name, where, at) for name in order)
 
 
-def _timed(columns: Sequence[TimeColumn]) -> Timed:
+def _time_rows(columns: Sequence[TimeColumn]) -> TimedRows:
     """The rows by columns of times."""
     order = Order(tuple(c.name for c in columns), tuple(c.format for c in columns))
     rank = _rank([c.numbers for c in columns])
@@ -459,16 +463,16 @@ def _timed(columns: Sequence[TimeColumn]) -> Timed:
             unit = "month"
         else:
             unit = "second"
-        return Timed(order, rank, first.numbers, unit)
+        return TimedRows(order, rank, first.numbers, unit)
     parts = [part_of_date(c.name) for c in columns]
     if parts == ["year", "month"]:
-        return Timed(order, rank, 12 * first.numbers + columns[1].numbers - 1, "month")
+        return TimedRows(order, rank, 12 * first.numbers + columns[1].numbers - 1, "month")
     if parts == ["year", "quarter"]:
-        return Timed(order, rank, 12 * first.numbers + 3 * (columns[1].numbers - 1), "month")
+        return TimedRows(order, rank, 12 * first.numbers + 3 * (columns[1].numbers - 1), "month")
     if first.kind == "date" and first.format not in dates.IN_MONTHS and len(columns) == 2:
         second = columns[1]
         if second.format == dates.TIME_OF_DAY:
-            return Timed(order, rank, first.numbers + second.numbers, "second")
+            return TimedRows(order, rank, first.numbers + second.numbers, "second")
         if parts[1] == "hour":
-            return Timed(order, rank, first.numbers + 3600 * second.numbers, "second")
-    return Timed(order, rank, None)
+            return TimedRows(order, rank, first.numbers + 3600 * second.numbers, "second")
+    return TimedRows(order, rank, None)

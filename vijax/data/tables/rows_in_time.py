@@ -31,7 +31,7 @@ class Order(NamedTuple):
     formats: tuple[str, ...]
 
 
-class Timed(NamedTuple):
+class TimedRows(NamedTuple):
     """Rows by their order.
 
     Attributes:
@@ -59,7 +59,7 @@ class RowsInTime(NamedTuple):
           no rows.
     """
 
-    timed: Timed | None
+    timed: TimedRows | None
     left_out: tuple[str, ...] = ()
     counting: tuple[str, ...] = ()
 
@@ -98,11 +98,11 @@ class GroupedRows:
         steps = self.sorted_steps(numbers)
         return bool(len(steps) and np.all(steps > 0))
 
-    def over_midnight(self, seconds: np.ndarray) -> np.ndarray:
+    def unwrap_midnight(self, seconds: np.ndarray) -> np.ndarray:
         """Times of the day with a day added after each fall of more than half a day, where the rows
         of each group then stand in their order; else as they are.
 
-        >>> GroupedRows(None, 3).over_midnight(np.array([86000.0, 100.0, 200.0])).tolist()
+        >>> GroupedRows(None, 3).unwrap_midnight(np.array([86000.0, 100.0, 200.0])).tolist()
         [86000.0, 86500.0, 86600.0]
         """
         in_groups = seconds[self.by_group]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from vijax.data.reading.checks import DataError, fail
 from vijax.data.reading.files import check_regular, parsing
 from vijax.data.tables import sheet_process
-from vijax.data.tables.extents import Packed, largest_extent, sizes_of
+from vijax.data.tables.extents import FileSizes, file_sizes, largest_extent
 from vijax.extras import require_extra
 from vijax.memory import GIB, free_bytes, size_text
 
@@ -57,7 +57,7 @@ class Sheet(NamedTuple):
     numbers: list[int]
 
 
-def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
+def open_sheet(path: Path, wanted: str | None = None) -> Sheet:
     """The wanted sheet of a spreadsheet, or the first.
 
     Raises:
@@ -66,8 +66,8 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     """
     check_regular(path)
     library = require_extra("python_calamine", "excel")
-    sizes = sizes_of(path)
-    check_unpacked(path, sizes)
+    sizes = file_sizes(path)
+    check_unpacked_size(path, sizes)
     most_bytes = most_memory(sizes)
     can_start = bool(sys.executable) and not getattr(
         sys, "frozen", False
@@ -75,16 +75,16 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     if not (CAN_LIMIT and can_start):
         _check_extent(path, most_bytes, sizes.unpacked)
     if not can_start:
-        return _in_this_process(path, wanted)
+        return _read_here(path, wanted)
     folder = str(Path(str(library.__file__)).resolve().parents[1])
     arguments = [folder, str(most_bytes if CAN_LIMIT else 0), str(path), json.dumps(wanted)]
-    with tempfile.TemporaryFile() as said, _started(arguments, said) as process:
+    with tempfile.TemporaryFile() as said, _start_process(arguments, said) as process:
         found = _read(process.stdout)
         code = process.wait()
         said.seek(0)
         last = said.read(2000).decode(errors="replace").strip()
     if code == 0 and found.whole:
-        return Sheet(found.sheets, found.name, _of_one_length(found.rows), found.numbers)
+        return Sheet(found.sheets, found.name, _pad_rows(found.rows), found.numbers)
     if code == sheet_process.DAMAGED and found.error is not None:
         _check_extent(path, most_bytes)
         raise fail(
@@ -104,7 +104,7 @@ def sheet_of(path: Path, wanted: str | None = None) -> Sheet:
     raise fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
 
 
-def _in_this_process(path: Path, wanted: str | None) -> Sheet:
+def _read_here(path: Path, wanted: str | None) -> Sheet:
     """The sheet as the library reads it here, where no other process can be started; its extent was
     looked at."""
     lines = io.BytesIO()
@@ -112,17 +112,17 @@ def _in_this_process(path: Path, wanted: str | None) -> Sheet:
         sheet_process.write_sheet(str(path), wanted, lines)
     lines.seek(0)
     found = _read(lines)
-    return Sheet(found.sheets, found.name, _of_one_length(found.rows), found.numbers)
+    return Sheet(found.sheets, found.name, _pad_rows(found.rows), found.numbers)
 
 
-def most_memory(sizes: Packed) -> int:
+def most_memory(sizes: FileSizes) -> int:
     """Bytes of memory that reading a file may take."""
     return int(
         max(STARTED_BYTES, min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes()))
     )
 
 
-def check_unpacked(path: Path, sizes: Packed) -> None:
+def check_unpacked_size(path: Path, sizes: FileSizes) -> None:
     """Raises a DataError of a file that becomes far larger when it is unpacked than any sheet of
     values does."""
     if sizes.unpacked > max(LEAST_BYTES, BOMB * sizes.packed):
@@ -164,7 +164,7 @@ def _check_extent(
 
 
 # --- the other process ----------------------------------------------------------------------------
-class _Found:
+class _Output:
     """The output of the other process."""
 
     def __init__(self) -> None:
@@ -176,8 +176,8 @@ class _Found:
         self.whole = False
 
 
-def _read(lines: Any) -> _Found:
-    found = _Found()
+def _read(lines: Any) -> _Output:
+    found = _Output()
     for line in lines:
         try:
             value = json.loads(line)
@@ -202,7 +202,7 @@ def _read(lines: Any) -> _Found:
 
 
 @contextlib.contextmanager
-def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
+def _start_process(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
     """The program, which has ended when the block ends."""
     # -I and -S: nothing of the user's environment is imported there. -X utf8: names of files are what they are here.
     command = [sys.executable, "-I", "-S", "-X", "utf8", sheet_process.__file__, *arguments]
@@ -224,7 +224,7 @@ def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
         process.wait()
 
 
-def _of_one_length(rows: list[list[Any]]) -> list[list[Any]]:
+def _pad_rows(rows: list[list[Any]]) -> list[list[Any]]:
     width = max(map(len, rows), default=0)
     for row in rows:
         row.extend([""] * (width - len(row)))

@@ -171,14 +171,14 @@ def _lengths(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.nd
 def schools(rng: np.random.Generator, num_rows: int) -> Columns:
     """Scores of pupils in 40 schools of unequal size: intercepts vary about 1, slopes about 0.8,
     noise of 1."""
-    school, x, predictor = _grouped(rng, num_rows)
+    school, x, predictor = _draw_groups(rng, num_rows)
     return {"x": x, "school": school, "score": predictor + rng.normal(size=num_rows)}
 
 
 def clinics(rng: np.random.Generator, num_rows: int) -> Columns:
     """Outcomes of patients in 40 clinics of unequal size: the log odds of recovery rise with the
     dose, by 0.8 on average, and clinics differ."""
-    clinic, dose, predictor = _grouped(rng, num_rows)
+    clinic, dose, predictor = _draw_groups(rng, num_rows)
     recovered = rng.random(num_rows) < 1 / (1 + np.exp(-predictor))
     return {
         "dose": dose,
@@ -187,7 +187,9 @@ def clinics(rng: np.random.Generator, num_rows: int) -> Columns:
     }
 
 
-def _grouped(rng: np.random.Generator, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _draw_groups(
+    rng: np.random.Generator, num_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Groups, a column, and the predictor intercept + slope x, which vary from group to group."""
     groups = np.sort(rng.choice(40, num_rows, p=rng.dirichlet(np.full(40, 3.0))))
     x = rng.normal(size=num_rows)

@@ -23,14 +23,14 @@ from vijax.data.tables.columns import (
     as_numbers,
     check_parts,
     check_present,
+    find_origin,
     not_numbers,
-    origin_of,
     row_name,
     row_names,
     said_missing,
 )
-from vijax.data.tables.order import MissingTimes, find_order, in_order
-from vijax.data.tables.rows_in_time import Order, RowsInTime, Timed
+from vijax.data.tables.order import MissingTimes, find_order, order_rows
+from vijax.data.tables.rows_in_time import Order, RowsInTime, TimedRows
 from vijax.data.tables.time_steps import say_order
 from vijax.spreads import spread_or_one
 
@@ -85,7 +85,7 @@ class Table:
     groups: Int[np.ndarray, " N"] | None = None
     group_names: tuple[str, ...] = ()
     group_kind: LabelKind = "text"
-    timed: Timed | None = None
+    timed: TimedRows | None = None
     scaling: Scaling | None = None
     num_dropped: int = 0
     decimal: str | None = None
@@ -110,7 +110,7 @@ class Table:
         y = None if self.y is None else self.y[index]
         origin = self.origin and self.origin.take(index)
         part = dataclasses.replace(
-            self, x=self.x[index], y=y, timed=_some(self.timed, index), origin=origin
+            self, x=self.x[index], y=y, timed=_take_times(self.timed, index), origin=origin
         )
         if self.groups is None:
             return part
@@ -118,7 +118,7 @@ class Table:
         names = tuple(self.group_names[int(g)] for g in kept)
         return dataclasses.replace(part, groups=groups, group_names=names)
 
-    def by_time(self) -> Int[np.ndarray, " N"]:
+    def time_order(self) -> Int[np.ndarray, " N"]:
         """The rows group by group, each in the order of its times; in that of the table where
         nothing orders them."""
         groups = np.zeros(self.num_rows, int) if self.groups is None else self.groups
@@ -134,9 +134,9 @@ class Table:
             if self.groups is None
             else np.bincount(self.groups, minlength=self.num_groups)
         )
-        return np.split(self.x[self.by_time()], np.cumsum(sizes)[:-1])
+        return np.split(self.x[self.time_order()], np.cumsum(sizes)[:-1])
 
-    def standardised(self, scaling: Scaling | None = None, manner: Manner = "each") -> Table:
+    def standardise(self, scaling: Scaling | None = None, manner: Manner = "each") -> Table:
         """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those
         of another table."""
         scaling = scaling or _scaling(self.x, manner)
@@ -145,7 +145,7 @@ class Table:
         )
 
 
-def _some(timed: Timed | None, index: np.ndarray) -> Timed | None:
+def _take_times(timed: TimedRows | None, index: np.ndarray) -> TimedRows | None:
     """The times of some rows."""
     if timed is None:
         return None
@@ -170,7 +170,7 @@ def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
 
 
 @contextlib.contextmanager
-def rows_of(data: Any) -> Iterator[None]:
+def naming_rows(data: Any) -> Iterator[None]:
     """Makes an error of a row, raised inside while a model reads the rows by group, name the file
     and the line."""
     try:
@@ -179,7 +179,7 @@ def rows_of(data: Any) -> Iterator[None]:
         origin = getattr(data, "origin", None)
         if origin is None:
             raise
-        row = data.by_time()[error.row]
+        row = data.time_order()[error.row]
         place = f"{origin.rows.name(row)}, column {data.columns[error.column]!r}"
         raise DataError(f"{origin.where}, {error.at(place)}") from None
 
@@ -229,7 +229,7 @@ class Choice(NamedTuple):
         return self.order.columns if isinstance(self.order, Order) else tuple(self.order or ())
 
 
-def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
+def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
     """The table of the chosen ones of all columns; `where` names the file in errors.
 
     Raises:
@@ -237,7 +237,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         kind, a row without a group, times that do not order the rows.
 
     >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
-    >>> table = table_of(found, Choice(target="kind", kind="binary"), "an example")
+    >>> table = make_table(found, Choice(target="kind", kind="binary"), "an example")
     >>> table.columns, table.y.tolist(), table.classes
     (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
     """
@@ -256,9 +256,9 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     except MissingTimes as error:
         if not choice.drop or error.missing.all():
             raise
-        found = _without_rows(found, error.missing, error.name, notes)
+        found = _drop_rows(found, error.missing, error.name, notes)
         return dataclasses.replace(
-            table_of(found, choice, where, notes), num_dropped=num_rows - _num_rows(found)
+            make_table(found, choice, where, notes), num_dropped=num_rows - _num_rows(found)
         )
     columns = choice.columns
     if columns is None:
@@ -266,7 +266,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
     if choice.drop and not choice.missing:
         whole = are_whole(found, choice._replace(columns=columns), where)
         if not whole.all():
-            _say_dropped(found, columns, choice, whole, notes)
+            _note_dropped_rows(found, columns, choice, whole, notes)
             if not whole.any():
                 remedy = (
                     f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
@@ -274,12 +274,12 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
                 raise fail(where, "rows without a missing cell", "none", remedy)
             settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
             with _saying_words(found, choice):
-                table = table_of(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+                table = make_table(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
             return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
-        x = _without_unseen(x, notes)
+        x = _blank_incomplete(x, notes)
     target = None if choice.target is None else _target(found, choice.target, choice, where, at)
     if choice.in_time and not isinstance(choice.order, Order):
         say_order(in_time, groups, columns, notes)
@@ -297,7 +297,7 @@ def table_of(found: Columns, choice: Choice, where: str, notes: Notes | None = N
         decimal=getattr(found, "decimal", None),
         num_dropped=num_rows - len(x),
         notes=notes.texts(),
-        origin=origin_of(found, where),
+        origin=find_origin(found, where),
     )
 
 
@@ -363,7 +363,7 @@ def _order(
     if not choice.in_time or choice.order == () or not len(next(iter(found.values()), ())):
         return RowsInTime(None)
     if choice.order is not None:
-        timed = in_order(found, choice.order, groups, where, at, choice.group)
+        timed = order_rows(found, choice.order, groups, where, at, choice.group)
         return RowsInTime(timed, timed.order.columns)
     apart = (choice.target, choice.group)
     in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
@@ -419,13 +419,11 @@ def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
     for name in _names_of_places(choice):
         missing = are_missing(found[name])
         if missing.any() and not missing.all():
-            found = _without_rows(found, missing, name, notes)
+            found = _drop_rows(found, missing, name, notes)
     return found
 
 
-def _without_rows(
-    found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes
-) -> Columns:
+def _drop_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
     """The rows that do not lack a group or a time; the others are noted."""
     count = int(missing.sum())
     first = row_names(found).name(int(np.argmax(missing)))
@@ -435,7 +433,7 @@ def _without_rows(
     return some_rows(found, np.flatnonzero(~missing))
 
 
-def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
+def _blank_incomplete(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
     """The rows, with no cell of those that lack one."""
     lacking = np.isnan(x).any(axis=1)
     if not lacking.any():
@@ -451,7 +449,7 @@ def _without_unseen(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarr
 MOST_ROWS_NAMED = 5
 
 
-def _say_dropped(
+def _note_dropped_rows(
     found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes
 ) -> None:
     """Notes how many rows are left out, which, and for which columns."""
@@ -525,7 +523,7 @@ def _columns_of_numbers(
         some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
         cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
         notes.add(
-            f"The column {name!r} is left out: {cell} is not a number{some}.{hint_of(found[name])}"
+            f"The column {name!r} is left out: {cell} is not a number{some}.{number_hint(found[name])}"
         )
     for name in columns if len(columns) > 1 else ():
         if _counts_rows(found[name]):
@@ -548,13 +546,13 @@ def _counts_rows(values: np.ndarray) -> bool:
     return len(values) > 2 and values.dtype != object and bool(np.all(np.diff(values) == 1))
 
 
-def hint_of(values: np.ndarray) -> str:
+def number_hint(values: np.ndarray) -> str:
     """A remedy for a column whose text would be numbers but for signs or commas in them; else
     empty.
 
-    >>> hint_of(np.array(["22,2 %", "7 %"], object))
+    >>> number_hint(np.array(["22,2 %", "7 %"], object))
     " Its cells look like numbers with signs: write 22.2 for '22,2 %' to have it read."
-    >>> hint_of(np.array(["red", "5"], object))
+    >>> number_hint(np.array(["red", "5"], object))
     ''
     """
     near = near_numbers([str(value) for value in values[~are_missing(values)]])

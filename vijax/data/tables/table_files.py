@@ -45,25 +45,25 @@ from vijax.data.tables.columns import (
     WHOLE,
     FileColumns,
     are_truths,
-    column_of,
+    parse_column,
+    parse_truths,
     smallest_integers,
-    truths_of,
-    without_blanks,
+    strip_blanks,
 )
 from vijax.data.tables.formats import (
     USUAL,
     Decimal,
     Dialect,
     doubtful_point,
+    find_decimal_sign,
     have_decimal_commas,
     load_arrays,
-    read_delimited,
+    read_delimited_file,
     read_sheet,
-    sign_of,
     with_points,
 )
 from vijax.data.tables.synthetic_tables import GENERATORS
-from vijax.data.tables.table import Choice, Columns, Table, table_of
+from vijax.data.tables.table import Choice, Columns, Table, make_table
 from vijax.extras import require_extra
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
@@ -106,7 +106,7 @@ def read_table(
     choice = choice or Choice()
     notes = Notes()
     found = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
-    return table_of(found, choice, source, notes)
+    return make_table(found, choice, source, notes)
 
 
 def read_columns(
@@ -131,7 +131,7 @@ def read_columns(
             generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows)
         )
     if kind == "sklearn":
-        found = _bundled(source, name)
+        found = _sklearn_columns(source, name)
     elif is_parquet(source):
         found = _parquet(source, dialect, exact, notes or Notes())
     else:
@@ -148,7 +148,7 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
     cannot be read."""
     try:
         if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
-            return read_delimited(Path(source).expanduser(), dialect).header
+            return read_delimited_file(Path(source).expanduser(), dialect).header
         if is_parquet(source):
             files = parquet_files(source)
             return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
@@ -173,7 +173,7 @@ def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Colu
     return READERS[ending]
 
 
-def _bundled(source: str, name: str) -> Columns:
+def _sklearn_columns(source: str, name: str) -> Columns:
     if name not in BUNDLED:
         raise fail(
             source, "a data set that comes with scikit-learn", repr(name), nearest(name, BUNDLED)
@@ -189,7 +189,7 @@ def _bundled(source: str, name: str) -> Columns:
 
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    table = read_delimited(path, dialect, notes)
+    table = read_delimited_file(path, dialect, notes)
     header = table.header
     may_have_commas = dialect.decimal == "," or (dialect.decimal is None and table.separator != ",")
     names = with_points(header, None, f"{path}:{table.line}")[0] if may_have_commas else header
@@ -206,7 +206,7 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
             )
         cells.append(row)
         ends.append(line)
-    _leave_empty_ends_out(path, cells, ends, notes)
+    _drop_empty_end(path, cells, ends, notes)
     _say_comments(path, "Line", [row[0] for row in cells], ends, notes)
     raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
@@ -225,16 +225,14 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     found.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
-    found.decimal = sign or sign_of(columns.values())
+    found.decimal = sign or find_decimal_sign(columns.values())
     for name in numeric:
         if are_truths(cleared[name].cells):
-            found.cells[name] = truths_of(cleared[name].cells)
+            found.cells[name] = parse_truths(cleared[name].cells)
     return found
 
 
-def _leave_empty_ends_out(
-    path: Path, cells: list[list[str]], ends: list[int], notes: Notes
-) -> None:
+def _drop_empty_end(path: Path, cells: list[list[str]], ends: list[int], notes: Notes) -> None:
     """Drops the last rows as far as they have separators alone, which spreadsheets write below a
     table. Such rows between others stay: they are rows whose cells are all missing."""
     last = len(cells)
@@ -295,7 +293,7 @@ def _to_points(
         columns[name], cell = with_points(cells, own, f"{path}, column {name!r}")
         changed |= {name: cell} if cell and own is None else {}
         if doubtful and not cell and dialect.decimal is None:
-            notes.add(_of_points(name, doubtful, columns[name][cells.index(doubtful)]))
+            notes.add(_points_note(name, doubtful, columns[name][cells.index(doubtful)]))
     if changed:
         cell = next(iter(changed.values()))
         said = (
@@ -307,7 +305,7 @@ def _to_points(
     return dialect.decimal or (sign if sign == "," else None)
 
 
-def _of_points(name: str, cell: str, read: str) -> str:
+def _points_note(name: str, cell: str, read: str) -> str:
     """The note on a column whose points may stand before decimals or between thousands."""
     if read == cell:
         said = f"In {name!r} points stand before decimals, as in {cell!r}."
@@ -322,13 +320,13 @@ def _column(cells: list[str], name: str, exact: bool, notes: Notes) -> np.ndarra
     """The cells of a text file: numbers, or text. Whole numbers that are rounded are told."""
     if exact:
         return np.array(cells, object)
-    column = column_of(cells)
+    column = parse_column(cells)
     if column.dtype.kind == "f" and np.any(np.abs(column) >= EXACT):
         rounded = [
             c for c, x in zip(cells, column, strict=True) if WHOLE.fullmatch(c) and int(x) != int(c)
         ]
         if rounded:
-            notes.add(_said_rounded(name, int(rounded[0])))
+            notes.add(_rounding_note(name, int(rounded[0])))
     return column
 
 
@@ -409,7 +407,7 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     words = missing_words(dialect.missing_words, written_by_people=True)
     _say_comments(path, "Row", [str(row[0]) for row in table.rows], table.numbers, notes)
     _say_empty_rows(path, [table.line, *table.numbers], notes)
-    return _typed(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
+    return _make_columns(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
 
 
 def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
@@ -439,7 +437,7 @@ def _check_digits(values: Sequence[Any], where: str) -> None:
         )
 
 
-def _typed(
+def _make_columns(
     raw: Mapping[str, list],
     path: object,
     words: MissingWords,
@@ -451,7 +449,7 @@ def _typed(
     _say_blanks({column_name(name.strip()): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
     cleared = {
-        name: without_words(without_blanks(raw[own]), words, name in exact)
+        name: without_words(strip_blanks(raw[own]), words, name in exact)
         for own, name in names.items()
     }
     values = {
@@ -510,7 +508,9 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     rows = rows_of_files(
         _sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables])
     )
-    columns = _typed(values, path, missing_words(dialect.missing_words, False), exact, notes, rows)
+    columns = _make_columns(
+        values, path, missing_words(dialect.missing_words, False), exact, notes, rows
+    )
     orders = {column_name(name.strip()): _declared_order(tables, name) for name in names}
     columns.declared = {name: order for name, order in orders.items() if order}
     return columns
@@ -590,7 +590,7 @@ def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarra
     if numeric and not exact:
         return _numbers(values, name, notes)
     text = ["" if value is None else name_of(value) for value in values]
-    return np.array(text, object) if exact else column_of(text)
+    return np.array(text, object) if exact else parse_column(text)
 
 
 def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
@@ -610,11 +610,11 @@ def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
         and (integers := smallest_integers(values)) is not None
     ):
         return integers
-    notes.add(_said_rounded(name, values[rounded[0]]))
+    notes.add(_rounding_note(name, values[rounded[0]]))
     return found
 
 
-def _said_rounded(name: str, first: int) -> str:
+def _rounding_note(name: str, first: int) -> str:
     """The note on whole numbers that floats do not hold."""
     return (
         f"Whole numbers of the column {name!r} are rounded, such as {first} to "
@@ -648,7 +648,7 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
             )
         found |= columns
     words = missing_words(dialect.missing_words, written_by_people=False)
-    cleared = {name: _without_words(values, words, name in exact) for name, values in found.items()}
+    cleared = {name: _clear_words(values, words, name in exact) for name, values in found.items()}
     made = FileColumns(
         {name: _as_column(column.cells, name in exact) for name, column in cleared.items()}
     )
@@ -658,7 +658,7 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
     return made
 
 
-def _without_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
+def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
     """The cells of an array: texts of one of text, or of truths that are names; else the array
     itself."""
     if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
@@ -673,7 +673,7 @@ def _without_words(values: np.ndarray, words: MissingWords, exact: bool) -> Clea
 def _as_column(values: Any, exact: bool) -> np.ndarray:
     """Whole numbers stay whole, so that no two of them merge; names stay as they are written."""
     if isinstance(values, list):
-        return np.array(values, object) if exact else column_of(values)
+        return np.array(values, object) if exact else parse_column(values)
     return values if values.dtype.kind in "iu" else values.astype(float)
 
 

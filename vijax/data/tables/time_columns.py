@@ -93,7 +93,7 @@ def are_numbers(values: np.ndarray) -> bool:
     return _numbers(values) is not None
 
 
-def time_column_of(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColumn | None:
+def as_time_column(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColumn | None:
     """The column as one that may order rows; None where it cannot."""
     numbers = _numbers(values)
     if numbers is not None:
@@ -103,7 +103,7 @@ def time_column_of(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColu
         return TimeColumn(name, NUMBER, numbers, kind)
     missing = are_missing(values)
     cells = [str(value) for value in values[~missing]]
-    fitting = _formats_of(name, cells)
+    fitting = _fitting_formats(name, cells)
     if not fitting:
         return None
     numbers_of = {
@@ -119,10 +119,10 @@ def time_column_of(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColu
     return TimeColumn(name, fitting[0], numbers_of[fitting[0]], kind)
 
 
-def _formats_of(name: str, cells: list[str]) -> list[str]:
+def _fitting_formats(name: str, cells: list[str]) -> list[str]:
     """The formats that fit all cells. Years of two digits count where the name says that these are
     times: 1.2.10 may be a version, or a section."""
-    fitting = dates.formats_of(cells)
+    fitting = dates.fitting_formats(cells)
     if is_called_a_time(name) or sounds_of_time(name):
         return fitting
     return [form for form in fitting if not dates.have_short_years(cells, form)]
@@ -155,7 +155,7 @@ class UnreadTimes(NamedTuple):
     num_cells: int
     is_certain: bool
 
-    def got(self, at: RowName) -> str:
+    def cells_text(self, at: RowName) -> str:
         """The cells in the words of an error."""
         return f"{self.cell[:40]!r} in {at(self.row)} ({self.num_cells:,} such)"
 
@@ -188,7 +188,7 @@ def unclear_day(values: np.ndarray) -> str | None:
     if values.dtype != object:
         return None
     cells = [str(value) for value in values[~are_missing(values)]]
-    return cells[0] if tuple(dates.formats_of(cells)) in dates.SLASHES else None
+    return cells[0] if tuple(dates.fitting_formats(cells)) in dates.SLASHES else None
 
 
 def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
@@ -211,17 +211,21 @@ def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
     return "word" if sounds_of_time(name) else ""
 
 
-def format_of(values: np.ndarray, name: str, where: str, at: RowName) -> str:
+def find_format(values: np.ndarray, name: str, where: str, at: RowName) -> str:
     """The way in which a column that orders rows is written. Raises DataError: it is not one of
     times."""
     if _numbers(values) is not None:
         return NUMBER
     place = f"{where}, data.order {name!r}"
     cells = [str(value) for value in values[~are_missing(values)]]
-    fitting = dates.formats_of(cells)
+    fitting = dates.fitting_formats(cells)
     if not fitting:
         unread = unread_times(name, values)
-        got = repr(next(iter(cells), "")) + ", among others" if unread is None else unread.got(at)
+        got = (
+            repr(next(iter(cells), "")) + ", among others"
+            if unread is None
+            else unread.cells_text(at)
+        )
         expected = "numbers, or dates of one format, such as 2024-05-31, 31.05.2024 or 2024Q2"
         raise fail(place, expected, got, "correct the cells, or name another column")
     if tuple(fitting) in dates.SLASHES:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from vijax.data.reading.checks import Notes, listed
 from vijax.data.tables import dates
-from vijax.data.tables.rows_in_time import GroupedRows, RowsInTime, Timed
+from vijax.data.tables.rows_in_time import GroupedRows, RowsInTime, TimedRows
 
 
 def say_order(
@@ -48,7 +48,7 @@ def say_order(
     _say_steps(timed, rows, notes)
 
 
-def _say_steps(timed: Timed, rows: GroupedRows, notes: Notes) -> None:
+def _say_steps(timed: TimedRows, rows: GroupedRows, notes: Notes) -> None:
     """Notes steps of time that are not equal."""
     steps = equal_steps(timed, rows)
     if not len(steps) or steps.min() == steps.max() or steps.min() == 0:
@@ -65,13 +65,13 @@ def _say_steps(timed: Timed, rows: GroupedRows, notes: Notes) -> None:
     )
 
 
-def equal_steps(timed: Timed, rows: GroupedRows) -> Float[np.ndarray, " S"]:
+def equal_steps(timed: TimedRows, rows: GroupedRows) -> Float[np.ndarray, " S"]:
     """The steps of time from row to row of one group, those that are equal but for rounding set
     equal; dates on one day of the month go in months."""
     if timed.times is None:
         return np.zeros(0)
     steps = rows.sorted_steps(timed.times)
-    if timed.unit == "second" and len(steps) and (months := in_months(timed.times)) is not None:
+    if timed.unit == "second" and len(steps) and (months := to_months(timed.times)) is not None:
         by_month = rows.sorted_steps(months)
         if by_month.min() == by_month.max():
             return by_month
@@ -80,7 +80,7 @@ def equal_steps(timed: Timed, rows: GroupedRows) -> Float[np.ndarray, " S"]:
     return steps
 
 
-def in_months(seconds: np.ndarray) -> np.ndarray | None:
+def to_months(seconds: np.ndarray) -> np.ndarray | None:
     """Months since year 0 of dates that all are on the first day, or the last, of a month; else
     None."""
     days = (seconds // dates.DAY).astype("datetime64[D]")
@@ -99,7 +99,7 @@ class Unit(NamedTuple):
     name: str
 
 
-def _unit(timed: Timed, usual: float) -> Unit:
+def _unit(timed: TimedRows, usual: float) -> Unit:
     if timed.unit == "month":
         return Unit(1.0, " months")
     if timed.unit == "":

@@ -15,7 +15,7 @@ from vijax.data.reading.files import check_regular, parsing, read_lines, read_te
 from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, to_values
 from vijax.data.reading.partitions import find_strays, is_index, local_names
 from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
-from vijax.data.tables.formats import USUAL, Dialect, read_delimited, read_sheet
+from vijax.data.tables.formats import USUAL, Dialect, read_delimited_file, read_sheet
 
 Texts = Iterator[tuple[str, str]]
 DEFAULT_COLUMN = "text"
@@ -88,7 +88,7 @@ class Records(NamedTuple):
 
 def csv_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> Records:
     """Records of a .csv or .tsv file with a header line; a shorter row lacks the last values."""
-    table = read_delimited(path, dialect, notes)
+    table = read_delimited_file(path, dialect, notes)
     records = (
         (f"{path}:{line}", line, dict(zip(table.header, cells, strict=False)))
         for line, cells in table.rows
