@@ -60,7 +60,7 @@ def test_the_best_of_all_starts_is_found() -> None:
             lambda x: x[0], batches._replace(local=restarts.first_words(model, batches))
         )
         stats, hyper = spec.point(q), {name: jnp.asarray(x) for name, x in model.hyper.items()}
-        x = restarts.Shared.of(hyper, stats).x
+        x = restarts.SharedNumbers.from_stats(hyper, stats).x
         turned = jax.jit(
             lambda b, turn: restarts.best_of_starts(spec, hyper, stats, b, jax.random.key(0), turn)
         )

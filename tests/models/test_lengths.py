@@ -10,7 +10,7 @@ import numpy as np
 
 import vijax as vi
 from vijax.inference.estep.logistic_normal import ProximalGradient
-from vijax.models.documents.lengths import joined
+from vijax.models.documents.lengths import join_lengths
 
 MODULE = importlib.import_module("vijax.models.documents.ctm")
 RNG = np.random.default_rng(0)
@@ -53,11 +53,11 @@ def test_two_lengths_joined_say_what_they_say_apart(monkeypatch):
 
 def test_lengths_are_joined_by_the_padding_that_it_adds():
     groups = [(documents(4, slots), jnp.arange(4)) for slots in (2, 4, 9)]
-    shapes = lambda worth: [docs.words.shape for docs, _ in joined(groups, worth)]
+    shapes = lambda worth: [docs.words.shape for docs, _ in join_lengths(groups, worth)]
     assert shapes(8) == [(4, 2), (4, 4), (4, 9)]
     assert shapes(9) == [(8, 4), (4, 9)]
     assert shapes(100) == [(12, 9)]
-    ((docs, rest),) = joined(groups, 100)
+    ((docs, rest),) = join_lengths(groups, 100)
     assert docs.max_tokens == max(d.max_tokens for d, _ in groups)
     np.testing.assert_array_equal(docs.counts[4, :4], groups[1][0].counts[0])
     assert not docs.counts[:4, 2:].any()

@@ -128,7 +128,7 @@ def by_document(logits, docs):
     )
 
 
-@pytest.mark.parametrize(("law", "chunk"), [(ctm._of_all, 1), (by_document, 2)])
+@pytest.mark.parametrize(("law", "chunk"), [(ctm._shared_law, 1), (by_document, 2)])
 def test_a_step_is_the_one_by_chunks(monkeypatch, law, chunk):
     """Bound, q(z) and gradients in topics and in the law of z: documents of two lengths and several
     weights, empty ones and padding; without an earlier visit, or with one."""

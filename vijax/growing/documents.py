@@ -24,7 +24,7 @@ from vijax.growing.laps import climb, count
 from vijax.growing.restarts import first_words
 from vijax.growing.slots import STICKS, Axes
 from vijax.inference.compose import Algorithm
-from vijax.models.documents.hdp import LEAST, Shared, added
+from vijax.models.documents.hdp import LEAST, SharedNumbers, bound_of_words
 from vijax.xla.compiler import cached_program, step_jit
 from vijax.xla.gather import docs_per_chunk
 
@@ -90,10 +90,12 @@ def _merge_terms(step_ref: weakref.ref, q: Product, batches: Minibatch) -> Array
     step: Any = step_ref()
     words = jnp.concatenate([_flatten(x) for x in batches.local])
     weights = jnp.concatenate([_flatten(docs.weights) for docs in batches.data])
-    shared = Shared.of(tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()})
+    shared = SharedNumbers.from_stats(
+        tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()}
+    )
 
     def total(log_x: Array, words: Array) -> Array:
-        return weights @ added(log_x, words)
+        return weights @ bound_of_words(log_x, words)
 
     separate = total(shared.log_x, words)
 
@@ -107,7 +109,9 @@ def _merge_terms(step_ref: weakref.ref, q: Product, batches: Minibatch) -> Array
 def _shares(step_ref: weakref.ref, q: Product, local: Any) -> Any:
     """The shares of topics in documents, unnormalised."""
     step: Any = step_ref()
-    shared = Shared.of(tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()})
+    shared = SharedNumbers.from_stats(
+        tree.as_arrays(step.spec.model.hyper), {STICKS: q[STICKS].expected_stats()}
+    )
     return jax.tree.map(lambda words: shared.x + words, local)
 
 

@@ -22,7 +22,7 @@ from vijax.contract.model import LocalElbo
 from vijax.inference.compose import build_algorithm
 from vijax.inference.estep import MeanField
 from vijax.inference.state import Info, State
-from vijax.models.documents.hdp import Shared
+from vijax.models.documents.hdp import SharedNumbers
 
 EVERY = 4
 """Laps between even starts of documents."""
@@ -85,7 +85,7 @@ def step_from(
     best = best_of_starts(spec, state.hyper, stats, batch, key, turn)
     onward = build_algorithm(spec._replace(estep=Onward(spec.estep))).step
     after, info = onward(key, state._replace(local=best.local), batch)
-    words = topic_words(after.local, Shared.of(state.hyper, stats).x)
+    words = topic_words(after.local, SharedNumbers.from_stats(state.hyper, stats).x)
     return after._replace(local=None), (info, words)
 
 
@@ -93,7 +93,7 @@ def best_of_starts(
     spec: Any, hyper: Any, stats: Any, batch: Minibatch, key: PRNGKeyArray, turn: Any
 ) -> LocalElbo:
     """The bounds and locals of documents, each from the best of its starts; see `step_from`."""
-    x = Shared.of(hyper, stats).x
+    x = SharedNumbers.from_stats(hyper, stats).x
     onward = Onward(spec.estep)
 
     def evaluate(words: Any, estep: Any) -> LocalElbo:

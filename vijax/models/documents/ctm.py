@@ -8,8 +8,8 @@ The local bound of a document at q(z_d) = N(m, V), the topics of its words summe
 
     l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
 
-has its first term by Monte Carlo, and is linear in the statistics of (mu, Sigma^-1): its gradient
-is the M-step of all three, for any message (EM, MAP, mean field)."""
+where the first term is computed by Monte Carlo. l_d is linear in the statistics of (mu, Sigma^-1),
+so that its gradient is the M-step of EM, MAP and mean field."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from vijax.inference.estep import GaussianLocals, LogisticNormal
 from vijax.inference.estep.logistic_normal_kernel import table_step
 from vijax.inference.expectation.vector import common_draws, gaussian_draws
 from vijax.inference.likelihood import softmax_mixture
-from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.document_draws import topic_generative
 from vijax.models.documents.lda import likelihood_table, near_uniform, smoothed_topics
-from vijax.models.documents.lengths import joined, parted
+from vijax.models.documents.lengths import join_lengths, split_documents
 from vijax.topics.seeds import seed_documents, seed_weights
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
@@ -124,7 +124,7 @@ def ctm(
     return Model(
         {"eta": eta},
         prior,
-        functools.partial(local_elbo, num_samples, seed, _of_all),
+        functools.partial(local_elbo, num_samples, seed, _shared_law),
         functools.partial(_start, num_topics),
         default,
         form=DataForm(documents=DocumentForm(int(vocab_size), {"topics": ("eta",)})),
@@ -150,14 +150,16 @@ def _generative(vocab_size: int) -> Generative:
         )
         return {"z": law.sample(key, (len(places),))}
 
-    def found(stats: Any, local: GaussianLocals) -> dict[str, MultivariateNormal]:
+    def known_families(stats: Any, local: GaussianLocals) -> dict[str, MultivariateNormal]:
         return {
             "z": MultivariateNormal.from_mean_precision(
                 local.mean, stats["logits"].precision + local.site
             )
         }
 
-    return of_topics(vocab_size, local, lambda values, local: jax.nn.softmax(local["z"]), found)
+    return topic_generative(
+        vocab_size, local, lambda values, local: jax.nn.softmax(local["z"]), known_families
+    )
 
 
 def _vague(num_topics: int) -> NormalWishart:
@@ -167,13 +169,13 @@ def _vague(num_topics: int) -> NormalWishart:
     )
 
 
-def _of_all(logits: Any, docs: Documents) -> Any:
-    """The statistics of the law of z, one for all documents."""
+def _shared_law(logits: Any, docs: Documents) -> Any:
+    """The statistics of the law of z, which all documents share."""
     return logits
 
 
 def cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
-    """q(z) without an earlier one: an E-step begins at the prior."""
+    """q(z) for an E-step that starts at the prior."""
     size = docs.weights.shape[0]
     zeros = functools.partial(jnp.zeros, dtype=dtype)
     return GaussianLocals(
@@ -182,8 +184,9 @@ def cold(docs: Documents, num_topics: int, dtype: Any) -> GaussianLocals:
 
 
 _WORTH = 8192
-"""Padded slots of a batch that a further length of documents must save: it is a further copy of the
-E-step, 1.2 CPU seconds of XLA, and a slot takes .9 us a step. So it pays after some 200 steps."""
+"""Padded slots of a batch that a further length of documents must save. Each length compiles a copy
+of the E-step, 1.2 CPU seconds of XLA, and a slot takes .9 us a step: it pays after some 200
+steps."""
 
 Law = Callable[[Any, Documents], Any]
 """(statistics of the globals behind z, documents) -> `NormalWishartStats` of mu and Sigma^-1: one
@@ -214,32 +217,32 @@ def local_elbo(
     estep: Any,
     num_words: int | None = None,
 ) -> LocalElbo:
-    """`Model.local_elbo` of documents whose z have the law `law(statistics of the globals,
-    documents)`. Word w and word w + `num_words` are the same word of two groups, and have the same
+    """`Model.local_elbo` for documents whose z have the law `law(statistics of the globals,
+    documents)`. Word w and word w + `num_words` are the same word in two groups, and have the same
     draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
     key = key if batch.local is None else fused_key(jax.random.key(seed))
     starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
-    groups = joined(list(zip(batch.data, starts, strict=True)), _WORTH)
+    groups = join_lengths(list(zip(batch.data, starts, strict=True)), _WORTH)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     total, aux = sum_over_rows(
         functools.partial(_chunk_bound, estep, num_samples, law, jax.random.key_impl(key)),
         table,
         stats["logits"],
         [
-            split_chunks(_Chunk(*group, _keys_of(key, group[0], num_words)), size(group[0]))
+            split_chunks(_Chunk(*group, _document_keys(key, group[0], num_words)), size(group[0]))
             for group in groups
         ],
         key,
         table_step(estep.kernel_settings(), num_samples, law, key),
     )
-    found = [
+    by_group = [
         merge_chunks(part, docs.weights.shape[0])
         for part, (docs, _) in zip(aux, groups, strict=True)
     ]
-    parts = parted(
-        jax.tree.map(lambda *x: jnp.concatenate(x), *found), [len(d.weights) for d in batch.data]
+    parts = split_documents(
+        jax.tree.map(lambda *x: jnp.concatenate(x), *by_group), [len(d.weights) for d in batch.data]
     )
     scales = [
         jnp.einsum("dn,dn->d", d.counts, log_scale[d.words], precision="highest")
@@ -262,9 +265,9 @@ def local_elbo(
     )
 
 
-def _keys_of(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array:
-    """The data of a key for each document. It depends on the document's words alone: draws by its
-    place would make its topics depend on the other documents."""
+def _document_keys(key: PRNGKeyArray, docs: Documents, num_words: int | None) -> Array:
+    """The data of a key for each document. The key depends on the words of the document alone, so
+    that its topics do not depend on the other documents."""
     words = docs.words if num_words is None else docs.words % num_words
     codes = bag_codes(words, docs.counts) if docs.codes is None else docs.codes
     return jax.random.key_data(row_keys(key, codes))
@@ -281,16 +284,16 @@ def _chunk_bound(
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, GaussianLocals]]:
     """Total bound of a chunk of documents, differentiable in rows and in the statistics of (mu,
-    Sigma^-1)."""
-    del key  # each document has its own
+    Sigma^-1); and the bound and q(z) of each document."""
+    del key  # `chunk.keys` has a key for each document
     keys_estep, keys_bound = jax.vmap(jax.random.split, out_axes=1)(
         jax.random.wrap_key_data(chunk.keys, impl=impl)
     )
     docs = chunk.documents
     logits = law(logits, docs)
-    fixed, given = jax.lax.stop_gradient((rows, logits))
-    local = jax.lax.stop_gradient(_inferred(estep, fixed, given, chunk, keys_estep))
-    factor = jnp.linalg.cholesky(given.precision[None] + local.site)
+    fixed_rows, fixed_logits = jax.lax.stop_gradient((rows, logits))
+    local = jax.lax.stop_gradient(_infer(estep, fixed_rows, fixed_logits, chunk, keys_estep))
+    factor = jnp.linalg.cholesky(fixed_logits.precision[None] + local.site)
     cov = inverse(factor)
     draws = gaussian_draws(keys_bound, local.mean, jnp.linalg.cholesky(cov), num_samples)
     per_doc = expected_log_words(rows, docs.counts, draws) + _expected_log_prior(
@@ -301,11 +304,15 @@ def _chunk_bound(
     return jnp.vdot(docs.weights, per_doc), (per_doc, local)
 
 
-def _inferred(
-    estep: Any, rows: Array, given: Any, chunk: _Chunk, keys: PRNGKeyArray
+def _infer(
+    estep: Any, rows: Array, logits: Any, chunk: _Chunk, keys: PRNGKeyArray
 ) -> GaussianLocals:
-    """q(z) of a chunk of documents: together where they have one prior, else each by itself."""
-    counts, linear, precision = chunk.documents.counts, given.precision_times_mean, given.precision
+    """q(z) of a chunk of documents: all at once if they share the prior, else one by one."""
+    counts, linear, precision = (
+        chunk.documents.counts,
+        logits.precision_times_mean,
+        logits.precision,
+    )
     if linear.ndim == 1:
         return estep.logistic_normal(
             LogisticNormal(rows, counts, linear, precision), chunk.start, keys
@@ -315,8 +322,8 @@ def _inferred(
         rows: Array, counts: Array, linear: Array, start: Any, key: PRNGKeyArray
     ) -> GaussianLocals:
         problem = LogisticNormal(rows[None], counts[None], linear, precision)
-        found = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key[None])
-        return jax.tree.map(lambda x: x[0], found)
+        inferred = estep.logistic_normal(problem, jax.tree.map(lambda x: x[None], start), key[None])
+        return jax.tree.map(lambda x: x[0], inferred)
 
     return jax.vmap(alone)(rows, counts, linear, chunk.start, keys)
 
@@ -326,16 +333,18 @@ def expected_log_words(
 ) -> Float[Array, " D"]:
     """E_q[log p(words | z)] as an average over draws of z."""
     log_prob = softmax_mixture().log_prob
-    return jax.vmap(lambda r, c, z: jnp.mean(jax.vmap(lambda x: log_prob((r, c), x))(z)))(
-        rows, counts, draws
-    )
+
+    def average(rows: Array, counts: Array, draws: Array) -> Float[Array, ""]:
+        return jnp.mean(jax.vmap(lambda z: log_prob((rows, counts), z))(draws))
+
+    return jax.vmap(average)(rows, counts, draws)
 
 
 def _expected_log_prior(
     logits: Any, mean: Float[Array, "D K"], cov: Float[Array, "D K K"]
 ) -> Float[Array, " D"]:
-    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1), where
-    mu may be that of each document."""
+    """E_q[log N(z; mu, Sigma)] + K log(2 pi) / 2, linear in the statistics of (mu, Sigma^-1); each
+    document may have another mu."""
     second = cov + outer(mean, mean)
     quadratic = (
         jnp.einsum("kl,dkl->d", logits.precision, second, precision="highest") + logits.quadratic
@@ -347,8 +356,8 @@ def _expected_log_prior(
 def expected_shares(
     logits: Any, local: GaussianLocals, key: PRNGKeyArray, num_samples: int = 256
 ) -> Float[Array, "D K"]:
-    """E_q[softmax(z)] of each document, by Monte Carlo; by the same noise for all, so that it
-    depends on no other one.
+    """E_q[softmax(z)] of each document, by Monte Carlo. All documents share the noise, so that a
+    document's shares do not depend on the others.
 
     Args:
       logits: the statistics of (mu, Sigma^-1) for the E-step.
@@ -384,14 +393,15 @@ def _mean(estimate: Any) -> Any:
     return estimate.mean()
 
 
-_SEEDS = 5  # documents whose words each topic starts from
+_SEEDS = 5
+"""Documents whose words start a topic."""
 
 
 def _start(
     num_topics: int, hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
 ) -> Product:
-    """Topics by `seeded_topics`; Sigma near the identity, held as firmly as by ten documents, so
-    that modes exist."""
+    """Topics by `seeded_topics`; Sigma near the identity, with the weight of ten documents, so that
+    modes exist."""
     degrees = num_topics + 10.0
     logits = NormalWishart.from_parameters(
         np.zeros(num_topics), 10.0, degrees, np.eye(num_topics) / degrees
@@ -400,41 +410,45 @@ def _start(
 
 
 def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Any:
-    """Topics made half of word frequencies, half of the words of five documents each, drawn from
-    the batch (without a batch, as in LDA): measured on AP, K = 10, -8.209 nats per word after four
-    passes, from a near-uniform start -8.286. Where the prior differs by topic, topics with words of
-    their own draw documents that have them."""
+    """Topics half from word frequencies, half from the words of five random documents of the batch
+    each; without a batch near uniform, as in LDA. On AP with K = 10 this start reaches -8.209 nats
+    per word after four passes, a near-uniform start -8.286. If the prior differs by topic, topics
+    with seed words draw documents that have these words."""
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]
         frequencies = _frequencies(batch.data, concentration)
         if jnp.ndim(hyper["eta"]) == 2:
-            # Not those of `prior`, which says nothing where the estimand is a maximum of the
+            # Seed words of `eta`, since `prior` is flat if the estimand is a maximum of the
             # likelihood.
-            own = seed_weights(jnp.asarray(hyper["eta"], concentration.dtype))
-            seeds = _counts_by_seeds(key, batch.data, own, frequencies)
+            seed_words = seed_weights(jnp.asarray(hyper["eta"], concentration.dtype))
+            seeds = _counts_by_seeds(key, batch.data, seed_words, frequencies)
         else:
             seeds = _counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
-        # As many tokens as the batch has, half of them spread evenly over the topics, half as in
-        # the documents.
+        # As many tokens as the batch has: half are spread evenly over the topics, half are those of
+        # the seed documents.
         total = jnp.sum(frequencies)
-        drawn = seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0))
-        topics = Dirichlet(concentration + 0.5 * (drawn + frequencies[None] / len(concentration)))
+        seed_counts = seeds * (total / jnp.maximum(jnp.sum(seeds), 1.0))
+        topics = Dirichlet(
+            concentration + 0.5 * (seed_counts + frequencies[None] / len(concentration))
+        )
     return topics
 
 
 def _frequencies(data: tuple[Documents, ...], like: Float[Array, "K V"]) -> Float[Array, " V"]:
-    """Number of times that each word occurs."""
-    found = jnp.zeros(like.shape[1], like.dtype)
+    """Number of occurrences of each word."""
+    frequencies = jnp.zeros(like.shape[1], like.dtype)
     for docs in data:
-        found = found.at[docs.words].add((docs.weights[:, None] * docs.counts).astype(like.dtype))
-    return found
+        frequencies = frequencies.at[docs.words].add(
+            (docs.weights[:, None] * docs.counts).astype(like.dtype)
+        )
+    return frequencies
 
 
 def _counts_at_random(
     key: PRNGKeyArray, data: tuple[Documents, ...], shape: tuple[int, ...], dtype: Any
 ) -> Float[Array, "K V"]:
-    """Words of a few random documents of each topic."""
+    """Word counts of a few random documents of each topic."""
     weights = jnp.concatenate([docs.weights for docs in data])
     rank = jnp.argsort(jnp.argsort(jax.random.uniform(key, weights.shape) - weights))
     picked = jnp.where(rank < _SEEDS * shape[0], weights, 0.0)
@@ -450,18 +464,18 @@ def _counts_at_random(
 def _counts_by_seeds(
     key: PRNGKeyArray,
     data: tuple[Documents, ...],
-    own: Float[Array, "K V"],
+    seed_words: Float[Array, "K V"],
     frequencies: Float[Array, " V"],
 ) -> Float[Array, "K V"]:
-    """Words of a few documents of each topic, which have its seed words."""
+    """Word counts of a few documents of each topic, which have its seed words."""
     size = sum(docs.weights.shape[0] for docs in data)
-    rows, weights = seed_documents(own, data, frequencies, min(_SEEDS, size), key)
-    seeds, first, topic = jnp.zeros_like(own), 0, jnp.arange(len(own))[:, None, None]
+    rows, weights = seed_documents(seed_words, data, frequencies, min(_SEEDS, size), key)
+    seeds, first, topic = jnp.zeros_like(seed_words), 0, jnp.arange(len(seed_words))[:, None, None]
     for docs in data:
         length = docs.weights.shape[0]
         place = jnp.clip(rows - first, 0, length - 1)
-        kept = jnp.where(place == rows - first, weights, 0.0)
+        kept_weights = jnp.where(place == rows - first, weights, 0.0)
         words, counts = (jnp.asarray(x)[place] for x in (docs.words, docs.counts))
-        seeds = seeds.at[topic, words].add((kept[..., None] * counts).astype(seeds.dtype))
+        seeds = seeds.at[topic, words].add((kept_weights[..., None] * counts).astype(seeds.dtype))
         first += length
     return seeds

@@ -1,4 +1,4 @@
-"""Documents drawn from topics: tables of counts, a row for each document."""
+"""Draws of documents from topics: tables of counts, a row for each document."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ Places = Bool[Array, "docs length"]
 """True where a document has a word."""
 
 
-def words(
+def draw_words(
     probabilities: Float[Array, "docs V"], places: Places, key: PRNGKeyArray
 ) -> Int[Array, "docs length"]:
-    """A word for each place, by inverting the distribution function of its document."""
+    """A word for each place, by inversion of the distribution function of its document."""
     below = jnp.cumsum(probabilities, -1)
     u = jax.random.uniform(key, places.shape, probabilities.dtype) * below[:, -1:]
-    found = jax.vmap(lambda below, u: jnp.searchsorted(below, u, side="right"))(below, u)
-    return jnp.minimum(found, probabilities.shape[-1] - 1)
+    ids = jax.vmap(lambda below, u: jnp.searchsorted(below, u, side="right"))(below, u)
+    return jnp.minimum(ids, probabilities.shape[-1] - 1)
 
 
-def counted(found: Int[Array, "docs length"], places: Places, size: int) -> Float[Array, "docs V"]:
-    """The number of times that each word occurs in each document."""
-    rows = jnp.arange(len(found))[:, None]
-    return jnp.zeros((len(found), size)).at[rows, found].add(places.astype(float))
+def count_words(
+    ids: Int[Array, "docs length"], places: Places, size: int
+) -> Float[Array, "docs V"]:
+    """Number of occurrences of each word in each document."""
+    rows = jnp.arange(len(ids))[:, None]
+    return jnp.zeros((len(ids), size)).at[rows, ids].add(places.astype(float))
 
 
-def of_topics(
+def topic_generative(
     vocab_size: int,
     local: Callable[[Any, Values, Places, PRNGKeyArray], Values] | None,
     shares: Callable[[Values, Values], Float[Array, "docs K"]],
-    found: Callable[[Any, Any], Any] = lambda stats, local: local,
+    known_families: Callable[[Any, Any], Any] = lambda stats, local: local,
     layout: Callable[[Any], Any] | None = None,
     observed: Callable[[Any, Any], Any] | None = None,
 ) -> Generative:
-    """Bags of words of given lengths. `shares` are those of the topics in each document, from the
-    values of globals and locals; the other functions are those of `Generative`, by default for
-    lengths or documents."""
+    """Draws of bags of words with given lengths. `shares` maps the values of globals and locals to
+    the shares of topics in each document. The other functions are arguments of `Generative`; their
+    defaults are for lengths or documents."""
 
     def data(
         hyper: Any, values: Values, local: Values, places: Places, key: PRNGKeyArray
     ) -> Float[Array, "docs V"]:
-        return counted(
-            words(shares(values, local) @ values["topics"], places, key), places, vocab_size
+        return count_words(
+            draw_words(shares(values, local) @ values["topics"], places, key), places, vocab_size
         )
 
     read = layout or (lambda like: places_like(like, vocab_size))
-    return Generative(read, data, local, observed or _counts, found)
+    return Generative(read, data, local, observed or _counts, known_families)
 
 
 def places_like(like: Any, vocab_size: int) -> Places:
@@ -61,7 +63,7 @@ def places_like(like: Any, vocab_size: int) -> Places:
     if is_sizes(like):
         return jnp.asarray(length_masks(like))
     remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
-    corpus = _read(like)
+    corpus = _read_corpus(like)
     fits = corpus.vocab_size == vocab_size
     require(
         fits,
@@ -75,10 +77,10 @@ def places_like(like: Any, vocab_size: int) -> Places:
 
 def _counts(places: Places, documents: Any) -> Float[Array, "docs V"]:
     del places
-    return jnp.asarray(_read(documents).to_scipy().toarray(), jnp.result_type(float))
+    return jnp.asarray(_read_corpus(documents).to_scipy().toarray(), jnp.result_type(float))
 
 
-def _read(documents: Any) -> Any:
+def _read_corpus(documents: Any) -> Any:
     from vijax.data import read
 
     return read(documents)
@@ -108,13 +110,15 @@ def total_like(
     return jnp.asarray(length_masks(lengths))
 
 
-def table_of(entries: Any, num_documents: int, vocab_size: int) -> Float[Array, "docs V"]:
+def to_table(entries: Any, num_documents: int, vocab_size: int) -> Float[Array, "docs V"]:
     """Entries (documents, words, counts) as a table."""
     documents, words, counts = map(jnp.asarray, entries)
     return jnp.zeros((num_documents, vocab_size)).at[documents, words].add(counts)
 
 
-def of_pairs(num_documents: int, vocab_size: int, check: Callable[[Any], None]) -> Generative:
+def pair_generative(
+    num_documents: int, vocab_size: int, check: Callable[[Any], None]
+) -> Generative:
     """Pairs (document, word) of the joint form of pLSA, as a table of counts."""
 
     def data(
@@ -122,7 +126,7 @@ def of_pairs(num_documents: int, vocab_size: int, check: Callable[[Any], None]) 
     ) -> Float[Array, "docs V"]:
         topics = values["documents"].T * values["weights"]  # p(d, k)
         key_documents, key_words = jax.random.split(key)
-        document = words(jnp.sum(topics, 1)[None], places, key_documents)[0]
+        document = draw_words(jnp.sum(topics, 1)[None], places, key_documents)[0]
         below = jnp.cumsum((topics / jnp.sum(topics, 1, keepdims=True)) @ values["topics"], -1)[
             document
         ]
@@ -137,5 +141,5 @@ def of_pairs(num_documents: int, vocab_size: int, check: Callable[[Any], None]) 
     return Generative(
         layout=lambda like: total_like(like, num_documents, True, check),
         data=data,
-        observed=lambda places, entries: table_of(entries, num_documents, vocab_size),
+        observed=lambda places, entries: to_table(entries, num_documents, vocab_size),
     )

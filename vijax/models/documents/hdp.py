@@ -1,49 +1,49 @@
-"""Topics of a hierarchical Dirichlet process, whose weights at the top are learnt, by direct
-assignment (Teh, Jordan, Beal and Blei 2006, section 5.3).
+"""Topics of a hierarchical Dirichlet process with learnt top weights, by direct assignment (Teh,
+Jordan, Beal and Blei 2006, section 5.3).
 
     v_k ~ Beta(1, gamma),  beta_k = v_k prod_{j<k} (1 - v_j),  phi_k ~ Dirichlet(eta),            k = 1, 2, ...
     pi_d ~ DP(alpha, beta),  z_dm ~ Categorical(pi_d),  w_dm ~ Categorical(phi_{z_dm})
 
 The posterior is q(v) q(phi) and, in each document, q(z) q(pi | v) with q(pi | v) = Dirichlet(alpha
-beta + n), the exact conditional of pi at the expected numbers of words n_k = sum_m r_mk. That is
-the same as to integrate pi out (Teh, Kurihara and Welling 2008). With x_k = alpha beta_k and f(x,
-n) = log Gamma(x + n) - log Gamma(x), whole n,
+beta + n), the exact conditional of pi at the expected numbers of words n_k = sum_m r_mk. This
+equals integrating pi out (Teh, Kurihara and Welling 2008). With x_k = alpha beta_k and f(x, n) =
+log Gamma(x + n) - log Gamma(x) for whole n,
 
     log p(z | v) = log Gamma(alpha) - log Gamma(alpha + N) + sum_k f(x_k, n_k).
 
-q(z) gives no token to topics after K, the truncation, where q(v) and q(phi) are the priors. So
-bounds of different K are bounds of one model. What is left is a lower bound of E f(x_k, n_k) under
-q(z) q(v), which here is
+q(z) gives no token to topics after the truncation K, for which q(v) and q(phi) are the priors. So
+bounds of different K are bounds of one model. E f(x_k, n_k) under q(z) q(v) needs a lower bound,
+which here is
 
     h(log x, n) = n log x            for n < 1,
                   f(x, n)            for n >= 1,        at x_k = alpha exp(E log beta_k), n_k = sum_m r_mk.
 
-1. In n: f is convex with f(x, 0) = 0 and f(x, 1) = log x. So the mean of f over whole numbers of
+1. In n: f is convex with f(x, 0) = 0 and f(x, 1) = log x. So the mean of f over whole numbers with
    mean n is at least the chord of f between the whole numbers around n, which is n log x for n < 1,
    and above f for n >= 1.
-2. In log x: n log x is linear. For n >= 1 f is convex, for its slope there is
+2. In log x: n log x is linear. For n >= 1 f is convex, because its slope is
 
        x (psi(x + n) - psi(x)) = integral over y > 0 of e^-y (1 - e^{-n y/x}) / (1 - e^{-y/x}) dy,
 
-   and the fraction, the slope of a^n between a = e^{-y/x} and 1, rises with a and so with x.
-   Jensen's inequality puts E log x in the place of log x.
+   and the fraction, the slope of a^n between a = e^{-y/x} and 1, increases with a and so with x. By
+   Jensen's inequality E log x may replace log x.
 
-So the bound is true, and a differentiable function of the statistics of v: at fixed q(z) convex in
-them, as it is linear in those of phi. Its gradient in log beta_k is the expected number of tables
-that serve topic k in the document, x (psi(x + n) - psi(x)) (min(n, 1) below one word). The message
-is that count, and q(v) = Beta(1 + T_k, gamma + sum_{j>k} T_j) with T the tables of all documents:
-the step of direct assignment, without draws. Each step maximises a tangent, and so no step lowers
-the bound.
+So h gives a valid bound, which is differentiable in the statistics of v: at fixed q(z) it is convex
+in them, and linear in the statistics of phi. Its gradient in log beta_k is the expected number of
+tables that serve topic k in the document, x (psi(x + n) - psi(x)) (n below one word). This count is
+the message, and q(v) = Beta(1 + T_k, gamma + sum_{j>k} T_j) with T the tables of all documents: the
+step of direct assignment, without draws. Each step maximises a tangent, so that no step lowers the
+bound.
 
-Hughes, Kim and Sudderth (2015) bound log Gamma(alpha) - sum_k log Gamma(alpha beta_k) >= K log
-alpha + sum_k log beta_k instead, under q(pi) independent of v: a table for each topic in each
-document, used or not. Their q(v) then needs E beta_k, which is no linear function of the statistics
-of v, and an optimiser.
+Hughes, Kim and Sudderth (2015) use the bound log Gamma(alpha) - sum_k log Gamma(alpha beta_k) >= K
+log alpha + sum_k log beta_k instead, with q(pi) independent of v: each document has a table for
+every topic, used or not. Their q(v) needs E beta_k, which is not linear in the statistics of v, and
+an optimiser.
 
-The E-step is that of LDA at the prior concentrations x, by its slope psi(x + n) in place of that of
-h, and from there coordinate ascent on h itself: r_mk is proportional to exp(E log phi_kw)
-exp(dh/dn), which maximises the tangent of the convex h. By h alone documents of few words for each
-topic would not leave an even start."""
+The E-step is first that of LDA at the prior concentrations x, with the slope psi(x + n) instead of
+the slope of h, and then coordinate ascent on h: r_mk is proportional to exp(E log phi_kw)
+exp(dh/dn), which maximises the tangent of the convex h. With h alone, documents with few words for
+each topic would not leave an even start."""
 
 from __future__ import annotations
 
@@ -72,15 +72,14 @@ from vijax.families.discrete import stick_breaking
 from vijax.families.numeric.special import digamma, legendre_gap, log_gamma
 from vijax.inference import estep as esteps
 from vijax.inference.estep import MeanField
-from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.document_draws import topic_generative
 from vijax.models.documents.lda import likelihood_table, mean_shares, near_uniform, smoothed_topics
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.gather import sum_over_rows
 
 LEAST = 1e-20
-"""Concentrations of documents' topics below this are taken to be this where they are no
-logarithms."""
+"""Least concentration of a document's topics, outside of logarithms."""
 
 
 @cache_by_value
@@ -94,14 +93,13 @@ def hdp(
     eta: Positives = 0.01,
     estep: MeanField | None = None,
 ) -> Model:
-    """Topics of a hierarchical Dirichlet process: the weights of topics in all documents are
-    learnt.
+    """Topics of a hierarchical Dirichlet process: the top weights of topics are learnt.
 
     Args:
-      num_topics: K, how many topics may be used; `vijax.grow` finds how many are.
+      num_topics: K, the largest number of topics; `vijax.grow` finds the number in use.
       vocab_size: V, how many words.
       alpha: concentration of a document's topics about the weights at the top; small: few topics
-        each. It is that of all topics together: alpha of `lda` times K.
+        each. It is the total over topics: alpha of `lda` times K.
       gamma: concentration of the weights at the top; small: few topics in all.
       eta: prior concentration of a topic's words, as in `lda`.
       estep: `vijax.estep.mean_field()` if None.
@@ -110,8 +108,8 @@ def hdp(
       A `Model` with two globals, `topics`, a Dirichlet of batch shape (K,), and `sticks`, a Beta of
       shape (K,), and hyperparameters `alpha`, `gamma` and `eta`.
       `vijax.families.discrete.stick_breaking.mean_weights(sticks)` are the weights of the K topics,
-      and last of all others. Its data are those of `lda`. `fit.transform` are shares of the K
-      topics, and `fit.score` is document completion at the posterior means of globals.
+      then the weight of all others. Data are as for `lda`. `fit.transform` gives shares of the K
+      topics, and `fit.score` is document completion at the posterior means of the globals.
 
     Raises:
       ValueError: a size below 1, a concentration that is not positive or of the wrong shape.
@@ -162,20 +160,19 @@ def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | N
     return prior.replace({"sticks": even, **near_uniform(hyper, key, prior, batch)})
 
 
-# --- what may be asked ----------------------------------------------------------------------------
+# --- queries --------------------------------------------------------------------------------------
 def _generative(num_topics: int, vocab_size: int) -> Generative:
-    """Documents of the K topics alone: those after them have no words of their own."""
+    """Documents of the K topics; later topics have no words."""
 
     def local(hyper: Any, values: Any, places: Array, key: PRNGKeyArray) -> dict[str, Array]:
         weights = stick_breaking.weights(values["sticks"])[:num_topics]
-        return {
-            "shares": Dirichlet(jnp.maximum(hyper["alpha"] * weights, LEAST)).sample(
-                key, (len(places),)
-            )
-        }
+        concentration = jnp.maximum(hyper["alpha"] * weights, LEAST)
+        return {"shares": Dirichlet(concentration).sample(key, (len(places),))}
 
-    found = lambda stats, gamma: {"shares": Dirichlet(gamma)}
-    return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
+    known_families = lambda stats, gamma: {"shares": Dirichlet(gamma)}
+    return topic_generative(
+        vocab_size, local, lambda values, local: local["shares"], known_families
+    )
 
 
 def _completion(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray) -> Any:
@@ -201,14 +198,14 @@ class _Chunk(NamedTuple):
         return self.documents.words
 
 
-class Shared(NamedTuple):
-    """Numbers that all documents read beside the topics' words: E log x_k, and alpha."""
+class SharedNumbers(NamedTuple):
+    """Numbers that all documents share, beside the topics: E log x_k, and alpha."""
 
     log_x: Float[Array, " K"]
     alpha: Float[Array, ""]
 
     @classmethod
-    def of(cls, hyper: Hyper, stats: Any) -> Self:
+    def from_stats(cls, hyper: Hyper, stats: Any) -> Self:
         """From the statistics of sticks."""
         log_beta = stick_breaking.log_weights(stats["sticks"])[:-1]
         alpha = jnp.asarray(hyper["alpha"], log_beta.dtype)
@@ -221,7 +218,7 @@ class Shared(NamedTuple):
 
 
 def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:
-    """A document's words shared evenly among the topics."""
+    """The words of each document, divided evenly among the topics."""
     even = lambda counts: jnp.sum(counts, axis=1, keepdims=True) / num_topics * jnp.ones(num_topics)
     return tuple(even(jnp.asarray(docs.counts)) + LEAST for docs in batch.data)
 
@@ -230,11 +227,11 @@ def _local_elbo(
     hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
     table, log_scale = likelihood_table(stats["topics"])
-    shared = Shared.of(hyper, stats)
+    shared = SharedNumbers.from_stats(hyper, stats)
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], shared.log_x.size)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    total, aux = sum_over_rows(functools.partial(_of_chunk, estep), table, shared, chunks, key)
+    total, aux = sum_over_rows(functools.partial(_chunk_bound, estep), table, shared, chunks, key)
     sizes = [docs.weights.shape[0] for docs in batch.data]
     bounds, gammas = zip(
         *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
@@ -251,40 +248,49 @@ def _local_elbo(
     return LocalElbo(total, num_groups, per_group, gammas, said={"num_words": num_words})
 
 
-def _of_chunk(
-    estep: MeanField, rows: Float[Array, "D n K"], shared: Shared, chunk: _Chunk, key: PRNGKeyArray
+def _chunk_bound(
+    estep: MeanField,
+    rows: Float[Array, "D n K"],
+    shared: SharedNumbers,
+    chunk: _Chunk,
+    key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total bound of a chunk of documents, differentiable in rows and `shared`; each document's
-    bound and gamma."""
-    docs, (fixed, now) = chunk.documents, jax.lax.stop_gradient((rows, shared))
+    """Total bound of a chunk of documents, differentiable in rows and `shared`; and the bound and
+    gamma of each document."""
+    docs, (fixed, fixed_shared) = chunk.documents, jax.lax.stop_gradient((rows, shared))
     counts = docs.counts.astype(rows.dtype)
-    slope, found = _settled(estep, fixed, counts, now, chunk.start, docs.max_tokens, key)
+    slope, words = _ascend(estep, fixed, counts, fixed_shared, chunk.start, docs.max_tokens, key)
     total_words = jnp.sum(counts, axis=1)
-    # Weights relative to psi(alpha + N), so that terms of the size of N log N cancel on paper
-    top = digamma(now.alpha + total_words)
+    # Weights relative to psi(alpha + N): terms of the size of N log N then cancel analytically.
+    top = digamma(fixed_shared.alpha + total_words)
     weights = jnp.exp(slope - top[:, None])
     mixed = jnp.einsum("dnk,dk->dn", rows, weights, precision="highest")
     likelihood = jnp.sum(counts * jnp.log(jnp.where(counts > 0, mixed, 1.0)), axis=1)
-    each = _tangent_gap(shared.log_x, found) + found * (_slope(now.log_x, found) - slope)
-    log_whole = log_gamma(shared.alpha) - log_gamma(shared.alpha + total_words)
+    by_topic = _tangent_gap(shared.log_x, words) + words * (
+        _slope(fixed_shared.log_x, words) - slope
+    )
+    log_all_words = log_gamma(shared.alpha) - log_gamma(shared.alpha + total_words)
     # log_whole + N psi(alpha + N) - N, whose gradient is that of the first
-    whole = log_gamma(now.alpha) - legendre_gap(now.alpha + total_words) + now.alpha * (1.0 - top)
-    whole += log_whole - jax.lax.stop_gradient(log_whole)
-    bounds = likelihood + jnp.sum(each, axis=1) + whole
-    return jnp.vdot(docs.weights.astype(rows.dtype), bounds), (bounds, now.x + found)
+    all_words = (
+        log_gamma(fixed_shared.alpha)
+        - legendre_gap(fixed_shared.alpha + total_words)
+        + fixed_shared.alpha * (1.0 - top)
+    )
+    all_words += log_all_words - jax.lax.stop_gradient(log_all_words)
+    bounds = likelihood + jnp.sum(by_topic, axis=1) + all_words
+    return jnp.vdot(docs.weights.astype(rows.dtype), bounds), (bounds, fixed_shared.x + words)
 
 
-def _settled(
+def _ascend(
     estep: MeanField,
     likelihood: Float[Array, "D n K"],
     counts: Float[Array, "D n"],
-    shared: Shared,
+    shared: SharedNumbers,
     start: Float[Array, "D K"] | None,
     max_tokens: int,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "D K"], Float[Array, "D K"]]:
-    """The slopes that the responsibilities were found at, and the number of words of each topic
-    that these give."""
+    """The slopes of the last responsibilities, and the number of words of each topic at them."""
     start = None if start is None else jnp.maximum(start.astype(counts.dtype), shared.x[None])
     gamma = estep.mixed_membership(likelihood, counts, shared.x, key, max_tokens, start).gamma
 
@@ -304,8 +310,8 @@ def _slope(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D
     return jnp.where(n < 1, log_x, digamma(jnp.exp(log_x) + jnp.maximum(n, 1.0)))
 
 
-def added(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
-    """h, what n words of a topic add to the bound of a document."""
+def bound_of_words(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
+    """h, the contribution of n words of a topic to the bound of a document."""
     x = jnp.exp(log_x)
     return jnp.where(
         n < 1, n * log_x, log_gamma(x + jnp.maximum(n, 1.0)) - log_gamma(1 + x) + log_x
@@ -314,8 +320,8 @@ def added(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D 
 
 @jax.custom_jvp
 def _tangent_gap(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
-    """h - n dh/dn + n, in which terms of the size of n and n log n have cancelled; as a function of
-    log x its slope is that of h at a fixed dh/dn."""
+    """h - n dh/dn + n, without the terms of the size of n and n log n, which cancel. As a function
+    of log x it has the slope of h at a fixed dh/dn."""
     x = jnp.exp(log_x)
     many = x + jnp.maximum(n, 1.0)
     gap = legendre_gap(many) + x * (digamma(many) - 1.0) - log_gamma(1 + x) + log_x

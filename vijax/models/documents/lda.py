@@ -10,9 +10,9 @@ responsibilities, is
     l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) ||
     Dirichlet(alpha)),
 
-for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d; Gibbs and
-CVB0 supply expected topic counts N_dvk of their own, whose energy sum N log beta replaces the
-gradient, while the reported bound is still the one at gamma_d = alpha + sum N."""
+for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d. Gibbs and
+CVB0 supply other expected topic counts N_dvk: the energy sum N log beta then gives the gradient,
+and the reported bound is the one at gamma_d = alpha + sum N."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from vijax.families.discrete.by_word import TransposedDirichletStats
 from vijax.inference import estep as esteps
 from vijax.inference.estep import Locals
 from vijax.inference.estep.mixed_membership import cold
-from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.document_draws import topic_generative
 from vijax.topics import active_topics
 from vijax.topics.seeds import seed_weights
 from vijax.xla.by_value import cache_by_value
@@ -70,7 +70,7 @@ def lda(
       alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape
           (K,).
       eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or
-        (K, V), as `vijax.topics.seeded` makes it of words that topics are to have.
+        (K, V), as `vijax.topics.seeded` makes it from seed words.
       estep: default E-step; `vijax.estep.mean_field()` if None.
 
     Returns:
@@ -116,8 +116,10 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
         alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
         return {"shares": Dirichlet(alpha).sample(key, (len(places),))}
 
-    found = lambda stats, gamma: {"shares": Dirichlet(gamma)}
-    return of_topics(vocab_size, local, lambda values, local: local["shares"], found)
+    known_families = lambda stats, gamma: {"shares": Dirichlet(gamma)}
+    return topic_generative(
+        vocab_size, local, lambda values, local: local["shares"], known_families
+    )
 
 
 def mean_shares(
@@ -137,8 +139,8 @@ def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKey
 
 
 def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
-    """Means of the topics' Dirichlets, under EM and MAP too: at their mode a word not seen in
-    training has probability zero, and a held-out document that holds it no finite score."""
+    """Means of the topics' Dirichlets, under EM and MAP too. At their mode a word not seen in
+    training has probability zero, and a held-out document with this word has no finite score."""
     topics = estimates["topics"]
     return (topics.law if isinstance(topics, Point) else topics).mean()
 
@@ -147,17 +149,17 @@ def near_uniform(
     hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None
 ) -> Product:
     """lambda = prior + Gamma(100, 100): every topic near uniform, as if each word had been seen
-    about once in each topic, and symmetry broken (the customary start of online LDA; added to the
-    prior so that modes exist too). The gamma is a normal's cube (Wilson and Hilferty, 1931), within
-    6e-4 of it to four deviations and quick to compile. Seed words are there too where the estimand
-    is a maximum of the likelihood, whose prior says nothing."""
+    about once in each topic, with the symmetry broken (the customary start of online LDA; it is
+    added to the prior so that modes exist). The gamma draw is the cube of a normal draw (Wilson and
+    Hilferty, 1931), accurate to 6e-4 up to four deviations and quick to compile. Seed words of
+    `eta` are added even if the estimand is a maximum of the likelihood, which has no prior."""
     del batch
     noise = jax.tree.map(lambda c: _gamma_100(key, c.shape, c.dtype), prior["topics"])
     topics = prior["topics"]
-    if jnp.ndim(eta := hyper.get("eta", 0.0)) == 2:
-        topics = jax.tree.map(
-            lambda c: jnp.maximum(c, seed_weights(jnp.asarray(eta, c.dtype))), topics
-        )
+    eta = hyper.get("eta", 0.0)
+    if jnp.ndim(eta) == 2:
+        with_seeds = lambda c: jnp.maximum(c, seed_weights(jnp.asarray(eta, c.dtype)))
+        topics = jax.tree.map(with_seeds, topics)
     return Product({"topics": tree.add(topics, noise)})
 
 
@@ -167,12 +169,8 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
 
 def _alpha(value: Any, num_topics: int) -> Float[Array, ...]:
     value = as_float(value, "alpha")
-    require(
-        value.shape in ((), (num_topics,)),
-        "alpha",
-        f"a scalar or shape ({num_topics},)",
-        value.shape,
-    )
+    expected = f"a scalar or shape ({num_topics},)"
+    require(value.shape in ((), (num_topics,)), "alpha", expected, value.shape)
     return value
 
 
@@ -187,9 +185,9 @@ class _Chunk(NamedTuple):
         """Word ids, by which the rows are looked up."""
         return self.documents.words
 
-    def start_above(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
-        """The start of gamma, at least alpha: only the rows of zeros that fill up a chunk would be
-        below it."""
+    def bounded_start(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
+        """The start of gamma, at least alpha. Only rows of zeros, which pad a chunk, are below
+        alpha."""
         return None if self.start is None else jnp.maximum(self.start, alpha[None])
 
 
@@ -208,24 +206,21 @@ def _local_elbo(
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    fixed, at_once = jax.lax.stop_gradient(alpha), estep.table_kernel()
+    fixed_alpha, at_once = jax.lax.stop_gradient(alpha), estep.table_kernel()
     total, aux = sum_over_rows(
-        functools.partial(_chunk_likelihood, estep), table, fixed, chunks, key, at_once
+        functools.partial(_chunk_likelihood, estep), table, fixed_alpha, chunks, key, at_once
     )
     sizes = [docs.weights.shape[0] for docs in batch.data]
-    bounds, gammas = zip(
-        *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
-    )
+    merged = [merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)]
+    bounds, gammas = zip(*merged, strict=True)
     scales = [jnp.sum(docs.counts * log_scale[docs.words], axis=1) for docs in batch.data]
-    # For all documents at once: it needs no topics, and would otherwise be compiled for every
-    # length.
-    divergence = jnp.split(
-        divergence_from_prior(jnp.concatenate(gammas), alpha), np.cumsum(sizes)[:-1]
-    )
-    rest = [scale - kl for scale, kl in zip(scales, divergence, strict=True)]
-    total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, rest, strict=True))
+    # For all documents at once: else it would be compiled for every length.
+    divergences = divergence_from_prior(jnp.concatenate(gammas), alpha)
+    divergence = jnp.split(divergences, np.cumsum(sizes)[:-1])
+    corrections = [scale - kl for scale, kl in zip(scales, divergence, strict=True)]
+    total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(batch.data, corrections, strict=True))
     per_group = tuple(
-        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True)
+        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, corrections, strict=True)
     )
     num_groups = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in batch.data]))
     num_words = jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in batch.data]))
@@ -233,9 +228,9 @@ def _local_elbo(
 
 
 def likelihood_table(stats: Any) -> tuple[Float[Array, "V K"], Float[Array, " V"]]:
-    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of that
-    maximum. Statistics are read in the order in which they are kept: transposed first, a dense step
-    of V = 20,000 takes a tenth longer."""
+    """Word likelihoods beta_kv / max_k beta_kv by word, floored at 1e-30, and the logarithm of the
+    maximum. Statistics are read in the order in which they are stored: with a transposition a dense
+    step of V = 20,000 takes a tenth longer."""
     by_word = isinstance(stats, TransposedDirichletStats)
     log_beta, axis = (stats.by_word, 1) if by_word else (stats.log, 0)
     log_scale = jax.lax.stop_gradient(jnp.max(log_beta, axis=axis))
@@ -252,13 +247,14 @@ def _chunk_likelihood(
     chunk: _Chunk,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total expected log likelihood of a chunk of documents, differentiable in rows; each
-    document's value and gamma."""
-    docs, fixed, alpha = chunk.documents, jax.lax.stop_gradient(rows), jax.lax.stop_gradient(alpha)
-    found = estep.mixed_membership(
-        fixed, docs.counts, alpha, key, docs.max_tokens, chunk.start_above(alpha)
+    """Total expected log likelihood of a chunk of documents, differentiable in rows; and the value
+    and gamma of each document."""
+    docs = chunk.documents
+    fixed, alpha = jax.lax.stop_gradient((rows, alpha))
+    inferred = estep.mixed_membership(
+        fixed, docs.counts, alpha, key, docs.max_tokens, chunk.bounded_start(alpha)
     )
-    local = jax.lax.stop_gradient(found)
+    local = jax.lax.stop_gradient(inferred)
     per_doc = expected_log_likelihood(
         rows if local.token_topics is None else fixed, docs.counts, local.gamma
     )
@@ -288,8 +284,7 @@ def divergence_from_prior(
 def _own_energy(
     rows: Float[Array, "D n K"], local: Locals, weights: Float[Array, " D"]
 ) -> Float[Array, ""]:
-    """Zero, whose gradient in log rows is the E-step's own expected counts N: the energy sum N log
-    rows to first order, less its value."""
+    """A term of value zero, whose gradient in log rows is the expected counts N of the E-step."""
     if local.token_topics is None:
         return jnp.zeros((), rows.dtype)
     fixed = jax.lax.stop_gradient(rows)

@@ -1,5 +1,5 @@
-"""Lengths of documents joined: each is a copy of the E-step in the program, which costs more to
-compile for some models than for others."""
+"""Documents of similar lengths, joined by padding: a program compiles the E-step once for each
+length, which is costly for some models."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from jaxtyping import PyTree
 from vijax.contract.batch import Documents
 
 Groups = Sequence[tuple[Documents, PyTree]]
-"""Documents of each length, and what goes with them, by document."""
+"""Documents of each length, with arrays by document."""
 
 
-def joined(groups: Groups, worth: int) -> list[tuple[Documents, PyTree]]:
-    """The groups, in which a group is padded to the length of the next and joined to it where that
-    adds fewer than `worth` slots. Their documents keep their order.
+def join_lengths(groups: Groups, worth: int) -> list[tuple[Documents, PyTree]]:
+    """The groups, where a group is padded to the length of the next and joined to it if this adds
+    fewer than `worth` slots. The documents keep their order.
 
     >>> docs = lambda n, slots: Documents(jnp.zeros((n, slots), int), jnp.ones((n, slots)), jnp.ones(n), slots)
     >>> groups = [(docs(2, 3), jnp.zeros(2)), (docs(1, 5), jnp.zeros(1)), (docs(4, 9), jnp.zeros(4))]
-    >>> [docs.words.shape for docs, _ in joined(groups, worth=10)]
+    >>> [docs.words.shape for docs, _ in join_lengths(groups, worth=10)]
     [(3, 5), (4, 9)]
     """
-    done = list(groups[:1])
-    for docs, rest in groups[1:]:
-        before, rest_before = done[-1]
+    joined = list(groups[:1])
+    for docs, state in groups[1:]:
+        before, state_before = joined[-1]
         slots = max(before.words.shape[1], docs.words.shape[1])
         if sum(d.words.shape[0] * (slots - d.words.shape[1]) for d in (before, docs)) < worth:
             together = [
-                (padded(before, slots, docs), rest_before),
-                (padded(docs, slots, before), rest),
+                (pad_documents(before, slots, docs), state_before),
+                (pad_documents(docs, slots, before), state),
             ]
-            done[-1] = jax.tree.map(lambda *x: jnp.concatenate(x), *together)
+            joined[-1] = jax.tree.map(lambda *x: jnp.concatenate(x), *together)
         else:
-            done.append((docs, rest))
-    return done
+            joined.append((docs, state))
+    return joined
 
 
-def padded(docs: Documents, slots: int, other: Documents) -> Documents:
-    """The documents in rows of so many slots, with room for the tokens of the others."""
+def pad_documents(docs: Documents, slots: int, other: Documents) -> Documents:
+    """The documents with this number of slots, and the larger `max_tokens` of both."""
     wider = lambda x: jnp.pad(x, ((0, 0), (0, slots - x.shape[1])))
-    most = max(docs.max_tokens, other.max_tokens)
+    max_tokens = max(docs.max_tokens, other.max_tokens)
     return Documents(
         wider(docs.words),
         wider(docs.counts),
         docs.weights,
-        most,
+        max_tokens,
         covariates=docs.covariates,
         codes=docs.codes,
     )
 
 
-def parted(tree: PyTree, sizes: Sequence[int]) -> list[PyTree]:
-    """Leaves by document, cut into parts of so many documents.
+def split_documents(tree: PyTree, sizes: Sequence[int]) -> list[PyTree]:
+    """Leaves by document, split into parts of these sizes.
 
-    >>> parted(jnp.arange(3), [1, 2])
+    >>> split_documents(jnp.arange(3), [1, 2])
     [Array([0], dtype=int32), Array([1, 2], dtype=int32)]
     """
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]

@@ -28,7 +28,12 @@ from vijax.contract.model import Model, model
 from vijax.contract.queries import Generative, answers
 from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, Product
-from vijax.models.documents.document_draws import of_pairs, of_topics, table_of, total_like
+from vijax.models.documents.document_draws import (
+    pair_generative,
+    to_table,
+    topic_generative,
+    total_like,
+)
 from vijax.xla.by_value import cache_by_value
 
 Entries = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]
@@ -52,9 +57,8 @@ def plsa(
       num_documents: number of documents.
       vocab_size: V, how many words.
       form: conditional: p(word | document), pLSA 2; joint: p(word, document), pLSA 1.
-      alpha: prior concentration of topics (map, cavi; and of held-out documents). It is that of the
-        documents' proportions; in the joint form that of the weights and of the documents of each
-        topic.
+      alpha: prior concentration of topics (map, cavi; and for held-out documents): of the
+        documents' proportions, or in the joint form of the weights and the documents of each topic.
       eta: prior concentration of a topic's words (map, cavi).
 
     Returns:
@@ -93,22 +97,22 @@ def plsa(
             terms += stats["proportions"].log[documents]
         return jnp.asarray(counts) * jax.nn.logsumexp(terms, axis=1), jax.nn.softmax(terms, axis=1)
 
-    made = model(Product(prior), local_elbo, init=_uneven)
+    plain_model = model(Product(prior), local_elbo, init=_uneven)
     check = lambda data: check_entries(data, num_documents, vocab_size)
     sizes = num_documents, vocab_size, check
-    generative = of_pairs(*sizes) if form == "joint" else _conditional(*sizes)
+    generative = pair_generative(*sizes) if form == "joint" else _conditional(*sizes)
     entries = DataForm(check, ("index", "index", "number"))
-    return dataclasses.replace(made, form=entries, queries=answers(generative))
+    return dataclasses.replace(plain_model, form=entries, queries=answers(generative))
 
 
 def _conditional(num_documents: int, vocab_size: int, check: Any) -> Generative:
     """Words drawn for the documents of training, whose shares are globals."""
-    return of_topics(
+    return topic_generative(
         vocab_size,
         local=None,
         shares=lambda values, local: values["proportions"],
         layout=lambda like: total_like(like, num_documents, False, check),
-        observed=lambda places, entries: table_of(entries, num_documents, vocab_size),
+        observed=lambda places, entries: to_table(entries, num_documents, vocab_size),
     )
 
 
@@ -141,14 +145,14 @@ def plsa_entries(counts: Any) -> Entries:
         "a matrix",
         f"shape {np.shape(matrix)}",
     )
-    found = scipy.sparse.coo_array(matrix).astype(np.float64)  # sums of small integers wrap
-    found.sum_duplicates()
-    kept = found.data != 0
-    order = np.lexsort((found.col[kept], found.row[kept]))
+    entries = scipy.sparse.coo_array(matrix).astype(np.float64)  # sums of small integers wrap
+    entries.sum_duplicates()
+    is_nonzero = entries.data != 0
+    order = np.lexsort((entries.col[is_nonzero], entries.row[is_nonzero]))
     columns = (
-        found.row[kept].astype(np.int32),
-        found.col[kept].astype(np.int32),
-        found.data[kept].astype(np.float32),
+        entries.row[is_nonzero].astype(np.int32),
+        entries.col[is_nonzero].astype(np.int32),
+        entries.data[is_nonzero].astype(np.float32),
     )
     return tuple(column[order] for column in columns)  # type: ignore[return-value]
 
@@ -168,13 +172,13 @@ def check_entries(data: PyTree, num_documents: int, vocab_size: int) -> None:
     shapes = f"{documents.shape}, {words.shape} and {counts.shape}"
     fits = documents.ndim == 1 and documents.shape == words.shape == counts.shape
     require(fits, "data", "three vectors of one length", shapes)
-    for what, ids, size in (("documents", documents, num_documents), ("words", words, vocab_size)):
+    for name, ids, size in (("documents", documents, num_documents), ("words", words, vocab_size)):
         require(
-            np.issubdtype(ids.dtype, np.integer), "data", f"{what} that are integers", ids.dtype
+            np.issubdtype(ids.dtype, np.integer), "data", f"{name} that are integers", ids.dtype
         )
         bad = np.flatnonzero((ids < 0) | (ids >= size))
         require(
-            not len(bad), "data", f"{what} in [0, {size})", f"{ids[bad[:1]]} in entry {bad[:1]}"
+            not len(bad), "data", f"{name} in [0, {size})", f"{ids[bad[:1]]} in entry {bad[:1]}"
         )
     bad = np.flatnonzero(~(np.isfinite(counts) & (counts > 0)))
     require(not len(bad), "data", "positive counts", f"{counts[bad[:1]]} in entry {bad[:1]}")

@@ -22,7 +22,7 @@ from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, answers
 from vijax.contract.room import limit_sizes
 from vijax.families import Categorical, Dirichlet, Product
-from vijax.models.documents.document_draws import of_topics
+from vijax.models.documents.document_draws import topic_generative
 from vijax.models.documents.lda import near_uniform
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
@@ -85,7 +85,7 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
         return {"z": jax.random.categorical(key, jnp.log(values["weights"]), shape=(len(places),))}
 
     shares = lambda values, local: jax.nn.one_hot(local["z"], num_topics)
-    return of_topics(
+    return topic_generative(
         vocab_size, local, shares, lambda stats, classes: {"z": Categorical(jnp.log(classes))}
     )
 

@@ -1,7 +1,7 @@
-"""Gaussian emissions whose components are described from places of their own, not from zero.
+"""Gaussian emissions whose components have coordinates about nearby places instead of zero.
 
-Messages hold squares of the data. Of a component 1,000,000 away, whose deviation is a thousandth,
-the square of the mean has 1e18 times the variance, and float64 has sixteen digits. From a place
+Messages hold squares of the data. For a component at 1,000,000 with a deviation of a thousandth,
+the square of the mean is 1e18 times the variance, and float64 has sixteen digits. About a place
 near the component nothing cancels."""
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def around(emission: Emission, places: Any) -> Emission:
     )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        one = lambda own, place: emission.log_likelihood(
-            jax.tree.map(lambda x: x[None], own), y - place
+        component_value = lambda stats, place: emission.log_likelihood(
+            jax.tree.map(lambda x: x[None], stats), y - place
         )[0]
-        return jax.vmap(one)(s, places)
+        return jax.vmap(component_value)(s, places)
 
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(

@@ -1,5 +1,5 @@
-"""The base of emissions: a conjugate prior of a component's parameters, and the log likelihood in
-its statistics.
+"""The base of emissions: a conjugate prior of the parameters of a component, and a log likelihood
+that is linear in its statistics.
 
 An `Emission` serves every model with exchangeable components: mixtures, Dirichlet-process mixtures,
 hidden Markov models (Pei 2019, eq. 9.1 to 9.9: a mixture of *any* exponential family)."""
@@ -24,7 +24,7 @@ from vijax.xla.by_value import Remade
 
 
 class PriorColumns(NamedTuple):
-    """The expectations that the prior of an emission has of columns; see
+    """The columns that the prior of an emission expects; see
     `vijax.contract.expected.PriorExpectation`."""
 
     strain: Strain
@@ -48,22 +48,19 @@ class Emission(Remade):
     log_likelihood: LogLikelihood
     example: Array | np.ndarray  # an observation of the right shape
     check: Callable[[Any], None]  # raises ValueError on data (N observations) that are impossible
-    # (q of the parameters, observation) -> log E_q[p(y | component k)], where a form cheaper than
-    # the general one is known; q is no `Point`
+    # (q of the parameters, observation) -> log E_q[p(y | component k)], for a form cheaper than the
+    # general one; q is not a `Point`
     predictive: LogPredictive | None = None
-    # K, where the components share parameters and the prior is one member of its family for all of
+    # K, if the components share parameters and the prior is one member of its family for all of
     # them
     shared_by: int | None = None
-    # The emission with the density of an observation, where this one is only for fitting
-    # (`blurred`)
+    # The emission with the density of an observation, if this one is only for fitting (`blurred`)
     scored_as: Emission | None = None
-    # (a draw of the parameters of all components, k, an observation, key) -> an observation of
-    # component k, of the size of the given one; None where there is no method
+    # (a draw of the parameters of all components, k, an observation, key) -> a drawn observation of
+    # component k, with the size of the given one
     sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
-    has_totals: bool = False  # an observation has a size of its own (a number of words)
-    expects: PriorColumns | None = (
-        None  # the columns that the prior expects; None where it expects nothing
-    )
+    has_totals: bool = False  # True if each observation has a size (a number of words)
+    expects: PriorColumns | None = None  # the columns that the prior expects
 
     @property
     def num_components(self) -> int:
@@ -80,18 +77,18 @@ class Emission(Remade):
         return log_predictive(self.log_likelihood, q, y)
 
 
-def expected_by(
+def prior_expectation(
     emission: Emission, columns: Callable[[Any], np.ndarray]
 ) -> PriorExpectation | None:
-    """The expectations of the prior of an emission; None where it has none."""
+    """The expectations of the prior of an emission; None if it has none."""
     if emission.expects is None:
         return None
     return PriorExpectation(columns, *emission.expects)
 
 
 def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
-    """Checks the emission that a model of components was given. Raises TypeError: none was given,
-    or arguments that the model does not have."""
+    """The emission of a model of components; TypeError if there is none, or for unknown arguments
+    of the model."""
     example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
     if others:
         belong = "the number of components and their dimension are arguments of the emission"
@@ -136,20 +133,21 @@ def checker(
                 before, row, column, f"({len(bad)} such values). Remove or impute those rows."
             )
         if centred:
-            _check_centred(data)
+            _check_centre(data)
 
     return check
 
 
-def _check_centred(data: np.ndarray) -> None:
-    """Checks that data are centred: in float32 squares about a far origin lose the spread."""
+def _check_centre(data: np.ndarray) -> None:
+    """Raises ValueError unless data are centred: in float32 squares about a far origin lose the
+    spread."""
     if jnp.result_type(float) == np.float64 == data.dtype:
         return
     data = np.asarray(data, np.float64)
     mean, spread = data.mean(axis=0), data.std(axis=0)
-    far = np.flatnonzero((np.abs(mean) > 300 * spread) & (spread > 0))
-    if len(far):
-        column = int(far[0])
+    far_columns = np.flatnonzero((np.abs(mean) > 300 * spread) & (spread > 0))
+    if len(far_columns):
+        column = int(far_columns[0])
         raise ValueError(
             "data: expected columns whose mean is within 300 standard deviations of 0, since "
             "float32 loses the rest, "

@@ -103,13 +103,11 @@ def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) ->
         lambda s, y: s.log @ y,
         np.ones(vocab_size),
         check,
-        sample=_words_drawn,
+        sample=_draw_words,
         has_totals=True,
     )
 
 
-def _words_drawn(
-    p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray
-) -> Float[Array, " V"]:
+def _draw_words(p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray) -> Float[Array, " V"]:
     """As many words as the observation has."""
     return jax.random.multinomial(key, jnp.sum(y), p[k]).astype(y.dtype)

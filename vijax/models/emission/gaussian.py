@@ -46,21 +46,23 @@ def unit_gaussian(
       variance: prior variance of the means.
     """
     sizes = num_components, dim
-    given = {"location": location, "variance": variance}
-    prior = Normal.from_mean_variance(*(full(name, value, sizes) for name, value in given.items()))
+    settings = {"location": location, "variance": variance}
+    prior = Normal.from_mean_variance(
+        *(full(name, value, sizes) for name, value in settings.items())
+    )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.value @ y - 0.5 * (jnp.sum(s.square, -1) + y @ y + dim * math.log(2 * math.pi))
 
     draw = lambda means, k, y, key: means[k] + jax.random.normal(key, y.shape, y.dtype)
-    places, spreads = (np.asarray(full(name, value, sizes)) for name, value in given.items())
+    places, spreads = (np.asarray(full(name, value, sizes)) for name, value in settings.items())
     at_means = mean_strain(places, spreads, num_components)
     strain = least(together(at_means, variance_strain(1.0, num_components)))
     remedy = (
         "Divide columns by the deviation that they have within a component, or take "
         "diagonal_gaussian."
     )
-    expects = PriorColumns(strain, _in_words(location), remedy)
+    expects = PriorColumns(strain, _location_text(location), remedy)
     return Emission(
         prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
     )
@@ -90,9 +92,9 @@ def diagonal_gaussian(
       rate: rate of the same prior.
     """
     sizes = num_components, dim
-    given = {"location": location, "strength": strength, "shape": shape, "rate": rate}
+    settings = {"location": location, "strength": strength, "shape": shape, "rate": rate}
     prior = NormalGamma.from_parameters(
-        **{name: full(name, value, sizes) for name, value in given.items()}
+        **{name: full(name, value, sizes) for name, value in settings.items()}
     )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
@@ -102,12 +104,12 @@ def diagonal_gaussian(
     def draw(p: Any, k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
         return p.mean[k] + jax.random.normal(key, y.shape, y.dtype) / jnp.sqrt(p.precision[k])
 
-    whole = {name: np.asarray(full(name, value, sizes)) for name, value in given.items()}
-    squares, worth = 2.0 * whole["rate"], 2.0 * whole["shape"]
+    broadcast = {name: np.asarray(full(name, value, sizes)) for name, value in settings.items()}
+    squares, worth = 2.0 * broadcast["rate"], 2.0 * broadcast["shape"]
     strain = place_scale_strain(
-        whole["location"], whole["strength"], squares, worth, num_components
+        broadcast["location"], broadcast["strength"], squares, worth, num_components
     )
-    expects = PriorColumns(least(strain), _in_words(location, squares / worth))
+    expects = PriorColumns(least(strain), _location_text(location, squares / worth))
     return Emission(
         prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
     )
@@ -156,25 +158,22 @@ def full_gaussian(
 def _expected_of_matrix(
     sizes: tuple[int, int], location: Any, strength: Any, degrees: Any, scale: Any, parts: int
 ) -> PriorColumns:
-    """The expectations of the prior of matrices of precision, by the diagonal that it adds to sums
-    of squares."""
+    """The expectations of a Wishart prior, by the diagonal that it adds to sums of squares."""
     places = np.asarray(full("location", location, sizes))
     pulls = np.asarray(full("strength", strength, sizes[:1]))[:, None]
     worth = np.asarray(full("degrees", degrees, sizes[:1]))[:, None]
     squares = np.diagonal(np.linalg.inv(np.asarray(scale, float)), axis1=-2, axis2=-1)
     strain = least(place_scale_strain(places, pulls, squares, worth, parts))
-    return PriorColumns(strain, _in_words(location, squares / worth))
+    return PriorColumns(strain, _location_text(location, squares / worth))
 
 
-def _in_words(location: Any, variance: Any = 1.0) -> str:
+def _location_text(location: Any, variance: Any = 1.0) -> str:
     """The place and the scale of a prior, in words."""
     places, variances = (np.unique(np.asarray(x, float)) for x in (location, variance))
     place = f"{places[0]:.3g}" if len(places) == 1 else "their own places"
-    scale = (
-        f"of deviation {np.sqrt(variances[0]):.3g}"
-        if len(variances) == 1
-        else "of their own deviations"
-    )
+    scale = "of their own deviations"
+    if len(variances) == 1:
+        scale = f"of deviation {np.sqrt(variances[0]):.3g}"
     return f"about {place} and {scale}"
 
 
@@ -188,9 +187,8 @@ def normal_draw(
 
 def log_likelihood_of_full(s: Any, y: Array) -> Float[Array, " K"]:
     """log p(y) by statistics of a normal-Wishart for each component."""
-    spread = (
-        y @ s.precision
-    ) @ y  # in this order an observation costs K D floats, not D^2, and none is transposed
+    # In this order an observation costs K D floats, not D^2, and none is transposed.
+    spread = (y @ s.precision) @ y
     constant = y.shape[-1] * math.log(2 * math.pi)
     return s.precision_times_mean @ y - 0.5 * (spread + s.quadratic - s.log_det + constant)
 
@@ -255,7 +253,7 @@ def spherical_gaussian(
         variance=np.full_like(columns.variance, np.mean(columns.variance))
     )
     expects = PriorColumns(
-        least(lambda columns: by_column(alike(columns))), _in_words(location, rates / shapes)
+        least(lambda columns: by_column(alike(columns))), _location_text(location, rates / shapes)
     )
     return Emission(
         prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
@@ -303,12 +301,11 @@ def tied_gaussian(
     )
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        own = s.quadratic + y @ s.precision @ y - s.log_det + dim * math.log(2 * math.pi)
-        return s.precision_times_mean @ y - 0.5 * own
+        squares = s.quadratic + y @ s.precision @ y - s.log_det + dim * math.log(2 * math.pi)
+        return s.precision_times_mean @ y - 0.5 * squares
 
     def predictive(q: NormalsWishart, y: Array) -> Float[Array, " K"]:
-        """Log predictive densities from the marginal laws, one for each component: a gain of all
-        together is no sum."""
+        """Log predictive densities from the marginal law of each component."""
         return log_predictive(log_likelihood_of_full, q.each(), y)
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision))

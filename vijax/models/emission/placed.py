@@ -1,4 +1,4 @@
-"""Gaussian emissions whose priors have the place and the scale of the data."""
+"""Gaussian emissions whose priors have the location and the scale of the data."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from vijax.spreads import spread_or_one
 def placed(
     make: Callable[..., Emission], num_components: int, data: PyTree, **settings: Any
 ) -> Emission:
-    """A Gaussian emission whose prior is at the means of the columns, and of their variances.
+    """A Gaussian emission whose prior has the means and the variances of the columns.
 
-    The priors of the constructors are about zero and of scale one. On columns far from zero they
-    are wrong by far: a prior mean that is worth `strength` = 0.01 rows adds mean^2 / 100 to the sum
-    of squares of each component. With this prior a fit is equivariant: data that are moved and
-    scaled give the same answer, moved and scaled.
+    The priors of the constructors are about zero and of scale one. For columns far from zero they
+    are badly wrong: a prior mean that is worth `strength` = 0.01 rows adds mean^2 / 100 to the sum
+    of squares of each component. With this prior a fit is equivariant: shifted and scaled data give
+    the same answer, shifted and scaled.
 
     Args:
       make: a constructor of `vijax.models.emission`: `full_gaussian`, `tied_gaussian`,
         `diagonal_gaussian`, `spherical_gaussian` (one variance for all columns) or `unit_gaussian`
-        (only its place follows the data).
+        (only its location follows the data).
       num_components: K, how many components.
       data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out.
       settings: other settings of the constructor, such as `strength`.
@@ -49,18 +49,17 @@ def placed(
     """
     require(make in PLACES, "make", "a Gaussian constructor of vijax.models.emission", make)
     rows = _rows(data)
+    is_finite = not np.isinf(rows).any()
+    require(is_finite, "data", "finite numbers, or NaN where one is missing", "an infinite one")
+    is_number = np.isfinite(rows)
     require(
-        not np.isinf(rows).any(),
+        bool(is_number.any(axis=0).all()),
         "data",
-        "finite numbers, or NaN where one is missing",
-        "an infinite one",
+        "a number in every column",
+        "a column without one",
     )
-    there = np.isfinite(rows)
-    require(
-        bool(there.any(axis=0).all()), "data", "a number in every column", "a column without one"
-    )
-    mean = np.nanmean(np.where(there, rows, np.nan), axis=0)
-    variance = np.nanvar(np.where(there, rows, np.nan), axis=0)
+    mean = np.nanmean(np.where(is_number, rows, np.nan), axis=0)
+    variance = np.nanvar(np.where(is_number, rows, np.nan), axis=0)
     variance = spread_or_one(np.sqrt(variance), mean) ** 2
     return make(num_components, len(mean), **{**PLACES[make](mean, variance), **settings})
 
@@ -80,14 +79,14 @@ def _rows(data: PyTree) -> Float[np.ndarray, "N D"]:
     return rows
 
 
-def _of_matrix(mean: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
+def _matrix_settings(mean: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
     degrees = len(mean) + 2.0
     return {"location": mean, "degrees": degrees, "scale": np.diag(1 / variance) / degrees}
 
 
 PLACES: dict[Callable[..., Emission], Callable[[np.ndarray, np.ndarray], dict[str, Any]]] = {
-    full_gaussian: _of_matrix,
-    tied_gaussian: _of_matrix,
+    full_gaussian: _matrix_settings,
+    tied_gaussian: _matrix_settings,
     diagonal_gaussian: lambda mean, variance: {"location": mean, "rate": variance},
     spherical_gaussian: lambda mean, variance: {"location": mean, "rate": float(variance.mean())},
     unit_gaussian: lambda mean, variance: {"location": mean},

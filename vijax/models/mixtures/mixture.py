@@ -40,7 +40,7 @@ from vijax.families.base import as_float
 from vijax.families.construction import numpy_or_jax
 from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
-from vijax.models.emission.base import expected_by
+from vijax.models.emission.base import prior_expectation
 from vijax.models.energies.energy import energy_model
 from vijax.xla.by_value import cache_by_value
 
@@ -66,13 +66,13 @@ def mixture(
           or shape (K,).
       init: `vijax.init.kmeans_plus_plus()` by default; `near_symmetric()` and
         `random_responsibilities()` find other optima.
-      weights: weights of the components where they are known, K probabilities or 1 / K for all;
+      weights: known weights of the components, K probabilities or 1 / K for all;
         `concentration` then has no effect. `mixture(emission.unit_gaussian(K, dim=1), weights=1 /
         K)` under `cavi` is Algorithm 2 of Blei, Kucukelbir and McAuliffe 2017.
       prior_as_point: see `vijax.energy_model`.
 
     Returns:
-      A `Model` with globals `weights` (where they are not known) and `components`; data of shape
+      A `Model` with globals `weights` (unless they are known) and `components`; data of shape
       (N, D); `fit.score(y, key=key)` is the held-out log predictive density, `fit.locals(y,
       key=key)["z"].probs` are the responsibilities.
 
@@ -91,43 +91,42 @@ def mixture(
     emission = check_emission(emission, others)
     size = emission.num_components
     concentration = as_float(concentration, "concentration")
-    require(
-        concentration.shape in ((), (size,)),
-        "concentration",
-        f"a scalar or shape ({size},)",
-        concentration.shape,
-    )
+    expected = f"a scalar or shape ({size},)"
+    require(concentration.shape in ((), (size,)), "concentration", expected, concentration.shape)
     xp, concentration = numpy_or_jax(concentration)
     prior = Dirichlet.from_concentration(xp.broadcast_to(concentration, (size,)))
-    known = None if weights is None else _probabilities(weights, size)
-    log_likelihood = (
-        emission.log_likelihood
-    )  # alone: programs do not depend on the emission's prior
+    known_weights = None if weights is None else _probabilities(weights, size)
+    # Not the emission itself: programs then do not depend on its prior.
+    log_likelihood = emission.log_likelihood
 
     def energy(stats: Any, y: Array) -> Float[Array, ""]:
-        log_weights = stats["weights"].log if known is None else jnp.log(known)
+        log_weights = stats["weights"].log if known_weights is None else jnp.log(known_weights)
         return stats["z"].one_hot @ (log_weights + log_likelihood(stats["components"], y))
 
-    made = energy_model(
-        globals={"components": emission.prior, **({"weights": prior} if known is None else {})},
+    plain_model = energy_model(
+        globals={
+            "components": emission.prior,
+            **({"weights": prior} if known_weights is None else {}),
+        },
         locals={"z": Categorical.from_logits(np.zeros(size))},
         energy=energy,
         example=emission.example,
         init=init or starts.kmeans_plus_plus(),
         check_data=emission.check,
-        score=lambda hyper, q, data, key: score(emission, q, data, known),
+        score=lambda hyper, q, data, key: score(emission, q, data, known_weights),
         prior_as_point=prior_as_point,
         generative=generative(
-            emission, lambda hyper, values: values["weights"] if known is None else known
+            emission,
+            lambda hyper, values: values["weights"] if known_weights is None else known_weights,
         ),
     )
-    return expecting(made, expected_by(emission, rows))
+    return expecting(plain_model, prior_expectation(emission, rows))
 
 
 def generative(
     emission: Emission, weights: Callable[[Any, Any], Float[Array, " K"]]
 ) -> Generative | None:
-    """Draws rows of a mixture of K components; None where the emission has no method to draw."""
+    """Draws of rows of a mixture of K components; None if the emission cannot be drawn."""
     draw = emission.sample
     if draw is None:
         return None
@@ -138,8 +137,8 @@ def generative(
     def data(
         hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
     ) -> Float[Array, "N D"]:
-        one = lambda k, y, key: draw(values["components"], k, y, key)
-        return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
+        draw_row = lambda k, y, key: draw(values["components"], k, y, key)
+        return jax.vmap(draw_row)(local["z"], y, jax.random.split(key, len(y)))
 
     reason = "whose rows have totals of their own" if emission.has_totals else ""
     return Generative(rows_like(emission.check, emission.example, reason), data, local)
@@ -191,7 +190,7 @@ def dp_mixture(
 
     Args:
       emission: the observation model of the components (`vijax.models.emission`).
-      concentration: concentration of the process; it expects about that times log(1 + N / that)
+      concentration: concentration c of the process, which expects about c log(1 + N / c)
         components. A hyperparameter of the model: `learn=("concentration",)` learns it.
       truncation: finite: the last stick takes all (Blei and Jordan); tied: the prior beyond T
           (Kurihara et al.).
@@ -216,30 +215,26 @@ def dp_mixture(
     emission = check_emission(emission, others)
     size, tied = emission.num_components, truncation == "tied"
     remedy = 'Take truncation="finite".'
-    alone = emission.shared_by is None or not tied
-    require(
-        alone,
-        "emission",
-        "components that share nothing, for tied truncation",
-        "tied_gaussian",
-        remedy,
-    )
+    shares_nothing = emission.shared_by is None or not tied
+    expected = "components that share nothing, for tied truncation"
+    require(shares_nothing, "emission", expected, "tied_gaussian", remedy)
     require(tied or size > 1, "emission", "at least two components for finite truncation", size)
 
     num_sticks = size if tied else size - 1
-    log_likelihood, rest_of = emission.log_likelihood, emission.prior if tied else None
+    log_likelihood = emission.log_likelihood
+    tail_prior = emission.prior if tied else None
 
     def energy(stats: Any, y: Array, hyper: Hyper) -> Float[Array, ""]:
         weights = stick_breaking.log_weights(stats["sticks"])
         fit = log_likelihood(stats["components"], y)
-        if rest_of is not None:
+        if tail_prior is not None:
             stick = stick_breaking.dirichlet_process(hyper["concentration"], 1).expected_stats()
-            rest = stick_breaking.log_weight_of_the_rest(weights[-1:], stick)
-            weights = jnp.concatenate([weights[:-1], rest])
-            fit = jnp.concatenate([fit, log_likelihood(rest_of.expected_stats(), y)[:1]])
+            tail = stick_breaking.log_weight_of_the_rest(weights[-1:], stick)
+            weights = jnp.concatenate([weights[:-1], tail])
+            fit = jnp.concatenate([fit, log_likelihood(tail_prior.expected_stats(), y)[:1]])
         return stats["z"].one_hot @ (weights + fit)
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "components": emission.prior,
             "sticks": lambda hyper: stick_breaking.dirichlet_process(
@@ -256,21 +251,21 @@ def dp_mixture(
         prior_as_point=prior_as_point,
         generative=_generative_of_process(emission, tied),
     )
-    return expecting(made, expected_by(emission, rows))
+    return expecting(plain_model, prior_expectation(emission, rows))
 
 
 def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:
     """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior
     component of its own."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
-    how, draw = generative(emission, weights), emission.sample
-    if how is None or draw is None or not tied:
-        return how
+    finite, draw = generative(emission, weights), emission.sample
+    if finite is None or draw is None or not tied:
+        return finite
 
     def data(
         hyper: Any, values: Any, local: Any, y: Array, key: PRNGKeyArray
     ) -> Float[Array, "N D"]:
-        def one(k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
+        def draw_row(k: Array, y: Array, key: PRNGKeyArray) -> Float[Array, " D"]:
             key, key_tail = jax.random.split(key)
             tail = jax.tree.map(lambda x: x[:1], emission.prior).sample(key_tail)
             components = jax.tree.map(
@@ -278,9 +273,9 @@ def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:
             )
             return draw(components, k, y, key)
 
-        return jax.vmap(one)(local["z"], y, jax.random.split(key, len(y)))
+        return jax.vmap(draw_row)(local["z"], y, jax.random.split(key, len(y)))
 
-    return dataclasses.replace(how, data=data)
+    return dataclasses.replace(finite, data=data)
 
 
 def score_of_process(emission: Emission, q: Estimates, data: PyTree) -> Any:
@@ -289,9 +284,7 @@ def score_of_process(emission: Emission, q: Estimates, data: PyTree) -> Any:
 
     sticks: Any = q["sticks"]
     weights = stick_breaking.mean_weights(sticks)
-    tail = (
-        [jax.tree.map(lambda x: x[:1], emission.prior)]
-        if len(weights) > emission.num_components
-        else []
-    )
+    tail = []
+    if len(weights) > emission.num_components:
+        tail = [jax.tree.map(lambda x: x[:1], emission.prior)]
     return log_predictive_density(emission, [q["components"], *tail], weights, data)

@@ -28,7 +28,7 @@ from vijax.contract.room import COPIES, require_room
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
-from vijax.models.emission.base import expected_by
+from vijax.models.emission.base import prior_expectation
 from vijax.models.energies.energy import energy_model
 from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_of
 from vijax.tree import to_device
@@ -118,7 +118,7 @@ def hmm(
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
     made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=require_seen))
-    return expecting(made, expected_by(emission, steps))
+    return expecting(made, prior_expectation(emission, steps))
 
 
 @cache_by_value
