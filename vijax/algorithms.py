@@ -19,9 +19,9 @@
 | `pg_svi` | distribution | mean field, of Gaussian predictors; else reparameterised | backtracking | any |
 
 Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for
-some globals by name; the other globals keep the row's own. The stochastic algorithms, whose
-reported ELBO is an estimate anyway, evaluate its KL term at every tenth step; by words about once a
-pass. Each takes short arguments for wrappers too:
+some globals by name; the other globals keep the row's own choice. The stochastic algorithms report
+an estimate of the ELBO anyway, and evaluate its KL term at every tenth step; by words about once a
+pass. Each also takes short arguments for wrappers:
 
 | argument | wrapper |
 |---|---|
@@ -86,16 +86,15 @@ def em(
     `step_size` (online EM). Models with symmetric components must not start at the prior: see the
     model's `init`.
 
-    The likelihood of Gaussian components grows without limit where one narrows onto a few
+    The likelihood of Gaussian components grows without limit as one narrows onto a few
     observations, so their covariances have a floor: a thousandth of the average covariance within
-    components at the start (`vijax.update.floored`). A fit whose components are all wider is that
-    without a floor, bit for bit; `fit.verdict` says where some are not. `update=vijax.update.kl()`
-    takes the floor away."""
+    components at the start (`vijax.update.floored`). If all components stay wider, the fit is the
+    same as without a floor, bit for bit; `fit.verdict` says if some do not.
+    `update=vijax.update.kl()` removes the floor."""
     choices["estimand"] = _estimand(choices, maximum_likelihood())
-    globals_ = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
-    choices.setdefault(
-        "update", {name: floored() for name, q in globals_.items() if isinstance(q, GAUSSIAN)}
-    )
+    prior = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
+    floors = {name: floored() for name, q in prior.items() if isinstance(q, GAUSSIAN)}
+    choices.setdefault("update", floors)
     return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 
@@ -142,27 +141,27 @@ def memoized(
     and Sudderth 2013).
 
     The data are cut once into parts, and a step visits one: it replaces the message of this part
-    and keeps the others (`vijax.messages.by_part` says how). So there is no step size, and every
-    step uses all the data. Its fixed points are those of `cavi`, in about a quarter of the passes
-    where `cavi` takes many, the globals can be updated at once and the E-step ascends.
+    and keeps the others (see `vijax.messages.by_part`). So there is no step size, and every step
+    uses all the data. Its fixed points are those of `cavi`. It takes about a quarter of the passes
+    if `cavi` takes many, the globals can be updated at once and the E-step ascends.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not
-    fall under mean-field E-steps, where the globals can be updated at once (`model.blocks` is None
-    or has one block): mixtures, topic models, hidden Markov models. Where the density couples the
-    globals, a part's bound counts as it was when last visited. Under E-steps that sample, and under
+    fall under mean-field E-steps if the globals can be updated at once (`model.blocks` is None or
+    has one block): mixtures, topic models, hidden Markov models. If the density couples the
+    globals, the bound of a part is that of its last visit. Under E-steps that sample, and under
     `cvb0`, the bound is an estimate. For a hand-written `vijax.model` it assumes that `local_elbo`
-    is linear in the statistics at fixed locals; where it is not, the fixed points are right all the
-    same, and the reported bound is not.
+    is linear in the statistics at fixed locals; otherwise the fixed points are still right, but the
+    reported bound is not.
 
-    A fit goes on from its state with any key: the data alone say how they are cut. With other data,
-    another E-step or another `num_parts` the messages are begun anew, as a `vijax.ForgottenWarning`
-    says, and the posterior stays.
+    A fit can be resumed from its state with any key, for the data alone decide how they are cut.
+    With other data, another E-step or another `num_parts` all messages start at zero, as a
+    `vijax.ForgottenWarning` says, and the posterior stays.
 
     Args:
       model: the model.
       num_parts: number of parts. `vijax.fit` cuts the data into them, at random but always alike,
-        and takes no `batch_size`. The state holds the natural parameters of the globals so many
-        times, twice that where locals are found ahead.
+        and takes no `batch_size`. The state holds the natural parameters of the globals `num_parts`
+        times, and twice that if locals are found ahead.
       points: as for `cavi`; with all globals as points it is incremental EM.
       estep: as for `cavi`.
       **choices: the other arguments of `compose`.
@@ -178,32 +177,23 @@ def memoized(
     >>> print(np.sort(np.asarray(fit.posterior["components"].mean())[:, 0]).round(0))
     [-4.  4.]
     """
+    expected = "a model with conjugate variables, whose messages can be remembered"
     remedy = "Nothing of a density is conjugate: use vijax.auto, vijax.ngvi or vijax.advi."
-    conjugate = "a model with conjugate variables, whose messages can be remembered"
-    require(
-        getattr(model, "log_density", None) is None,
-        "model",
-        conjugate,
-        "a log density (vijax.density)",
-        remedy,
-    )
+    is_density = getattr(model, "log_density", None) is not None
+    require(not is_density, "model", expected, "a log density (vijax.density)", remedy)
+    expected = "the number of parts that data are cut into"
     remedy = "Such as vijax.memoized(model, num_parts=10)."
-    require(
-        num_parts is not None,
-        "num_parts",
-        "the number of parts that data are cut into",
-        "none",
-        remedy,
-    )
+    require(num_parts is not None, "num_parts", expected, "none", remedy)
     assert num_parts is not None
     choices["estimand"] = _estimand(choices, distribution(), points)
-    own = {
+    defaults = {
         "name": "memoized",
         "blocks": model.blocks,
         "step_size": constant(),
         "messages": by_part(num_parts),
+        "estep": estep,
     }
-    return row(model, {**own, "estep": estep}, choices)
+    return row(model, defaults, choices)
 
 
 def svi(
@@ -272,9 +262,8 @@ def ssvi(
       **choices: the other arguments of `compose`.
     """
     choices["estimand"] = _estimand(choices, distribution(), points)
-    choices["estimator"] = _estimator(
-        choices, through_v(damping=damping, control_variate=control_variate), model
-    )
+    estimator = through_v(damping=damping, control_variate=control_variate)
+    choices["estimator"] = _estimator(choices, estimator, model)
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
     choices.setdefault("ramp", growth)
     schedule = step_size or robbins_monro(kappa=0.6)
@@ -288,24 +277,24 @@ def sgrld(
     (Patterson and Teh 2013, section 4): a Markov chain that draws from the posterior as steps
     decrease.
 
-    The state holds theta, topics times gamma variables of total mass sum(eta), in the place of
-    concentrations. So `fit.posterior["topics"].mean()` is the present draw of the topics, and
-    `fit.sample` repeats it: a point. The spread of draws along the chain is that of the posterior.
+    The state holds theta in place of concentrations: topics times gamma variables of total mass
+    sum(eta). So `fit.posterior["topics"].mean()` is the present draw of the topics, and
+    `fit.sample` repeats this one point. The draws along the chain have the spread of the posterior.
     The average of theta over steps, normalised, tends to the posterior mean of the topics
     (`average_after=t`, `fit.average`), because topics and the mass of theta are independent. The
-    reported objective is the bound of the log joint density at the draw. Draws are right under
-    `vijax.estep.gibbs()`, the E-step of the paper; under a mean-field E-step the chain is that of
-    its bound.
+    reported objective is the bound of the log joint density at the draw. Under
+    `vijax.estep.gibbs()`, the E-step of the paper, the chain draws from the posterior; under a
+    mean-field E-step it draws from the law that the bound implies.
 
     Args:
       model: a model whose globals are all Dirichlet.
       estep: as for `cavi`.
       step_size: rho_t = epsilon_t / 2; by default a (1 + t/b)^-c with a = 0.01, b = 1000, c = 0.55,
-        as in the program that its authors published.
+        as in the authors' program.
       **choices: the other arguments of `compose`.
 
     Raises:
-      ValueError: a global that is no Dirichlet, or a step size that is searched for.
+      ValueError: a global that is no Dirichlet, or a step size that is searched.
 
     >>> import jax, numpy as np, vijax as vi
     >>> coins = vi.model(
@@ -319,24 +308,13 @@ def sgrld(
     True
     """
     check_model(model)
-    globals_ = jax.eval_shape(model.prior, dict(model.hyper))
-    others = {
-        name: type(q).__name__ for name, q in globals_.items() if not isinstance(q, Dirichlet)
-    }
-    require(
-        not others,
-        "model",
-        "one whose globals are all Dirichlet",
-        others,
-        "Use vijax.ssvi, or vijax.svi.",
-    )
-    searched = isinstance(step_size, backtracking | by_share)
-    require(
-        not searched,
-        "step_size",
-        "a schedule, such as vijax.step_size.robbins_monro()",
-        repr(step_size),
-    )
+    prior = jax.eval_shape(model.prior, dict(model.hyper))
+    unsuited = {name: type(q).__name__ for name, q in prior.items() if not isinstance(q, Dirichlet)}
+    expected = "one whose globals are all Dirichlet"
+    require(not unsuited, "model", expected, unsuited, "Use vijax.ssvi, or vijax.svi.")
+    is_schedule = not isinstance(step_size, backtracking | by_share)
+    expected = "a schedule, such as vijax.step_size.robbins_monro()"
+    require(is_schedule, "step_size", expected, repr(step_size))
     choices.setdefault("estimand", draw())
     choices.setdefault("estimator", langevin())
     choices.setdefault("update", reflected())
@@ -376,16 +354,16 @@ def pg_svi(
         the default on full data, whose steps never lower the ELBO. With minibatches the default
         moves the batch's sites a third of the way to their messages: rho = 1/3 with `memory`, else
         (S/N)/3, decaying as (1 + passes)^-0.6.
-      memory: keep every site's last message: large steps with small batches then converge. Those of
-        the batch are replaced, instead of estimating all of them from the batch; the noise then
-        vanishes at the optimum. Globals beside the sites have no memory: they want a decreasing
-        `step_size`.
+      memory: keep every site's last message: large steps with small batches then converge. A step
+        replaces the messages of the batch, instead of estimating all messages from the batch; so
+        the noise vanishes at the optimum. Globals beside the sites have no memory: they need a
+        decreasing `step_size`.
       inner_steps: with memory, steps on the batch's sites before all is factorised again. They have
-        size rho, and the other sites are held (`vijax.update.block`).
+        size rho, and leave the other sites as they are (`vijax.update.block`).
       mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural
         gradient; "exact", the exact-m form of appendix D, has the same fixed points and is undamped
         while the sites are weak.
-      **choices: the other arguments of `compose`, `learn` among them, and short ones, as
+      **choices: the other arguments of `compose`, such as `learn`, and short ones, such as
           `average_after`.
 
     Raises:
@@ -407,65 +385,68 @@ def pg_svi(
             mean=(mean, "current"),
         )
         choices["estimator"] = _estimator(choices, reparameterised())
-        return row(
-            model,
-            {"name": "pg_svi", "update": update, "step_size": step_size or robbins_monro()},
-            choices,
-        )
-    names, others = split_by_entry(model)
+        schedule = step_size or robbins_monro()
+        return row(model, {"name": "pg_svi", "update": update, "step_size": schedule}, choices)
+    site_names, dense_names = split_by_entry(model)
     check_sites(update, memory, inner_steps, mean)
-    check_memory(memory, choices.get("estimator"), step_size, others)
-    require(
-        "estep" not in choices,
-        "estep",
-        "it left out: expectation= says how a site is treated",
-        "it",
-    )
+    check_memory(memory, choices.get("estimator"), step_size, dense_names)
+    expected = "it left out: expectation= says how a site is treated"
+    require("estep" not in choices, "estep", expected, "it")
     choices["estimator"] = _estimator(choices, mean_field(memory=memory))
-    own = block(inner_steps) if inner_steps > 1 else exact_mean() if mean == "exact" else None
-    moves = update if own is None else dict.fromkeys(names, own)
-    schedule = step_size or by_share(backtracking(), a_third if memory else third_of_the_way)
-    steps = {"update": moves, "step_size": schedule}
-    return row(model, {"name": "pg_svi", "full_data": True, "estep": expectation, **steps}, choices)
+    site_update = _site_update(inner_steps, mean)
+    defaults = {
+        "name": "pg_svi",
+        "full_data": True,
+        "estep": expectation,
+        "update": update if site_update is None else dict.fromkeys(site_names, site_update),
+        "step_size": step_size or by_share(backtracking(), a_third if memory else third_of_the_way),
+    }
+    return row(model, defaults, choices)
+
+
+def _site_update(inner_steps: int, mean: str) -> Update | None:
+    """The update of sites that `inner_steps` or `mean` asks for; None if neither does."""
+    if inner_steps > 1:
+        return block(inner_steps)
+    return exact_mean() if mean == "exact" else None
 
 
 def a_third(share: float) -> Schedule:
-    """Step size 1/3 whatever the share of the data in a batch: with memory, messages are not scaled
-    by it."""
+    """Step size 1/3 for any share of the data in a batch: with memory, messages are not scaled by
+    the share."""
     return constant(1 / 3)
 
 
 def _estimand(
     choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()
 ) -> PerVariable[Estimand]:
-    """Estimands by the user's choice, else the row's own; `points` is short for modes."""
-    chosen = per_variable("estimand", choices.get("estimand"), default, Estimand, "vijax.estimand")
-    named = {**dict.fromkeys(points, mode()), **dict(chosen.named)}
-    return PerVariable(chosen.default, tuple(sorted(named.items())))
+    """The user's estimands, completed by the row's own; `points` is short for modes."""
+    estimand = choices.get("estimand")
+    estimands = per_variable("estimand", estimand, default, Estimand, "vijax.estimand")
+    named = {**dict.fromkeys(points, mode()), **dict(estimands.named)}
+    return PerVariable(estimands.default, tuple(sorted(named.items())))
 
 
 def _estimator(
-    choices: Mapping[str, Any], default: Estimator, serves: Model | None = None
+    choices: Mapping[str, Any], default: Estimator, model: Model | None = None
 ) -> PerVariable[Any]:
-    """Estimators by the user's choice, else the row's own; free variables of `serves`, which that
-    cannot serve, keep theirs."""
-    chosen = per_variable(
-        "estimator", choices.get("estimator"), default, Estimator, "vijax.estimator"
-    )
-    if serves is None or not isinstance(choices.get("estimator"), Mapping | None):
-        return chosen
-    return PerVariable(
-        default, tuple(sorted({**dict.fromkeys(serves.free_names), **dict(chosen.named)}.items()))
-    )
+    """The user's estimators, completed by the row's own (`default`). With a `model` its free
+    variables, which `default` cannot serve, keep the model's own."""
+    estimator = choices.get("estimator")
+    estimators = per_variable("estimator", estimator, default, Estimator, "vijax.estimator")
+    if model is None or not isinstance(estimator, Mapping | None):
+        return estimators
+    named = {**dict.fromkeys(model.free_names), **dict(estimators.named)}
+    return PerVariable(default, tuple(sorted(named.items())))
 
 
-def _full(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
+def _full(name: str, model: Model, choices: dict[str, Any], **defaults: Any) -> Algorithm:
     """Coordinate ascent; bare data are the whole data set, unless `num_groups` was given."""
     full_data = choices.get("num_groups") is None
-    return row(
-        model, {"name": name, "full_data": full_data, "blocks": model.blocks, **own}, choices
-    )
+    shared = {"name": name, "full_data": full_data, "blocks": model.blocks}
+    return row(model, {**shared, **defaults}, choices)
 
 
-def _stochastic(name: str, model: Model, choices: dict[str, Any], **own: Any) -> Algorithm:
-    return row(model, {"name": name, "penalty_every": USUAL_PENALTY_EVERY, **own}, choices)
+def _stochastic(name: str, model: Model, choices: dict[str, Any], **defaults: Any) -> Algorithm:
+    shared = {"name": name, "penalty_every": USUAL_PENALTY_EVERY}
+    return row(model, {**shared, **defaults}, choices)

@@ -3,7 +3,6 @@ of arguments to `vijax.inference.compose.compose`."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,8 +48,8 @@ def ngvi(
     """Natural-gradient variational inference of a log density, by least squares of scores on draws
     (Salimans and Knowles 2013; trust regions as in Arenz et al. 2023).
 
-    For minibatches, and for loops of your own; on all the data `vijax.auto` needs no choices. The
-    default schedule is (t + 10)^-0.6.
+    Use it for minibatches and in loops of your own; on all the data `vijax.auto` needs no choices.
+    The default schedule is (t + 10)^-0.6.
 
     Args:
       model: with free variables (`vijax.density`).
@@ -67,11 +66,11 @@ def ngvi(
     >>> print(fit.posterior["free"].mean().round(2), round(float(fit.posterior["free"].cov[0, 0]), 2))
     [3. 3.] 1.0
     """
-    model = _guided(model, guide)
-    _choose(choices, "estimator", least_squares(num_samples=num_samples))
+    model = _set_guide(model, guide)
+    _complete(choices, "estimator", least_squares(num_samples=num_samples))
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
-    _check_said_once(model, choices, "update", nats=None if nats == 1 else nats)
-    _choose(choices, "update", within(nats))
+    _check_once(model, choices, "update", nats=None if nats == 1 else nats)
+    _complete(choices, "update", within(nats))
     return row(model, {"name": "ngvi", "step_size": schedule}, choices)
 
 
@@ -83,25 +82,24 @@ def bam(
     step_size: Schedule | None = None,
     **choices: Any,
 ) -> Algorithm:
-    """Batch and match (Cai et al. 2024): a normal of full covariance whose scores match those of
-    the density.
+    """Batch and match (Cai et al. 2024): a normal of full covariance whose scores match the scores
+    of the density.
 
-    On a normal posterior there is nothing to tune, and it arrives in few steps. Its aim is another
-    than the evidence lower bound: where the posterior is not normal it ends elsewhere than `ngvi`,
-    and its sds may be far off (by half on eight schools); from a start that is tens of standard
-    deviations away it may never arrive. There use `ngvi` or `vijax.auto`, or `nats`. Each step
-    takes all the data.
+    On a normal posterior it needs no tuning, and few steps. It does not maximise the evidence lower
+    bound: if the posterior is not normal it ends elsewhere than `ngvi`, and its sds may be far off
+    (by half on eight schools); from a start that is tens of standard deviations away it may never
+    arrive. Then use `ngvi` or `vijax.auto`, or give `nats`. Each step takes all the data.
 
     Args:
       model: a density (`vijax.density`).
       num_samples: draws a step, B.
       nats: the furthest that a step may go; None takes every step whole, as the paper does. Scores
-        far from the posterior say little of it, and whole steps may leap from side to side there:
-        on the posterior "wells" they end 650 sds off, with 10 nats 0.003
+        far from the posterior say little about it, and whole steps may leap from side to side: on
+        the posterior "wells" they end 650 sds off, with 10 nats 0.003
         (benchmarks/results_posteriors.md).
       step_size: rho_t; None is `vijax.step_size.by_odds(10 B D)` for D coordinates: ten times the
-        weights of the paper, with which posteriors of scales far from one took hundreds of steps
-        more.
+        weights of the paper. With the paper's weights, posteriors with scales far from one took
+        hundreds of steps more.
       **choices: the other arguments of `compose`.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
@@ -113,11 +111,11 @@ def bam(
     """
     check_model(model)
     dim = require_log_density(model, "Use vijax.ngvi.").variables.dim
-    model = _guided(model, guides.full_rank())
-    _choose(choices, "estimator", batch_and_match(num_samples=num_samples))
+    model = _set_guide(model, guides.full_rank())
+    _complete(choices, "estimator", batch_and_match(num_samples=num_samples))
     schedule = step_size or by_odds(10.0 * num_samples * dim)
-    _check_said_once(model, choices, "update", nats=nats)
-    _choose(choices, "update", kl() if nats is None else within(nats))
+    _check_once(model, choices, "update", nats=nats)
+    _complete(choices, "update", kl() if nats is None else within(nats))
     return row(model, {"name": "bam", "step_size": schedule}, choices)
 
 
@@ -135,13 +133,13 @@ def advi(
 
     Args:
       model: with free variables (`vijax.density`).
-      guide: family of q; None is `vijax.guides.mean_field()`. `full_rank()` and `block()` are moved
-        by mean and triangle. With `vijax.guides.low_rank(rank)` thousands of variables keep their
+      guide: family of q; None is `vijax.guides.mean_field()`. Steps move the mean and the triangle
+        of `full_rank()` and `block()`. With `vijax.guides.low_rank(rank)` thousands of variables keep their
         strongest dependences; with `vijax.guides.mixture(components)` q may have any shape.
       num_samples: draws a step.
       objective: an objective of several draws (`vijax.objective`) in the place of the evidence
-        lower bound: with `importance_weighted()` q is made to serve as a proposal, and covers more.
-        See `vijax.estimator.weighted`.
+        lower bound: with `importance_weighted()` q becomes a better proposal, and covers more. See
+        `vijax.estimator.weighted`.
       optimizer: None is Adam at rate 0.01. The right rate depends on the scales of the posterior.
       **choices: the other arguments of `compose`.
 
@@ -151,16 +149,18 @@ def advi(
     >>> print(fit.posterior["free"].mean().round(0), fit.posterior["free"].variance().round(0))
     [3. 3.] [1. 1.]
     """
-    guide = guide.for_optimisers() if isinstance(guide, Guide) else guide
-    model = _guided(model, guide, guides.mean_field())
+    if isinstance(guide, Guide):
+        guide = guide.for_optimisers()
+    model = _set_guide(model, guide, guides.mean_field())
     check_objective(objective)
-    plain = reparameterised(
-        num_samples=num_samples, sticking=isinstance(guide, Guide) and guide.sticks
-    )
-    _check_said_once(model, choices, "estimator", objective=objective)
-    _check_said_once(model, choices, "update", optimizer=optimizer)
-    _choose(choices, "estimator", plain if objective is None else weighted(num_samples, objective))
-    _choose(choices, "update", descend(optimizer))
+    sticks = isinstance(guide, Guide) and guide.sticks
+    estimator: Estimator = reparameterised(num_samples=num_samples, sticking=sticks)
+    if objective is not None:
+        estimator = weighted(num_samples, objective)
+    _check_once(model, choices, "estimator", objective=objective)
+    _check_once(model, choices, "update", optimizer=optimizer)
+    _complete(choices, "estimator", estimator)
+    _complete(choices, "update", descend(optimizer))
     return row(model, {"name": "advi", "step_size": constant()}, choices)
 
 
@@ -173,7 +173,7 @@ def bbvi(
     **choices: Any,
 ) -> Algorithm:
     """Black-box variational inference (Ranganath, Gerrish and Blei 2014): the score function with a
-    leave-one-out baseline. For densities without a derivative; where there is one, `ngvi` and
+    leave-one-out baseline. Use it for densities without a derivative; with a derivative `ngvi` and
     `advi` have far less noise.
 
     Args:
@@ -189,10 +189,10 @@ def bbvi(
     >>> print(fit.posterior["free"].mean().round(0))
     [4.]
     """
-    model = _guided(model, guide, guides.mean_field())
-    _check_said_once(model, choices, "update", optimizer=optimizer)
-    _choose(choices, "estimator", score_function(num_samples=num_samples))
-    _choose(choices, "update", descend(optimizer))
+    model = _set_guide(model, guide, guides.mean_field())
+    _check_once(model, choices, "update", optimizer=optimizer)
+    _complete(choices, "estimator", score_function(num_samples=num_samples))
+    _complete(choices, "update", descend(optimizer))
     return row(model, {"name": "bbvi", "step_size": constant()}, choices)
 
 
@@ -205,7 +205,7 @@ def aevb(
     **choices: Any,
 ) -> Algorithm:
     """Auto-encoding variational Bayes (Kingma and Welling 2014, Algorithm 1): networks learnt by an
-    optimiser of optax on the bound, whose locals an encoder gives. Conjugate globals beside them
+    optimiser of optax on the bound, with the locals of an encoder. Conjugate globals beside them
     take natural-gradient steps of (t + 10)^-0.6.
 
     A network is a pair (apply, params). With Equinox: `params, static = eqx.partition(net,
@@ -238,68 +238,59 @@ def aevb(
     """
     check_model(model)
     require(bool(model.hyper), "model", "one with points to learn (networks)", "one without")
-    chosen = optimizer or optax.adam(learning_rate)
+    optimizer = optimizer or optax.adam(learning_rate)
     conjugate = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(model.free_names)
-    drawn, moved = reparameterised(num_samples=1), descend(chosen)
-    of_free: Any = functools.partial(dict.fromkeys, model.free_names)
-    _choose(choices, "estimator", mean_field() if conjugate else drawn, of_free(drawn))
-    _choose(choices, "update", kl() if conjugate else moved, of_free(moved))
+    estimator: Estimator = reparameterised(num_samples=1)
+    update: Update = descend(optimizer)
+    free_estimators = dict.fromkeys(model.free_names, estimator)
+    free_updates = dict.fromkeys(model.free_names, update)
+    _complete(choices, "estimator", mean_field() if conjugate else estimator, free_estimators)
+    _complete(choices, "update", kl() if conjugate else update, free_updates)
     schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
     learnt = choices.pop("learn", tuple(model.hyper))
-    learnt = learnt if isinstance(learnt, Learn) else learn(*learnt, optimizer=chosen)
-    return row(
-        model, {"name": "aevb", "learn": learnt, "step_size": schedule, "estep": estep}, choices
-    )
+    if not isinstance(learnt, Learn):
+        learnt = learn(*learnt, optimizer=optimizer)
+    defaults = {"name": "aevb", "learn": learnt, "step_size": schedule, "estep": estep}
+    return row(model, defaults, choices)
 
 
-def _choose(
-    choices: dict[str, Any], name: str, default: Any, of_free: Mapping[str, Any] | None = None
+def _complete(
+    choices: dict[str, Any], name: str, default: Any, named: Mapping[str, Any] | None = None
 ) -> None:
-    """Completes the user's choice of estimators or updates by the row's own (`of_free` by name, and
-    `default`); a choice for all variables stays as given."""
-    given = choices.get(name)
-    given = {**(of_free or {}), **(given or {})} if isinstance(given, Mapping | None) else given
-    choices[name] = per_variable(name, given, default, KINDS[name], f"vijax.{name}")
+    """Completes the user's choice of estimators or updates (`name`) by the row's own: `named` for
+    some variables, `default` for the others. A choice for all variables stays as it is."""
+    choice = choices.get(name)
+    if isinstance(choice, Mapping | None):
+        choice = {**(named or {}), **(choice or {})}
+    choices[name] = per_variable(name, choice, default, KINDS[name], f"vijax.{name}")
 
 
-def _check_said_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:
-    """Raises ValueError where a choice leaves its short form nothing to say."""
-    given = choices.get(name)
-    left = set(jax.eval_shape(model.prior, dict(model.hyper))) - set(
-        given if isinstance(given, Mapping) else ()
-    )
+def _check_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:
+    """Raises ValueError if the choice `name` for all globals makes one of its short forms
+    meaningless."""
+    choice = choices.get(name)
+    variables = set(jax.eval_shape(model.prior, dict(model.hyper)))
+    is_partial = isinstance(choice, Mapping) and bool(variables - set(choice))
+    remedy = f"Leave one out: {name} says it of every global."
     for argument, value in short.items():
-        both = value is not None and given is not None and not (isinstance(given, Mapping) and left)
-        require(
-            not both,
-            argument,
-            f"none beside {name}",
-            "both",
-            f"Leave one out: {name} says it of every global.",
-        )
+        is_twice = value is not None and choice is not None and not is_partial
+        require(not is_twice, argument, f"none beside {name}", "both", remedy)
 
 
-def _guided(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
-    """The model with this family of q, or for a density the row's default; ValueError without free
-    variables."""
+def _set_guide(model: Any, guide: Guide | None, default: Guide | None = None) -> Model:
+    """The model with this family of q; a density without one gets the row's default.
+
+    Raises:
+      ValueError: a model without free variables, or a guide for an energy.
+    """
     check_model(model)
+    expected = "one with free variables (vijax.density)"
     remedy = "For conjugate globals use vijax.cavi, vijax.svi or vijax.ssvi."
-    require(
-        model.free is not None,
-        "model",
-        "one with free variables (vijax.density)",
-        "one without",
-        remedy,
-    )
+    require(model.free is not None, "model", expected, "one without", remedy)
     require(guide is None or isinstance(guide, Guide), "guide", "one of vijax.guides", repr(guide))
     if model.log_density is not None:
-        chosen = guide or default
-        return model if chosen is None else with_guide(model, chosen)
-    require(
-        guide is None,
-        "guide",
-        "none for an energy",
-        repr(guide),
-        "Give it to vijax.energy_model(guide=...).",
-    )
+        guide = guide or default
+        return model if guide is None else with_guide(model, guide)
+    remedy = "Give it to vijax.energy_model(guide=...)."
+    require(guide is None, "guide", "none for an energy", repr(guide), remedy)
     return model

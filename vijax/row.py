@@ -1,4 +1,4 @@
-"""The function that makes an algorithm of the table: it calls `compose`, and adds wrappers by short
+"""`row` makes an algorithm of the table: it calls `compose`, and adds wrappers by short
 arguments."""
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ WITH_ARGUMENT: dict[str, Callable[..., Algorithm]] = {
     "average_after": averaged,
 }
 SHORT = (*WITH_ARGUMENT, "full_data", "warm_starts", "lazy", "active_topics", "left_out")
-"""Arguments that every named algorithm takes, each short for a wrapper. Those outside
-`WITH_ARGUMENT` are short for `vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active`
-and `left_out`; `lazy=False` is short for `vijax.topics.all_words`."""
+"""Arguments of every named algorithm, each short for a wrapper. Beyond `WITH_ARGUMENT`, these stand
+for `vijax.whole`, `vijax.warm`, and `vijax.topics.by_words` with `active` and `left_out`;
+`lazy=False` stands for `vijax.topics.all_words`."""
 
 
-def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
-    """An algorithm by its own choices (`own`), replaced where the user made others (`choices`).
-    Raises TypeError: an unknown argument."""
+def row(model: Model, defaults: Mapping[str, Any], choices: Mapping[str, Any]) -> Algorithm:
+    """An algorithm with the row's own arguments (`defaults`), replaced by the user's (`choices`).
+
+    Raises:
+      TypeError: an unknown argument.
+    """
     check_names(choices, [*inspect.signature(compose).parameters, *SHORT], OLD_ARGUMENTS)
-    both = {**own, **choices}
-    short = {name: both.pop(name) for name in SHORT if name in both}
-    alg = compose(model, **both)
+    arguments = {**defaults, **choices}
+    short = {name: arguments.pop(name) for name in SHORT if name in arguments}
+    alg = compose(model, **arguments)
     if short.get("full_data") and short.get("num_groups") is None:
         alg = whole(alg)
     for name, wrapper in WITH_ARGUMENT.items():
@@ -42,7 +45,8 @@ def row(model: Model, own: Mapping[str, Any], choices: Mapping[str, Any]) -> Alg
             alg = wrapper(alg, short[name])
     if short.get("warm_starts"):
         alg = warm(alg)
-    active, left_out = short.get("active_topics"), short.get("left_out", 0.0)
+    active = short.get("active_topics")
+    left_out = short.get("left_out", 0.0)
     if short.get("lazy"):
         return by_words(alg, active, left_out, choices.get("penalty_every"))
     remedy = "Give lazy=True too, or take vijax.topics.by_words(alg, active, left_out)."
