@@ -118,7 +118,7 @@ def in_numpyro(posterior: Posterior) -> Callable[[], None]:
     from numpyro.distributions import ImproperUniform, constraints
 
     density = posterior.model
-    groups = jax.tree.map(jnp.asarray, Target.of(density, posterior.data).groups)
+    groups = jax.tree.map(jnp.asarray, Target.from_data(density, posterior.data).groups)
 
     def model() -> None:
         x = numpyro.sample(

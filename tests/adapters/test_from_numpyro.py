@@ -109,7 +109,7 @@ def test_the_prior_alone_says_how_far_apart_searches_start():
         numpyro.sample("y", dist.Normal(x, 0.1), obs=7.0)
         numpyro.factor("pull", -(x**2))
 
-    scales = prior_scales(Target.of(vi.from_numpyro(model), None))
+    scales = prior_scales(Target.from_data(vi.from_numpyro(model), None))
     np.testing.assert_allclose([scales.middle, scales.width], [[3.0], [20.0]], rtol=0.05)
 
 

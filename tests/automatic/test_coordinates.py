@@ -66,7 +66,7 @@ def seen(draws) -> np.ndarray:
 def test_what_normal_data_say_is_learnt_exactly():
     y, houses = counties(100, number=12)
     model = model_of(y, houses)
-    target = Target.of(model, None)
+    target = Target.from_data(model, None)
     reference = learnt(target, model.log_density.hierarchy, 0, 3000, lambda: False)
     rows = model.log_density.variables.places["effects"]
     for others in np.random.default_rng(0).normal(size=(3, target.dim)).astype(np.float32):
@@ -96,7 +96,7 @@ def test_what_normal_data_of_unknown_noise_say_is_learnt_as_a_function_of_the_ot
         "effects": vi.free(12, loc="mean", scale="spread"),
     }
     model = vi.density(variables, log_density)
-    target = Target.of(model, None)
+    target = Target.from_data(model, None)
     reference = learnt(target, model.log_density.hierarchy, 0, 4000, lambda: False)
     places = model.log_density.variables.places
     counts = np.bincount(group)

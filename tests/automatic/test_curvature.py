@@ -56,7 +56,7 @@ def standard(dim):
 
 
 def target_of(dim, log_density):
-    return Target.of(vi.density({"x": vi.free(dim)}, log_density), None)
+    return Target.from_data(vi.density({"x": vi.free(dim)}, log_density), None)
 
 
 def test_a_pattern_that_moves_is_taken_for_dense():

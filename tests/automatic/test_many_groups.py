@@ -53,7 +53,7 @@ def test_blocks_of_groups_sum_to_the_density_and_lose_less_to_rounding(
         target_module, "training_jit", lambda fn: emitted.append(fn) or training_jit(fn)
     )
     model, data, mode, _ = logistic(size)
-    target = Target.of(model, data)
+    target = Target.from_data(model, data)
     assert target.epsilon == np.finfo(np.float32).eps / np.sqrt(blocks)
     x = mode + np.array([[0.0, 0.0, 0.0], [0.3, -0.2, 0.1], [-1.0, 0.5, 2.0]])
     logits = data["x"].astype(np.float64) @ np.float32(x).astype(np.float64).T

@@ -169,7 +169,7 @@ def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
     two = lambda v: jnp.logaddexp(
         -0.5 * jnp.sum(v["x"] ** 2), elbo - 0.5 * jnp.sum((v["x"] - 8.0) ** 2)
     )
-    target = Target.of(vi.density({"x": vi.free(2)}, two), None)
+    target = Target.from_data(vi.density({"x": vi.free(2)}, two), None)
     here, other = Mode(np.zeros(2), 0.0, np.ones(2)), Mode(np.full(2, 8.0), elbo, np.ones(2))
     has = rivalry(target, [Found(here, 7, 0.0), Found(other, 1, elbo)], 0)
     assert has(Gaussian(np.zeros(2), np.eye(2), 0.0)) is is_rival

@@ -100,14 +100,14 @@ def test_the_spread_of_priors_is_known():
         ),
         log_lik=lambda v, y: y * v["c"],
     )
-    found = prior_scales(Target.of(model, np.zeros(2)))
+    found = prior_scales(Target.from_data(model, np.zeros(2)))
     assert found.is_known.tolist() == [True, True, False, True]
     quantiles = stats.gumbel_l(np.log(100.0)).ppf([0.16, 0.84])  # log of an exponential
     assert found.middle[0] == pytest.approx(40.0, abs=8.0)
     assert found.middle[1] == pytest.approx(quantiles.mean(), abs=0.8)
     for i, width in ((0, 8.0), (1, 0.5 * np.diff(quantiles)[0]), (3, 1e7)):
         assert 0.5 < found.width[i] / width < 2.5
-    begun = wide_starts(Target.of(model, np.zeros(2)), found, 16, 0)
+    begun = wide_starts(Target.from_data(model, np.zeros(2)), found, 16, 0)
     assert np.abs(begun[:, 0] - 40).max() > 8
     assert np.abs(begun[:, 3]).max() > 1e6
 
@@ -116,7 +116,7 @@ def test_a_search_that_stops_amid_a_bent_valley_finds_no_mode():
     """y = x^2 + noise has one mode; in float32 a search ended far out on an arm, which was then
     taken for another."""
     log_p = lambda v: norm.logpdf(v["x"]) + norm.logpdf(v["y"], v["x"] ** 2, 0.5)
-    target = Target.of(vi.density({"x": vi.free(), "y": vi.free()}, log_p), None)
+    target = Target.from_data(vi.density({"x": vi.free(), "y": vi.free()}, log_p), None)
     for seed in (keys.seed(jax.random.key(i)) for i in range(5)):
         ((mode, count, _),) = find_modes(target, seed, 16)
         assert count == 16
@@ -354,7 +354,7 @@ def test_labels_that_may_be_exchanged_are_found(name):
     y = np.concatenate([np.random.default_rng(0).normal(m, 1.0, 20) for m in (-2.0, 2.0)]).astype(
         np.float32
     )
-    target = Target.of(model, y)
+    target = Target.from_data(model, y)
     at = np.random.default_rng(1).normal(size=target.dim)
     found = density_checks.exchanges(target, at, np.full(target.dim, 0.1))
     assert [exchange.names for exchange in found] == expected
@@ -373,7 +373,9 @@ def test_a_sphere_has_no_labels():
     """Its entries may be exchanged as they may be turned: no order of theirs is a labelling."""
     shell = vi.density({"x": vi.free(3)}, lambda v: -0.5 * (jnp.linalg.norm(v["x"]) - 9) ** 2)
     assert (
-        density_checks.exchanges(Target.of(shell, None), np.array([8.0, 4.0, 1.0]), np.full(3, 0.1))
+        density_checks.exchanges(
+            Target.from_data(shell, None), np.array([8.0, 4.0, 1.0]), np.full(3, 0.1)
+        )
         == []
     )
 
@@ -385,7 +387,7 @@ def test_rounding_makes_no_labels():
     normal = vi.density(
         {"x": vi.free(8)}, lambda v: -0.5 * jnp.sum((v["x"] - jnp.asarray(at)) ** 2) - 1e5
     )
-    target = Target.of(normal, None)
+    target = Target.from_data(normal, None)
     assert [density_checks.exchanges(target, at, np.ones(8), seed) for seed in range(40)] == [
         []
     ] * 40

@@ -116,7 +116,7 @@ def assessed(
         "",
         target.num_gradients,
         ratios,
-        target.free(draws),
+        target.to_free(draws),
         zero=zero,
         usable=is_usable(q.ended, zero),
         off=off,
@@ -218,7 +218,9 @@ def _copies(
     exchange: Exchange, target: Target, x: Float[np.ndarray, "points D"]
 ) -> list[np.ndarray]:
     """Returns points with their labels exchanged."""
-    return [target.coordinates(copy) for copy in exchange.copies(target.variables, target.free(x))]
+    return [
+        target.coordinates(copy) for copy in exchange.copies(target.variables, target.to_free(x))
+    ]
 
 
 def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
@@ -226,7 +228,7 @@ def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
     left."""
     if not (np.isfinite(of.log_p) & np.isfinite(of.log_q)).any():
         return None
-    names, numbers = shown_numbers(density, target.free(of.x))
+    names, numbers = shown_numbers(density, target.to_free(of.x))
     with np.errstate(invalid="ignore"):
         varies = numbers.std(0) > 0
     kept = [name for name, is_kept in zip(names, varies, strict=True) if is_kept]
@@ -344,7 +346,7 @@ def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[Found
     """Returns the modes with the variables' values; those inside q count as one, however far their
     searches got."""
     program = cached_program(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
-    free = lambda mode: target.free(mode.x[None])[0]
+    free = lambda mode: target.to_free(mode.x[None])[0]
     at = lambda mode: jax.tree.map(
         np.asarray, program(np.asarray(free(mode), jnp.result_type(float)))
     )

@@ -194,10 +194,10 @@ def _of_density(
 ) -> Fit:
     """Returns the fit of a log density: by one that is like it near its mode, where that is cheap
     and close enough."""
-    task = _Task(model, density, functools.partial(Target.of, model, data), key, wanted, stage)
+    task = _Task(model, density, functools.partial(Target.from_data, model, data), key, wanted, stage)
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
-        fit = _of_target(task._replace(make=functools.partial(Target.near, nearby)))
+        fit = _of_target(task._replace(make=functools.partial(Target.from_nearby, nearby)))
         errors = nearby.errors(_values_at(density, fit, keys.seed(key)))
         worst = float(np.abs(errors).max())
         if worst < NEARBY:
@@ -290,9 +290,9 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
                 reference = learnt(
                     target, density.hierarchy, seed, min(learning, budget // 2), asked.is_set
                 )
-            target = target.within(reference)
+            target = target.with_coordinates(reference)
         if target.dim <= MOST_FULL and size is None:
-            target = target.within(
+            target = target.with_coordinates(
                 target.reference, Bend.none(target.dim)
             )  # one program serves bent coordinates too
         watcher = Watcher(asked, stage)
@@ -352,10 +352,12 @@ def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exch
     if target.is_free:
         return exchanges(target, mode.x, sds, seed)
     around = np.concatenate([mode.x[None], mode.x + sds * noise_of(FIXED, target.dim, [seed, 17])])
-    x = target.free(around)
+    x = target.to_free(around)
     x = x[np.isfinite(x).all(1)]
     return (
-        exchanges(target.within(None), x[0], np.maximum(x.std(0), 1e-6), seed) if len(x) > 1 else []
+        exchanges(target.with_coordinates(None), x[0], np.maximum(x.std(0), 1e-6), seed)
+        if len(x) > 1
+        else []
     )
 
 
@@ -464,7 +466,7 @@ def _normal(
         if run.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found
         stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
-        watcher.stage = stage._replace(reference=target.kept_reference)
+        watcher.stage = stage._replace(reference=target.file_reference)
     watcher.begun = watcher.stage
     found = watcher.stage.found()
     target.num_gradients = watcher.stage.gradients

@@ -107,7 +107,7 @@ def dadvi(
     check_key(key)
     require_integers(2, num_draws=num_draws)
     density = require_log_density(model, "Use vijax.auto.")
-    target, seed = Target.of(model, data), keys.seed(key)
+    target, seed = Target.from_data(model, data), keys.seed(key)
     check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)

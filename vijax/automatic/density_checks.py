@@ -38,7 +38,7 @@ def check_slopes(
 ) -> None:
     """Raises ValueError where the density is finite at starts, but its gradient at none of them; or
     where the density depends on a variable in which its gradient is zero at all of them."""
-    values, slopes = target.asked(starts)
+    values, slopes = target.raw_slopes(starts)
     usable = np.isfinite(values)
     if not usable.any():
         return  # said elsewhere
@@ -263,9 +263,11 @@ def moved_by_single(
     x = q.at(noise)
     if np.abs(x).max() > FAR_AWAY:
         return 0.0
-    values, slopes = target.asked(x)
+    values, slopes = target.raw_slopes(x)
     try:
-        true_values, true_slopes = make_double().within(target.reference, target.bend).asked(x)
+        true_values, true_slopes = (
+            make_double().with_coordinates(target.reference, target.bend).raw_slopes(x)
+        )
     except Exception:  # JAX may have read the density's constants in float32 for good
         return np.nan
     is_finite = np.isfinite(true_values) & np.isfinite(true_slopes).all(1)

@@ -326,7 +326,7 @@ class Watcher:
         if self.stage is None:
             found = search()
             stage = stage_of(found, num_starts, None, target.num_gradients)._replace(
-                reference=target.kept_reference
+                reference=target.file_reference
             )
             self.stage = None if self._asked.is_set() else stage
             return found

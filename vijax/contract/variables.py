@@ -338,7 +338,7 @@ class FreeVariables(abc.ABC):
     def given_others(
         self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray
     ) -> Any:
-        """The bound as a function of the free coordinates (`vijax.verdict.target.OfFree`) at fixed
+        """The bound as a function of the free coordinates (`vijax.verdict.target.FreeFunction`) at fixed
         q of the other globals, and a tuple of its other arguments; None where the bound is known to
         have a limit."""
 

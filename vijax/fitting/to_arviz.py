@@ -92,7 +92,7 @@ def draws_of_density(
     x, log_q, values = program(fit.state.hyper, q, z)
     stats = {"lq": np.asarray(log_q, np.float64)}
     if not density.reads_data or data is not None:
-        stats["lp"] = Target.of(model, data).values(np.asarray(x))
+        stats["lp"] = Target.from_data(model, data).values(np.asarray(x))
     return values, stats
 
 

@@ -302,7 +302,7 @@ def of_draws(
     )
     _check_frame(read_frame(fit.state.hyper))
     noise = _noise(fit, q, key, num_draws)
-    objective = OnDraws(Target.of(model, data), noise)
+    objective = OnDraws(Target.from_data(model, data), noise)
     start = _free(q, read_frame(fit.state.hyper))
     top = newton(objective, start)
     remedy = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."

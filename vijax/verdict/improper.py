@@ -27,7 +27,7 @@ from vijax.families import Family, Point, Product
 from vijax.inference.guides import Z
 from vijax.verdict import limits
 from vijax.verdict.report import Ended, Estimate, Report
-from vijax.verdict.target import OfFree, Target
+from vijax.verdict.target import FreeFunction, Target
 from vijax.verdict.words import IMPROPER, listed
 from vijax.xla.compiler import quick_jit
 
@@ -151,7 +151,7 @@ def _draws(q: Family, key: PRNGKeyArray) -> Float[Array, "draws D"]:
 
 
 def runs_away(
-    function: OfFree, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree
+    function: FreeFunction, x: Float[Array, "draws D"], batch: Minibatch, *given: PyTree
 ) -> list[str]:
     """Returns the names of the variables along which a bound is seen to grow without limit, from
     draws of q on."""
@@ -160,7 +160,7 @@ def runs_away(
     )
 
 
-def target_of(model: OfFree, batch: Minibatch, *given: PyTree) -> Target:
+def target_of(model: FreeFunction, batch: Minibatch, *given: PyTree) -> Target:
     """Returns the density of the groups of a batch, scaled to all."""
     leaves = jax.tree.leaves(batch.data)
     kept: Bool[np.ndarray, " groups"] = (

@@ -1,9 +1,8 @@
 """A log density on the host: evaluated at many points, as arrays of float64, in programs of few
 shapes.
 
-Many groups are evaluated block by block: a block and what is computed of it stay in the processor's
-cache. The sums of the blocks are added on the host in float64, so that less is lost to rounding,
-too."""
+Many groups are evaluated in blocks: a block and its intermediate values stay in the processor's
+cache. The host adds the sums of the blocks in float64, which also loses less to rounding."""
 
 from __future__ import annotations
 
@@ -29,35 +28,43 @@ from vijax.xla.by_value import make_again
 from vijax.xla.compiler import cached_program, step_jit, training_jit
 from vijax.xla.precision import enable_x64
 
-GRADIENTS_OF_CURVATURE = 3  # that a gradient with a Hessian times a vector costs
-MOVED = 64  # calls' points that are moved between coordinates at once
+GRADIENTS_OF_CURVATURE = 3  # cost of a gradient with a Hessian times a vector, in gradients
+CALLS_OF_POINTS = 64  # `AT_ONCE` times so many points are mapped between coordinates in one call
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
-# points in one call: half as many as there are starts, so that these and all draws share a program
+# Points in one call: half of the starts, so that starts and all draws share a program.
 AT_ONCE = 8
 DIRECTIONS = 64  # vectors that a Hessian is multiplied by in one call
-MANY_ROWS, BLOCK = (
-    50_000,
-    2048,
-)  # rows from which on groups are evaluated in blocks; and rows of a block, about
-LEFT, FINEST = (
-    100.0,
-    2e-10,
-)  # nats of a density less its level, about; and the least relative rounding in float32
-# blocks from which on fusion emitters, which halve the time of gradients, are worth compiling
+MANY_ROWS = 50_000  # rows from which on groups are evaluated in blocks
+BLOCK = 2048  # rows of a block, about
+REDUCED = 100.0  # nats, about, of a density less its level
+FINEST = 2e-10  # the least relative rounding in float32
+# Blocks from which on fusion emitters are worth their compilation: they halve the time of
+# gradients.
 DEAR_BLOCKS = 100
 
 
-OfFree = LogDensity | GivenOthers
+FreeFunction = LogDensity | GivenOthers
 """A function of free coordinates: a density, or the bound of an energy along its free variables."""
 
 
 class Target:
-    """log p of free coordinates. The likelihood of the groups counts `scale` times; `given` is all
-    that the density reads beside its data; `level` is added to it on the host."""
+    """log p as a function of coordinates, evaluated on the host.
+
+    Attributes:
+      dim: the number of coordinates, D.
+      variables: the free variables.
+      groups: the data, groups leading.
+      reference: reference of the coordinates of a hierarchy; None for the free coordinates.
+      bend: bend of these coordinates; None without one.
+      is_double: True if it is computed in float64, whatever the working precision is.
+      level: a constant of the density that is added on the host, in float64.
+      epsilon: relative rounding of values.
+      num_gradients: points at which a gradient was evaluated so far.
+    """
 
     def __init__(
         self,
-        model: OfFree,
+        model: FreeFunction,
         data: PyTree,
         scale: float = 1.0,
         given: tuple[PyTree, ...] = (),
@@ -66,55 +73,52 @@ class Target:
         is_double: bool = False,
         level: float = 0.0,
     ):
-        self.dim, self.variables = model.variables.dim, model.variables
-        self.num_gradients = 0  # points at which a gradient was evaluated so far
-        self.is_double = is_double  # computed in float64, whatever the working precision is
-        with self._in_precision():
-            self.epsilon = float(
-                np.finfo(jnp.result_type(float)).eps
-            )  # relative rounding of values
-            self.groups = jax.tree.map(to_device, data)  # the data, groups leading
-            scale_there = np.asarray(scale, jnp.result_type(float))
-        self._model, self._given = model, given
-        self.reference = (
-            reference  # of coordinates of a hierarchy; None for the free coordinates themselves
-        )
-        self.bend = bend  # of these coordinates; None where they are as they are
+        """The likelihood of the groups counts `scale` times; `given` are the arguments of the
+        density beside its data."""
+        self.dim = model.variables.dim
+        self.variables = model.variables
+        self.num_gradients = 0
+        self.is_double = is_double
+        with self._precision():
+            self.epsilon = float(np.finfo(jnp.result_type(float)).eps)
+            self.groups = jax.tree.map(to_device, data)
+            device_scale = np.asarray(scale, jnp.result_type(float))
+        self._model = model
+        self._given = given
+        self.reference = reference
+        self.bend = bend
         self._place = Place(reference, bend)
         self._scale = scale
-        self.level = level  # a constant of the density that is added here, in float64
-        self._data = scale_there, self.groups, given, self._place
-        self._blocks = (
-            _blocks_of(self.num_groups, self.num_rows) if self.num_rows >= MANY_ROWS else 1
-        )
-        self.epsilon /= self._blocks**0.5  # their errors are independent
-        if abs(level) > LEFT:  # what is rounded is the density less its level
-            self.epsilon = max(self.epsilon * LEFT / abs(level), min(self.epsilon, FINEST))
+        self.level = level
+        self._data = device_scale, self.groups, given, self._place
+        self._blocks = 1
+        if self.num_rows >= MANY_ROWS:
+            self._blocks = _count_blocks(self.num_groups, self.num_rows)
+        self.epsilon /= self._blocks**0.5  # the errors of blocks are independent
+        if abs(level) > REDUCED:  # the density less its level is rounded
+            self.epsilon = max(self.epsilon * REDUCED / abs(level), min(self.epsilon, FINEST))
 
     @classmethod
-    def of(cls, model: Model, data: Any, is_double: bool = False) -> Target:
-        """Takes data as `vijax.fit` does, all in one batch without padding. Raises ValueError: the
-        model does not read such data."""
+    def from_data(cls, model: Model, data: Any, is_double: bool = False) -> Target:
+        """The density of a model at data, as `vijax.fit` takes them, all in one batch without
+        padding. Raises ValueError: the model does not read this kind of data."""
         with _precision(is_double):
-            own = (
-                cached_program(model, make_again, lambda of: make_again(of()))
-                if is_double
-                else model
-            )
-            return cls(own.log_density, all_groups(data, own), is_double=is_double)
+            if is_double:
+                model = cached_program(model, make_again, lambda model_ref: make_again(model_ref()))
+            return cls(model.log_density, all_groups(data, model), is_double=is_double)
 
     @classmethod
-    def near(cls, nearby: Nearby, is_double: bool = False) -> Target:
-        """A density that is like a model's near its mode."""
+    def from_nearby(cls, nearby: Nearby, is_double: bool = False) -> Target:
+        """A density that approximates a model's density near its mode."""
         with _precision(is_double):
             return cls(nearby.density, nearby.data, is_double=is_double, level=nearby.level)
 
-    def within(self, reference: Reference | None, bend: Bend | None = None) -> Target:
-        """The same density in coordinates of its hierarchy, None for its free coordinates; and with
-        these bent."""
+    def with_coordinates(self, reference: Reference | None, bend: Bend | None = None) -> Target:
+        """The same density in bent coordinates of its hierarchy; `reference` None stands for its
+        free coordinates, `bend` None for no bend."""
         if reference is None and bend is None and self.is_free:
             return self
-        other = Target(
+        target = Target(
             self._model,
             self.groups,
             self._scale,
@@ -124,62 +128,67 @@ class Target:
             self.is_double,
             self.level,
         )
-        other.num_gradients = self.num_gradients
-        return other
+        target.num_gradients = self.num_gradients
+        return target
 
     @property
     def is_free(self) -> bool:
-        """True where the coordinates are the free ones themselves."""
+        """True where the coordinates are the free coordinates."""
         return self.reference is None and (self.bend is None or not np.any(self.bend.amount))
 
     @property
-    def kept_reference(self) -> Reference | None:
-        """The reference that a file has: of free coordinates too, where the density has a
+    def file_reference(self) -> Reference | None:
+        """The reference that files have: the identity for free coordinates of a density with a
         hierarchy."""
         if self.reference is None and getattr(self._model, "hierarchy", None) is not None:
             return Reference.identity(self.dim)
         return self.reference
 
-    def free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
-        """The free coordinates at points."""
+    def to_free(self, z: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+        """The free coordinates of points."""
         if self.is_free:
             return z
-        program = cached_program(self._model, _free_at, lambda model: step_jit(_free_at(model)))
-        return self._moved(program, z)
+        program = cached_program(
+            self._model, _bind_to_free, lambda model_ref: step_jit(_bind_to_free(model_ref))
+        )
+        return self._map_points(program, z)
 
     def coordinates(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
-        """The points at free coordinates."""
+        """The coordinates of points given by their free coordinates."""
         if self.is_free:
             return x
         program = cached_program(
-            self._model, _coordinates_at, lambda model: step_jit(_coordinates_at(model))
+            self._model,
+            _bind_coordinates,
+            lambda model_ref: step_jit(_bind_coordinates(model_ref)),
         )
-        return self._moved(program, x)
+        return self._map_points(program, x)
 
     def less_laws(
         self, z: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, "points D"], Float[np.ndarray, "points D"]]:
-        """Returns gradients of the log density less the laws of the variables that are their own
-        coordinates, and Hessians times vectors; each point counts as `GRADIENTS_OF_CURVATURE`
+        """Gradients, and Hessians times vectors, of the log density less the laws of the variables
+        that keep their free coordinates; each point counts as `GRADIENTS_OF_CURVATURE`
         gradients."""
         self.num_gradients += GRADIENTS_OF_CURVATURE * len(z)
-        program = cached_program(self._model, _less_laws, lambda model: step_jit(_less_laws(model)))
-        pairs = zip(_in_turn(z, AT_ONCE), _in_turn(v, AT_ONCE), strict=True)
-        with self._in_precision():
-            parts = [program(self._data, *some) for some in pairs]
-        slopes, pushed = (
-            np.concatenate([np.asarray(x, np.float64) for x in part])
-            for part in zip(*parts, strict=True)
+        program = cached_program(
+            self._model, _bind_less_laws, lambda model_ref: step_jit(_bind_less_laws(model_ref))
         )
-        return slopes[: len(z)], pushed[: len(z)]
+        pairs = zip(_chunks(z, AT_ONCE), _chunks(v, AT_ONCE), strict=True)
+        with self._precision():
+            parts = [program(self._data, *pair) for pair in pairs]
+        slopes = np.concatenate([np.asarray(part[0], np.float64) for part in parts])
+        products = np.concatenate([np.asarray(part[1], np.float64) for part in parts])
+        return slopes[: len(z)], products[: len(z)]
 
-    def _moved(self, program: Any, x: np.ndarray) -> Float[np.ndarray, "points D"]:
-        some = _in_turn(x, AT_ONCE * MOVED)
-        with self._in_precision():
-            moved = [np.asarray(program(part, self._place), np.float64) for part in some]
-        return np.concatenate(moved)[: len(x)]
+    def _map_points(self, program: Any, x: np.ndarray) -> Float[np.ndarray, "points D"]:
+        """The images of points under a map between coordinates."""
+        chunks = _chunks(x, AT_ONCE * CALLS_OF_POINTS)
+        with self._precision():
+            images = [np.asarray(program(chunk, self._place), np.float64) for chunk in chunks]
+        return np.concatenate(images)[: len(x)]
 
-    def _in_precision(self) -> contextlib.AbstractContextManager:
+    def _precision(self) -> contextlib.AbstractContextManager:
         """The precision in which programs are compiled and run."""
         return _precision(self.is_double)
 
@@ -190,27 +199,27 @@ class Target:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of all groups; 1 of a density of all the data at once."""
+        """The number of rows of all groups; 1 for a density of all data at once."""
         return count_rows(self.groups) if self._model.has_groups else self.num_groups
 
     def slopes(
         self, x: Float[np.ndarray, "points D"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points D"]]:
-        """Returns values and gradients. A value that is not finite becomes -inf, with a gradient of
+        """Values and gradients. A value that is not finite becomes -inf, with a gradient of
         zero."""
         self.num_gradients += len(x)
-        values, slopes = self.asked(x)
+        values, slopes = self.raw_slopes(x)
         bad = ~(np.isfinite(values) & np.isfinite(slopes).all(1))
         return np.where(bad, -np.inf, values), np.where(bad[:, None], 0.0, slopes)
 
-    def asked(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns values and gradients as they come, not counted."""
-        values, slopes = self._over(jax.value_and_grad, x)
+    def raw_slopes(self, x: Float[np.ndarray, "points D"]) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients, finite or not; `num_gradients` does not count them."""
+        values, slopes = self._evaluate(jax.value_and_grad, x)
         return values + self.level, slopes
 
     def values(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns values alone; NaN and +inf become -inf."""
-        values = self._over(_itself, x) + self.level
+        """Values alone; NaN and +inf become -inf."""
+        values = self._evaluate(_itself, x) + self.level
         return np.where(values < np.inf, values, -np.inf)
 
     @property
@@ -219,147 +228,156 @@ class Target:
         return self._model.reads_data or self._model.prior_part is not None
 
     def log_priors(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns the log prior: the part that does not depend on groups, all of it where no part
-        is known. NaN and +inf become -inf."""
+        """The log prior: the part that does not depend on groups; the whole density if no part is
+        known to be a prior. NaN and +inf become -inf."""
         if not self.has_prior:
             return self.values(x)
-        program = cached_program(self._model, _priors, lambda model: step_jit(_priors(model)))
-        fewest = 1 << max(len(x) - 1, 0).bit_length()  # a program of a size that fits
-        some = _in_turn(x, min(max(MOST_NUMBERS // self.dim, 1), fewest))
-        with self._in_precision():
+        program = cached_program(
+            self._model, _bind_prior, lambda model_ref: step_jit(_bind_prior(model_ref))
+        )
+        size = 1 << max(len(x) - 1, 0).bit_length()  # the next power of two
+        chunks = _chunks(x, min(max(MOST_NUMBERS // self.dim, 1), size))
+        with self._precision():
             parts = [
-                np.asarray(program(part, self._given, self._place), np.float64) for part in some
+                np.asarray(program(chunk, self._given, self._place), np.float64) for chunk in chunks
             ]
         values = np.concatenate(parts)[: len(x)]
         return np.where(values < np.inf, values, -np.inf)
 
     def hessians(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D D"]:
-        """Returns second derivatives."""
-        return self._over(jax.hessian, x)
+        """Second derivatives."""
+        return self._evaluate(jax.hessian, x)
 
     def products(
         self, x: Float[np.ndarray, "points D"], v: Float[np.ndarray, "points D"]
     ) -> Float[np.ndarray, "points D"]:
-        """Returns Hessians times vectors, each of which counts as two gradients."""
+        """Hessians times vectors, each of which counts as two gradients."""
         self.num_gradients += 2 * len(x)
-        return self._over(_product, x, v)
+        return self._evaluate(_product, x, v)
 
     def curvatures(
         self, x: Float[np.ndarray, " D"], directions: Float[np.ndarray, "C D"]
     ) -> Float[np.ndarray, "C D"]:
-        """Returns products of the Hessian at one point with many vectors, each of which counts as
-        two gradients."""
+        """Products of the Hessian at one point with many vectors, each of which counts as two
+        gradients."""
         self.num_gradients += 2 * len(directions)
-        blocks = self._blocks
-        program = cached_program(
-            self._model,
-            (_curvatures, blocks),
-            lambda model: step_jit(_at_points(_curvatures, model, blocks)),
-        )
+        program = self._program(_curvatures, step_jit)
         parts = []
-        with self._in_precision():
-            at = np.asarray(x[None], jnp.result_type(float))
-            for some in _in_turn(directions, DIRECTIONS):
-                found = np.asarray(program(self._data, at, some[None]), np.float64)
-                parts.append(found.reshape(-1, *some.shape).sum(0))
+        with self._precision():
+            point = np.asarray(x[None], jnp.result_type(float))
+            for chunk in _chunks(directions, DIRECTIONS):
+                products = np.asarray(program(self._data, point, chunk[None]), np.float64)
+                parts.append(products.reshape(-1, *chunk.shape).sum(0))
         return np.concatenate(parts)[: len(directions)]
 
-    def _over(self, ask: Callable, *x: np.ndarray) -> Any:
-        """Returns values or derivatives of log p at all points, by a program that takes `AT_ONCE`
-        of them."""
+    def _program(self, operator: Callable, jit: Callable) -> Callable:
+        """The compiled program of an operator (values, derivatives) on log p."""
         blocks = self._blocks
-        jitted = training_jit if ask is jax.value_and_grad and blocks >= DEAR_BLOCKS else step_jit
-        program = cached_program(
-            self._model, (ask, blocks), lambda model: jitted(_at_points(ask, model, blocks))
+        return cached_program(
+            self._model,
+            (operator, blocks),
+            lambda model_ref: jit(_bind_operator(operator, model_ref, blocks)),
         )
+
+    def _evaluate(self, operator: Callable, *x: np.ndarray) -> Any:
+        """Values or derivatives of log p at all points, by a program that takes `AT_ONCE` of
+        them."""
+        is_dear = operator is jax.value_and_grad and self._blocks >= DEAR_BLOCKS
+        program = self._program(operator, training_jit if is_dear else step_jit)
         parts = []
-        with self._in_precision():
-            for some in zip(*(_in_turn(a, AT_ONCE) for a in x), strict=True):
-                parts.append(program(self._data, *some))
-        summed = lambda a: (
-            np.asarray(a, np.float64).sum(0) if blocks > 1 else np.asarray(a, np.float64)
-        )
-        joined = lambda *each: np.concatenate([summed(a) for a in each])[: len(x[0])]
-        return jax.tree.map(joined, *parts)
+        with self._precision():
+            for chunk in zip(*(_chunks(a, AT_ONCE) for a in x), strict=True):
+                parts.append(program(self._data, *chunk))
+
+        def join(*leaves: Any) -> np.ndarray:
+            arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
+            if self._blocks > 1:
+                arrays = [array.sum(0) for array in arrays]
+            return np.concatenate(arrays)[: len(x[0])]
+
+        return jax.tree.map(join, *parts)
 
 
 def _precision(is_double: bool) -> contextlib.AbstractContextManager:
     return enable_x64(True) if is_double else contextlib.nullcontext()
 
 
-def _in_turn(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Points, so many at a time, in the working precision; the last part is filled up by its first
-    point."""
+def _chunks(x: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Points in chunks of one size, in the working precision; the first point of the last chunk
+    fills it up."""
     for start in range(0, len(x), size):
-        some = x[start : start + size]
-        padded = np.concatenate([some, np.repeat(some[:1], size - len(some), 0)])
-        yield np.asarray(padded, jnp.result_type(float))
+        chunk = x[start : start + size]
+        full_chunk = np.concatenate([chunk, np.repeat(chunk[:1], size - len(chunk), 0)])
+        yield np.asarray(full_chunk, jnp.result_type(float))
 
 
 class Place(NamedTuple):
-    """The place of coordinates relative to free ones; of free ones nothing."""
+    """The place of coordinates relative to the free coordinates; empty for these themselves."""
 
     reference: Reference | None = None
     bend: Bend | None = None
 
 
 Data = tuple[Array, PyTree, tuple[PyTree, ...], Place]
-"""Scale of the likelihood, groups, all that is given beside them, and the place of the
+"""Scale of the likelihood, groups, other arguments of the density, and the place of the
 coordinates."""
 
 
-def _at_points(ask: Callable, of: weakref.ref[OfFree], blocks: int) -> Callable[..., Any]:
-    """Returns a program for values or derivatives at points; of several blocks for the parts of
-    them, to be summed."""
+def _bind_operator(
+    operator: Callable, model_ref: weakref.ref[FreeFunction], blocks: int
+) -> Callable[..., Any]:
+    """A program for values or derivatives at points; for several blocks it returns the parts of the
+    blocks, to be summed."""
 
-    def asked(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given, place) = _model_of(of), data
+    def evaluate(data: Data, *x: Array) -> Any:
+        model: Any = model_ref()
+        scale, groups, given, place = data
 
         def log_p(z: Array) -> Array:
-            x, volume = _placed(model, place, z)
-            return (
-                model.log_prior_at(x, *given)
-                + volume
-                + scale * jnp.sum(model.log_liks_at(x, groups, *given))
-            )
+            x, volume = _to_free(model, place, z)
+            log_prior = model.log_prior_at(x, *given) + volume
+            return log_prior + scale * jnp.sum(model.log_liks_at(x, groups, *given))
 
-        return jax.vmap(ask(log_p))(*x)
+        return jax.vmap(operator(log_p))(*x)
 
-    def asked_in_blocks(data: Data, *x: Array) -> Any:
-        model, (scale, groups, given, place) = _model_of(of), data
+    def evaluate_blocks(data: Data, *x: Array) -> Any:
+        model: Any = model_ref()
+        scale, groups, given, place = data
         total = len(jax.tree.leaves(groups)[0])
         size = total // blocks
 
-        def of_some(some: PyTree) -> Any:
-            at = lambda z: _placed(model, place, z)[0]
-            return jax.vmap(ask(lambda z: scale * jnp.sum(model.log_liks_at(at(z), some, *given))))(
-                *x
-            )
+        def likelihood_part(block: PyTree) -> Any:
+            def log_lik(z: Array) -> Array:
+                x, _ = _to_free(model, place, z)
+                return scale * jnp.sum(model.log_liks_at(x, block, *given))
 
-        def prior(z: Array) -> Array:
-            x, volume = _placed(model, place, z)
+            return jax.vmap(operator(log_lik))(*x)
+
+        def log_prior(z: Array) -> Array:
+            x, volume = _to_free(model, place, z)
             return model.log_prior_at(x, *given) + volume
 
-        block = lambda i: jax.tree.map(
-            lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size), groups
-        )
-        parts = jax.lax.map(lambda i: of_some(block(i)), jnp.arange(blocks))
-        ends = [jax.vmap(ask(prior))(*x)]
+        def block_part(i: Array) -> Any:
+            slice_block = lambda a: jax.lax.dynamic_slice_in_dim(a, i * size, size)
+            return likelihood_part(jax.tree.map(slice_block, groups))
+
+        parts = jax.lax.map(block_part, jnp.arange(blocks))
+        ends = [jax.vmap(operator(log_prior))(*x)]
         if total > blocks * size:
-            ends.append(of_some(jax.tree.map(lambda a: a[blocks * size :], groups)))
-        return jax.tree.map(
-            lambda part, *more: jnp.concatenate([part, jnp.stack(more)]), parts, *ends
-        )
+            remainder = jax.tree.map(lambda a: a[blocks * size :], groups)
+            ends.append(likelihood_part(remainder))
+        join = lambda part, *leaves: jnp.concatenate([part, jnp.stack(leaves)])
+        return jax.tree.map(join, parts, *ends)
 
-    return asked if blocks == 1 else asked_in_blocks
+    return evaluate if blocks == 1 else evaluate_blocks
 
 
-def _blocks_of(groups: int, rows: int) -> int:
-    """The number of blocks. Where blocks of one length can hold all groups, no rest has to be
-    compiled."""
+def _count_blocks(groups: int, rows: int) -> int:
+    """The number of blocks: one that divides the groups if it can, so that no program for a
+    remainder has to be compiled."""
     about = min(rows // BLOCK, groups)
-    even = [n for n in range(about // 2 + 1, min(2 * about, groups + 1)) if groups % n == 0]
-    return min(even, key=lambda n: abs(n - about), default=about)
+    divisors = [n for n in range(about // 2 + 1, min(2 * about, groups + 1)) if groups % n == 0]
+    return min(divisors, key=lambda n: abs(n - about), default=about)
 
 
 def _itself(log_p: Callable) -> Callable:
@@ -367,53 +385,58 @@ def _itself(log_p: Callable) -> Callable:
 
 
 def _product(log_p: Callable) -> Callable:
+    """The function (z, v) -> Hessian at z times v."""
     return lambda z, v: jax.jvp(jax.grad(log_p), (z,), (v,))[1]
 
 
 def _curvatures(log_p: Callable) -> Callable:
-    """Products at one point: what is computed of the point alone is computed once."""
+    """The function (z, vectors) -> Hessian at z times each vector; XLA computes what depends only
+    on z once."""
     return lambda z, vectors: jax.vmap(lambda v: _product(log_p)(z, v))(vectors)
 
 
-def _placed(model: Any, place: Place, z: Array) -> tuple[Array, Any]:
+def _to_free(model: Any, place: Place, z: Array) -> tuple[Array, Any]:
     """Free coordinates, and the log volume of the map."""
     if place.reference is None and place.bend is None:
         return z, 0.0
     return model.to_free(*place, z)
 
 
-def _free_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, place: jax.vmap(lambda z: _placed(_model_of(of), place, z)[0])(x)
+def _bind_to_free(model_ref: weakref.ref[FreeFunction]) -> Callable[..., Any]:
+    return lambda x, place: jax.vmap(lambda z: _to_free(model_ref(), place, z)[0])(x)
 
 
-def _less_laws(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    def asked(data: Data, z: Array, v: Array) -> Any:
-        model, (scale, groups, given, place) = _model_of(of), data
+def _bind_less_laws(model_ref: weakref.ref[FreeFunction]) -> Callable[..., Any]:
+    def evaluate(data: Data, z: Array, v: Array) -> Any:
+        model: Any = model_ref()
+        scale, groups, given, place = data
 
         def less_laws(z: Array) -> Array:
-            placed = model.hierarchy.to_free(place.reference, z)
-            log_prior = model.log_prior_at(placed.free, *given) + placed.log_volume - placed.log_law
-            return log_prior + scale * jnp.sum(model.log_liks_at(placed.free, groups, *given))
+            point = model.hierarchy.to_free(place.reference, z)
+            log_prior = model.log_prior_at(point.free, *given) + point.log_volume - point.log_law
+            return log_prior + scale * jnp.sum(model.log_liks_at(point.free, groups, *given))
 
         return jax.vmap(lambda z, v: jax.jvp(jax.grad(less_laws), (z,), (v,)))(z, v)
 
-    return asked
+    return evaluate
 
 
-def _coordinates_at(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    return lambda x, place: jax.vmap(lambda x: _model_of(of).coordinates(*place, x))(x)
+def _bind_coordinates(model_ref: weakref.ref[FreeFunction]) -> Callable[..., Any]:
+    def evaluate(x: Array, place: Place) -> Array:
+        model: Any = model_ref()
+        return jax.vmap(lambda x: model.coordinates(*place, x))(x)
+
+    return evaluate
 
 
-def _priors(of: weakref.ref[OfFree]) -> Callable[..., Any]:
-    def priors(x: Array, given: tuple[PyTree, ...], place: Place) -> Array:
-        def prior(z: Array) -> Array:
-            x, volume = _placed(_model_of(of), place, z)
-            return _model_of(of).prior_part_at(x, *given) + volume
+def _bind_prior(model_ref: weakref.ref[FreeFunction]) -> Callable[..., Any]:
+    def evaluate(x: Array, given: tuple[PyTree, ...], place: Place) -> Array:
+        model: Any = model_ref()
 
-        return jax.vmap(prior)(x)
+        def log_prior(z: Array) -> Array:
+            x, volume = _to_free(model, place, z)
+            return model.prior_part_at(x, *given) + volume
 
-    return priors
+        return jax.vmap(log_prior)(x)
 
-
-def _model_of(of: weakref.ref[OfFree]) -> Any:
-    return of()
+    return evaluate

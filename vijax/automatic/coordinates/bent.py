@@ -61,7 +61,7 @@ def bent(
         if (skewness**2).sum() / 12 < (MUCH if best is None else WORTH):
             break
         bend = _more(target.bend, q, skewness)
-        there = target.within(target.reference, bend)
+        there = target.with_coordinates(target.reference, bend)
         begin = Gaussian(q.mean, q.scale, q.elbo)
         then = fit_normal(
             within._replace(target=there), Sitting.begin(begin), seed, max_draws, misfits=misfits
@@ -109,8 +109,8 @@ def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
     """Returns what the searches found, in other coordinates."""
     modes = [one.mode for one in searched.found]
     x = np.stack([mode.x for mode in modes])
-    at = now.coordinates(before.free(x))
-    beside = now.coordinates(before.free(x + STEP * np.stack([mode.sds for mode in modes])))
+    at = now.coordinates(before.to_free(x))
+    beside = now.coordinates(before.to_free(x + STEP * np.stack([mode.sds for mode in modes])))
     values = now.values(at)
     moved = [
         one._replace(

@@ -62,18 +62,18 @@ def learnt(
     start = Mode(np.zeros(dim), 0.0, np.full(dim, MIDDLE))
     noise = unit_noise(DRAWS, dim, seed)
     for turn in range(TURNS):
-        placed = target.within(reference)
+        placed = target.with_coordinates(reference)
         is_over = lambda placed=placed: stopped() or placed.num_gradients >= max_gradients
         if is_over():
             break
         q = climb(OnDraws(placed, noise), start, STEPS, stopped=is_over)
-        draws = placed.free(q.at(noise_of(SEEN, dim, [seed, 30, turn])))
+        draws = placed.to_free(q.at(noise_of(SEEN, dim, [seed, 30, turn])))
         draws = draws[np.isfinite(draws).all(1)]
         target.num_gradients = placed.num_gradients
         if not len(draws):
             break
         reference, slopes = _seen_by(target, hierarchy, reference, draws, [seed, 31, turn])
-        start = _start_in(target.within(reference), draws)
+        start = _start_in(target.with_coordinates(reference), draws)
         more = len(hierarchy.levels) * gradients_of_trends(len(draws))
         if turn == TURNS - 1 and not stopped() and target.num_gradients + more <= max_gradients:
             reference = with_trends(target, hierarchy, reference, draws, slopes, seed)
@@ -103,7 +103,7 @@ def _seen_by(
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=draws.shape)
     for level in reversed(hierarchy.levels):
         mask = hierarchy.coordinate_mask(level)
-        mixed = target.within(
+        mixed = target.with_coordinates(
             reference._replace(information=np.where(mask, np.inf, reference.information))
         )
         slopes, pushed = mixed.less_laws(mixed.coordinates(draws), np.where(mask, signs, 0.0))

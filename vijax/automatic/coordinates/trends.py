@@ -231,7 +231,7 @@ def _moved_others(
     """Returns what the data say of a level while the others are as in draws; the variables that
     depend on the level are at the middle of their law given it and the data."""
     mask = hierarchy.coordinate_mask(level)
-    mixed = target.within(
+    mixed = target.with_coordinates(
         reference._replace(information=np.where(mask, np.inf, reference.information))
     )
     place = draws.mean(0)
