@@ -12,7 +12,7 @@ import vijax as vi
 from tests.programs import compiled
 from vijax.contract.batch import Minibatch
 from vijax.data.loader import ArrayLoader
-from vijax.verdict.improper import ASKED, runs_away, target_of
+from vijax.verdict.improper import ASKED, batch_target, growing_variables
 
 KEY = jax.random.key(0)
 NAMES = {"x": vi.free(), "y": vi.free()}
@@ -186,7 +186,7 @@ def test_of_a_minibatch_the_groups_count_as_all_of_them(size, surplus):
     model, q = balanced(surplus), vi.guides.full_rank().at(jnp.full(1, 300.0), 20.0)
     x = q.sample(KEY, (ASKED,))
     for batch in ArrayLoader(ROWS_61, size, seed=0).batches(0, -(-61 // size)):
-        names = runs_away(model.free, x, batch)
+        names = growing_variables(model.free, x, batch)
         assert names == (["x"] if surplus > 0 else []), (size, batch.weights)
 
 
@@ -204,7 +204,7 @@ def test_padding_of_a_batch_is_no_group_and_its_numbers_are_not_read(weights, nu
     scale = 1.0 if num_groups is None else num_groups / len(kept)
     expected = 30.5 * places[:, 0] ** 2 + scale * liks.sum(1)
     np.testing.assert_allclose(
-        target_of(balanced(0.0).free, batch).values(places), expected, rtol=1e-5
+        batch_target(balanced(0.0).free, batch).values(places), expected, rtol=1e-5
     )
 
 

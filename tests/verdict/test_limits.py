@@ -41,8 +41,8 @@ JUDGES = [
     PACKAGE / "trust" / "check.py",
 ]
 NO_LIMITS = {
-    "target": {"LEFT", "FINEST"},  # how a log density is rounded
-    "improper": {"FURTHER"},  # places that are tried
+    "target": {"REDUCED", "FINEST"},  # how a log density is rounded
+    "improper": {"DISTANCES"},  # places that are tried
     "psis": {"PRIOR_OF_K"},  # of the estimate
     "assessment": {"ONE_DRAW"},  # rounding
     "check": {"SECONDS"},  # of restarts

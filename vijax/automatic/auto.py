@@ -194,7 +194,9 @@ def _of_density(
 ) -> Fit:
     """Returns the fit of a log density: by one that is like it near its mode, where that is cheap
     and close enough."""
-    task = _Task(model, density, functools.partial(Target.from_data, model, data), key, wanted, stage)
+    task = _Task(
+        model, density, functools.partial(Target.from_data, model, data), key, wanted, stage
+    )
     nearby = _nearby(model, data, wanted)
     if nearby is not None:
         fit = _of_target(task._replace(make=functools.partial(Target.from_nearby, nearby)))

@@ -58,7 +58,7 @@ from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
 from vijax.topics.decision import choose_steps
-from vijax.verdict.improper import report_of_improper
+from vijax.verdict.improper import report_improper
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
@@ -355,7 +355,7 @@ def _check_bound(fit: Fit, loader: Loader, key: PRNGKeyArray) -> Fit:
     if spec.model.free is None or was_stopped or all(map(spec.is_point, state.posterior)):
         return fit
     batch = next(iter(loader.batches(0, 1)))
-    report = report_of_improper(spec.model, state.hyper, state.posterior, batch, key)
+    report = report_improper(spec.model, state.hyper, state.posterior, batch, key)
     return fit if report is None else fit._replace(status=Status.UNBOUNDED, report=report)
 
 

@@ -123,7 +123,7 @@ def _judge_on_data(fit: Any, data: Any, key: PRNGKeyArray | None, num_draws: int
     require(data is not None or not reads, "data", "those that were fitted", "none", remedy)
     require(key is not None, "key", "a random key such as jax.random.key(0)", "none")
     assert key is not None
-    return on_draws.of_data(fit, data, key, num_draws)
+    return on_draws.judge_on_data(fit, data, key, num_draws)
 
 
 TOO_LARGE = (

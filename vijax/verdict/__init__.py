@@ -1,5 +1,5 @@
-"""Numbers and words about one fit: importance weights, reports, draws that judge it, improper
-densities, sentences.
+"""Numbers and sentences about one fit: importance weights, reports, judgements on draws, improper
+densities.
 
-It fits nothing: searches are in `automatic`, steps in `fitting`, and checks that make fits or
-chains of their own in `trust`. `limits` has every limit beyond which a verdict changes."""
+It fits nothing: searches are in `automatic`, steps in `fitting`, and checks with fits or chains in
+`trust`. `limits` has every limit beyond which a verdict changes."""

@@ -1,21 +1,21 @@
-"""Judges a fit of free variables by steps on draws of q, by whichever algorithm it was made.
+"""Judges a fit of free variables by steps, by any algorithm, on draws of q.
 
-At draws z of q, with r(z) = log p(z) - log q(z) (of an energy log p is its bound as a function of
-the free variables, q of the others as it is), three things are looked at.
+At draws z of q, let r(z) = log p(z) - log q(z). (For an energy, log p is its bound as a function of
+the free variables, with q of the others fixed.) Three questions are answered.
 
-*How far q is from p.* The bound, the mean of r, with its standard error; log mean exp r - mean r, a
+*How far is q from p?* The bound, the mean of r, with its standard error; log mean exp r - mean r, a
 lower bound on KL(q || p); and k-hat of exp r (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
 
-*Whether q has arrived.* For a weight w in [0, 1] the density q exp(w r) leads from q to p, and its
-mean begins to move by Cov_q(z, r): for a normal that is Sigma E[grad r], which is zero where the
-bound is stationary in the mean. Its standard deviations begin to move likewise, log sd by Cov_q(((z
-- mean) / sd)^2, r) / 2.
+*Has q arrived?* For a weight w in [0, 1] the density q exp(w r) leads from q to p, and its mean
+begins to move by Cov_q(z, r). For a normal this is Sigma E[grad r], which is zero where the bound
+is stationary in the mean. Its log standard deviations begin to move by
+Cov_q(((z - mean) / sd)^2, r) / 2.
 
-*Whether the last steps still moved.* The bound of the last quarter of the steps against that of the
-quarter before.
+*Did the last steps still move?* The bound of the last quarter of the steps is compared with the
+bound of the quarter before.
 
-The log density is summed over one pass of the data, its differences group by group, so that in
-float32 no digits of them are lost to the size of the sum."""
+The log density is summed over one pass of the data, in differences group by group: in float32 they
+lose no digits to the size of the sum."""
 
 from __future__ import annotations
 
@@ -45,18 +45,14 @@ from vijax.verdict.report import Estimate, bound, distance
 from vijax.verdict.target import AT_ONCE
 from vijax.xla.compiler import cached_program, step_jit
 
-DRAWS, FEWEST = (
-    512,
-    128,
-)  # draws of q; and the smallest number of them, of large data or many variables
-WORK, MOST_WORK = 1 << 26, 1 << 28
-"""Draws times groups: up to the first there are `DRAWS` draws; beyond the second a fit is judged
-only if `num_draws` is given."""
-NUMBERS = 1 << 24  # largest number of numbers in all draws, where there are more than `FEWEST`
-ROWS = 4096  # smallest number of groups in one call, where there are so many
-FEWEST_STEPS, BLOCKS = 64, 8
-"""Smallest number of steps whose quarters can be compared; and blocks of a quarter, whose means
-count as independent."""
+DRAWS = 512  # draws of q
+FEWEST = 128  # draws of q for large data or many variables
+WORK = 1 << 26  # draws times groups, up to which there are `DRAWS` draws
+MOST_WORK = 1 << 28  # draws times groups, beyond which the user must give `num_draws`
+NUMBERS = 1 << 24  # numbers in all draws, at most, if there are more than `FEWEST` draws
+ROWS = 4096  # groups in one call, at least, if there are so many
+FEWEST_STEPS = 64  # steps whose quarters can be compared
+BLOCKS = 8  # blocks of a quarter, whose means count as independent
 
 
 class Judgement(NamedTuple):
@@ -67,19 +63,19 @@ class Judgement(NamedTuple):
       gap: a lower bound on KL(q || p), in nats.
       khat: shape of the tail of the importance ratios p / q.
       zero: share of the draws where the density is zero or no number.
-      shift: the move with which the mean of each number begins on its way to the posterior's, in
-        standard deviations of q, (M,): of each free coordinate; of a density that hides variables
-        (names with "_") of what it shows.
+      shift: first-order move of the mean of each number towards the posterior's mean, in standard
+        deviations of q, (M,). The numbers are the free coordinates; if a density hides variables
+        (names with "_"), the numbers that it shows.
       shift_error: standard error of `shift`, (M,).
-      stretch: the same of the logarithm of its standard deviation, (M,).
+      stretch: first-order move of the logarithm of each standard deviation, (M,).
       stretch_error: standard error of `stretch`, (M,).
       drift: gain of the bound from the third quarter of the steps to the last, with its standard
-        error; None where there were too few steps.
-      rounding: nats to which the log density is known at a draw.
+        error; None after too few steps.
+      rounding: rounding error of the log density at a draw, in nats.
       num_draws: number of draws on which it was judged.
-      names: the name of each of these numbers; of a coordinate that of its variable.
+      names: the name of each number; for a coordinate the name of its variable.
       verdict: whether to trust the fit, in plain words.
-      usable: false where the verdict says "Do not use this fit".
+      usable: False where the verdict says "Do not use this fit".
     """
 
     elbo: Estimate
@@ -99,7 +95,7 @@ class Judgement(NamedTuple):
 
 
 def judging_obstacle(spec: Spec) -> str:
-    """The reason that a fit of this algorithm cannot be judged on draws; empty where it can be."""
+    """The reason why a fit of this algorithm cannot be judged on draws; "" if it can be."""
     if spec.model.free is None:
         return "it has no free variables (vijax.density)"
     if isinstance(spec.estep, EStep) and spec.estep.draws:
@@ -107,51 +103,62 @@ def judging_obstacle(spec: Spec) -> str:
     return ""
 
 
-def of_data(
+def judge_on_data(
     fit: Any, data: Any, key: PRNGKeyArray, num_draws: int | None = None
 ) -> Judgement | None:
-    """Judges a fit on other data than its own."""
+    """The judgement of a fit on the user's data; see `judge_on_draws`."""
     return judge_on_draws(fit, as_loader(data, fit.alg.spec.model, None, 0), key, num_draws)
 
 
 def judge_on_draws(
     fit: Any, loader: Loader, key: PRNGKeyArray, num_draws: int | None = None
 ) -> Judgement | None:
-    """Judges a fit on one pass over data; None where these are so large that `num_draws` has to be
-    given."""
-    spec, q = fit.alg.spec, fit.posterior[Z]
+    """The judgement of a fit on one pass over data; None where the data are so large that the user
+    has to give `num_draws`."""
+    spec = fit.alg.spec
+    q = fit.posterior[Z]
     count = usual_draws(spec.model, q, loader) if num_draws is None else num_draws
     if count is None:
         return None
-    require_integers(FEWEST_ASKED, num_draws=count)
+    require_integers(FEWEST_BY_USER, num_draws=count)
     draws, ratios, rounding = _ratios(spec, fit.state.hyper, fit.posterior, loader, key, count)
     zero, gap, khat = distance(ratios)
     spread = float(np.ptp(ratios)) if zero == 0 else np.inf
-    khat = (
-        0.0
-        if not np.isfinite(khat) and spread <= max(limits.ALIKE_RATIOS, limits.ROUNDINGS * rounding)
-        else khat
-    )
+    are_equal = spread <= max(limits.ALIKE_RATIOS, limits.ROUNDINGS * rounding)
+    if are_equal and not np.isfinite(khat):
+        khat = 0.0
     variables = spec.model.free.variables
     names, numbers = variables.names_of_coordinates, draws
     if spec.model.log_density is not None and any(name.startswith("_") for name in names):
         names, numbers = shown_numbers(spec.model.log_density, draws)
-    (shift, stretch), moved = _moves(numbers, ratios), drift(fit.trace.get("elbo"))
-    found = Judgement(
-        bound(ratios), gap, khat, zero, *shift, *stretch, moved, rounding, count, tuple(names)
+    shift, stretch = _moves(numbers, ratios)
+    judgement = Judgement(
+        elbo=bound(ratios),
+        gap=gap,
+        khat=khat,
+        zero=zero,
+        shift=shift.value,
+        shift_error=shift.error,
+        stretch=stretch.value,
+        stretch_error=stretch.error,
+        drift=drift(fit.trace.get("elbo")),
+        rounding=rounding,
+        num_draws=count,
+        names=tuple(names),
     )
-    found = found._replace(usable=not words_of_steps.unusable(found, variables))
-    return found._replace(
-        verdict=words_of_steps.verdict(found, fit.outcome, q, variables, len(fit.posterior) > 1)
-    )
+    judgement = judgement._replace(usable=not words_of_steps.unusable(judgement, variables))
+    has_others = len(fit.posterior) > 1
+    verdict = words_of_steps.verdict(judgement, fit.outcome, q, variables, has_others)
+    return judgement._replace(verdict=verdict)
 
 
-FEWEST_ASKED = 32  # draws: the tail of fewer says nothing
+FEWEST_BY_USER = 32  # draws that a user may ask for: the tail of fewer says nothing
 
 
 def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
-    """Returns the usual number of draws; None where data are so large that it has to be given."""
-    rows, dim = num_rows(model, loader), int(np.size(q.mean()))
+    """The usual number of draws; None where the data are so large that the user has to give it."""
+    rows = num_rows(model, loader)
+    dim = int(np.size(q.mean()))
     if FEWEST * rows > MOST_WORK:
         return None
     return int(np.clip(min(WORK // rows, NUMBERS // dim), FEWEST, DRAWS))
@@ -161,45 +168,54 @@ def usual_draws(model: Model, q: Any, loader: Loader) -> int | None:
 def _ratios(
     spec: Spec, hyper: Hyper, posterior: Product, loader: Loader, key: PRNGKeyArray, count: int
 ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"], float]:
-    """Returns draws of q in free coordinates, log p - log q there, and the rounding of that in
-    nats. NaN and +inf become -inf."""
-    model, chosen = spec.model, (spec.estimand, spec.estep)
+    """Draws of q in free coordinates, log p - log q there, and its rounding error in nats. NaN and
+    +inf become -inf."""
+    model = spec.model
     key_draws, key_local = jax.random.split(key)
-    first = cached_program(
-        model, "judged draws", lambda model: step_jit(_draws(model), static_argnums=(0, 1))
+    draw = cached_program(
+        model,
+        "judged draws",
+        lambda model_ref: step_jit(_bind_draws(model_ref), static_argnums=(0, 1)),
     )
-    each = cached_program(
-        model, "judged groups", lambda model: step_jit(_groups(model), static_argnums=(0, 1))
+    evaluate_batch = cached_program(
+        model,
+        "judged groups",
+        lambda model_ref: step_jit(_bind_groups(model_ref), static_argnums=(0, 1)),
     )
-    draws, z, others, offset = first(spec.estimand, count, hyper, posterior, key_draws)
-    found, total, sizes, seen = np.asarray(others, np.float64), 0.0, [abs(float(offset))], 0.0
-    lik, size = np.zeros(count), 1.0
-    for batch in _pass(model, loader):
-        more, base, weight, size = each(*chosen, hyper, posterior, z, batch, key_local)
-        lik, total = lik + np.asarray(more, np.float64), total + float(base)
-        seen, sizes = seen + float(weight), [*sizes, float(size)]
-    scale = loader.num_groups / max(seen, 1.0)
-    ratios = found + float(offset) + scale * (lik + total)
-    rounding = float(np.finfo(np.asarray(others).dtype).eps) * max(
-        sizes[0], max(sizes) * loader.num_groups**0.5
-    )
+    draws, z, prior_differences, offset = draw(spec.estimand, count, hyper, posterior, key_draws)
+    likelihood = np.zeros(count)  # differences from the value at the mean of the draws
+    center = 0.0  # the value there
+    num_groups = 0.0
+    sizes = [abs(float(offset))]
+    for batch in _one_pass(model, loader):
+        differences, batch_center, weight, size = evaluate_batch(
+            spec.estimand, spec.estep, hyper, posterior, z, batch, key_local
+        )
+        likelihood = likelihood + np.asarray(differences, np.float64)
+        center += float(batch_center)
+        num_groups += float(weight)
+        sizes.append(float(size))
+    scale = loader.num_groups / max(num_groups, 1.0)
+    prior = np.asarray(prior_differences, np.float64) + float(offset)
+    ratios = prior + scale * (likelihood + center)
+    epsilon = float(np.finfo(np.asarray(prior_differences).dtype).eps)
+    rounding = epsilon * max(sizes[0], max(sizes) * loader.num_groups**0.5)
     return np.asarray(draws, np.float64), np.where(ratios < np.inf, ratios, -np.inf), rounding
 
 
-def _pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
-    """Yields all groups once, in batches of one shape."""
+def _one_pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
+    """All groups once, in batches of one shape."""
     if isinstance(loader, ArrayLoader) and loader.steps_per_epoch > 1:
         total = loader.num_groups
-        whole = total if model.locals.carried else padded_size(total)
-        loader = dataclasses.replace(
-            loader, batch_size=min(max(loader.batch_size, ROWS), whole), is_fixed=False
-        )
+        most = total if model.locals.carried else padded_size(total)
+        size = min(max(loader.batch_size, ROWS), most)
+        loader = dataclasses.replace(loader, batch_size=size, is_fixed=False)
     return loader.batches(0, loader.steps_per_epoch)
 
 
-def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """Returns a program for draws, and for the part of the ratios that needs no data: the value at
-    the mean of the draws, and differences from it."""
+def _bind_draws(model_ref: weakref.ref[Model]) -> Callable[..., Any]:
+    """A program for draws, and for the part of the ratios that needs no data: the value at the mean
+    of the draws, and differences from it."""
 
     def draw(
         estimand: PerVariable[Estimand],
@@ -208,12 +224,12 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
         posterior: Product,
         key: PRNGKeyArray,
     ) -> Any:
-        model: Any = of()
+        model: Any = model_ref()
         q: Any = posterior[Z]
         z = q.sample(key, (count,))
         points, log_q = _with_center(z), q.log_prob(_with_center(z))
-        log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # of independent coordinates
-        stats = _stats_at(estimand, posterior)
+        log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)  # over independent coordinates
+        stats = _bind_stats(estimand, posterior)
         coupling = model.global_elbo
         if coupling is not None:
             log_q = log_q - jax.lax.map(
@@ -226,18 +242,18 @@ def _draws(of: weakref.ref[Model]) -> Callable[..., Any]:
             if name != Z
         )
         x = jax.vmap(lambda z: model.free.point(hyper, z))(z)
-        known = jnp.where(jnp.isfinite(log_q[0]), log_q[0], 0.0)
-        return x, points, known - log_q[1:], -known - penalty
+        center = jnp.where(jnp.isfinite(log_q[0]), log_q[0], 0.0)
+        return x, points, center - log_q[1:], -center - penalty
 
     return draw
 
 
-def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
-    """Returns a program for the part of the ratios by the groups of a batch: the value at the mean
-    of the draws, differences from it, the number of groups, and the size of the numbers whose
-    differences were taken."""
+def _bind_groups(model_ref: weakref.ref[Model]) -> Callable[..., Any]:
+    """A program for the part of the ratios by the groups of a batch: differences from the value at
+    the mean of the draws, this value, the number of groups, and the size of the numbers that were
+    subtracted."""
 
-    def groups(
+    def evaluate(
         estimand: PerVariable[Estimand],
         estep: Any,
         hyper: Hyper,
@@ -246,68 +262,72 @@ def _groups(of: weakref.ref[Model]) -> Callable[..., Any]:
         batch: Minibatch,
         key: PRNGKeyArray,
     ) -> Any:
-        model: Any = of()
-        stats = _stats_at(estimand, posterior)
+        model: Any = model_ref()
+        stats = _bind_stats(estimand, posterior)
         bounds = lambda z: model.local_elbo(hyper, stats(z), batch, key, estep).per_group
         center = bounds(points[0])
-        weights = (
-            jnp.ones_like(center)
-            if batch.weights is None
-            else jnp.asarray(batch.weights, center.dtype)
-        )
-        summed = lambda x: jnp.sum(jnp.where(weights > 0, weights * x, 0.0))
-        known = jnp.where(jnp.isfinite(center), center, 0.0)
+        weights = jnp.ones_like(center)
+        if batch.weights is not None:
+            weights = jnp.asarray(batch.weights, center.dtype)
+        total = lambda x: jnp.sum(jnp.where(weights > 0, weights * x, 0.0))
+        finite = jnp.where(jnp.isfinite(center), center, 0.0)
         at_once = max(1, min(AT_ONCE, AT_ONCE * ROWS // center.size))
-        found = jax.lax.map(lambda z: summed(bounds(z) - known), points[1:], batch_size=at_once)
-        return found, summed(known), jnp.sum(weights), jnp.max(jnp.abs(known))
+        differences = jax.lax.map(
+            lambda z: total(bounds(z) - finite), points[1:], batch_size=at_once
+        )
+        return differences, total(finite), jnp.sum(weights), jnp.max(jnp.abs(finite))
 
-    return groups
+    return evaluate
 
 
 def _with_center(z: Float[Array, "draws D"]) -> Array:
-    """Returns the mean of the draws, followed by the draws."""
+    """The mean of the draws, followed by the draws."""
     return jnp.concatenate([jnp.mean(z, 0, keepdims=True), z])
 
 
-def _stats_at(
+def _bind_stats(
     estimand: PerVariable[Estimand], posterior: Product
 ) -> Callable[[Array], dict[str, Any]]:
-    """Returns a function from free coordinates to the statistics of all globals, the others where
-    the algorithm has them."""
-    others = {name: estimand.choice(name).point(q) for name, q in posterior.items() if name != Z}
-    return lambda z: {**others, Z: posterior[Z].stats(z)}
+    """A function from free coordinates to the statistics of all globals; other globals are at the
+    point where the algorithm evaluates them."""
+    points = {name: estimand.choice(name).point(q) for name, q in posterior.items() if name != Z}
+    return lambda z: {**points, Z: posterior[Z].stats(z)}
 
 
-# --- what is seen in them -------------------------------------------------------------------------
-Move = tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]
-"""The change of something of each coordinate, and its standard error."""
+# --- moves and drift ------------------------------------------------------------------------------
+class Move(NamedTuple):
+    """The move of a number of each coordinate, and its standard error."""
+
+    value: Float[np.ndarray, " D"]
+    error: Float[np.ndarray, " D"]
 
 
 def _moves(
     draws: Float[np.ndarray, "draws D"], ratios: Float[np.ndarray, " draws"]
 ) -> tuple[Move, Move]:
-    """Returns how means and logarithms of sds begin to move towards those of the posterior."""
-    known = np.isfinite(ratios)
-    if known.sum() < FEWEST_KNOWN:
-        unknown = np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf)
+    """First-order moves of means and of logarithms of sds towards the posterior's."""
+    is_finite = np.isfinite(ratios)
+    if is_finite.sum() < FEWEST_FINITE:
+        unknown = Move(np.zeros(draws.shape[1]), np.full(draws.shape[1], np.inf))
         return unknown, unknown
-    x, r = draws[known], ratios[known]
+    x = draws[is_finite]
+    r = ratios[is_finite]
     sds = x.std(0)
-    z, r = (x - x.mean(0)) / np.where(sds > 0, sds, 1.0), (r - r.mean())[:, None]
+    z = (x - x.mean(0)) / np.where(sds > 0, sds, 1.0)
+    r = (r - r.mean())[:, None]
     return _mean(z * r), _mean(0.5 * (z**2 - 1) * r)
 
 
 def _mean(x: Float[np.ndarray, "draws D"]) -> Move:
-    return x.mean(0), x.std(0, ddof=1) / np.sqrt(len(x))
+    return Move(x.mean(0), x.std(0, ddof=1) / np.sqrt(len(x)))
 
 
-FEWEST_KNOWN = 16  # smallest number of draws with a finite density for that
+FEWEST_FINITE = 16  # draws with a finite density that moves need, at least
 
 
 def drift(bounds: Any) -> Estimate | None:
-    """Returns how far the bound of the last quarter of the steps is above that of the quarter
-    before, by medians of the means of blocks, which a few steps far off do not move; None of few
-    steps.
+    """The gain of the bound from the third quarter of the steps to the last, by medians of the
+    means of blocks, which a few outlying steps do not move; None for too few steps.
 
     >>> noise = np.random.default_rng(0).normal(size=400)
     >>> drift(noise).value < 2 * drift(noise).standard_error, round(drift(noise + 0.1 * np.arange(400)).value)
@@ -315,9 +335,9 @@ def drift(bounds: Any) -> Estimate | None:
     """
     if bounds is None or len(bounds) < FEWEST_STEPS:
         return None
-    last = np.asarray(bounds, np.float64)
-    size = len(last) // (4 * BLOCKS)
-    means = last[len(last) - 2 * BLOCKS * size :].reshape(2, BLOCKS, size).mean(2)
+    trace = np.asarray(bounds, np.float64)
+    size = len(trace) // (4 * BLOCKS)
+    means = trace[len(trace) - 2 * BLOCKS * size :].reshape(2, BLOCKS, size).mean(2)
     if not np.isfinite(means).all():
         return None
     before, after = np.median(means, axis=1)
@@ -325,6 +345,5 @@ def drift(bounds: Any) -> Estimate | None:
     return Estimate(float(after - before), float(np.hypot(*errors)))
 
 
-NORMAL_MEDIAN = float(
-    np.sqrt(np.pi / 2)
-)  # standard error of the median of normals, over that of their mean
+NORMAL_MEDIAN = float(np.sqrt(np.pi / 2))
+"""Standard error of the median of normal numbers, over the standard error of their mean."""

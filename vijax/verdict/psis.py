@@ -1,5 +1,5 @@
-"""Pareto-smoothed importance sampling: the largest weights are replaced by quantiles of a
-distribution fitted to them, whose shape, k-hat, tells how reliable the weights are.
+"""Pareto-smoothed importance sampling: quantiles of a fitted distribution replace the largest
+weights; its shape, k-hat, says how reliable the weights are.
 
 The distribution is a generalised Pareto distribution of the excesses over a cutoff,
 
@@ -20,7 +20,7 @@ from scipy import special
 from vijax.checks import require
 from vijax.verdict import limits
 
-FEWEST = 5  # distinct values in a tail that can be judged
+FEWEST = 5  # distinct values in a tail that k-hat needs, at least
 
 
 class Smoothed(NamedTuple):
@@ -28,8 +28,8 @@ class Smoothed(NamedTuple):
 
     Attributes:
       log_weights: normalised, so that their exponentials sum to one, (S,).
-      khat: shape of the tail of the ratios; inf where it cannot be judged, the weights then being
-          the raw ones.
+      khat: shape of the tail of the ratios; inf where it cannot be estimated: then the weights are
+          not smoothed.
       ess: 1 / sum of the squared weights, the effective number of S independent draws; reliable
           where khat is good.
     """
@@ -47,11 +47,11 @@ def psis(log_ratios: Any) -> Smoothed:
           where p is zero.
 
     Returns:
-      Log weights, shape (S,), k-hat and the effective number of draws. The tail is the min(S / 5, 3
-      sqrt(S)) largest. Where it has fewer than five distinct values k-hat is inf: all ratios equal
-      (a perfect approximation, or one that is a point), fewer than five ratios above -inf, fewer
-      than 21 draws. One ratio far beyond all others is smoothed down too: with 4000 draws, it takes
-      20 nats to bring k-hat above 0.7.
+      Log weights, shape (S,), k-hat and the effective number of draws. The tail are the
+      min(S / 5, 3 sqrt(S)) largest ratios. If it has fewer than five distinct values, k-hat is inf:
+      all ratios are equal (a perfect approximation, or a point), fewer than five ratios are above
+      -inf, or there are fewer than 21 draws. A single extreme ratio is smoothed down too: with 4000
+      draws, it takes 20 nats to bring k-hat above 0.7.
 
     Raises:
       ValueError: a ratio that is NaN or +inf, all of them -inf, another shape.
@@ -76,9 +76,8 @@ def psis(log_ratios: Any) -> Smoothed:
         places = (np.arange(tail.size) + 0.5) / tail.size
         raw[tail] = np.minimum(np.logaddexp(cutoff, law.log_quantile(places)), 0.0)
     log_weights = raw - special.logsumexp(raw)
-    return Smoothed(
-        log_weights, law.k if law else np.inf, float(np.exp(-special.logsumexp(2 * log_weights)))
-    )
+    khat = law.k if law else np.inf
+    return Smoothed(log_weights, khat, float(np.exp(-special.logsumexp(2 * log_weights))))
 
 
 def _cutoff(raw: Float[np.ndarray, " S"]) -> float:
@@ -90,7 +89,7 @@ def _cutoff(raw: Float[np.ndarray, " S"]) -> float:
 
 
 def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | None:
-    """The distribution of the excesses over the cutoff; None where it cannot be judged."""
+    """The distribution of the excesses over the cutoff; None where it cannot be estimated."""
     if len(np.unique(tail)) < FEWEST:
         return None
     tail = np.sort(tail)
@@ -99,46 +98,39 @@ def _law(tail: Float[np.ndarray, " n"], cutoff: float) -> GeneralisedPareto | No
 
 
 def check_log_weights(argument: str, x: Any) -> np.ndarray:
-    """Log ratios (S,): numbers or -inf, not all of them -inf; ValueError naming the argument
-    otherwise.
+    """Log ratios as an array (S,). Raises ValueError unless they are numbers or -inf, and not all
+    are -inf.
 
     >>> print(check_log_weights("log_ratios", [0, -np.inf]))
     [  0. -inf]
     """
     x = np.asarray(x, np.float64)
-    require(
-        x.ndim == 1 and x.size, argument, "one number for each draw, shape (S,)", f"shape {x.shape}"
-    )
-    strange = np.isnan(x) | (x == np.inf)
+    has_draws = x.ndim == 1 and x.size
+    require(has_draws, argument, "one number for each draw, shape (S,)", f"shape {x.shape}")
+    is_invalid = np.isnan(x) | (x == np.inf)
+    expected = "numbers, or -inf where the posterior is zero"
+    actual = f"{is_invalid.sum()} that are NaN or +inf, of {x.size}"
     remedy = (
         "+inf is a draw that the approximation could not have made, NaN a density that was not "
         "computed."
     )
-    got = f"{strange.sum()} that are NaN or +inf, of {x.size}"
-    require(
-        not strange.any(), argument, "numbers, or -inf where the posterior is zero", got, remedy
-    )
-    require(
-        np.isfinite(x).any(),
-        argument,
-        "a draw at which the posterior is not zero",
-        f"-inf at all {x.size}",
-    )
+    require(not is_invalid.any(), argument, expected, actual, remedy)
+    expected = "a draw at which the posterior is not zero"
+    require(np.isfinite(x).any(), argument, expected, f"-inf at all {x.size}")
     return x
 
 
 # --- k-hat in words -------------------------------------------------------------------------------
 NOT_OF_MEANS = (
     "It does not say that means are wrong: fits with such a k-hat often have means and standard "
-    "deviations that are "
-    "right to a few hundredths of a posterior standard deviation."
+    "deviations that are right to a few hundredths of a posterior standard deviation."
 )
 
 
 def in_words(khat: float) -> str:
-    """Says in a sentence or two how good a k-hat of `psis` or `loo` is.
+    """A sentence or two on how good a k-hat of `psis` or `loo` is.
 
-    The bounds are those of Vehtari, Simpson, Gelman, Yao and Gabry 2024, section 3.2.
+    The bounds are from Vehtari, Simpson, Gelman, Yao and Gabry 2024, section 3.2.
 
     >>> print(in_words(0.31))
     k-hat 0.31: good. Importance weights are reliable, and so is what they correct.
@@ -147,24 +139,25 @@ def in_words(khat: float) -> str:
     if khat == math.inf:
         return (
             "k-hat inf: importance weights cannot be judged, for their tail has fewer than five "
-            "distinct values. "
-            "Take more draws, or judge by other means."
+            "distinct values. Take more draws, or judge by other means."
         )
+    return f"k-hat {khat:.2f}: {_describe(khat)}"
+
+
+def _describe(khat: float) -> str:
     if khat < limits.KHAT_GOOD:
-        said = "good. Importance weights are reliable, and so is what they correct."
-    elif khat <= limits.KHAT_RELIABLE:
-        said = (
+        return "good. Importance weights are reliable, and so is what they correct."
+    if khat <= limits.KHAT_RELIABLE:
+        return (
             "usable. Importance weights are reliable enough, but what they correct converges "
             "slowly."
         )
-    elif khat <= limits.KHAT_USELESS:
-        said = f"importance weights are unreliable: do not correct by them. {NOT_OF_MEANS}"
-    else:
-        said = (
-            "importance weights are useless: a few draws have all the weight, however many are "
-            f"drawn. {NOT_OF_MEANS}"
-        )
-    return f"k-hat {khat:.2f}: {said}"
+    if khat <= limits.KHAT_USELESS:
+        return f"importance weights are unreliable: do not correct by them. {NOT_OF_MEANS}"
+    return (
+        "importance weights are useless: a few draws have all the weight, however many are "
+        f"drawn. {NOT_OF_MEANS}"
+    )
 
 
 # --- the generalised Pareto distribution ----------------------------------------------------------
@@ -186,21 +179,20 @@ class GeneralisedPareto(NamedTuple):
         exponential = -np.log1p(-p)
         y = self.k * exponential
         size = np.where(y == 0, 1.0, np.abs(y))
-        ratio = np.where(
-            y == 0, 1.0, -np.expm1(-size) / size
-        )  # of (exp(y) - 1) / y without exp(max(y, 0))
+        # (exp(y) - 1) / y less its factor exp(max(y, 0))
+        ratio = np.where(y == 0, 1.0, -np.expm1(-size) / size)
         return self.log_sigma + np.log(exponential) + np.maximum(y, 0.0) + np.log(ratio)
 
 
 def fit_pareto(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
-    """The empirical Bayes estimate of Zhang and Stephens 2009, and a weak prior of k = .5 (Vehtari
-    et al. 2024).
+    """The empirical Bayes estimate of Zhang and Stephens 2009, with a weak prior around k = .5
+    (Vehtari et al. 2024).
 
     Args:
       log_excess: logarithms of n >= 5 positive excesses, in increasing order.
 
     Zhang and Stephens average over b = -k / sigma, 1/max - a / (3 quartile) for a grid of a > 0.
-    Here 1 - b x is written (1 - x/max) + a x / (3 quartile), a sum of positive terms.
+    Here 1 - b x is written as (1 - x/max) + a x / (3 quartile), a sum of positive terms.
 
     >>> law = fit_pareto(np.log(np.arange(1.0, 101.0)))  # uniform: k is -1 without the prior
     >>> round(law.k, 2)
@@ -220,11 +212,11 @@ def fit_pareto(log_excess: Float[np.ndarray, " n"]) -> GeneralisedPareto:
 def _profile(
     log_x: Float[np.ndarray, " n"], a: Float[np.ndarray, " grid"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale -k /
-    b."""
+    """The most probable shape at each b, mean of log(1 - b x), and the logarithm of its scale,
+    -k / b."""
     log_quartile = log_x[int(len(log_x) / 4 + 0.5) - 1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_rest = np.log(-np.expm1(log_x - log_x[-1]))
-        k = np.logaddexp(log_rest, np.log(a / 3)[:, None] + log_x - log_quartile).mean(1)
+        log_below_max = np.log(-np.expm1(log_x - log_x[-1]))
+        k = np.logaddexp(log_below_max, np.log(a / 3)[:, None] + log_x - log_quartile).mean(1)
         b_in_quartiles = np.exp(log_quartile - log_x[-1]) - a / 3
         return k, np.log(-k / b_in_quartiles) + log_quartile

@@ -1,5 +1,5 @@
-"""Sentences on whether to trust a fit of free variables by steps, by a
-`vijax.verdict.on_draws.Judgement`."""
+"""Sentences on whether to trust a fit of free variables by steps, from its judgement
+(`vijax.verdict.on_draws.Judgement`)."""
 
 from __future__ import annotations
 
@@ -19,44 +19,58 @@ OTHER_MODES = (
 )
 
 
-def verdict(said: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
-    """Returns the verdict, a few sentences, by a `vijax.verdict.on_draws.Judgement` (`said`) of q
-    of the free coordinates; `outcome` says how the fit ended, `has_others` that there are conjugate
-    globals too."""
-    seen = sentences(said, q, variables, has_others)
-    if said.usable:
-        return " ".join([f"{outcome}.", *seen, OTHER_MODES])
-    return " ".join([*seen, f"How it ended: {outcome}."])
+def verdict(judgement: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
+    """The verdict, a few sentences.
+
+    Args:
+      judgement: a `vijax.verdict.on_draws.Judgement`.
+      outcome: how the fit ended.
+      q: q of the free coordinates.
+      variables: the free variables.
+      has_others: True if there are conjugate globals too.
+    """
+    texts = sentences(judgement, q, variables, has_others)
+    if judgement.usable:
+        return " ".join([f"{outcome}.", *texts, OTHER_MODES])
+    return " ".join([*texts, f"How it ended: {outcome}."])
 
 
-def sentences(said: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
-    """Returns sentences by draws of q and the trace; of a fit of no use, that alone."""
-    if not said.usable:
-        return [f"Do not use this fit: {unusable(said, variables)}"]
-    given = ["The free variables were judged, given q of the others."] if has_others else []
-    return [*_of_numbers(said), *_of_shape(said, q, variables), *_of_steps(said), *given]
-
-
-def unusable(said: Any, variables: Variables) -> str:
-    """Says why a fit is of no use; empty where it may be of some."""
-    if said.zero > limits.RARE:
-        return f"{of_zeros(said.zero)} {FINITE}"
-    if said.rounding > limits.ROUNDING_HIDES_STEPS:
-        return ""
-    dim, is_far = variables.dim, said.gap >= limits.FAR
-    moving = _moving(said, limits.AWAY, np.inf)
-    lost = said.gap > limits.FAR_A_VARIABLE * dim
-    climbing = is_far and _is_sure(said, limits.CLIMBING * max(1.0, dim / 4))
-    moves = _moving(said, limits.ARRIVED, limits.STRETCHED)
-    on_its_way = is_far and said.khat > limits.KHAT_RELIABLE and moves
-    if not (moving or lost or climbing or on_its_way):
-        return ""
-    told = [
-        f"q is not at the posterior {_numbers(said)}.",
-        f"By its draws, {moves}." if moves else "",
-        *_moved(said),
+def sentences(judgement: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
+    """Sentences by draws of q and the trace; for a fit of no use, only the reason. See
+    `verdict`."""
+    if not judgement.usable:
+        return [f"Do not use this fit: {unusable(judgement, variables)}"]
+    texts = [
+        *_number_sentences(judgement),
+        *_shape_sentences(judgement, q, variables),
+        *_step_sentences(judgement),
     ]
-    return " ".join([*filter(None, told), NOT_THERE])
+    if has_others:
+        texts.append("The free variables were judged, given q of the others.")
+    return texts
+
+
+def unusable(judgement: Any, variables: Variables) -> str:
+    """The reason why a fit is of no use; "" where it may be of use."""
+    if judgement.zero > limits.RARE:
+        return f"{of_zeros(judgement.zero)} {FINITE}"
+    if judgement.rounding > limits.ROUNDING_HIDES_STEPS:
+        return ""
+    dim = variables.dim
+    is_far = judgement.gap >= limits.FAR
+    moves = _describe_moves(judgement, limits.ARRIVED, limits.STRETCHED)
+    is_useless = (
+        bool(_describe_moves(judgement, limits.AWAY, np.inf))
+        or judgement.gap > limits.FAR_A_VARIABLE * dim
+        or (is_far and _has_drift(judgement, limits.CLIMBING * max(1.0, dim / 4)))
+        or (is_far and judgement.khat > limits.KHAT_RELIABLE and bool(moves))
+    )
+    if not is_useless:
+        return ""
+    texts = [f"q is not at the posterior {_numbers(judgement)}."]
+    if moves:
+        texts.append(f"By its draws, {moves}.")
+    return " ".join([*texts, *_drift_sentences(judgement), NOT_THERE])
 
 
 FINITE = (
@@ -69,84 +83,87 @@ NOT_THERE = (
 )
 
 
-def _numbers(said: Any) -> str:
-    return of_distance(said.gap, said.khat, str(said.elbo))
+def _numbers(judgement: Any) -> str:
+    return of_distance(judgement.gap, judgement.khat, str(judgement.elbo))
 
 
-def _moving(said: Any, mean: float, sd: float) -> str:
-    """Says which variables' means would move by more than so many sds, and which sds by more than
-    that, beyond noise."""
-    of_means = np.abs(said.shift) - limits.SURE_OF_MEANS * said.shift_error > mean
-    of_sds = np.abs(said.stretch) - limits.SURE * said.stretch_error > sd
-    told = []
-    if of_means.any():
-        most = np.abs(said.shift[of_means]).max()
-        told.append(f"the mean of {_names(said, of_means)} would move by about {most:.2g} sd of q")
-    if of_sds.any():
-        most = said.stretch[of_sds][np.argmax(np.abs(said.stretch[of_sds]))]
-        way = "grow" if most > 0 else "shrink"
-        told.append(
-            f"the sd of {_names(said, of_sds)} would {way} by about {abs(np.expm1(most)):.0%}"
-        )
-    return ", and ".join(told)
+def _describe_moves(judgement: Any, min_shift: float, min_stretch: float) -> str:
+    """The variables whose means would move by more than `min_shift` sds beyond noise, and those
+    whose log sds by more than `min_stretch`, in words."""
+    shift, stretch = judgement.shift, judgement.stretch
+    shifts = np.abs(shift) - limits.SURE_OF_MEANS * judgement.shift_error > min_shift
+    stretches = np.abs(stretch) - limits.SURE * judgement.stretch_error > min_stretch
+    texts = []
+    if shifts.any():
+        largest = np.abs(shift[shifts]).max()
+        names = _names(judgement, shifts)
+        texts.append(f"the mean of {names} would move by about {largest:.2g} sd of q")
+    if stretches.any():
+        largest = stretch[stretches][np.argmax(np.abs(stretch[stretches]))]
+        names = _names(judgement, stretches)
+        verb = "grow" if largest > 0 else "shrink"
+        texts.append(f"the sd of {names} would {verb} by about {abs(np.expm1(largest)):.0%}")
+    return ", and ".join(texts)
 
 
-def _names(said: Any, chosen: Any) -> str:
-    names = list(
-        dict.fromkeys(name for name, is_in in zip(said.names, chosen, strict=True) if is_in)
-    )
+def _names(judgement: Any, is_selected: Any) -> str:
+    """The selected variables in words: their names, or their number."""
+    pairs = zip(judgement.names, is_selected, strict=True)
+    names = list(dict.fromkeys(name for name, is_in in pairs if is_in))
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
-MOST_NAMED = 4  # variables that are named; of more their number is said
+MOST_NAMED = 4  # variables that are named; for more, their number is given
 
 
-def _of_numbers(said: Any) -> list[str]:
-    """Says where the density is zero, and how far it is rounded."""
-    told = [f"At some places {of_zeros(said.zero)}"] if said.zero > 0 else []
-    if said.rounding > limits.ROUNDING_TOLD:
-        told.append(
-            f"Rounding leaves the log density known to {said.rounding:.2g} nats only: judge in "
-            "float64."
+def _number_sentences(judgement: Any) -> list[str]:
+    """Sentences on zeros and rounding of the density."""
+    texts = []
+    if judgement.zero > 0:
+        texts.append(f"At some places {of_zeros(judgement.zero)}")
+    if judgement.rounding > limits.ROUNDING_TOLD:
+        texts.append(
+            f"Rounding leaves the log density known to {judgement.rounding:.2g} nats only: judge "
+            "in float64."
         )
-    return told
+    return texts
 
 
-def _of_shape(said: Any, q: Any, variables: Variables) -> list[str]:
-    """Says how far q is from the posterior, by the importance ratios."""
-    if said.rounding > limits.ROUNDING_HIDES_STEPS:
+def _shape_sentences(judgement: Any, q: Any, variables: Variables) -> list[str]:
+    """Sentences on how far q is from the posterior, by the importance ratios."""
+    if judgement.rounding > limits.ROUNDING_HIDES_STEPS:
         return ["How near q is to the posterior cannot be seen beside that."]
-    judged = _numbers(said)
-    moving = _moving(said, limits.ARRIVED, limits.STRETCHED) if said.gap >= limits.CLOSE else ""
-    if moving:
-        return [f"q is not quite at the posterior {judged}: by its draws, {moving}."]
-    if said.gap >= limits.FAR:
-        what, remedy = MISFITS.get(type(q).__name__, OTHER)
-        return [f"{what} not describe the posterior {judged}: {remedy}"]
+    numbers = _numbers(judgement)
+    is_close = judgement.gap < limits.CLOSE
+    moves = "" if is_close else _describe_moves(judgement, limits.ARRIVED, limits.STRETCHED)
+    if moves:
+        return [f"q is not quite at the posterior {numbers}: by its draws, {moves}."]
+    if judgement.gap >= limits.FAR:
+        subject, remedy = MISFITS.get(type(q).__name__, OTHER)
+        return [f"{subject} not describe the posterior {numbers}: {remedy}"]
     use = "means and sds can be used"
-    if said.gap >= limits.CLOSE:
-        typical = np.sqrt(2 * said.gap / variables.dim)
+    if not is_close:
+        typical = np.sqrt(2 * judgement.gap / variables.dim)
         use = (
             f"means are right to {typical:.2f} sd over all variables, to some tenths of one at "
             "worst"
         )
-    near = "close to" if said.gap < limits.CLOSE else "near"
-    told = [
-        f"q is {near} the posterior as far as its own draws reach {judged}: {use}, if there is no "
-        "other mode."
+    distance = "close to" if is_close else "near"
+    texts = [
+        f"q is {distance} the posterior as far as its own draws reach {numbers}: {use}, if there "
+        "is no other mode."
     ]
-    if said.gap >= limits.CLOSE and isinstance(q, Normal | Blocks):
-        told.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
-    if said.khat > limits.KHAT_RELIABLE:
-        told.append(HEAVY)
-    return told
+    if not is_close and isinstance(q, Normal | Blocks):
+        texts.append(INDEPENDENT.replace("Variables", "Variables or blocks of them"))
+    if judgement.khat > limits.KHAT_RELIABLE:
+        texts.append(HEAVY)
+    return texts
 
 
 OTHER = (
     "q does",
     "sds, and perhaps means, are wrong. Write the density in other coordinates, take a richer "
-    "guide (vijax.guides), "
-    "vijax.auto, or a sampler.",
+    "guide (vijax.guides), vijax.auto, or a sampler.",
 )
 MEAN_FIELD = (
     "Independent normals do",
@@ -161,28 +178,28 @@ MISFITS = {
 """Subject and remedy of the sentence that q is far from the posterior, by its family."""
 
 
-def _is_sure(said: Any, least: float) -> bool:
-    """Says whether the bound moved by more than so many nats, beyond noise."""
-    return said.drift is not None and abs(said.drift.value) > max(
-        least, limits.SURE * said.drift.standard_error
-    )
+def _has_drift(judgement: Any, nats: float) -> bool:
+    """True where the bound still moved by more than this, beyond noise."""
+    drift = judgement.drift
+    if drift is None:
+        return False
+    return abs(drift.value) > max(nats, limits.SURE * drift.standard_error)
 
 
-def _of_steps(said: Any) -> list[str]:
-    """Says whether the last steps still moved, and what to do."""
-    if said.drift is None:
+def _step_sentences(judgement: Any) -> list[str]:
+    """Sentences on whether the last steps still moved, with the remedy."""
+    if judgement.drift is None:
         return ["Whether the last steps still moved is not known: there were too few."]
-    remedy = "Take more steps." if said.drift.value > 0 else "Take smaller steps."
-    moved = _moved(said)
-    return [*moved, remedy] if moved else []
+    texts = _drift_sentences(judgement)
+    if texts:
+        texts.append("Take more steps." if judgement.drift.value > 0 else "Take smaller steps.")
+    return texts
 
 
-def _moved(said: Any) -> list[str]:
-    """Says whether the last steps still moved."""
-    if not _is_sure(said, limits.MOVED):
+def _drift_sentences(judgement: Any) -> list[str]:
+    """A sentence on how far the last steps still moved, if they did."""
+    if not _has_drift(judgement, limits.MOVED):
         return []
-    way = "rose" if said.drift.value > 0 else "fell"
-    return [
-        f"The bound still {way} by {abs(said.drift.value):.3g} nats over the last quarter of the "
-        "steps."
-    ]
+    verb = "rose" if judgement.drift.value > 0 else "fell"
+    size = f"{abs(judgement.drift.value):.3g} nats"
+    return [f"The bound still {verb} by {size} over the last quarter of the steps."]

@@ -26,7 +26,7 @@ from vijax.data.tables.table import Table as Rows
 from vijax.data.tables.table import TargetKind
 from vijax.fitting.status import FAILED
 from vijax.models.energies.density import LogDensity
-from vijax.verdict.on_draws import of_data
+from vijax.verdict.on_draws import judge_on_data
 
 NOTHING = "none"
 """`data.path` of a density that reads no data."""
@@ -188,7 +188,7 @@ def _trust(run: FittedRun) -> Table:
             if fit.status in FAILED
             else fit.judge.judgement(fit)
             if own
-            else of_data(fit, rows, run.key)
+            else judge_on_data(fit, rows, run.key)
         )
         if said is None:
             return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
