@@ -9,7 +9,7 @@ To try it, two clusters of a mixture of five rows:
 >>> print(np.sort(fit.posterior["components"].mean()[:, 0]).round(1))
 [-4.5  3.2]
 
-`print(fit)` says what was found, `fit.summary()` the posterior, `fit.verdict` whether to trust it.
+`print(fit)` shows the result, `fit.summary()` the posterior, `fit.verdict` whether to trust it.
 The names by group:
 
 a model: models (ready ones), glmm, stm (by formulas), energy_model, conditional, free, density,
@@ -221,11 +221,11 @@ ON_FIRST_USE = {
     "sklearn": "vijax.sklearn",
     "trust": "vijax.trust",
 }
-"""Modules in the list above that are imported when they are first used, by their places."""
+"""Modules of the list above that are imported at their first use, by their full names."""
 
 
-# Rooms inside `vijax.inference` and `vijax.contract` whose names users know: `import vijax.estep`
-# finds them too.
+# Modules of `vijax.inference` and `vijax.contract` that users know by a short name: so
+# `import vijax.estep` works.
 for _room in (
     estep,
     estimand,
@@ -249,8 +249,8 @@ def __getattr__(name: str) -> ModuleType:
         return module
     import difflib
 
-    near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
-    guess = f". Did you mean {near[0]!r}?" if near else ""
+    matches = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
+    guess = f". Did you mean {matches[0]!r}?" if matches else ""
     raise AttributeError(f"module 'vijax' has no attribute {name!r}{guess}")
 
 

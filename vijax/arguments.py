@@ -1,5 +1,4 @@
-"""Meaning, default and limit of a constructor's arguments, each said in one place and read from
-there.
+"""Meaning, default and limit of a constructor's arguments, each written once and read from there.
 
 The meaning stands under `Args:` in the docstring. Default, choices (a `Literal`) and limit stand in
 the signature:
@@ -7,8 +6,8 @@ the signature:
     @check_arguments
     def lda(num_topics: Size, vocab_size: Size, alpha: Positives = 0.1) -> Model: ...
 
-The decorator checks every call. `read_arguments(lda)` reads all of it back: settings of the command
-line and checks of estimators are made from it."""
+The decorator checks every call. `read_arguments(lda)` reads all of them back: the settings of the
+command line and the checks of estimators are made from these."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import operator
 import re
 import types
 import typing
@@ -35,11 +33,11 @@ Make = TypeVar("Make", bound=Callable)
 class Limit:
     """A condition that a value must satisfy."""
 
-    test: Callable[[Any], Any]  # value, or an array of values -> which of them are allowed
-    expected: str  # the words after "expected"
+    test: Callable[[Any], Any]  # value, or an array of values -> True for allowed ones
+    expected: str  # the words after "expected" in the error
 
     def check(self, argument: str, value: Any) -> None:
-        """Raises ValueError naming the argument where the value is not allowed; traced values pass.
+        """Raises ValueError naming the argument if the value is not allowed; traced values pass.
 
         >>> POSITIVE.check("alpha", "0.1")
         Traceback (most recent call last):
@@ -60,13 +58,13 @@ def _is_integer(x: Any) -> bool:
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def _within(inside: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: inside(np.asarray(x)) & np.isfinite(np.asarray(x))
+def _and_finite(test: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: test(np.asarray(x)) & np.isfinite(np.asarray(x))
 
 
 def minimum(low: float) -> Limit:
     """A finite number of at least `low`."""
-    return Limit(_within(lambda x: x >= low), f"a number >= {low:g}")
+    return Limit(_and_finite(lambda x: x >= low), f"a number >= {low:g}")
 
 
 def interval(text: str) -> Limit:
@@ -78,18 +76,23 @@ def interval(text: str) -> Limit:
     ValueError: rho: expected a number above 0 and at most 1, got 0.0.
     """
     low, high = map(float, text[1:-1].split(","))
-    above, first = (
-        (operator.ge, "from {:g} to") if text[0] == "[" else (operator.gt, "above {:g} and")
-    )
-    below, last = (operator.le, "at most {:g}") if text[-1] == "]" else (operator.lt, "below {:g}")
-    expected = f"a number {first.format(low)} {last.format(high)}"
-    return Limit(
-        lambda x: above(np.asarray(x), low) & below(np.asarray(x), high),
-        expected.replace("to at most", "to"),
-    )
+    includes_low = text[0] == "["
+    includes_high = text[-1] == "]"
+    if includes_low:
+        expected = f"a number from {low:g} to {'' if includes_high else 'below '}{high:g}"
+    else:
+        expected = f"a number above {low:g} and {'at most' if includes_high else 'below'} {high:g}"
+
+    def is_inside(x: Any) -> Any:
+        x = np.asarray(x)
+        is_above = x >= low if includes_low else x > low
+        is_below = x <= high if includes_high else x < high
+        return is_above & is_below
+
+    return Limit(is_inside, expected)
 
 
-POSITIVE = Limit(_within(lambda x: x > 0), "a positive number")
+POSITIVE = Limit(_and_finite(lambda x: x > 0), "a positive number")
 EVEN = Limit(lambda x: _is_integer(x) and x >= 2 and x % 2 == 0, "an even number >= 2")
 
 Size = Annotated[int, integer()]
@@ -102,8 +105,8 @@ NotNegative = Annotated[float, minimum(0)]
 
 # --- checking -------------------------------------------------------------------------------------
 def check_arguments(make: Make) -> Make:
-    """Decorates a function, or a class with a constructor: each call is checked against the limits
-    and the choices of the signature. None passes where the signature allows it, and so does a
+    """Decorates a function, or a class with a constructor, to check each call against the limits
+    and the choices of the signature. None passes if the signature allows it, and so does a
     function.
 
     >>> @check_arguments
@@ -120,10 +123,10 @@ def check_arguments(make: Make) -> Make:
     @functools.wraps(make)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = _signature(make).bind(*args, **kwargs).arguments
+            values = _signature(make).bind(*args, **kwargs).arguments
         except TypeError:  # missing or unknown arguments: the function itself says so
             return make(*args, **kwargs)
-        check_values(make, given)
+        check_values(make, values)
         return make(*args, **kwargs)
 
     call.is_checked = True  # type: ignore[attr-defined]
@@ -131,10 +134,11 @@ def check_arguments(make: Make) -> Make:
 
 
 def check_values(make: Callable, values: Mapping[str, Any]) -> None:
-    """Raises ValueError at the first of these values, by argument, outside its limit or choices."""
-    known = read_arguments(make)
+    """Raises ValueError at the first of these values, by argument, that is outside its limit or
+    choices."""
+    arguments = read_arguments(make)
     for name, value in values.items():
-        argument = known.get(name)
+        argument = arguments.get(name)
         if argument is None or callable(value) or (value is None and argument.may_be_none):
             continue
         if argument.limit is not None:
@@ -144,20 +148,24 @@ def check_values(make: Callable, values: Mapping[str, Any]) -> None:
 
 
 def _check_choice(name: str, value: Any, argument: Argument) -> None:
-    known, others = (
-        argument.choices,
-        [one for one in union_members(argument.hint) if get_origin(one) is not Literal],
-    )
-    if (isinstance(value, str | int) and value in known) or (others and not isinstance(value, str)):
+    choices = argument.choices
+    if isinstance(value, str | int) and value in choices:
         return
-    function = ", or a function" if any(get_origin(one) is Callable for one in others) else ""
-    close = (
-        [SYNONYMS[str(value)]]
-        if SYNONYMS.get(str(value)) in known
-        else _close(str(value), [*map(str, known)])
-    )
-    remedy = f'Did you mean "{close[0]}"?' if close else ""
-    require(False, name, choices_text(known) + function, repr(value), remedy)
+    hints = [hint for hint in union_members(argument.hint) if get_origin(hint) is not Literal]
+    if hints and not isinstance(value, str):
+        return
+    function = ", or a function" if any(get_origin(hint) is Callable for hint in hints) else ""
+    guess = _guess(str(value), choices)
+    remedy = f'Did you mean "{guess}"?' if guess else ""
+    require(False, name, choices_text(choices) + function, repr(value), remedy)
+
+
+def _guess(value: str, choices: tuple) -> str:
+    """The choice that is meant by a value; empty if none is near."""
+    if SYNONYMS.get(value) in choices:
+        return SYNONYMS[value]
+    matches = difflib.get_close_matches(value, [*map(str, choices)], n=1)
+    return matches[0] if matches else ""
 
 
 SYNONYMS = {
@@ -167,12 +175,11 @@ SYNONYMS = {
     "logistic": "bernoulli",
     "multinomial": "categorical",
 }
-"""Names that others give to choices."""
-_close = functools.partial(difflib.get_close_matches, n=1)
+"""Other names of choices."""
 
 
 def choices_text(choices: tuple) -> str:
-    """The choices in words.
+    """The choices as text.
 
     >>> choices_text(("open", "closed"))
     '"open" or "closed"'
@@ -186,23 +193,22 @@ class Argument(NamedTuple):
     """An argument of a constructor."""
 
     hint: Any  # its type
-    default: Any  # its default; `inspect.Parameter.empty` where it has none
-    meaning: str  # the first sentence of its entry under `Args:`; empty where it has none
-    limit: Limit | None = None  # what its values must satisfy; None where nothing is said
+    default: Any  # its default; `inspect.Parameter.empty` without one
+    meaning: str  # the first sentence of its entry under `Args:`; empty without one
+    limit: Limit | None = None  # what its values must satisfy
 
     @property
     def choices(self) -> tuple:
-        """Allowed values, those of a `Literal`."""
-        return tuple(
-            choice
-            for one in union_members(self.hint)
-            if get_origin(one) is Literal
-            for choice in typing.get_args(one)
-        )
+        """The allowed values of a `Literal`."""
+        choices: list[Any] = []
+        for hint in union_members(self.hint):
+            if get_origin(hint) is Literal:
+                choices.extend(typing.get_args(hint))
+        return tuple(choices)
 
     @property
     def may_be_none(self) -> bool:
-        """True where None is allowed."""
+        """True if None is allowed."""
         return self.default is None or type(None) in union_members(self.hint)
 
 
@@ -219,37 +225,44 @@ def read_arguments(make: Callable) -> Mapping[str, Argument]:
     >>> read_arguments(grid)["size"].default, read_arguments(grid)["size"].meaning
     (3, 'points of a side')
     """
-    hints, plain = (typing.get_type_hints(make, include_extras=extras) for extras in (True, False))
+    hints = typing.get_type_hints(make, include_extras=True)
+    plain_hints = typing.get_type_hints(make)
     meanings = read_meanings(make)
-    return {
-        name: Argument(
-            plain.get(name, Any), one.default, meanings.get(name, ""), _limit_of(hints.get(name))
+    arguments = {}
+    for name, parameter in _signature(make).parameters.items():
+        is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if is_variadic or name == "self":
+            continue
+        arguments[name] = Argument(
+            hint=plain_hints.get(name, Any),
+            default=parameter.default,
+            meaning=meanings.get(name, ""),
+            limit=_read_limit(hints.get(name)),
         )
-        for name, one in _signature(make).parameters.items()
-        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and name != "self"
-    }
+    return arguments
 
 
-def _limit_of(hint: Any) -> Limit | None:
-    said = [
-        x
-        for one in union_members(hint)
-        for x in getattr(one, "__metadata__", ())
-        if isinstance(x, Limit)
-    ]
-    return said[0] if said else None
+def _read_limit(hint: Any) -> Limit | None:
+    """The first limit among the annotations of a type."""
+    for member in union_members(hint):
+        for annotation in getattr(member, "__metadata__", ()):
+            if isinstance(annotation, Limit):
+                return annotation
+    return None
 
 
 def read_meanings(make: Callable) -> dict[str, str]:
     """The first sentence of every entry under `Args:` or `Attributes:`, without its full stop."""
-    after = re.split(r"(?:^|\n)(?:Args|Attributes):\n", inspect.getdoc(make) or "", maxsplit=1)[1:]
-    section = re.split(r"\n(?=\S)", after[0])[0] if after else ""
-    found: dict[str, str] = {}
+    _, *sections = re.split(
+        r"(?:^|\n)(?:Args|Attributes):\n", inspect.getdoc(make) or "", maxsplit=1
+    )
+    section = re.split(r"\n(?=\S)", sections[0])[0] if sections else ""
+    meanings: dict[str, str] = {}
     for entry in re.split(r"\n  (?=\S)", "\n" + section)[1:]:
         names, _, text = entry.partition(": ")
         sentence = re.split(r"\.(?:\s+(?=[A-Z\"'`(\[])|\s*$)", " ".join(text.split()))[0]
-        found |= {name.strip(" *"): sentence for name in names.split(",")}
-    return found
+        meanings |= {name.strip(" *"): sentence for name in names.split(",")}
+    return meanings
 
 
 @functools.cache
@@ -263,9 +276,9 @@ def union_members(hint: Any) -> tuple:
     >>> union_members(int | None)
     (<class 'int'>, <class 'NoneType'>)
     """
-    union = get_origin(hint) in (typing.Union, types.UnionType)
-    return (
-        tuple(one for part in typing.get_args(hint) for one in union_members(part))
-        if union
-        else (hint,)
-    )
+    if get_origin(hint) not in (typing.Union, types.UnionType):
+        return (hint,)
+    members: list[Any] = []
+    for part in typing.get_args(hint):
+        members.extend(union_members(part))
+    return tuple(members)

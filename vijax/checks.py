@@ -1,4 +1,4 @@
-"""Checks of arguments: errors that name the argument, what was expected, what came, and the
+"""Checks of arguments. Their errors name the argument, what was expected, what came, and the
 remedy."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 
 class RowError(ValueError):
-    """A row of data with a value that is not allowed.
+    """A value in a row of data is not allowed.
 
     Attributes:
       row: the number of the row, from 0.
@@ -26,21 +26,24 @@ class RowError(ValueError):
     >>> error = RowError("data: expected counts, got -1.0 in", 5, 1, "(3 such values). Remove them.")
     >>> print(error)
     data: expected counts, got -1.0 in row 5, column 1, counted from 0 (3 such values). Remove them.
-    >>> error.at("line 7, column 'weight'")
+    >>> error.relocate("line 7, column 'weight'")
     "data: expected counts, got -1.0 in line 7, column 'weight' (3 such values). Remove them."
     """
 
     def __init__(self, before: str, row: int, column: int, after: str):
         super().__init__(f"{before} row {row}, column {column}, counted from 0 {after}")
-        self.row, self.column, self._before, self._after = row, column, before, after
+        self.row = row
+        self.column = column
+        self._before = before
+        self._after = after
 
-    def at(self, place: str) -> str:
-        """Returns the message with another name for row and column."""
+    def relocate(self, place: str) -> str:
+        """The message with another name for row and column."""
         return f"{self._before} {place} {self._after}"
 
 
 def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -> None:
-    """Raises ValueError naming the argument where `ok` is false, has a false entry, or is an empty
+    """Raises ValueError naming the argument if `ok` is false, has a false entry, or is an empty
     list; traced values pass.
 
     >>> require(np.array([2.0, -1.0]) > 0, "rate", "positive numbers", np.array([2.0, -1.0]))
@@ -50,24 +53,23 @@ def require(ok: Any, argument: str, expected: str, got: Any, remedy: str = "") -
     """
     if isinstance(ok, jax.core.Tracer):
         return
-    is_empty = isinstance(ok, list | tuple) and not ok  # whose entries are all true
-    if is_empty or not np.all(
-        np.asarray(ok)
-    ):  # NumPy, not jnp: under jit even a constant would become a tracer
-        raise ValueError(
-            f"{argument}: expected {expected}, got {brief(got)}." + (f" {remedy}" if remedy else "")
-        )
+    is_empty = isinstance(ok, list | tuple) and not ok  # NumPy would find all its entries true
+    # NumPy, not jnp: under jit even a constant would become a tracer
+    if is_empty or not np.all(np.asarray(ok)):
+        message = f"{argument}: expected {expected}, got {brief(got)}."
+        raise ValueError(f"{message} {remedy}" if remedy else message)
 
 
 def require_arrays(argument: str, tree: Any) -> None:
-    """Raises ValueError naming the argument where a leaf of a tree is a function: a module's
-    activation, say.
+    """Raises ValueError naming the argument if a leaf of a tree is a function, such as the
+    activation of a module.
 
     >>> require_arrays("points['net']", {"weights": np.ones(2), "activation": np.tanh})
     Traceback (most recent call last):
     ...
     ValueError: points['net']: expected a tree of arrays, got one with the function tanh. Equinox: params, static = \
-eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it is called. Flax NNX: nnx.split.
+eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it is called. Flax
+NNX: nnx.split.
     """
     functions = [x for x in jax.tree.leaves(tree) if callable(x)]
     name = getattr(functions[0], "__name__", type(functions[0]).__name__) if functions else ""
@@ -88,13 +90,9 @@ def require_integers(least: int = 1, **sizes: Any) -> None:
     ValueError: num_states: expected an integer >= 1, got 1.5.
     """
     for name, size in sizes.items():
-        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-        require(
-            whole and size >= least,
-            name,
-            f"an integer >= {least}",
-            repr(size) if isinstance(size, str) else size,
-        )
+        is_integer = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        got = repr(size) if isinstance(size, str) else size
+        require(is_integer and size >= least, name, f"an integer >= {least}", got)
 
 
 def require_positive(**values: Any) -> None:
@@ -114,26 +112,24 @@ def require_positive(**values: Any) -> None:
 
 
 def require_numbers(argument: str, *values: Any, expected: str = "numbers") -> None:
-    """Raises ValueError on strings, None, and lists that hold them, where numbers are expected."""
+    """Raises ValueError if a value is a string or None, or a list that holds one."""
     for value in values:
         if isinstance(value, str | bytes):
             remedy = "Write the number without quotes."
             require(False, argument, expected, f"the string {value!r}", remedy)
-        leaves = (
-            [value]
-            if hasattr(value, "dtype")
-            else jax.tree.leaves(value, is_leaf=lambda x: x is None)
-        )
+        leaves = [value]
+        if not hasattr(value, "dtype"):
+            leaves = jax.tree.leaves(value, is_leaf=lambda x: x is None)
         require(all(map(_is_numeric, leaves)), argument, expected, repr(value))
 
 
 def require_on_host(function: str, *arguments: Any) -> None:
-    """Raises ValueError where a function that runs a whole fit is traced, by `jax.jit`, `vmap`,
-    `grad` or `scan`: its arguments, or the program in which it is called."""
-    here = jax.numpy.add(0, 1)  # traced within a program, whatever the arguments are
-    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((here, arguments)))
+    """Raises ValueError if `jax.jit`, `vmap`, `grad` or `scan` traces a function that runs a whole
+    fit: its arguments, or the program in which it is called."""
+    probe = jax.numpy.add(0, 1)  # traced within a program, even if the arguments are not
+    is_traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((probe, arguments)))
     require(
-        not traced,
+        not is_traced,
         function,
         "to be called with numbers, outside of jax.jit, vmap, grad and scan",
         "values that JAX traces",
@@ -147,8 +143,10 @@ def require_on_host(function: str, *arguments: Any) -> None:
 
 def check_key(key: Any, remedy: str = "") -> None:
     """Raises ValueError unless it is a random key, typed or raw."""
-    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
-    require(_is_typed_key(key) or raw, "key", "a random key such as jax.random.key(0)", key, remedy)
+    is_raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
+    require(
+        _is_typed_key(key) or is_raw, "key", "a random key such as jax.random.key(0)", key, remedy
+    )
 
 
 def _is_typed_key(x: Any) -> bool:
@@ -178,7 +176,8 @@ UNTRACED = {
         "Use jax.numpy in the place of math: jnp.log for math.log. Leave float() out.",
     ),
 }
-"""What JAX cannot trace in a user's function, and the remedy; subclasses before their parents."""
+"""What JAX cannot trace in a user's function, and the remedy, by JAX's error; subclasses come
+before their parents."""
 INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *INSTALLED))
 """Folders of code that is not the user's own."""
@@ -186,35 +185,34 @@ LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *INS
 
 @contextlib.contextmanager
 def traceable(argument: str) -> Iterator[None]:
-    """Calls a function of the user's that JAX traces: where it cannot, a ValueError names the
+    """Replaces JAX's error in a user's function that it cannot trace: a ValueError names the
     function, its line and the remedy."""
     try:
         yield
     except tuple(UNTRACED) as error:
-        what, remedy = next(words for kind, words in UNTRACED.items() if isinstance(error, kind))
-        got = f"{what} of values that JAX traces{_place_of(error)}"
+        cause, remedy = next(words for kind, words in UNTRACED.items() if isinstance(error, kind))
+        got = f"{cause} of values that JAX traces{_user_line(error)}"
         raise ValueError(
             f"{argument}: expected operations that JAX can trace, got {got}. {remedy}"
         ) from error
 
 
-def _place_of(error: BaseException) -> str:
-    """Returns the last line of the user's own code that led to an error."""
-    own = [
+def _user_line(error: BaseException) -> str:
+    """The last line of the user's own code that led to an error, as text; empty without one."""
+    frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(LIBRARIES)
     ]
-    if not own:
+    if not frames:
         return ""
-    frame = own[-1]
+    frame = frames[-1]
     code = f": `{frame.line}`" if frame.line else ""
     return f", in {frame.name} ({frame.filename}, line {frame.lineno}){code}"
 
 
 def finite_array(argument: str, x: Any) -> np.ndarray:
-    """Returns numbers as a float64 array; raises ValueError naming the argument where one is not
-    finite."""
+    """Numbers as a float64 array; raises ValueError naming the argument if one is not finite."""
     x = np.asarray(x, np.float64)
     require(np.isfinite(x), argument, "finite numbers", x)
     return x
@@ -226,7 +224,7 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 def brief(x: Any) -> str:
-    """Returns a value as text for an error message, a large array by its shape and range."""
+    """A value as text for an error message; a large array is shown by its shape and range."""
     if isinstance(x, jax.core.Tracer) or not hasattr(x, "dtype"):
         return str(x)
     if _is_typed_key(x):
@@ -238,6 +236,5 @@ def brief(x: Any) -> str:
     if not finite.size:
         return f"an array of shape {x.shape}, none finite"
     bad = f", {x.size - finite.size} not finite" if finite.size < x.size else ""
-    return (
-        f"an array of shape {x.shape} with values in [{finite.min():.6g}, {finite.max():.6g}]{bad}"
-    )
+    values = f"[{finite.min():.6g}, {finite.max():.6g}]"
+    return f"an array of shape {x.shape} with values in {values}{bad}"

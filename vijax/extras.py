@@ -1,5 +1,5 @@
-"""Optional dependencies: imported where they are used, and named with their remedy when they are
-missing."""
+"""Optional dependencies: imported at their first use; an error names the missing one and the
+remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = {
     "contourpy": "matplotlib",
     "python_calamine": "python-calamine",
 }
-"""Packages whose names are not those of their modules."""
+"""Module -> package, if they have different names."""
 
 
 def missing(name: str, packages: str, extra: str) -> str:
@@ -28,11 +28,11 @@ def missing(name: str, packages: str, extra: str) -> str:
 
 
 def require_extra(module: str, extra: str = "cli") -> ModuleType:
-    """Imports an optional dependency. Warnings at its first import are not shown: they are about
-    the package, and the user of vijax can do nothing about them.
+    """Imports an optional dependency. Warnings at its first import are hidden: they are about the
+    package, and users of vijax can do nothing about them.
 
     Args:
-      module: the module's dotted name, "sklearn.feature_extraction.text" say.
+      module: the module's dotted name, such as "sklearn.feature_extraction.text".
       extra: the extra of this package that lists it.
 
     Raises:
@@ -41,9 +41,9 @@ def require_extra(module: str, extra: str = "cli") -> ModuleType:
     >>> require_extra("json").dumps([1])
     '[1]'
     """
-    first = module not in sys.modules
+    is_first = module not in sys.modules
     try:
-        with warnings.catch_warnings(action="ignore") if first else contextlib.nullcontext():
+        with warnings.catch_warnings(action="ignore") if is_first else contextlib.nullcontext():
             return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]

@@ -1,8 +1,8 @@
 """Files of a run: written wholly or not at all, and never through a symbolic link.
 
 A run folder may come from somebody else, and a link in it must not lead a write to another place.
-So a file is written under a new name, and then replaces whatever has its name: a link itself, not
-the file that it points to."""
+So a file is written under a new name, and then replaces whatever has its name: the link itself, not
+the file behind it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ PERMISSIONS = 0o666  # less the user's umask
 
 def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Writes a file by `write`, wholly and durably or not at all; a link at `target` is replaced.
-    Raises OSError: it could not be written; a file that was at `target` before is as it was."""
+
+    Raises:
+      OSError: it could not be written; a former file at `target` is unchanged.
+    """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.unlink(missing_ok=True)  # of a process of the same number that was killed
+        temporary.unlink(missing_ok=True)  # left by a killed process with the same number
         with os.fdopen(_create(temporary), "wb") as file:
             write(file)
             file.flush()
@@ -41,8 +44,11 @@ def write_atomically(target: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays as .npz, as `write_atomically` does. It never pickles: NumPy before 2.2 cannot
-    be told not to. Raises TypeError: an array of Python objects."""
+    """Writes arrays as .npz, as `write_atomically` does, and never pickles.
+
+    Raises:
+      TypeError: an array of Python objects, which NumPy before 2.2 would always pickle.
+    """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             raise TypeError(
@@ -52,18 +58,18 @@ def write_arrays(target: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 DEFLATED = 1032
-"""Bytes that one byte of packed data can become, at most: what deflate can do."""
+"""Bytes that one byte of packed data can become, at most: the limit of deflate."""
 MOST_EMPTY = 1_000_000
-"""The most rows, columns and the like of an array without any number."""
+"""Rows, columns and so on of an array without any number, at most."""
 
 
 def check_declared_sizes(file: BinaryIO) -> None:
-    """Looks at what the headers of a .npy or .npz say, before memory is taken for it; the file is
-    then at its start.
+    """Checks the headers of a .npy or .npz before memory is taken for its arrays; the file is then
+    at its start.
 
     Raises:
-      ValueError: an array is said to be larger than what is in the file.
-      MemoryError: the arrays are larger than the memory that is free.
+      ValueError: a header claims an array larger than its data in the file.
+      MemoryError: the arrays are larger than the free memory.
     """
     file.seek(0)
     if file.read(6) == np.lib.format.MAGIC_PREFIX:
@@ -82,43 +88,38 @@ def check_declared_sizes(file: BinaryIO) -> None:
 
 
 def _declared_part(parts: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
-    most = part.file_size
+    limit = part.file_size
     if part.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        most = min(most, DEFLATED * part.compress_size + DEFLATED)
+        limit = min(limit, DEFLATED * part.compress_size + DEFLATED)
     with parts.open(part) as file:
-        return _declared_size(file, most, f"the array {part.filename.removesuffix('.npy')!r}")
+        return _declared_size(file, limit, f"the array {part.filename.removesuffix('.npy')!r}")
 
 
-def _declared_size(file: Any, most: int, name: str) -> int:
-    """The bytes of an array by its header; a file that is no array is read as bytes, or refused, by
-    others."""
+def _declared_size(file: Any, limit: int, name: str) -> int:
+    """The bytes of an array by its header; `limit` for a file that is no array, which other
+    functions read as bytes or refuse."""
     if file.read(6) != np.lib.format.MAGIC_PREFIX:
-        return most
-    is_first_version = (
-        file.read(2) == b"\1\0"
-    )  # the others differ in how names of fields are written
-    read_header = (
-        np.lib.format.read_array_header_1_0
-        if is_first_version
-        else np.lib.format.read_array_header_2_0
-    )
+        return limit
+    # Later versions differ in how names of fields are written
+    read_header = np.lib.format.read_array_header_2_0
+    if file.read(2) == b"\1\0":
+        read_header = np.lib.format.read_array_header_1_0
     shape, _, dtype = read_header(file)
     if any(length < 0 for length in shape):
         raise ValueError(f"{name} is said to have the shape {shape}")
-    number = math.prod(shape)
-    size = number * dtype.itemsize
-    if size > most or (size == 0 and math.prod(max(length, 1) for length in shape) > MOST_EMPTY):
+    size = math.prod(shape) * dtype.itemsize
+    is_too_empty = size == 0 and math.prod(max(length, 1) for length in shape) > MOST_EMPTY
+    if size > limit or is_too_empty:
         raise ValueError(
             f"{name} is said to have the shape {shape} and the type {dtype}, {size_text(size)}, "
-            "where the file holds "
-            f"{size_text(most)} at most"
+            f"where the file holds {size_text(limit)} at most"
         )
     return size
 
 
 def storable(dtype: np.dtype) -> np.dtype:
-    """Unsigned integers for types that are not NumPy's own, such as bfloat16, which .npz would not
-    restore."""
+    """The type itself, or unsigned integers for types that are not NumPy's own, such as bfloat16,
+    which .npz would not restore."""
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
@@ -128,23 +129,22 @@ def checksum(array: np.ndarray) -> str:
 
 
 def write_text(target: Path, text: str) -> None:
-    r"""Writes a text in UTF-8, as `write_atomically` does. Half a surrogate pair (a cut emoji of a
-    JSON file, a byte of a file name), which UTF-8 lacks, is written as JSON writes it, `\ud83d`: no
-    run is lost for a letter of a title."""
-    write_atomically(
-        target, lambda file: file.write(text.encode("utf-8", errors="backslashreplace"))
-    )
+    r"""Writes a text in UTF-8, as `write_atomically` does. UTF-8 lacks half a surrogate pair (a cut
+    emoji of a JSON file, a byte of a file name): it is written as in JSON, `\ud83d`, so that no run
+    is lost for a letter of a title."""
+    encoded = text.encode("utf-8", errors="backslashreplace")
+    write_atomically(target, lambda file: file.write(encoded))
 
 
 def open_to_append(path: Path) -> int:
-    """Opens a file to append to; returns its descriptor. Raises OSError: it cannot be opened, or is
-    a link."""
+    """Opens a file to append to; returns its descriptor. Raises OSError if it cannot be opened, or
+    is a link."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, PERMISSIONS)
 
 
 def own_folder(path: Path) -> Path:
-    """Returns the folder, which is made if it is missing. Raises OSError: it cannot be made, or is
-    a link to another one."""
+    """The folder, made if it is missing. Raises OSError if it cannot be made, or is a link to
+    another folder."""
     if path.is_symlink():
         raise OSError(
             f"{path} is a link to another folder, and a run writes into its own folder only; "
@@ -155,7 +155,7 @@ def own_folder(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files of a writer that was killed."""
+    """Removes the temporary files of a killed writer."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
 

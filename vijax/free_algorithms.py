@@ -134,8 +134,9 @@ def advi(
     Args:
       model: with free variables (`vijax.density`).
       guide: family of q; None is `vijax.guides.mean_field()`. Steps move the mean and the triangle
-        of `full_rank()` and `block()`. With `vijax.guides.low_rank(rank)` thousands of variables keep their
-        strongest dependences; with `vijax.guides.mixture(components)` q may have any shape.
+        of `full_rank()` and `block()`. With `vijax.guides.low_rank(rank)` thousands of variables
+        keep their strongest dependences; with `vijax.guides.mixture(components)` q may have any
+        shape.
       num_samples: draws a step.
       objective: an objective of several draws (`vijax.objective`) in the place of the evidence
         lower bound: with `importance_weighted()` q becomes a better proposal, and covers more. See

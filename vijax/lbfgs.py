@@ -1,13 +1,13 @@
 """Searches for the maxima of a function from several starts side by side, by L-BFGS (Liu and
 Nocedal 1989).
 
-A search is a generator: it yields a point and is sent the value and the gradient there. So all
-searches share each call of the density. The algebra is in float64, also around a float32 density,
-and every evaluated point is counted.
+A search is a generator: it yields a point, and receives the value and the gradient at this point.
+So all searches share each call of the density. The algebra is in float64, also around a float32
+density, and every evaluated point is counted.
 
-`optax.lbfgs` does not do the same. Its line search runs inside the compiled program, so that
-searches side by side wait for the longest one. On six posteriors it took 1.5 to 11 times as many
-gradients, and in a third of the runs a search ended far below the best one."""
+`optax.lbfgs` runs its line search inside the compiled program, so that searches side by side wait
+for the longest one. On six posteriors it took 1.5 to 11 times as many gradients, and in a third of
+the runs a search ended far below the best one."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ from scipy import linalg
 Slopes = Callable[[Float[np.ndarray, "points D"]], tuple[np.ndarray, np.ndarray]]
 """A function from points to values and gradients."""
 MEMORY = 20
-ENOUGH, NEARLY = 1e-3, 1.0
-"""A search ends where its quadratic model promises fewer nats than `ENOUGH`: the start of a fit
-need not be exact. Below `NEARLY` it is checked whether it climbs the same hill as another
-search."""
-LOOKS = 5  # evaluations of each search between two such checks
+"""Pairs of steps and changes of the gradient that a search remembers."""
+ENOUGH = 1e-3
+"""A search ends if its quadratic model promises fewer nats than this: the start of a fit need not
+be exact."""
+NEARLY = 1.0
+"""Promised nats below which a search is compared with others: it may climb the same hill."""
+LOOKS = 5
+"""Evaluations of each search between two comparisons."""
 
 
 class Mode(NamedTuple):
     """The end of a search."""
 
     x: Float[np.ndarray, " D"]  # the point
-    value: float  # log density there
-    sds: Float[
-        np.ndarray, " D"
-    ]  # rough standard deviations, from the curvature that the search has seen
+    value: float  # log density at this point
+    # Rough standard deviations, from the curvature along the search
+    sds: Float[np.ndarray, " D"]
 
 
 class Point(NamedTuple):
     """The present point of a search."""
 
     x: Float[np.ndarray, " D"]  # the point
-    value: float  # log density there
+    value: float  # log density at this point
     promised: float  # nats by which the quadratic model expects the maximum to be higher
 
 
 def never() -> bool:
-    """Returns False: nobody asks to stop."""
+    """False: nobody asks to stop."""
     return False
 
 
@@ -59,71 +61,82 @@ def maximise(
     stopped: Callable[[], bool] = never,
     on_one_hill: Callable[[Point, Point], bool] | None = None,
 ) -> list[Mode]:
-    """Returns the ends of the searches from these starts, best first. Searches that begin where the
-    density is zero are left out.
+    """The ends of the searches from these starts, best first. Searches that start at density zero
+    are left out.
 
-    A search ends where it promises less than `enough` nats, or when it is `stopped`. Near its end
-    it also ends where it is `on_one_hill` with a higher search; it then has the end of that one.
+    A search ends if it promises less than `enough` nats, or if it is `stopped`. Near its end it
+    also ends if it is `on_one_hill` with a higher search, whose end it then shares.
     """
     searches = [_Search(x, max_steps, enough, stopped) for x in starts]
-    joined: dict[int, int] = {}
-    going = list(range(len(searches)))
+    leaders: dict[int, int] = {}  # search -> the higher search on the same hill
+    active = list(range(len(searches)))
     count = 0
-    while going:
-        asked = slopes(np.stack([searches[i].asked for i in going]))
+    while active:
+        values, gradients = slopes(np.stack([searches[i].waits_at for i in active]))
         with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
-            for i, value, slope in zip(going, *asked, strict=True):
-                searches[i].told(float(value), slope)
+            for i, value, slope in zip(active, values, gradients, strict=True):
+                searches[i].send(float(value), slope)
         count += 1
         if count % LOOKS == 0 and on_one_hill is not None:
-            joined.update(_joined(searches, joined, on_one_hill))
-        going = [i for i in going if searches[i].end is None and i not in joined]
-    ends = [searches[_last(i, joined)].end for i in range(len(searches))]
-    found = [end for end in ends if end is not None and np.isfinite(end.value)]
-    return sorted(found, key=lambda mode: -mode.value)
+            leaders.update(_find_leaders(searches, leaders, on_one_hill))
+        active = [i for i in active if searches[i].end is None and i not in leaders]
+    ends = [searches[_follow(i, leaders)].end for i in range(len(searches))]
+    modes = [end for end in ends if end is not None and np.isfinite(end.value)]
+    return sorted(modes, key=lambda mode: -mode.value)
 
 
-def _joined(
-    searches: list[_Search], joined: dict[int, int], on_one_hill: Callable[[Point, Point], bool]
+def _find_leaders(
+    searches: list[_Search], leaders: dict[int, int], on_one_hill: Callable[[Point, Point], bool]
 ) -> dict[int, int]:
-    """Finds for each search near its end a higher search on the same hill. The two nearest higher
-    ones are tried."""
-    found: dict[int, int] = {}
-    own = [
-        i for i in range(len(searches)) if i not in joined and np.isfinite(searches[i].now.value)
+    """For each search near its end a higher search on the same hill, if there is one. The two
+    nearest higher searches are compared."""
+    new_leaders: dict[int, int] = {}
+    independent = [
+        i
+        for i, search in enumerate(searches)
+        if i not in leaders and np.isfinite(search.point.value)
     ]
-    for i in own:
-        now = searches[i].now
-        if searches[i].end is not None or not now.promised < NEARLY:
+    for i in independent:
+        point = searches[i].point
+        if searches[i].end is not None or not point.promised < NEARLY:
             continue
-        higher = [j for j in own if j not in found and searches[j].now.value > now.value]
-        for j in sorted(higher, key=lambda j: float(np.sum((searches[j].now.x - now.x) ** 2)))[:2]:
-            if on_one_hill(now, searches[j].now):
-                found[i] = j
+        higher = [
+            j for j in independent if j not in new_leaders and searches[j].point.value > point.value
+        ]
+        higher.sort(key=lambda j: float(np.sum((searches[j].point.x - point.x) ** 2)))
+        for j in higher[:2]:
+            if on_one_hill(point, searches[j].point):
+                new_leaders[i] = j
                 break
-    return found
+    return new_leaders
 
 
-def _last(i: int, joined: dict[int, int]) -> int:
-    """Returns the search that goes on in the place of this one."""
-    while i in joined:
-        i = joined[i]
+def _follow(i: int, leaders: dict[int, int]) -> int:
+    """The search that replaces this one in the end."""
+    while i in leaders:
+        i = leaders[i]
     return i
 
 
 class _Search:
-    """One search."""
+    """One search.
+
+    Attributes:
+      point: the present point.
+      end: the end, once it is reached.
+      waits_at: the point whose value and gradient it waits for.
+    """
 
     def __init__(self, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]):
-        self.now = Point(x, -np.inf, np.inf)
+        self.point = Point(x, -np.inf, np.inf)
         self.end: Mode | None = None
-        self._asks = _ascent(self, x, max_steps, enough, stopped)
-        self.asked = next(self._asks)  # the point whose value and gradient it waits for
+        self._steps = _ascent(self, x, max_steps, enough, stopped)
+        self.waits_at = next(self._steps)
 
-    def told(self, value: float, slope: np.ndarray) -> None:
-        """Takes value and gradient at the point that it asked for."""
+    def send(self, value: float, slope: np.ndarray) -> None:
+        """Takes value and gradient at the point that it waits for."""
         try:
-            self.asked = self._asks.send((value, slope))
+            self.waits_at = self._steps.send((value, slope))
         except StopIteration as stop:
             self.end = stop.value
 
@@ -136,9 +149,9 @@ def _ascent(
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):
-        direction = _applied(pairs, slope)
+        direction = _apply_inverse(pairs, slope)
         promised = slope @ direction
-        search.now = Point(x, value, 0.5 * float(promised) if pairs else np.inf)
+        search.point = Point(x, value, 0.5 * float(promised) if pairs else np.inf)
         if (promised < 2 * enough and pairs) or stopped():
             break
         size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
@@ -147,42 +160,48 @@ def _ascent(
             gain = new_value - value
             if gain >= 1e-4 * size * promised:
                 break
-            # The maximum of the parabola through both values and the slope here, within [0.1, 0.5]
-            # of the step.
-            top = (
-                0.5 * size * promised / max(size * promised - gain, 1e-300)
-                if np.isfinite(gain)
-                else 0.1
-            )
-            size *= min(max(top, 0.1), 0.5)
+            size *= _shrinkage(size * promised, gain)
         else:
             break
-        step, change = size * direction, slope - new_slope
+        step = size * direction
+        change = slope - new_slope
         if step @ change > 1e-10 * (step @ step):
             pairs = [*pairs[1 - MEMORY :], (step, change)]
-        x, value, slope = x + step, new_value, new_slope
-    search.now = Point(x, value, search.now.promised)
+        x = x + step
+        value = new_value
+        slope = new_slope
+    search.point = Point(x, value, search.point.promised)
     return Mode(x, value, np.sqrt(np.maximum(_diagonal(pairs, len(x)), 1e-300)))
 
 
-def _applied(pairs: list[tuple[np.ndarray, np.ndarray]], slope: np.ndarray) -> np.ndarray:
-    """Returns H slope, H the approximate inverse of minus the Hessian (the two loops of Nocedal
+def _shrinkage(promised: float, gain: float) -> float:
+    """The factor by which a step that gained too little is shortened: to the maximum of the
+    parabola through both values and the slope at the first, within [0.1, 0.5]."""
+    if not np.isfinite(gain):
+        return 0.1
+    top = 0.5 * promised / max(promised - gain, 1e-300)
+    return min(max(top, 0.1), 0.5)
+
+
+def _apply_inverse(pairs: list[tuple[np.ndarray, np.ndarray]], slope: np.ndarray) -> np.ndarray:
+    """H slope, with H the approximate inverse of minus the Hessian (the two loops of Nocedal
     1980)."""
-    q, kept = slope.copy(), []
+    q = slope.copy()
+    factors = []
     for s, y in reversed(pairs):
         a = (s @ q) / (s @ y)
         q -= a * y
-        kept.append(a)
+        factors.append(a)
     if pairs:
         s, y = pairs[-1]
         q *= (s @ y) / (y @ y)
-    for (s, y), a in zip(pairs, reversed(kept), strict=True):
+    for (s, y), a in zip(pairs, reversed(factors), strict=True):
         q += (a - (y @ q) / (s @ y)) * s
     return q
 
 
 def _diagonal(pairs: list[tuple[np.ndarray, np.ndarray]], dim: int) -> np.ndarray:
-    """Returns the diagonal of H, in O(D m^2) for m pairs (Byrd, Nocedal and Schnabel 1994, theorem
+    """The diagonal of H, in O(D m^2) for m pairs (Byrd, Nocedal and Schnabel 1994, theorem
     2.2)."""
     if not pairs:
         return np.ones(dim)

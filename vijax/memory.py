@@ -1,5 +1,5 @@
-"""Free memory, to which data are compared before they are read: some say that they are larger than
-they are."""
+"""Free memory, with which data are compared before they are read: some files claim to be larger
+than they are."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
+MIB = 1 << 20
 GIB = 1 << 30
 UNKNOWN = 64 * GIB
-"""Bytes that are taken to be free where the system does not say."""
+"""Bytes that count as free if the system does not say."""
 
 
 def free_bytes() -> int:
-    """Bytes of memory that this process can still have: of the machine, of its container and below
-    its own limit."""
-    bounds = [_of_machine(), _of_container(), _below_own_limit()]
-    return max(0, min((bound for bound in bounds if bound is not None), default=UNKNOWN))
+    """Bytes of memory that this process can still get: the least that is left of the machine, of
+    its container and below its own limit."""
+    sizes = [_machine_bytes(), _container_bytes(), _limit_bytes()]
+    return max(0, min((size for size in sizes if size is not None), default=UNKNOWN))
 
 
 def size_text(number: int) -> str:
@@ -30,12 +31,16 @@ def size_text(number: int) -> str:
     >>> size_text(1376), size_text(3 << 20), size_text(549755813888)
     ('1,376 bytes', '3 MiB', '512 GiB')
     """
+    if number >= 1000 * GIB:
+        return f"{number / GIB:,.0f} GiB"
     if number >= GIB:
-        return f"{number / GIB:,.3g} GiB" if number < 1000 * GIB else f"{number / GIB:,.0f} GiB"
-    return f"{number / (1 << 20):,.3g} MiB" if number >= 1 << 20 else f"{number:,} bytes"
+        return f"{number / GIB:,.3g} GiB"
+    if number >= MIB:
+        return f"{number / MIB:,.3g} MiB"
+    return f"{number:,} bytes"
 
 
-def _of_machine() -> int | None:
+def _machine_bytes() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -45,7 +50,7 @@ def _of_machine() -> int | None:
     return None
 
 
-def _of_container() -> int | None:
+def _container_bytes() -> int | None:
     """Bytes left below the limit of a control group, version 2."""
     group = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
@@ -53,7 +58,7 @@ def _of_container() -> int | None:
     return None
 
 
-def _below_own_limit() -> int | None:
+def _limit_bytes() -> int | None:
     """Bytes left below a limit of the address space, as `ulimit -v` sets it."""
     if resource is None:
         return None
@@ -61,7 +66,6 @@ def _below_own_limit() -> int | None:
     if limit == resource.RLIM_INFINITY:
         return None
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return limit - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        )
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return limit - pages * os.sysconf("SC_PAGE_SIZE")
     return limit

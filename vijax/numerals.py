@@ -1,30 +1,31 @@
-"""Numbers for reading: as many digits as are known of them, which the spread beside them says."""
+"""Numbers for reading, with as many digits as the spread beside them allows."""
 
 from __future__ import annotations
 
 import math
 
 DIGITS = 4
-"""Digits of a number of which nothing more is known."""
+"""Digits of a number without a spread."""
 MOST_DIGITS = 15
-"""Digits that float64 has for certain."""
+"""Digits that float64 always holds."""
 LARGE = 15
-"""Powers of ten from which on a number is written with an exponent; and small ones from -4 down, as
-Python does."""
+"""Power of ten from which a number is written with an exponent; small numbers are below 1e-4, as in
+Python."""
 
 
 def count_digits(value: float, spread: float = 0.0, least: int = DIGITS, of_spread: int = 2) -> int:
-    """Significant digits of a value that show this many digits of a spread beside it, and never
-    fewer than `least`.
+    """Significant digits of a value that show `of_spread` digits of a spread beside it; never fewer
+    than `least`.
 
     >>> count_digits(2_020_000.012, 0.097), count_digits(0.5, 0.097), count_digits(7.0)
     (10, 4, 4)
     """
-    is_known = math.isfinite(value) and value != 0 and math.isfinite(spread) and spread > 0
-    if not is_known:
+    has_value = math.isfinite(value) and value != 0
+    has_spread = math.isfinite(spread) and spread > 0
+    if not (has_value and has_spread):
         return least
-    between = _power(value) - _power(spread)
-    return min(max(least, between + of_spread), MOST_DIGITS)
+    distance = _power(value) - _power(spread)
+    return min(max(least, distance + of_spread), MOST_DIGITS)
 
 
 def format_number(
@@ -35,8 +36,8 @@ def format_number(
 
     Args:
       value: the number.
-      spread: a length on its scale that must be seen; 0: four digits.
-      separator: what stands between thousands, from 10,000 on: years have none.
+      spread: a length on its scale that must be visible; 0: four digits.
+      separator: the sign between thousands, from 10,000 on, so that years have none.
       least: digits at least.
 
     >>> format_number(2_020_000.0123, 0.097), format_number(1001.04, 0.05)
@@ -55,7 +56,8 @@ def format_number(
     if not -4 <= power < LARGE:
         return f"{value:.{digits}g}"
     decimals = max(digits - 1 - power, 0)
-    text = f"{value:{separator if power >= 4 else ''}.{decimals}f}"
+    separator = separator if power >= 4 else ""
+    text = f"{value:{separator}.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
 
 

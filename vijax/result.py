@@ -1,4 +1,4 @@
-"""Pickled fits of an older vijax name this module: it refuses them with a sentence."""
+"""Refuses pickled fits of an older vijax, which name this module, with a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if not name[:1].isupper():  # no class: whoever looks at modules asks for other names
+    if not name[:1].isupper():  # no class, but a name that tools look up in modules
         raise AttributeError(name)
     remedy = (
         "Fit again, or read it with the vijax that pickled it. Fits last in run folders (`vijax "

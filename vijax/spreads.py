@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 MARGIN = 16.0
-"""So many units in the last place of the centre are the spread of a column that is constant."""
+"""The spread of a constant column, at most, in units in the last place of its centre."""
 
 
 def is_rounding(spread: Any, centre: Any) -> Any:
-    """True for the spreads of columns about these centres that are no more than rounding: the mean
-    of 49 times .1 is not .1 in binary numbers, and so the deviation of such a column is not 0.
+    """True for the spreads of columns, about these centres, that are only rounding: the mean of 49
+    times .1 is not .1 in binary numbers, so that the deviation of this column is not 0.
 
     >>> x = np.full((49, 1), 0.1)
     >>> x.std(0) > 0, is_rounding(x.std(0), x.mean(0))
@@ -24,7 +24,7 @@ def is_rounding(spread: Any, centre: Any) -> Any:
 
 
 def spread_or_one(spread: Any, centre: Any) -> Any:
-    """The spreads of columns about these centres, and 1 in the place of each that is no more than
+    """The spreads of columns about these centres, with 1 in place of those that are only
     rounding."""
-    where = np.where if isinstance(spread, np.ndarray | np.generic) else jnp.where
-    return where(is_rounding(spread, centre), 1.0, spread)
+    module = np if isinstance(spread, np.ndarray | np.generic) else jnp
+    return module.where(is_rounding(spread, centre), 1.0, spread)

@@ -1,8 +1,8 @@
 r"""Safe text for a terminal: control characters from data are shown, never obeyed.
 
 A word, a title or a file name may hold an escape sequence (which colours, moves, renames or worse),
-a sign that turns the direction of writing, or half a surrogate pair, which cannot be sent to a
-terminal."""
+a character that reverses the direction of writing, or half a surrogate pair, which no terminal
+takes."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def printable(text: str) -> str:
     >>> printable("red: \x1b[31m, cut emoji: \ud83d, caf\u00e9")
     'red: \\x1b[31m, cut emoji: \\ud83d, café'
     """
-    return UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

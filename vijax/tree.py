@@ -16,12 +16,12 @@ Tree = TypeVar("Tree")
 
 
 def register(cls: T) -> T:
-    """Registers a dataclass as a pytree of its fields; those with metadata `static` are part of its
-    structure.
+    """Registers a dataclass as a pytree of its fields. Fields with metadata `static` are part of
+    its structure.
 
-    Not by `jax.tree_util.register_dataclass`: under it (jax 0.10) tree structures of two classes
-    with equally many fields compare equal, and once in a while `jit` hands a normal the function
-    that it compiled for a beta.
+    `jax.tree_util.register_dataclass` would not do: under it (jax 0.10) tree structures of two
+    classes with equally many fields compare equal, and now and then `jit` uses for a normal the
+    function that it compiled for a beta.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
@@ -31,21 +31,19 @@ def register(cls: T) -> T:
     >>> jax.tree.map(lambda x: 2 * x, Line([1, 2], "a"))
     Line(points=[2, 4], name='a')
 
-    Fields with metadata `context` are children too, and come last, but no arithmetic of this module
+    Fields with metadata `context` are children too, and come last. No arithmetic of this module
     changes them."""
     fields = dataclasses.fields(cls)
     static = tuple(field.name for field in fields if field.metadata.get("static"))
     context = tuple(field.name for field in fields if field.metadata.get("context"))
-    own = tuple(field.name for field in fields if field.name not in (*static, *context))
-    names = (*own, *context)
+    parameters = tuple(field.name for field in fields if field.name not in (*static, *context))
+    names = (*parameters, *context)
     keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
     def flatten(x: Any) -> tuple[tuple, tuple]:
-        children = (
-            *(getattr(x, name) for name in own),
-            *(Context(getattr(x, name)) for name in context),
-        )
-        return children, tuple(getattr(x, name) for name in static)
+        values = [getattr(x, name) for name in parameters]
+        contexts = [Context(getattr(x, name)) for name in context]
+        return (*values, *contexts), tuple(getattr(x, name) for name in static)
 
     def flatten_with_keys(x: Any) -> tuple[tuple, tuple]:
         children, structure = flatten(x)
@@ -53,9 +51,8 @@ def register(cls: T) -> T:
 
     def unflatten(structure: tuple, children: Any) -> Any:
         values = (child.value if isinstance(child, Context) else child for child in children)
-        return cls(
-            **dict(zip(names, values, strict=True)), **dict(zip(static, structure, strict=True))
-        )
+        fields = dict(zip(names, values, strict=True))
+        return cls(**fields, **dict(zip(static, structure, strict=True)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
@@ -64,28 +61,28 @@ def register(cls: T) -> T:
 @jax.tree_util.register_pytree_with_keys_class
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Arrays beside the parameters: a kernel, a mask. Arithmetic takes them from its first operand
-    unchanged; `jit`, `vmap` and checkpoints treat them like other arrays."""
+    """An array beside the parameters, such as a kernel or a mask. Arithmetic takes it unchanged
+    from its first operand; `jit`, `vmap` and checkpoints treat it like other arrays."""
 
     value: Any
 
     def tree_flatten_with_keys(self) -> tuple[tuple, None]:
-        """Returns the value as the one child."""
+        """The value as the only child."""
         return ((jax.tree_util.GetAttrKey("value"), self.value),), None
 
     @classmethod
     def tree_unflatten(cls, static: None, children: Any) -> Context:
-        """Makes a context of its child."""
+        """The context of this child."""
         return cls(*children)
 
 
 def is_context(x: Any) -> bool:
-    """Returns True for a `Context`."""
+    """True for a `Context`."""
     return isinstance(x, Context)
 
 
-def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
-    """Applies f leaf by leaf; contexts are left as they are in `a`.
+def apply(f: Callable, a: PyTree, *others: PyTree) -> PyTree:
+    """Applies f leaf by leaf; contexts stay those of `a`.
 
     >>> @register
     ... @dataclasses.dataclass(frozen=True)
@@ -95,9 +92,11 @@ def apply(f: Callable, a: PyTree, *rest: PyTree) -> PyTree:
     >>> apply(lambda x, y: x + y, Masked(1.0, True), Masked(2.0, None))
     Masked(x=3.0, mask=True)
     """
-    return jax.tree.map(
-        lambda x, *ys: x if is_context(x) else f(x, *ys), a, *rest, is_leaf=is_context
-    )
+
+    def apply_to_leaf(x: Any, *ys: Any) -> Any:
+        return x if is_context(x) else f(x, *ys)
+
+    return jax.tree.map(apply_to_leaf, a, *others, is_leaf=is_context)
 
 
 def parameters(a: PyTree) -> list[Any]:
@@ -106,20 +105,19 @@ def parameters(a: PyTree) -> list[Any]:
 
 
 def with_parameters(a: Tree, leaves: Sequence[Any]) -> Tree:
-    """Returns `a` with other parameters (`leaves`) and its own contexts."""
+    """`a` with other parameters (`leaves`) and its own contexts."""
     flat, structure = jax.tree.flatten(a, is_leaf=is_context)
-    given = iter(leaves)
-    filled = [x if is_context(x) else next(given) for x in flat]
-    if len(leaves) + sum(map(is_context, flat)) != len(flat):
-        raise ValueError(
-            f"expected {len(flat) - sum(map(is_context, flat))} parameters, got {len(leaves)}."
-        )
-    return jax.tree.unflatten(structure, filled)
+    remaining = iter(leaves)
+    replaced = [x if is_context(x) else next(remaining) for x in flat]
+    expected = len(flat) - sum(map(is_context, flat))
+    if len(leaves) != expected:
+        raise ValueError(f"expected {expected} parameters, got {len(leaves)}.")
+    return jax.tree.unflatten(structure, replaced)
 
 
 def add(a: PyTree, b: PyTree) -> PyTree:
-    """a + b, of the same structure (natural and mean parameters differ in structure, and do not
-    add)."""
+    """a + b, both of the same structure. (Natural and mean parameters differ in structure, so they
+    cannot be added.)"""
     return apply(jnp.add, a, b)
 
 
@@ -143,17 +141,14 @@ def mix(weight: Float[Array, ""] | float, a: PyTree, b: PyTree) -> PyTree:
 
 
 def to_device(x: Any) -> Any:
-    """Returns x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy
-    array (jax 0.10.2).
+    """x as a JAX array. `jnp.asarray` would compile a program for each shape of a NumPy array (jax
+    0.10.2).
 
     >>> to_device(np.ones(2))
     Array([1., 1.], dtype=float32)
     """
-    return (
-        jax.device_put(x)
-        if isinstance(x, np.ndarray | np.generic | int | float)
-        else jnp.asarray(x)
-    )
+    is_on_host = isinstance(x, np.ndarray | np.generic | int | float)
+    return jax.device_put(x) if is_on_host else jnp.asarray(x)
 
 
 def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +157,8 @@ def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:
-    """`a` where the condition, a scalar or of the shape of every leaf, holds, else `b`."""
+    """`a` where the condition holds, else `b`; the condition is a scalar or has the shape of every
+    leaf."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 
@@ -172,24 +168,29 @@ def count_non_finite(a: PyTree) -> Int[Array, ""]:
     >>> int(count_non_finite({"x": jnp.array([1.0, jnp.nan, jnp.inf]), "n": jnp.arange(3)}))
     2
     """
-    counts = lambda xs: sum(
-        (jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in xs), jnp.zeros((), jnp.int32)
-    )
+    zero = jnp.zeros((), jnp.int32)
+
+    def count(xs: list[Array]) -> Array:
+        return sum((jnp.sum(~jnp.isfinite(x), dtype=jnp.int32) for x in xs), zero)
+
     small, large = _floats(a)
-    return counts(small) + _unless_finite(large, jnp.zeros((), jnp.int32), counts)
+    return count(small) + _unless_finite(large, zero, count)
 
 
 def all_finite(a: PyTree) -> Bool[Array, ""]:
-    """Returns True where every entry of every floating leaf is finite."""
-    every = lambda xs: (
-        jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in xs])) if xs else jnp.array(True)
-    )
+    """True if every entry of every floating leaf is finite."""
+
+    def are_finite(xs: list[Array]) -> Array:
+        if not xs:
+            return jnp.array(True)
+        return jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in xs]))
+
     small, large = _floats(a)
-    return every(small) & _unless_finite(large, jnp.array(True), every)
+    return are_finite(small) & _unless_finite(large, jnp.array(True), are_finite)
 
 
 LARGE = 1 << 14
-"""Numbers of a matrix from which its sums are looked at first."""
+"""Size of a matrix from which its sums are examined first."""
 
 
 def _floats(a: PyTree) -> tuple[list[Array], list[Array]]:
@@ -202,9 +203,9 @@ def _floats(a: PyTree) -> tuple[list[Array], list[Array]]:
 def _unless_finite(
     xs: list[Array], otherwise: Array, look: Callable[[list[Array]], Array]
 ) -> Array:
-    """`otherwise` where all entries are finite, and else `look(xs)`. Sums over rows tell most of
-    the time: they are not finite where an entry is not. They are a product with ones, four times as
-    fast on a CPU as a look at each entry."""
+    """`otherwise` if all entries are finite, else `look(xs)`. Sums over rows mostly suffice: a sum
+    with an entry that is not finite is not finite. They are a product with ones, four times as fast
+    on a CPU as a look at each entry."""
     if not xs:
         return otherwise
     sums = [jnp.ones(x.size // x.shape[-1], x.dtype) @ x.reshape(-1, x.shape[-1]) for x in xs]

@@ -490,5 +490,5 @@ def test_the_diagonal_of_what_a_search_knows_is_that_of_its_matrix():
     half = rng.normal(size=(7, 7))
     hessian = half @ half.T + np.eye(7)
     pairs = [(step, hessian @ step) for step in rng.normal(size=(4, 7))]
-    slow = np.array([lbfgs._applied(pairs, row)[i] for i, row in enumerate(np.eye(7))])
+    slow = np.array([lbfgs._apply_inverse(pairs, row)[i] for i, row in enumerate(np.eye(7))])
     np.testing.assert_allclose(lbfgs._diagonal(pairs, 7), slow, rtol=1e-9)

@@ -181,7 +181,7 @@ def naming_rows(data: Any) -> Iterator[None]:
             raise
         row = data.time_order()[error.row]
         place = f"{origin.rows.name(row)}, column {data.columns[error.column]!r}"
-        raise DataError(f"{origin.where}, {error.at(place)}") from None
+        raise DataError(f"{origin.where}, {error.relocate(place)}") from None
 
 
 # --- from named columns ---------------------------------------------------------------------------
